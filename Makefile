@@ -1,0 +1,60 @@
+# `make` lists what can be made. Works with GNU make 3.81 (macOS) and newer.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PATHS ?= .
+
+export VENV
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast lint format types imports soak bench lock install clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: ## grade the samples on this machine and keep serving; ONCE=1 stops after grading
+	@scripts/bootstrap run
+	@$(BIN)/grader demo$(if $(ONCE), --once)
+
+test: ## everything CI runs: lint, types, import rules, all tests
+	@scripts/bootstrap test
+	@$(MAKE) --no-print-directory lint types imports
+	@echo "tests"
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-fast: install ## unit tests only, no services
+	@$(BIN)/python -m pytest tests/unit $(ARGS)
+
+lint: install ## style and likely bugs (ruff); PATHS=… for less
+	@echo "lint"
+	@$(BIN)/ruff check $(PATHS)
+	@$(BIN)/ruff format --check $(PATHS)
+
+format: install ## rewrite the code in the common format
+	@$(BIN)/ruff check --fix $(PATHS)
+	@$(BIN)/ruff format $(PATHS)
+
+types: install ## static types (mypy --strict)
+	@echo "types"
+	@$(BIN)/mypy
+
+imports: install ## which package may import which (import-linter)
+	@echo "imports"
+	@$(BIN)/lint-imports --no-logo
+
+soak: ## all tests with the long ones: kill loops, many examples
+	@scripts/bootstrap test
+	@HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m "soak or not soak" --timeout 3600 $(ARGS)
+
+bench: install ## benchmarks; NAME=… for one, ARGS=--json for machines
+	@$(BIN)/grader bench $(NAME) $(ARGS)
+
+lock: install ## solve the dependencies again; UPGRADE=1 takes the newest
+	@scripts/lock $(if $(UPGRADE),--upgrade)
+
+install: ## the environment for developing, without system packages
+	@scripts/bootstrap develop
+
+clean: ## remove the environment, caches and the demo's data
+	@rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,198 @@
+"""The HTTP API under /api/v1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
+
+from flask import Response, current_app, jsonify, request, url_for
+from flask_openapi3 import APIBlueprint, OpenAPI, Tag
+from pydantic import BaseModel, ValidationError
+from sqlalchemy.orm import Session
+
+from app import handin, who
+from app.api_values import (
+    Machines,
+    MachineStatus,
+    Problem,
+    SubmissionAccepted,
+    SubmissionForm,
+    SubmissionPath,
+    SubmissionStatus,
+    SubmissionUpload,
+    Timing,
+)
+from app.progress import progress
+from app.services import services
+from grading.documents import HandIn, UploadedFile
+from grading.errors import Forbidden, GraderError, NotFound
+from grading.may import Actor, Subject, may
+from grading.store import accounts, assignments, tables, views
+from grading.store.submissions import Idempotency, Incoming
+
+T = TypeVar("T", bound=BaseModel)
+PROBLEMS = {str(status): Problem for status in (400, 401, 403, 404, 409, 413, 415, 422, 429)}
+api = APIBlueprint(
+    "api",
+    __name__,
+    url_prefix="/api/v1",
+    abp_security=[{"token": []}],
+    abp_tags=[Tag(name="grading")],
+)
+
+
+@api.before_request
+def authenticate() -> None:
+    """Know the caller before anything of the request is parsed; only the description is public."""
+    if request.endpoint != "api.description":
+        who.bearer()
+
+
+@api.post(
+    "/submissions",
+    responses={"202": SubmissionAccepted, **PROBLEMS},
+    openapi_extensions={
+        "requestBody": {
+            "required": True,
+            "content": {"multipart/form-data": {"schema": SubmissionUpload.model_json_schema()}},
+        }
+    },
+)
+def submit() -> tuple[Response, int]:
+    """Hand in files. Repeat it with the same Idempotency-Key and nothing is handed in twice."""
+    form, caller = parse(SubmissionForm, request.form.to_dict()), who.bearer()
+    with services().store.read() as session:
+        _assignment(session, caller, form)
+    files = handin.uploaded(request.files.getlist("files"))
+    key, content = _idempotency(caller, form, files), handin.read(files)
+    accepted = handin.accept(lambda session: _incoming(session, caller, form, content, key))
+    url = url_for("api.status", id=accepted.submission_id)
+    with services().store.read() as session:
+        state = views.submission_view(session, accepted.submission_id).state
+    body = SubmissionAccepted(id=accepted.submission_id, status=state, status_url=url)
+    response = jsonify(body.model_dump(mode="json"))
+    response.headers["Location"] = url
+    return response, 202
+
+
+@api.get("/submissions/<id>", responses={"200": SubmissionStatus, **PROBLEMS})
+def status(path: SubmissionPath) -> Response:
+    """Where a submission stands, with its score and report once you may see them. Has an ETag."""
+    caller = who.bearer()
+    with services().store.read() as session:
+        view = views.submission_view(session, path.id)
+        who.require_seen(caller, view)
+        live = progress(session, view)
+    grade = view.grade if may(caller, "score.see", who.subject_of(view)) else None
+    body = SubmissionStatus(
+        id=view.id,
+        status=view.state,
+        queue=live.queue,
+        stages=live.stages,
+        score=grade.points if grade else None,
+        max_score=view.max_points,
+        released=view.released,
+        flags=[flag.model_dump(mode="json") for flag in grade.report.flags] if grade else [],
+        report=grade.report.model_dump(mode="json") if grade else None,
+        timing=Timing(
+            received_at=view.created_at,
+            prepared_at=view.prepared_at,
+            dispatched_at=view.dispatched_at,
+            finished_at=view.finished_at,
+        ),
+    )
+    return tagged(body.model_dump(mode="json"))
+
+
+@api.get("/machines", responses={"200": Machines, **PROBLEMS})
+def machines() -> Response:
+    """The machines, their load and the queues; for staff."""
+    who.require(who.bearer(), "machines.see")
+    dispatch = services().dispatch
+    states = [
+        MachineStatus(
+            name=m.name,
+            role=m.role,
+            alive=m.alive,
+            slots=m.slots,
+            busy=m.busy,
+            beat_age_s=m.beat_age_s,
+            stages={stage: dict(placement) for stage, placement in m.stages.items()},
+        )
+        for m in dispatch.machines()
+    ]
+    return jsonify(Machines(machines=states, queues=dispatch.backlog()).model_dump(mode="json"))
+
+
+@api.get("/openapi.json", doc_ui=False)
+def description() -> Response:
+    """This description."""
+    return jsonify(cast(OpenAPI, current_app).api_doc)
+
+
+def parse(model: type[T], data: dict[str, Any]) -> T:
+    """Validate fields of a request; the error names the field."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "request"
+        raise InvalidField(f"{field}: {first['msg']}.") from None
+
+
+class InvalidField(GraderError):
+    """A field of the request is missing or has a value that is not allowed."""
+
+    code = "field_invalid"
+    status = 422
+
+
+def tagged(body: dict[str, Any]) -> Response:
+    """JSON with an ETag; 304 without a body when the caller has it already."""
+    response = jsonify(body)
+    response.add_etag()
+    response.headers["Cache-Control"] = "private, no-cache"
+    response.make_conditional(request)
+    return response
+
+
+def _assignment(session: Session, caller: Actor, form: SubmissionForm) -> tables.Assignment:
+    """The assignment, if the caller may hand in for this student. Raises NotFound or Forbidden."""
+    assignment = assignments.find(session, form.assignment)
+    course = Subject(assignment.course_id)
+    if not who.knows_course(caller, assignment.course_id):
+        raise NotFound(f"There is no assignment '{form.assignment}'; write it as course/assignment.")
+    if may(caller, "submit.for_others", course):
+        return assignment
+    student = accounts.find_user(session, "local", form.student)
+    if student is None or not may(caller, "submit", Subject(assignment.course_id, student.id)):
+        raise Forbidden("You may hand in only your own work, with a token that has the scope 'submit'.")
+    if form.priority == "batch":
+        raise Forbidden("Only staff of the course may hand in with priority 'batch'.")
+    return assignment
+
+
+def _idempotency(caller: Actor, form: SubmissionForm, files: Sequence[UploadedFile]) -> Idempotency | None:
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return None
+    if not (0 < len(key) <= 200 and key.isprintable()):
+        raise InvalidField("Idempotency-Key: 1 to 200 printable characters.")
+    parts = (form.assignment, form.student, form.priority)
+    return Idempotency(caller.name, key, handin.body_hash(parts, files))
+
+
+def _incoming(
+    session: Session, caller: Actor, form: SubmissionForm, content: HandIn, key: Idempotency | None
+) -> Incoming:
+    assignment = _assignment(session, caller, form)
+    course = assignment.course_id
+    return Incoming(
+        assignment_id=assignment.id,
+        student_id=accounts.find_or_create_student(session, "local", form.student, "", "", course).id,
+        source="api",
+        handin=content,
+        priority=form.priority,
+        submitted_by=caller.user_id,
+        idempotency=key,
+    )

@@ -1,0 +1,93 @@
+"""What the API takes and gives; the OpenAPI document is made from these."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.progress import StageStatus
+from grading.store.views import Queue
+
+
+class SubmissionForm(BaseModel):
+    """The fields of a hand-in."""
+
+    model_config = ConfigDict(extra="forbid")
+    assignment: str = Field(max_length=130, description="`course/assignment`")
+    student: str = Field(min_length=1, max_length=200, description="the student's id or sign-in name")
+    priority: Literal["interactive", "batch"] = "interactive"
+
+
+class SubmissionUpload(SubmissionForm):
+    """A hand-in as multipart form."""
+
+    files: list[bytes] = Field(min_length=1, description="scripts, notebooks, or one zip of them")
+
+
+class SubmissionPath(BaseModel):
+    """Names a submission."""
+
+    id: str = Field(max_length=64)
+
+
+class SubmissionAccepted(BaseModel):
+    """The hand-in is stored and will be graded."""
+
+    id: str
+    status: str
+    status_url: str
+
+
+class Timing(BaseModel):
+    """When what happened, in UTC."""
+
+    received_at: datetime
+    prepared_at: datetime | None
+    dispatched_at: datetime | None
+    finished_at: datetime | None
+
+
+class SubmissionStatus(BaseModel):
+    """Where a submission stands. Score, flags and report are there once this caller may see them."""
+
+    id: str
+    status: str
+    queue: Queue | None
+    stages: dict[str, StageStatus]
+    score: float | None
+    max_score: float
+    released: bool
+    flags: list[dict[str, Any]]
+    report: dict[str, Any] | None
+    timing: Timing
+
+
+class MachineStatus(BaseModel):
+    """A machine and how busy it is."""
+
+    name: str
+    role: str
+    alive: bool
+    slots: int
+    busy: int
+    beat_age_s: float | None
+    stages: dict[str, dict[str, str]]
+
+
+class Machines(BaseModel):
+    """All machines and the queue lengths (nothing while Redis is away)."""
+
+    machines: list[MachineStatus]
+    queues: dict[str, int] | None
+
+
+class Problem(BaseModel):
+    """Problem details (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str

@@ -1,0 +1,98 @@
+"""The one error boundary: every error becomes problem details (RFC 9457) or a kind page."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from http import HTTPStatus
+
+from flask import Flask, Response, jsonify, redirect, render_template, request, url_for
+from flask_wtf.csrf import CSRFError
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.services import services
+from grading.errors import GraderError, NotSignedIn
+
+log = logging.getLogger(__name__)
+CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "upload_too_large"} | {
+    415: "unsupported_file",
+    429: "too_many_requests",
+}
+
+
+def handle_errors(app: Flask) -> None:
+    """Install the boundary."""
+    app.register_error_handler(GraderError, _known)
+    app.register_error_handler(HTTPException, _http)
+    app.register_error_handler(Exception, _unknown)
+
+
+def for_machines() -> bool:
+    """Whether the caller is a program: it gets problem details."""
+    return request.path.startswith(("/api/", "/webhooks/", "/metrics", "/healthz", "/readyz")) or (
+        request.path.endswith(".json")
+    )
+
+
+def answer(status: int, code: str, message: str) -> Response | BaseResponse:
+    """An error in the form the caller understands."""
+    if for_machines():
+        response = jsonify(
+            type=f"urn:grader:{code}", title=_title(status), status=status, detail=message, code=code
+        )
+        response.mimetype = "application/problem+json"
+    else:
+        page = render_template("error.html", status=status, title=_title(status), message=message)
+        response = Response(page, mimetype="text/html")
+    response.status_code = status
+    if status == HTTPStatus.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def _title(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
+
+
+def _known(error: GraderError) -> Response | BaseResponse:
+    if isinstance(error, NotSignedIn) and not for_machines():
+        target = request.full_path.rstrip("?") if request.method == "GET" else None
+        return redirect(url_for("sign_in.form", next=target), 303)
+    return answer(error.status, error.code, error.message)
+
+
+def _http(error: HTTPException) -> Response | BaseResponse:
+    status = error.code or 500
+    if status < 400:
+        return error.get_response()
+    response = answer(status, CODES.get(status, f"http_{status}"), _sentence(error, status))
+    for name, value in error.get_headers():
+        if name.lower() in ("allow", "retry-after"):
+            response.headers[name] = value
+    return response
+
+
+def _sentence(error: HTTPException, status: int) -> str:
+    if isinstance(error, CSRFError):
+        return "This form is too old or was sent from another site. Go back, load the page again and retry."
+    limit = services().config.server.max_upload_mb
+    return {
+        404: "There is nothing at this address.",
+        405: "This address does not take that kind of request.",
+        413: f"The upload is larger than the {limit} MB this server accepts. Hand in fewer or smaller files.",
+        429: "That was a lot of requests in a short time. Wait a minute and try again.",
+    }.get(status, error.description or "The request could not be understood.")
+
+
+def _unknown(error: Exception) -> Response | BaseResponse:
+    reference = secrets.token_hex(6)
+    log.error("unexpected error %s at %s %s", reference, request.method, request.path, exc_info=error)
+    return answer(
+        500,
+        "internal",
+        f"Something went wrong on our side. It was recorded as {reference}; tell that to whoever runs this server.",
+    )

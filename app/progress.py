@@ -1,0 +1,67 @@
+"""Where a submission stands right now: SQL says what counts, leases in Redis say who is at it."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from app.services import services
+from grading.dispatch import Lease
+from grading.model import StageState
+from grading.rubric import Value
+from grading.store.views import Queue, StageView, SubmissionView, queue_position
+
+
+class StageStatus(Value):
+    """One stage as callers see it. Seconds and tokens count up while it runs."""
+
+    status: str
+    machine: str | None = None
+    model: str | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+    error: str | None = None
+
+
+class Progress(Value):
+    """Queue place and stages of a submission."""
+
+    queue: Queue | None
+    stages: dict[str, StageStatus]
+
+
+def progress(session: Session, view: SubmissionView) -> Progress:
+    """The live state of a submission."""
+    given = services()
+    open_runs = [s.run_id for s in view.stages if s.run_id and s.state == StageState.DISPATCHED]
+    leases = given.dispatch.leases(open_runs) if open_runs else {}
+    return Progress(
+        queue=queue_position(session, view.round_id),
+        stages={stage.stage: _stage(stage, leases.get(stage.run_id or "")) for stage in view.stages},
+    )
+
+
+def _stage(stage: StageView, lease: Lease | None) -> StageStatus:
+    if lease is None:
+        return StageStatus(
+            status=stage.state,
+            machine=stage.machine,
+            model=stage.model,
+            seconds=stage.seconds,
+            tokens=stage.tokens,
+            error=stage.error,
+        )
+    return StageStatus(
+        status=StageState.RUNNING,
+        machine=lease.machine,
+        model=_model(lease.machine, stage.stage),
+        seconds=round(lease.since_s, 1),
+        tokens=lease.tokens,
+        error=stage.error,
+    )
+
+
+def _model(machine: str, stage: str) -> str | None:
+    for known in services().config.machines:
+        if known.name == machine and stage in known.stages:
+            return known.stages[stage].model
+    return None

@@ -1,0 +1,82 @@
+"""Headers, cookies, sizes and redirects: what keeps pages safe, in one place."""
+
+from __future__ import annotations
+
+import secrets
+from urllib.parse import urlsplit
+
+from flask import Flask, Response, g, request
+from flask_wtf.csrf import CSRFProtect
+from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.middleware.proxy_fix import ProxyFix
+
+from app.services import Services
+
+MIB = 1024 * 1024
+DRAIN_BYTES = 256 * MIB
+"""An upload that is too large is read and thrown away up to here, so that browsers show the answer."""
+
+
+def secure(app: Flask, services: Services) -> CSRFProtect:
+    """Set limits and cookies, add the headers, and return the CSRF protection all forms have."""
+    app.config.update(
+        SECRET_KEY=services.secret_key,
+        MAX_CONTENT_LENGTH=services.config.server.max_upload_mb * MIB,
+        MAX_FORM_MEMORY_SIZE=2 * MIB,
+        MAX_FORM_PARTS=4 * services.config.server.max_files + 1000,
+        SESSION_COOKIE_NAME="__Host-grader" if services.https else "grader",
+        SESSION_COOKIE_SECURE=services.https,
+        SESSION_COOKIE_HTTPONLY=True,
+        SESSION_COOKIE_SAMESITE="Lax",
+        SESSION_COOKIE_PATH="/",
+        PERMANENT_SESSION_LIFETIME=12 * 3600,
+        WTF_CSRF_TIME_LIMIT=None,
+    )
+    if services.https:
+        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1, x_proto=1, x_host=1)  # type: ignore[method-assign]
+    app.before_request(_refuse_large)
+    app.before_request(_nonce)
+    app.after_request(_headers)
+    return CSRFProtect(app)
+
+
+def _refuse_large() -> None:
+    """Refuse by Content-Length, before any form is parsed; nothing is kept in memory."""
+    length, limit = request.content_length or 0, request.max_content_length
+    if limit is None or length <= limit:
+        return
+    stream = request.environ["wsgi.input"]
+    left = length if length <= DRAIN_BYTES else 0
+    while left > 0 and (chunk := stream.read(min(left, 64 * 1024))):
+        left -= len(chunk)
+    raise RequestEntityTooLarge
+
+
+def _nonce() -> None:
+    g.nonce = secrets.token_urlsafe(16)
+
+
+def _headers(response: Response) -> Response:
+    nonce = g.get("nonce", "")
+    response.headers["Content-Security-Policy"] = (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; "
+        "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    )
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["X-Frame-Options"] = "DENY"
+    response.headers["Referrer-Policy"] = "same-origin"
+    response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
+    if request.endpoint not in ("static", "bootstrap.static"):
+        response.headers.setdefault("Cache-Control", "no-store")
+    if request.is_secure:
+        response.headers["Strict-Transport-Security"] = "max-age=31536000"
+    return response
+
+
+def safe_next(target: str | None) -> str | None:
+    """The target if it is a path on this server, or nothing."""
+    if not target or not target.startswith("/") or "\\" in target or any(ord(c) < 32 for c in target):
+        return None
+    parts = urlsplit(target)
+    return target if not parts.scheme and not parts.netloc and not target.startswith("//") else None

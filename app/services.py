@@ -1,0 +1,51 @@
+"""What the web app is given: nothing in `app` opens a connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+from flask import current_app
+
+from grading.config import Config
+from grading.dispatch import Lease, MachineState
+from grading.store import Store
+
+
+class Dispatch(Protocol):
+    """What the app needs of `grading.dispatch.Dispatch`; nothing here raises when Redis is away."""
+
+    def announce(self, round_id: str) -> bool:
+        """Say after the commit that a round waits; best effort."""
+
+    def leases(self, run_ids: Sequence[str]) -> dict[str, Lease]:
+        """Who works on these runs."""
+
+    def machines(self) -> list[MachineState]:
+        """Every machine with its state."""
+
+    def backlog(self) -> dict[str, int] | None:
+        """Messages in each queue; nothing when Redis is away."""
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything the app works with."""
+
+    config: Config
+    store: Store
+    dispatch: Dispatch
+    secret_key: str
+    lms_secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Signing secrets of each LMS connection, several during a rotation."""
+
+    @property
+    def https(self) -> bool:
+        """Whether people reach the app by HTTPS, through a proxy that ends TLS."""
+        return self.config.server.public_url.startswith("https://")
+
+
+def services() -> Services:
+    """The services of the current app."""
+    return cast(Services, current_app.extensions["grader"])

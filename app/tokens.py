@@ -1,0 +1,56 @@
+"""One's own API tokens."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from flask import Blueprint, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from app import who
+from app.services import services
+from grading.errors import GraderError
+from grading.may import SCOPES
+from grading.store import accounts
+
+pages = Blueprint("tokens", __name__, url_prefix="/tokens")
+
+
+@pages.get("")
+def listing() -> str:
+    """All own tokens and a form for a new one."""
+    return _page()
+
+
+@pages.post("")
+def create() -> str:
+    """Make a token and show it once."""
+    actor = who.actor()
+    who.require(actor, "tokens.own")
+    scopes = [scope for scope in request.form.getlist("scope") if scope != "admin" or actor.administrator]
+    days = request.form.get("days", "")
+    if not days.isdecimal() or not 1 <= int(days[:6]) <= 730:
+        raise GraderError("Say how many days the token is valid: 1 to 730.")
+    with services().store.write() as session:
+        name = request.form.get("name", "")
+        made = accounts.create_token(session, actor.user_id, name, scopes, timedelta(days=int(days)))
+    return _page(made.secret)
+
+
+@pages.post("/<int:token_id>/revoke")
+def revoke(token_id: int) -> Response:
+    """End a token."""
+    actor = who.actor()
+    who.require(actor, "tokens.own")
+    with services().store.write() as session:
+        accounts.revoke_token(session, actor.user_id, token_id)
+    return redirect(url_for("tokens.listing"), 303)
+
+
+def _page(secret: str | None = None) -> str:
+    actor = who.actor()
+    who.require(actor, "tokens.own")
+    with services().store.read() as session:
+        rows = accounts.tokens_of(session, actor.user_id)
+    scopes = [scope for scope in SCOPES if scope != "admin" or actor.administrator]
+    return render_template("tokens.html", tokens=rows, secret=secret, scopes=scopes)

@@ -1,0 +1,97 @@
+"""Who asks: the session of a page, or the bearer token of an API call."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from flask import Flask, g, request
+from flask_login import LoginManager, UserMixin, current_user
+
+from app.services import services
+from grading.errors import Forbidden, NotFound, NotSignedIn
+from grading.may import Actor, Subject, may
+from grading.store import accounts, tables
+from grading.store.views import SubmissionView
+
+
+class SignedIn(UserMixin):
+    """A signed-in user as Flask-Login keeps it for a request."""
+
+    def __init__(self, user: tables.User, actor: Actor) -> None:
+        self.name = user.name
+        self.actor = actor
+        self.id = f"{user.id}:{accounts.session_stamp(user)}"
+
+
+def load_users(app: Flask) -> None:
+    """Install Flask-Login; a session ends when its user is disabled or gets a new password."""
+    manager = LoginManager(app)
+    manager.session_protection = None
+    manager.user_loader(_load)
+
+
+def _load(session_id: str) -> SignedIn | None:
+    number, _, stamp = session_id.partition(":")
+    with services().store.read() as session:
+        user = session.get(tables.User, int(number)) if number.isdecimal() else None
+        if user is None or user.disabled or accounts.session_stamp(user) != stamp:
+            return None
+        return SignedIn(user, accounts.actor_of(session, user))
+
+
+def user() -> SignedIn:
+    """The signed-in user. Raises NotSignedIn."""
+    if not current_user.is_authenticated:
+        raise NotSignedIn
+    return cast(SignedIn, current_user)
+
+
+def actor() -> Actor:
+    """Who asks for a page. Raises NotSignedIn."""
+    return user().actor
+
+
+def bearer() -> Actor:
+    """Who asks by API: the owner of the token. Raises NotSignedIn."""
+    if "bearer" not in g:
+        g.bearer = _bearer()
+    return cast(Actor, g.bearer)
+
+
+def _bearer() -> Actor:
+    kind, _, secret = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() != "bearer":
+        raise NotSignedIn("Send a token: Authorization: Bearer grd_….")
+    with services().store.read() as session:
+        found = accounts.verify_token(session, secret.strip())
+    if found is None:
+        raise NotSignedIn("The token is unknown, expired or revoked. Make a new one on the page Tokens.")
+    return found
+
+
+def require(who: Actor, action: str, subject: Subject | None = None) -> None:
+    """Go on, or raise Forbidden."""
+    if not may(who, action, subject or Subject()):
+        raise Forbidden
+
+
+def subject_of(view: SubmissionView) -> Subject:
+    """A submission as `may` sees it."""
+    return Subject(view.course_id, view.student_id, view.released)
+
+
+def knows_course(who: Actor, course_id: int) -> bool:
+    """Whether the course exists for this caller."""
+    return who.administrator or course_id in who.roles
+
+
+def require_seen(who: Actor, view: SubmissionView) -> None:
+    """Go on, or raise NotFound, so that nobody learns which submissions others have."""
+    if not may(who, "submission.see", subject_of(view)):
+        raise NotFound("There is no such submission.")
+
+
+def context() -> dict[str, Any]:
+    """What every template knows of the reader."""
+    signed_in = current_user.is_authenticated
+    return {"reader": current_user if signed_in else None, "nonce": g.get("nonce", "")}

@@ -1,0 +1,1 @@
+"""The domain of Grader, shared by the web app and the workers."""

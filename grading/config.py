@@ -1,0 +1,198 @@
+"""config.toml as frozen values, validated at start; an error names the key and says what is allowed.
+
+Secrets and addresses with passwords come from the environment: `GRADER_REDIS_URL`, `GRADER_DATABASE_URL`,
+`GRADER_SECRET_KEY`, and `GRADER_LMS_<CONNECTION>_SECRET` for each inbound webhook connection.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
+
+from grading.errors import ConfigError
+from grading.rubric import Value
+
+ENGINES = ("ollama", "mlx", "openai", "rules", "instant")
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
+HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
+
+
+class Server(Value):
+    """The web app: where it answers and what it accepts."""
+
+    public_url: HttpUrl = "http://localhost:8080"
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=1, le=65535)
+    threads: int = Field(default=8, ge=1, le=64)
+    max_upload_mb: int = Field(default=32, ge=1, le=1024)
+    max_files: int = Field(default=50, ge=1, le=1000)
+    uploads_per_minute: int = Field(default=120, ge=1)
+    """Uploads one user or token may send a minute."""
+    release: Literal["at_once", "after_review"] = "after_review"
+    lms_connections: tuple[Name, ...] = ()
+    """Names of the LMS connections that may post webhooks."""
+
+
+class Redis(Value):
+    """The broker."""
+
+    url: str = "redis://127.0.0.1:6379/0"
+    visibility_timeout_s: int = Field(default=1200, ge=10)
+    """Must exceed the longest stage budget."""
+
+
+class Database(Value):
+    """The store."""
+
+    url: str = "sqlite:///var/grader.db"
+
+
+class StageSettings(Value):
+    """Bounds of one stage, for every machine."""
+
+    budget_s: float = Field(default=600, gt=0)
+    max_output_tokens: int = Field(default=1200, ge=16, le=32768)
+    temperature: float = Field(default=0.3, ge=0, le=2)
+
+
+class Placement(Value):
+    """Which engine and model a machine uses for a stage."""
+
+    engine: Literal["ollama", "mlx", "openai", "rules", "instant"]
+    model: str = Field(min_length=1)
+
+
+class EngineSettings(Value):
+    """How an engine is reached; `url` for HTTP engines, nothing for those in process."""
+
+    url: HttpUrl | None = None
+    schema_format: Literal["json_schema", "none"] = "none"
+    api_key_env: str | None = None
+    context_tokens: int = Field(default=32768, ge=1024)
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+
+class Machine(Value):
+    """One computer: its engines, its slots and the stages it can do, its own first."""
+
+    name: Name
+    role: Literal["primary", "spare"] = "primary"
+    slots: int = Field(default=1, ge=1, le=256)
+    engines: dict[str, EngineSettings] = Field(default_factory=dict)
+    stages: dict[str, Placement] = Field(min_length=1)
+
+    @field_validator("engines")
+    @classmethod
+    def _known_engines(cls, engines: dict[str, EngineSettings]) -> dict[str, EngineSettings]:
+        for name, settings in engines.items():
+            if name not in ENGINES:
+                raise ValueError(f"'{name}' is not an engine; allowed: {', '.join(ENGINES)}")
+            if name in ("ollama", "openai") and settings.url is None:
+                raise ValueError(f"'{name}' needs a url, such as http://localhost:11434")
+        return engines
+
+    @model_validator(mode="after")
+    def _placements(self) -> Machine:
+        for stage, placement in self.stages.items():
+            if placement.engine in ("ollama", "openai") and placement.engine not in self.engines:
+                raise ValueError(
+                    f"stages.{stage} uses engine '{placement.engine}', which this machine does not have; "
+                    f"add [machines.engines.{placement.engine}] with its url"
+                )
+        return self
+
+
+class Config(Value):
+    """The whole of config.toml."""
+
+    server: Server = Server()
+    redis: Redis = Redis()
+    database: Database = Database()
+    stages: dict[str, StageSettings] = Field(
+        default_factory=lambda: {
+            "analysis": StageSettings(max_output_tokens=1200),
+            "feedback": StageSettings(max_output_tokens=800),
+        }
+    )
+    machines: tuple[Machine, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        names = [machine.name for machine in self.machines]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"machines: the name '{name}' is used twice; names must be unique")
+        for index, machine in enumerate(self.machines):
+            for stage in machine.stages:
+                if stage not in self.stages:
+                    raise ValueError(
+                        f"machines[{index}].stages.{stage}: not a stage; allowed: {', '.join(self.stages)}"
+                    )
+        for stage, settings in self.stages.items():
+            if settings.budget_s >= self.redis.visibility_timeout_s:
+                raise ValueError(
+                    f"stages.{stage}.budget_s: must be below redis.visibility_timeout_s "
+                    f"({self.redis.visibility_timeout_s}), or work would be given out twice"
+                )
+        return self
+
+    def machine(self, name: str) -> Machine:
+        """The machine of that name."""
+        for machine in self.machines:
+            if machine.name == name:
+                return machine
+        names = ", ".join(machine.name for machine in self.machines)
+        raise ConfigError(f"There is no machine '{name}' in the configuration; it has: {names}.")
+
+    def with_engine(self, engine: str) -> Config:
+        """The same machines with every stage on another in-process engine."""
+        if engine not in ("rules", "instant"):
+            raise ConfigError(f"engine: '{engine}' cannot stand in for all machines; allowed: rules, instant.")
+        machines = [
+            {**m.model_dump(), "stages": {s: {"engine": engine, "model": engine} for s in m.stages}}
+            for m in self.machines
+        ]
+        return Config.model_validate({**self.model_dump(), "machines": machines})
+
+
+def load(path: Path, environ: Mapping[str, str]) -> Config:
+    """Read and validate a file; addresses in `environ` win over those in the file."""
+    try:
+        raw: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file; give one with --config.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}.") from None
+    for key, variable in (("redis", "GRADER_REDIS_URL"), ("database", "GRADER_DATABASE_URL")):
+        if environ.get(variable):
+            raw[key] = {**raw.get(key, {}), "url": environ[variable]}
+    return parse(raw)
+
+
+def parse(raw: dict[str, Any]) -> Config:
+    """Validate an already parsed file."""
+    try:
+        return Config.model_validate(raw)
+    except ValidationError as error:
+        lines = [_explain(problem) for problem in error.errors()]
+        raise ConfigError("\n".join(lines)) from None
+
+
+def _explain(problem: Any) -> str:
+    """One problem as `machines[1].stages.feedback.model: …`."""
+    path = ""
+    for part in problem["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "extra_forbidden":
+        message = "there is no such key"
+    elif problem["type"] == "missing":
+        message = "this key is missing"
+    given = problem.get("input")
+    if isinstance(given, str | int | float) and problem["type"] not in ("missing", "value_error"):
+        message += f" (it is {given!r})"
+    return f"{path}: {message}" if path else message

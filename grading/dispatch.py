@@ -1,0 +1,155 @@
+"""Sending work and reading the state of the machines: what the app and the server side share of the queue.
+
+Everything here is transport. Nothing raises when Redis is away, except `send`, whose caller retries.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from celery import Celery, chord
+from celery.canvas import Signature
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from grading import queue
+from grading.config import Config
+from grading.leases import Beat, Lease, Leases, connect
+from grading.model import Job
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+AWAY = (RedisError, OperationalError, OSError)
+
+
+@dataclass(frozen=True)
+class MachineState:
+    """A machine of the configuration as its beats tell."""
+
+    name: str
+    role: str
+    slots: int
+    stages: Mapping[str, Mapping[str, str]]
+    """stage -> {"engine", "model"}"""
+    alive: bool = False
+    busy: int = 0
+    beat_age_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """A job and the priority it is sent with."""
+
+    job: Job
+    priority: str = "interactive"
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """The producer side of the queue."""
+
+    config: Config
+    celery: Celery
+    leases_: Leases
+
+    def announce(self, round_id: str) -> bool:
+        """After the commit: say that a round waits. Best effort, the sweeper finds it otherwise."""
+        return self._publish(queue.PREPARE, queue.CHECKS, [round_id])
+
+    def release(self) -> bool:
+        """Ask for waiting rounds to be dispatched. Best effort."""
+        return self._publish(queue.RELEASE, queue.STORE, [])
+
+    def _publish(self, task: str, to: str, args: list[str]) -> bool:
+        try:
+            self.celery.send_task(task, args=args, queue=to, ignore_result=True)
+        except AWAY as error:
+            log.warning("redis is away, %s waits for the sweeper: %s", task, error)
+            return False
+        return True
+
+    def send_round(self, outgoing: Sequence[Outgoing]) -> None:
+        """A new round: its stages at once on their machines, then the body that combines them."""
+        self._make_current(outgoing)
+        body = Signature(
+            queue.COMBINE, args=(outgoing[0].job.round_id,), immutable=True, app=self.celery
+        ).set(queue=queue.STORE, ignore_result=True)
+        chord([self._signature(one) for one in outgoing], app=self.celery)(body)
+
+    def send_run(self, outgoing: Outgoing) -> None:
+        """One more run of one stage, outside any chord."""
+        self._make_current([outgoing])
+        self._signature(outgoing).apply_async()
+
+    def _make_current(self, outgoing: Sequence[Outgoing]) -> None:
+        self.leases_.make_current({(o.job.round_id, o.job.stage): o.job.run_id for o in outgoing})
+
+    def _signature(self, outgoing: Outgoing) -> Signature:
+        job = outgoing.job
+        return Signature(queue.RUN, kwargs={"job": job.model_dump(mode="json")}, app=self.celery).set(
+            task_id=job.run_id, queue=queue.stage_queue(job.stage, outgoing.priority)
+        )
+
+    def leases(self, run_ids: Sequence[str]) -> dict[str, Lease]:
+        """Who works on these runs; empty when Redis is away."""
+        return self._or({}, lambda: self.leases_.held_of(run_ids))
+
+    def machines(self) -> list[MachineState]:
+        """Every machine of the configuration, with what its processes say of themselves."""
+        none: list[Beat] = []
+        beats = self._or(none, self.leases_.beats)
+        return [_state(machine, beats) for machine in self._configured()]
+
+    def _configured(self) -> list[MachineState]:
+        return [
+            MachineState(m.name, m.role, m.slots, {s: p.model_dump() for s, p in m.stages.items()})
+            for m in self.config.machines
+        ]
+
+    def backlog(self) -> dict[str, int] | None:
+        """Messages in each queue; nothing when Redis is away."""
+        names = [*queue.stage_queues(list(self.config.stages)), queue.STORE, queue.CHECKS]
+        return self._or(None, lambda: self.leases_.lengths(names))
+
+    def room(self) -> dict[str, int]:
+        """For each stage, how many more runs may be sent: up to twice the live slots that serve it."""
+        lengths = self.leases_.lengths(queue.stage_queues(list(self.config.stages)))
+        beats = [beat for beat in self.leases_.beats() if beat.alive]
+        return {
+            stage: 2 * sum(beat.slots for beat in beats if stage in beat.stages)
+            - lengths[queue.stage_queue(stage, "interactive")]
+            - lengths[queue.stage_queue(stage, "batch")]
+            for stage in self.config.stages
+        }
+
+    def _or(self, otherwise: T, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except AWAY as error:
+            log.warning("redis is away: %s", error)
+            return otherwise
+
+
+def open_dispatch(config: Config) -> Dispatch:
+    """The producer side for a configuration; connects at the first use."""
+    app = queue.celery_app(config.redis.url, config.redis.visibility_timeout_s)
+    return Dispatch(config, app, Leases(connect(config.redis.url)))
+
+
+def _state(machine: MachineState, beats: Sequence[Beat]) -> MachineState:
+    mine = [beat for beat in beats if beat.machine == machine.name]
+    if not mine:
+        return machine
+    newest = min(mine, key=lambda beat: beat.age_s)
+    return MachineState(
+        name=machine.name,
+        role=machine.role,
+        slots=newest.slots,
+        stages=newest.stages,
+        alive=newest.alive,
+        busy=sum(beat.busy for beat in mine if beat.alive),
+        beat_age_s=newest.age_s,
+    )

@@ -1,0 +1,22 @@
+"""Readers of hand-ins: files to documents, the student's own lines, pseudonyms."""
+
+from grading.documents.files import ALLOWED, HandIn, UploadedFile
+from grading.documents.limits import Limits
+from grading.documents.pseudonym import Identity, pseudonym_for, pseudonymise
+from grading.documents.reading import read, read_document
+from grading.documents.starter import set_apart
+from grading.documents.text import hidden_characters
+
+__all__ = [
+    "ALLOWED",
+    "HandIn",
+    "Identity",
+    "Limits",
+    "UploadedFile",
+    "hidden_characters",
+    "pseudonym_for",
+    "pseudonymise",
+    "read",
+    "read_document",
+    "set_apart",
+]

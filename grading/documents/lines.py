@@ -1,0 +1,78 @@
+"""Lines compared by what they say, not by how they are laid out."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from difflib import SequenceMatcher
+
+from grading.model import Cell
+
+_MOST_COMPARED = 1_000_000
+_MARKED = re.compile(
+    r"(?:#+|//+|--|/\*+)\s*(?:TODO|FIXME|YOUR (?:CODE|ANSWER|TURN))\b.*$"
+    r"|\[(?:write|enter|insert|type|put|add|your)\b[^\]]*\]",
+    re.IGNORECASE,
+)
+_FORM = re.compile(
+    r"\s*(?:#+|//|--|[-*>])?\s*[*_]{0,2}(?:student(?:'s)?(?: (?:name|id|number))?|full name|name|author|e-?mail"
+    r"|(?:date|due date|date submitted|submitted(?: by| on)?)|class|course|section)[*_]{0,2}\s*:(?!:)",
+    re.IGNORECASE,
+)
+_TRIVIAL = re.compile(r"[()\[\]{},;.`~*_-]*")
+_SPACE = re.compile(r"\s+")
+
+
+def key(line: str) -> str:
+    """A line without white space and placeholders; empty when nothing but brackets and marks is left."""
+    if "[" in line or "#" in line or "/" in line or "--" in line:
+        line = _MARKED.sub("", line)
+    bare = _SPACE.sub("", line)
+    return "" if _TRIVIAL.fullmatch(bare) else bare
+
+
+def keys(cell: Cell) -> list[str]:
+    """The key of every line of a cell; empty for lines that can be nobody's work, such as a name's."""
+    found = [key(line) for line in cell.lines]
+    for index, line in enumerate(cell.lines[:40] if cell.number <= 2 else ()):
+        if (cell.kind != "code" or line.lstrip()[:1] in ("#", "/", "-")) and _FORM.match(line):
+            found[index] = ""
+    return found
+
+
+def new_lines(own: list[str], given: list[str], spare: Counter[str]) -> list[int]:
+    """The 1-based lines of `own` that `given` does not have, both as keys.
+
+    Order counts first, then moved lines are found, also those in `spare`: lines of the starter that no other
+    cell has used. `spare` is reduced by what was found there.
+    """
+    mine = [(number, text) for number, text in enumerate(own, start=1) if text]
+    theirs = [text for text in given if text]
+    added, unused = _differing(mine, theirs)
+    left = Counter(unused)
+    result = []
+    for number, text in added:
+        if left[text] > 0:
+            left[text] -= 1
+        elif len(text) >= 8 and spare[text] > 0:
+            spare[text] -= 1
+        else:
+            result.append(number)
+    return result
+
+
+def _differing(mine: list[tuple[int, str]], theirs: list[str]) -> tuple[list[tuple[int, str]], list[str]]:
+    """What only one side has. A block that was only wrapped differently counts as the same."""
+    if not theirs or not mine or len(mine) * len(theirs) > _MOST_COMPARED:
+        return mine, theirs
+    added: list[tuple[int, str]] = []
+    unused: list[str] = []
+    matcher = SequenceMatcher(None, [text for _, text in mine], theirs, autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        if tag == "replace" and "".join(text for _, text in mine[a:b]) == "".join(theirs[c:d]):
+            continue
+        added += mine[a:b]
+        unused += theirs[c:d]
+    return added, unused

@@ -1,0 +1,139 @@
+"""Jupyter notebooks (nbformat 4) of any kernel."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal
+
+from grading.documents.files import shown
+from grading.documents.limits import Limits
+from grading.documents.outputs import joined, read_outputs
+from grading.documents.text import clean, decode
+from grading.errors import DocumentError, EmptyUpload
+from grading.model import Cell, Document
+
+_LANGUAGES = {
+    **{"ir": "r", "rlang": "r", "xr": "r", "python3": "python", "python2": "python", "ipython": "python"},
+    **{"c++": "cpp", "js": "javascript", "node": "javascript", "ts": "typescript", "sqlite": "sql", "mysql": "sql"},
+    **{"postgresql": "sql", "tsql": "sql", "sh": "bash", "shell": "bash", "deno": "typescript", "xpython": "python"},
+}
+_MAGIC = re.compile(r"\s*%%(?P<name>[A-Za-z]\w*)")
+_MAGICS = {
+    **{"r": "r", "sql": "sql", "bash": "bash", "sh": "bash", "javascript": "javascript", "js": "javascript"},
+    **{"html": "html", "latex": "latex", "markdown": "markdown", "writefile": "text", "sqlite": "sql"},
+}
+_EMBEDDED = re.compile(r"data:(image/[\w.+-]{1,40});base64,[A-Za-z0-9+/=]{80,}")
+_KINDS: dict[Any, Literal["code", "markdown", "raw"]] = {"code": "code", "markdown": "markdown", "raw": "raw"}
+
+
+def read_notebook(name: str, data: bytes, limits: Limits) -> Document:
+    """A notebook as cells. Raises DocumentError when it is damaged or too old, EmptyUpload when it has no content."""
+    text, repaired = decode(name, data)
+    book = _parse(name, text, limits)
+    raw_cells = _cells(name, book)
+    if len(raw_cells) > limits.max_cells:
+        raise DocumentError(f"{shown(name)} has more than {limits.max_cells} cells; hand in a shorter notebook.")
+    language = _language(book)
+    notes = [repaired] if repaired else []
+    cells = []
+    for raw in raw_cells:
+        cell = _cell(name, raw, len(cells) + 1, language, limits, notes)
+        cells.append(cell)
+    if not any(cell.source.strip() for cell in cells):
+        raise EmptyUpload(f"{shown(name)} has no cells with anything in them; save the notebook and upload it again.")
+    return Document(path=name, kind="notebook", language=language, cells=tuple(cells), notes=tuple(notes))
+
+
+def _parse(name: str, text: str, limits: Limits) -> dict[str, Any]:
+    if text.count("[") + text.count("{") + text.count(",") > limits.max_json_values:
+        raise DocumentError(f"{shown(name)} holds too much data; clear its large outputs and upload it again.")
+    try:
+        book = json.loads(text)
+    except (ValueError, RecursionError):
+        raise DocumentError(
+            f"{shown(name)} is damaged or not a notebook; open it in Jupyter, save it again and upload that."
+        ) from None
+    if not isinstance(book, dict):
+        raise _not_a_notebook(name)
+    return book
+
+
+def _not_a_notebook(name: str) -> DocumentError:
+    return DocumentError(f"{shown(name)} is not a Jupyter notebook; open your work in Jupyter, save it and upload that.")
+
+
+def _cells(name: str, book: dict[str, Any]) -> list[dict[str, Any]]:
+    version = book.get("nbformat")
+    if version in (1, 2, 3) or (version is None and "worksheets" in book):
+        number = 3 if version is None else version
+        raise DocumentError(
+            f"{shown(name)} is saved in the old notebook format {number}; open it in Jupyter and save it again."
+        )
+    cells = book.get("cells")
+    if not isinstance(cells, list) or not (version is None or version == 4):
+        if isinstance(version, int) and version > 4:
+            raise DocumentError(f"{shown(name)} is saved in a newer notebook format; save it in format 4.")
+        raise _not_a_notebook(name)
+    if not all(isinstance(cell, dict) and "cell_type" in cell for cell in cells):
+        raise _not_a_notebook(name)
+    return cells
+
+
+def _language(book: dict[str, Any]) -> str:
+    about = book.get("metadata")
+    about = about if isinstance(about, dict) else {}
+    for group, key in (("kernelspec", "language"), ("language_info", "name"), ("kernelspec", "name")):
+        part = about.get(group)
+        found = part.get(key) if isinstance(part, dict) else None
+        if isinstance(found, str) and found.strip():
+            return _plain(found)
+    return "python"
+
+
+def _plain(language: str) -> str:
+    name = re.sub(r"[^\w+#.-]", "", clean(language).strip().lower())[:40]
+    return _LANGUAGES.get(name, name) or "text"
+
+
+def _cell(
+    name: str, raw: dict[str, Any], number: int, language: str, limits: Limits, notes: list[str]
+) -> Cell:
+    source = clean(joined(raw.get("source")))
+    source, pictures = _EMBEDDED.subn(r"data:\1;base64,…", source)
+    if pictures:
+        notes.append(f"Pictures inside the text of cell {number} of {shown(name)} were left out.")
+    if len(source) > limits.max_cell_chars:
+        raise DocumentError(
+            f"Cell {number} of {shown(name)} is longer than {limits.max_cell_chars} characters; "
+            "load data from a file instead of pasting it."
+        )
+    kind = _KINDS.get(raw.get("cell_type") if isinstance(raw.get("cell_type"), str) else None, "raw")
+    if kind != "code":
+        return Cell(number=number, kind=kind, source=source, language="markdown" if kind == "markdown" else "text")
+    outputs, cut = read_outputs(raw.get("outputs"), limits.max_output_chars)
+    if cut:
+        notes.append(f"The outputs of cell {number} of {shown(name)} were shortened by {cut} characters.")
+    return Cell(
+        number=number,
+        kind="code",
+        source=source,
+        language=_cell_language(raw, source, language),
+        execution_count=_count(raw.get("execution_count")),
+        outputs=outputs,
+    )
+
+
+def _cell_language(raw: dict[str, Any], source: str, language: str) -> str:
+    """The language of a cell where a magic or the editor says another one than the kernel's."""
+    magic = _MAGIC.match(source)
+    if magic is not None:
+        return _MAGICS.get(magic["name"].lower(), language)
+    about = raw.get("metadata")
+    editor = about.get("vscode") if isinstance(about, dict) else None
+    chosen = editor.get("languageId") if isinstance(editor, dict) else None
+    return _plain(chosen) if isinstance(chosen, str) and chosen.strip() else language
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9 else None

@@ -1,0 +1,133 @@
+"""Checks on parsed code: what is called, defined and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from grading.evidence.context import Context, Finding, listed
+from grading.evidence.facts import Mention
+from grading.evidence.patterns import matches
+from grading.evidence.scope import Piece, Scope
+from grading.model import Location
+from grading.rubric import Avoids, CodeMatches, Defines, Uses
+
+Find = Callable[[str], Location | None]
+
+
+def uses(check: Uses, context: Context, scope: Scope) -> Finding:
+    """Share of the asked functions that the student's lines call."""
+
+    def find(name: str) -> Location | None:
+        wanted = context.accepted(name)
+        return _first(scope.code, lambda piece: piece.facts.calls, wanted)
+
+    return _asked(check.all_of, check.any_of, find, "uses", scope)
+
+
+def defines(check: Defines, context: Context, scope: Scope) -> Finding:
+    """Share of the asked names that the student's lines define."""
+
+    def find(name: str) -> Location | None:
+        return _first(scope.code, lambda piece: piece.facts.made, context.accepted(name))
+
+    return _asked(check.all_of, check.any_of, find, "defines", scope)
+
+
+def avoids(check: Avoids, context: Context, scope: Scope) -> Finding:
+    """1 when none of the names is called on a line the student wrote."""
+    for name in check.names:
+        for piece in scope.code:
+            for call in piece.facts.calls:
+                # a starter's call around the student's lines is not the student's
+                if fits(call, name, piece.facts.language, strict=True) and call.first in piece.added:
+                    return Finding(0.0, f"uses {name}, which is not allowed here", piece.at(call.first))
+    if not scope.code:
+        return Finding(0.0, "no code was added here")
+    return Finding(1.0, f"does not use {listed(check.names)}")
+
+
+def code_matches(check: CodeMatches, context: Context, scope: Scope) -> Finding:
+    """Share of the asked patterns found in the student's code; a forbidden one makes it 0."""
+    for pattern in check.none_of:
+        hit = _matching(pattern, scope.code)
+        if hit is not None:
+            return Finding(0.0, f"has {readable(pattern)}, which should not be there", hit)
+    if not check.all_of and not check.any_of:
+        if not scope.code:
+            return Finding(0.0, "no code was added here")
+        return Finding(1.0, f"has no {listed(readable(p) for p in check.none_of)}")
+    return _asked(
+        check.all_of, check.any_of, lambda p: _matching(p, scope.code), "has", scope, describe=readable
+    )
+
+
+def fits(mention: Mention, wanted: str, language: str, *, strict: bool = False) -> bool:
+    """Whether a call or definition is the wanted one, which may be bare or qualified.
+
+    In R a qualified name is also met by the bare one, unless `strict`: `library()` attaches it.
+    """
+    name, full = mention.name, mention.full
+    if language == "sql":
+        name, full, wanted = name.lower(), full.lower(), wanted.lower()
+    if wanted == name or wanted == full:
+        return True
+    if "::" in wanted and full == name and not strict:
+        return wanted.rsplit("::", 1)[-1] == name
+    return "." in wanted and full.endswith("." + wanted)
+
+
+def readable(pattern: str) -> str:
+    """A pattern as a person would say it, as far as that is simple."""
+    plain = pattern.replace("(?i)", "")
+    for sign in (r"\s*", r"\s+", r"\b"):
+        plain = plain.replace(sign, " " if sign == r"\s+" else "")
+    if "\\\\" not in plain:
+        plain = plain.replace("\\", "")
+    return f"“{plain if len(plain) <= 60 else plain[:57] + '…'}”"
+
+
+def _first(
+    pieces: Sequence[Piece], take: Callable[[Piece], Sequence[Mention]], wanted: Sequence[str]
+) -> Location | None:
+    for piece in pieces:
+        for mention in take(piece):
+            if any(fits(mention, w, piece.facts.language) for w in wanted) and piece.within(mention):
+                lines = range(mention.first, mention.last + 1)
+                return piece.at(next(n for n in lines if n in piece.added))
+    return None
+
+
+def _matching(pattern: str, pieces: Sequence[Piece]) -> Location | None:
+    for piece in pieces:
+        for first, last in matches(pattern, piece.facts.code_without_comments):
+            if piece.touches(first, last):
+                return piece.at(first)
+    return None
+
+
+def _asked(
+    all_of: Sequence[str],
+    any_of: Sequence[str],
+    find: Find,
+    verb: str,
+    scope: Scope,
+    describe: Callable[[str], str] = str,
+) -> Finding:
+    """Share = found / asked, where `any_of` counts as one."""
+    if not scope.code:
+        return Finding(0.0, "no code was added here")
+    hits = {name: find(name) for name in (*all_of, *any_of)}
+    found = [n for n in all_of if hits[n]]
+    missing = [n for n in all_of if not hits[n]]
+    one = [n for n in any_of if hits[n]]
+    asked = len(all_of) + (1 if any_of else 0)
+    if not asked:
+        return Finding(None, "the check asks for nothing")
+    said = [describe(n) for n in (*found, *one)]
+    parts = [f"{verb} {listed(said)}"] if said else []
+    if missing:
+        parts.append(f"{listed(describe(n) for n in missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    if any_of and not one:
+        parts.append(f"none of {listed(describe(n) for n in any_of)} was found")
+    place = next((hits[n] for n in (*all_of, *any_of) if hits[n]), None)
+    return Finding((len(found) + bool(one)) / asked, "; ".join(parts), place)

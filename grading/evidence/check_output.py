@@ -1,0 +1,180 @@
+"""Checks on what running the code showed: outputs, numbers, errors."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+
+from grading.evidence.code import LOOSE
+from grading.evidence.context import Context, Finding, counted, listed
+from grading.evidence.patterns import matches
+from grading.evidence.scope import Piece, Scope, runs_recorded
+from grading.model import Cell
+from grading.rubric import AllExecuted, HasOutput, NoErrors, OutputClose, OutputMatches
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+NUMBER = re.compile(
+    r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,30})(?:\.\d{1,30})?(?:[eE][-+]?\d{1,3})?(?![A-Za-z_])"
+)
+INDEX = re.compile(r"^\s*\[\d+(?:,\d*)?\]", re.MULTILINE)
+"""R's `[1]` before a vector is not a number of the output."""
+MAX_NUMBERS = 2_000
+NO_RUNS = Finding(None, "does not apply: scripts carry no outputs")
+
+
+def _ran(scope: Scope) -> list[Piece]:
+    return [p for p in scope.code if runs_recorded(p.document)]
+
+
+def _cannot_apply(scope: Scope) -> Finding:
+    if scope.code or not any(runs_recorded(p.document) for p in scope.pieces):
+        return NO_RUNS
+    return Finding(0.0, "no code was added here")
+
+
+def has_output(check: HasOutput, context: Context, scope: Scope) -> Finding:
+    """Share of the cells with student code that show an output."""
+    cells = _ran(scope)
+    if not cells:
+        return _cannot_apply(scope)
+    shown = [p for p in cells if _shows(p.cell, check.image)]
+    what = "a picture" if check.image else "an output"
+    message = f"{len(shown)} of {counted(len(cells), 'code cell')} with your code show {what}"
+    missing = next((p for p in cells if p not in shown), None)
+    return Finding(len(shown) / len(cells), message, (missing or cells[0]).at())
+
+
+def all_executed(check: AllExecuted, context: Context, scope: Scope) -> Finding:
+    """Share of the cells with student code that were run."""
+    cells = _ran(scope)
+    if not cells:
+        return _cannot_apply(scope)
+    ran = [p for p in cells if executed(p.cell)]
+    message = f"{len(ran)} of {counted(len(cells), 'code cell')} with your code were run"
+    missing = next((p for p in cells if p not in ran), None)
+    return Finding(len(ran) / len(cells), message, (missing or cells[0]).at())
+
+
+def output_matches(check: OutputMatches, context: Context, scope: Scope) -> Finding:
+    """Share of the asked patterns found in the text outputs of the student's cells."""
+    cells = _ran(scope)
+    if not cells:
+        return _cannot_apply(scope)
+    asked = len(check.all_of) + bool(check.any_of)
+    if not asked:
+        return Finding(None, "the check asks for nothing")
+    hits = {p: _showing(p, cells) for p in (*check.all_of, *check.any_of)}
+    missing = [p for p in check.all_of if not hits[p]]
+    any_hit = any(hits[p] for p in check.any_of)
+    earned = (len(check.all_of) - len(missing) + any_hit) / asked
+    place = next((hit.at() for hit in hits.values() if hit), None)
+    if earned == 1:
+        return Finding(1.0, "the output shows what was asked for", place)
+    lacking = missing or list(check.any_of)
+    return Finding(earned, f"the output does not show {listed(f'“{p[:60]}”' for p in lacking)}", place)
+
+
+def output_close(check: OutputClose, context: Context, scope: Scope) -> Finding:
+    """Share of the expected numbers found in the outputs, within the tolerances."""
+    cells = _ran(scope)
+    if not cells:
+        return _cannot_apply(scope)
+    if check.values:
+        pairs = [(list(check.values), [n for p in cells for n in _numbers(p.cell)])]
+    else:
+        pairs = _pairs(check, context, scope, cells)
+    expected = sum(len(wanted) for wanted, _ in pairs)
+    if not expected:
+        return Finding(None, "does not apply: there are no expected numbers to compare with")
+    found = sum(_close(wanted, have, check.rel_tol, check.abs_tol) for wanted, have in pairs)
+    message = f"{found} of {counted(expected, 'expected number')} found in the outputs"
+    return Finding(found / expected, message, cells[0].at())
+
+
+def no_errors(check: NoErrors, context: Context, scope: Scope) -> Finding:
+    """Share of the student's code cells that show no error and parse. SQL's dialects are not judged."""
+    cells = scope.code
+    if not cells:
+        return Finding(0.0, "no code was added here")
+    failing: list[tuple[Piece, str, int | None]] = []
+    for piece in cells:
+        error = next((o for o in piece.cell.outputs if o.kind == "error"), None)
+        lines = errors_in(piece)
+        if error is not None:
+            failing.append((piece, f"stops with an error ({_headline(error.text)})", None))
+        elif lines and piece.facts.language not in LOOSE:
+            failing.append((piece, "cannot be read as code", lines[0]))
+    if not failing:
+        return Finding(1.0, "no errors")
+    first, said, line = failing[0]
+    message = f"{len(failing)} of {counted(len(cells), 'piece')} of your code with an error; the first {said}"
+    return Finding(1 - len(failing) / len(cells), message, first.at(line))
+
+
+def executed(cell: Cell) -> bool:
+    """Whether a notebook cell was run."""
+    return cell.execution_count is not None or bool(cell.outputs)
+
+
+def errors_in(piece: Piece) -> list[int]:
+    """Lines of this piece at which the grammar does not fit."""
+    return [n for n in piece.facts.errors if piece.first <= n <= piece.last]
+
+
+def plain_output(cell: Cell) -> str:
+    """The text outputs of a cell, without terminal colours."""
+    return ANSI.sub("", "\n".join(o.text for o in cell.outputs if o.kind != "error"))
+
+
+def _headline(text: str) -> str:
+    lines = [line.strip() for line in ANSI.sub("", text).split("\n") if line.strip()]
+    line = lines[-1] if lines and lines[0].startswith(("Traceback", "---")) else (lines or ["no message"])[0]
+    return line if len(line) <= 100 else line[:97] + "…"
+
+
+def _shows(cell: Cell, image: bool) -> bool:
+    outputs = [o for o in cell.outputs if o.kind != "error"]
+    return any(o.image for o in outputs) if image else any(o.image or o.text.strip() for o in outputs)
+
+
+def _showing(pattern: str, cells: list[Piece]) -> Piece | None:
+    return next((p for p in cells if matches(pattern, plain_output(p.cell), at_most=1)), None)
+
+
+def _numbers(cell: Cell) -> list[float]:
+    text = INDEX.sub(" ", plain_output(cell))
+    found: list[float] = []
+    for hit in NUMBER.finditer(text):
+        found.append(float(hit.group().replace(",", "").replace("\u2212", "-")))
+        if len(found) >= MAX_NUMBERS:
+            break
+    return found
+
+
+def _pairs(
+    check: OutputClose, context: Context, scope: Scope, cells: list[Piece]
+) -> list[tuple[list[float], list[float]]]:
+    """Expected and shown numbers, a solution cell each: the student's cell of the same place, else of the order."""
+    solved = [p for p in context.scope(check, context.solution).pieces if _numbers(p.cell)]
+    by_place = {p.cell.place: p for p in reversed(cells) if p.cell.place}
+    in_order = [p for p in scope.pieces if p.cell.kind == "code"]
+    pairs = []
+    for index, piece in enumerate(solved):
+        mine = by_place.get(piece.cell.place)
+        if mine is None and index < len(in_order) and in_order[index] in cells:
+            mine = in_order[index]
+        pairs.append((_numbers(piece.cell), _numbers(mine.cell) if mine else []))
+    return pairs
+
+
+def _close(wanted: list[float], have: list[float], rel: float, absolute: float) -> int:
+    """How many wanted numbers have a partner; each shown number is used once."""
+    left = sorted(have)
+    found = 0
+    for number in sorted(wanted):
+        room = max(absolute, rel * abs(number))
+        at = bisect_left(left, number - room)
+        if at < len(left) and left[at] <= number + room:
+            left.pop(at)
+            found += 1
+    return found

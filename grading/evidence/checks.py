@@ -1,0 +1,111 @@
+"""The table of checks, and how one check of a rubric is run and said.
+
+A check earns only where the student added work: without an added line in its scope it earns 0, also when it
+asks that something be absent. A check that cannot apply (outputs of a script) is left out of the mean by
+weight 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from grading.errors import AssignmentError
+from grading.evidence import check_code, check_output, check_prose
+from grading.evidence.context import Context, Finding, listed
+from grading.evidence.scope import Scope
+from grading.model import CheckOutcome
+from grading.rubric import Alternatives, Check, Ladder
+
+FULL = 1 - 1e-9
+
+Run = Callable[[Any, Context, Scope], Finding]
+
+
+def alternatives(check: Alternatives, context: Context, scope: Scope) -> Finding:
+    """The best of several checks."""
+    inner = context.narrowed(check)
+    found = [run(each, inner) for each in check.checks]
+    usable = [f for f in found if f.earned is not None]
+    if not usable:
+        return found[0]
+    return max(usable, key=lambda f: f.earned or 0.0)
+
+
+def ladder(check: Ladder, context: Context, scope: Scope) -> Finding:
+    """The credit of the first rung whose checks all earn in full."""
+    inner = context.narrowed(check)
+    for rung in check.rungs:
+        found = [run(each, inner) for each in rung.when]
+        if all((f.earned or 0.0) * each.cap >= FULL for f, each in zip(found, rung.when, strict=True)):
+            place = next((f.location for f in found if f.location), None)
+            return Finding(rung.credit, rung.note or listed(f.message for f in found), place)
+    return Finding(check.otherwise, "none of the described ways was found")
+
+
+CHECKS: dict[str, Run] = {
+    "uses": check_code.uses,
+    "avoids": check_code.avoids,
+    "defines": check_code.defines,
+    "code_matches": check_code.code_matches,
+    "has_output": check_output.has_output,
+    "output_matches": check_output.output_matches,
+    "output_close": check_output.output_close,
+    "no_errors": check_output.no_errors,
+    "all_executed": check_output.all_executed,
+    "words": check_prose.words,
+    "no_todo": check_prose.no_todo,
+    "alternatives": alternatives,
+    "ladder": ladder,
+}
+COMBINED = frozenset({"alternatives", "ladder"})
+
+
+def run(check: Check, context: Context) -> Finding:
+    """Runs one check in its scope; a rubric's mistake makes it not apply rather than cost points."""
+    try:
+        scope = context.scope(check)
+        # what is inside a combined check has its own scope
+        if check.kind not in COMBINED or check.where is not None:
+            if scope.problem:
+                return Finding(0.0, scope.problem)
+            if not scope.added:
+                return Finding(0.0, "nothing was added here")
+        elif check.kind == "ladder" and not scope.added:
+            return Finding(0.0, scope.problem or "nothing was added here")
+        return CHECKS[check.kind](check, context, scope)
+    except AssignmentError as error:
+        return Finding(None, f"the check cannot be run: {error}")
+
+
+def outcome(check: Check, context: Context, number: int) -> CheckOutcome:
+    """Runs a check and says what it earned, its cap applied; `number` names checks without an id."""
+    found = run(check, context)
+    return CheckOutcome(
+        check=check.id or f"{check.kind}-{number}",
+        label=check.label or label_of(check),
+        earned=min(max(found.earned or 0.0, 0.0), check.cap),
+        weight=0.0 if found.earned is None else check.weight,
+        message=found.message,
+        location=found.location,
+    )
+
+
+def label_of(check: Check) -> str:
+    """What a check without a label is called."""
+    names = (*getattr(check, "all_of", ()), *getattr(check, "any_of", ()), *getattr(check, "names", ()))
+    if check.kind in ("uses", "defines", "avoids") and names:
+        return f"{check.kind} {listed(names, 4)}"
+    if check.kind == "words":
+        return f"at least {check.at_least} words"
+    return {
+        "code_matches": "the code has what is asked for",
+        "has_output": "outputs are shown",
+        "output_matches": "the output shows what is asked for",
+        "output_close": "the numbers are right",
+        "no_errors": "no errors",
+        "all_executed": "all cells were run",
+        "no_todo": "no placeholder is left",
+        "alternatives": "one of several ways",
+        "ladder": "how it was done",
+    }.get(check.kind, check.kind)

@@ -1,0 +1,76 @@
+"""Regular expressions of instructors, run on what students wrote, within bounds.
+
+A backtracking search cannot be stopped from outside, so two rules hold: patterns with a repeat inside a repeat
+(`(a+)+`), which take exponential time on some text, are refused when the assignment is read; and a match sees
+at most the first 20,000 characters of a cell.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from re import _constants as constants  # type: ignore[attr-defined]  # no public way to look into a pattern
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+from grading.errors import AssignmentError
+
+MAX_TEXT = 20_000
+MAX_PATTERN = 1_000
+MANY = 25
+"""A repeat that may go round more often than this counts as unbounded."""
+
+
+@lru_cache(maxsize=2048)
+def compiled(pattern: str, flags: int = re.MULTILINE) -> re.Pattern[str]:
+    """The compiled pattern; raises AssignmentError where it is not valid or not safe."""
+    if len(pattern) > MAX_PATTERN:
+        raise AssignmentError(f"the regular expression is longer than {MAX_PATTERN} characters")
+    try:
+        tree = parser.parse(pattern, flags)
+        regex = re.compile(pattern, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise AssignmentError(f"the regular expression {pattern!r} is not valid: {error}") from error
+    if _nested(tree):
+        raise AssignmentError(
+            f"the regular expression {pattern!r} repeats something that repeats itself, which can take for ever; "
+            "use one repeat, or an atomic group (?>…) inside"
+        )
+    return regex
+
+
+def _nested(tree: Any) -> bool:
+    """Whether an unbounded repeat holds another one. Atomic groups and possessive repeats do not backtrack."""
+    stack: list[tuple[Any, bool]] = [(tree, False)]
+    while stack:
+        items, inside = stack.pop()
+        for op, value in items:
+            if op in (constants.MAX_REPEAT, constants.MIN_REPEAT):
+                many = value[1] is constants.MAXREPEAT or value[1] > MANY
+                if many and inside:
+                    return True
+                stack.append((value[2], inside or many))
+            elif op is constants.SUBPATTERN:
+                stack.append((value[3], inside))
+            elif op is constants.BRANCH:
+                stack.extend((branch, inside) for branch in value[1])
+            elif op in (constants.ASSERT, constants.ASSERT_NOT):
+                stack.append((value[1], inside))
+            elif op is constants.GROUPREF_EXISTS:
+                stack.extend((part, inside) for part in value[1:] if part is not None)
+    return False
+
+
+def matches(pattern: str, text: str, flags: int = re.MULTILINE, at_most: int = 500) -> list[tuple[int, int]]:
+    """First and last line (from 1) of each place the pattern matches, in the first 20,000 characters."""
+    text = text[:MAX_TEXT]
+    found: list[tuple[int, int]] = []
+    line, at = 1, 0
+    for hit in compiled(pattern, flags).finditer(text):
+        line += text.count("\n", at, hit.start())
+        at = hit.start()
+        end = max(hit.start(), hit.end() - 1)
+        found.append((line, line + text.count("\n", at, end)))
+        if len(found) >= at_most:
+            break
+    return found

@@ -1,0 +1,171 @@
+"""Where a check looks: the cells, or the sections of a script, that a `where` names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+from grading.evidence.code import code_facts
+from grading.evidence.facts import CodeFacts, Mention
+from grading.evidence.patterns import compiled
+from grading.model import Cell, Document, Location
+
+COMMENT = re.compile(r"^\s*(?:#+'?|//+|--+|/?\*+)\s?(.*?)\s*$")
+_SECTION = re.compile(
+    r"^(?:[-=#*\s]*)(?:%%|(?:task|question|part|exercise|problem|step|section|q|aufgabe|teil|frage|ejercicio|exercice)"
+    r"[\s_.:#-]*\d|\d+(?:\.\d+)*[.):]\s)|[-=#]{4,}$",
+    re.IGNORECASE,
+)
+"""What makes a comment a heading in a script."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A cell or a part of one, from line `first` to `last`; `added` are the student's lines in it."""
+
+    document: Document
+    cell: Cell
+    first: int
+    last: int
+    added: frozenset[int]
+
+    @property
+    def facts(self) -> CodeFacts:
+        """What the whole cell's code calls and defines (parsed once, then remembered)."""
+        return code_facts(self.cell.source, self.cell.language or self.document.language)
+
+    @property
+    def coded(self) -> bool:
+        """Whether the student wrote code (not only comments) here."""
+        if self.cell.kind != "code" or not self.added:
+            return False
+        lines = self.facts.code_without_comments.split("\n")
+        return any(n <= len(lines) and lines[n - 1].strip() for n in self.added)
+
+    @property
+    def own(self) -> str:
+        """The lines the student wrote."""
+        lines = self.cell.lines
+        return "\n".join(lines[n - 1] for n in sorted(self.added) if n <= len(lines))
+
+    def touches(self, first: int, last: int) -> bool:
+        """Whether the student wrote any line from `first` to `last` of this piece."""
+        return any(first <= n <= last for n in self.added)
+
+    def within(self, mention: Mention) -> bool:
+        """Whether any line of a mention is the student's."""
+        return self.touches(mention.first, mention.last)
+
+    def at(self, line: int | None = None) -> Location:
+        """A location in this piece; lines of scripts count in the file."""
+        if line is None:
+            line = min(self.added, default=self.first)
+        return Location(
+            document=self.document.path, cell=self.cell.number, line=self.cell.first_line + line - 1
+        )
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The pieces a check looks at. `problem` says why there are none."""
+
+    pieces: tuple[Piece, ...]
+    problem: str = ""
+
+    @property
+    def added(self) -> tuple[Piece, ...]:
+        """The pieces the student worked on."""
+        return tuple(p for p in self.pieces if p.added)
+
+    @property
+    def code(self) -> tuple[Piece, ...]:
+        """The pieces the student wrote code in."""
+        return tuple(p for p in self.pieces if p.coded)
+
+
+def runs_recorded(document: Document) -> bool:
+    """Whether this kind of file carries execution counts and outputs."""
+    return document.kind == "notebook"
+
+
+def find_scope(documents: Sequence[Document], where: str | None, files: str | None = None) -> Scope:
+    """The pieces that `where` (a regular expression on places) and `files` (a glob on paths) name."""
+    chosen = [d for d in documents if files is None or _path_fits(d.path, files)]
+    if not chosen:
+        return Scope((), f"no file is named like {files}" if files else "there is nothing to read")
+    if where is None:
+        return Scope(tuple(_whole(d, c) for d in chosen for c in d.cells))
+    regex = compiled(where, re.IGNORECASE | re.MULTILINE)
+    pieces = tuple(piece for d in chosen for c in d.cells for piece in _named(d, c, regex))
+    if pieces:
+        return Scope(pieces)
+    if all(_plain(d) for d in chosen):
+        return Scope(tuple(_whole(d, c) for d in chosen for c in d.cells))
+    return Scope((), f"no cell or heading matches “{readable(where)}”")
+
+
+def readable(where: str) -> str:
+    """A `where` without the signs of regular expressions, for people."""
+    return re.sub(r"\s+", " ", re.sub(r"\\[bAZ]", "", where).replace("\\s*", " ").replace("\\", "")).strip()
+
+
+def first_comments(cell: Cell) -> str:
+    """The comment lines a code cell begins with."""
+    found: list[str] = []
+    for line in cell.source.split("\n", 40)[:40]:
+        hit = COMMENT.match(line)
+        if hit:
+            found.append(hit.group(1))
+        elif line.strip():
+            break
+    return "\n".join(found)
+
+
+def _path_fits(path: str, files: str) -> bool:
+    path, files = path.lower(), files.lower()
+    return fnmatch(path, files) or fnmatch(path.rsplit("/", 1)[-1], files)
+
+
+def _whole(document: Document, cell: Cell) -> Piece:
+    return Piece(document, cell, 1, len(cell.lines), _not_blank(cell, cell.added))
+
+
+def _not_blank(cell: Cell, numbers: Iterable[int]) -> frozenset[int]:
+    lines = cell.lines
+    return frozenset(n for n in numbers if 1 <= n <= len(lines) and lines[n - 1].strip())
+
+
+def _named(document: Document, cell: Cell, regex: re.Pattern[str]) -> list[Piece]:
+    """The cell when its place fits, or those sections of a one-cell script whose heading comment fits."""
+    if document.kind == "script" and len(document.cells) == 1:
+        sections = _sections(cell)
+        fitting = [(a, b) for a, b, title in sections if regex.search(title)]
+        if fitting:
+            return [
+                Piece(document, cell, a, b, _not_blank(cell, (n for n in cell.added if a <= n <= b)))
+                for a, b in fitting
+            ]
+        if sections:
+            return []
+    if regex.search(cell.place[:4000]) or (cell.kind == "code" and regex.search(first_comments(cell))):
+        return [_whole(document, cell)]
+    return []
+
+
+def _sections(cell: Cell) -> list[tuple[int, int, str]]:
+    """First line, last line and title of each section that a heading comment opens in a script."""
+    starts: list[tuple[int, str]] = []
+    lines = cell.lines
+    for number, line in enumerate(lines, start=1):
+        hit = COMMENT.match(line[:300])
+        if hit and _SECTION.search(hit.group(1)):
+            starts.append((number, hit.group(1)))
+    ends = [number - 1 for number, _ in starts[1:]] + [len(lines)]
+    return [(number, end, title) for (number, title), end in zip(starts, ends, strict=True)]
+
+
+def _plain(document: Document) -> bool:
+    """Whether a document is a script without any headings."""
+    return document.kind == "script" and len(document.cells) == 1 and not _sections(document.cells[0])

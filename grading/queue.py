@@ -1,0 +1,64 @@
+"""The Celery application's settings and names: queues, tasks, routing by name."""
+
+from __future__ import annotations
+
+from celery import Celery
+
+STORE = "store"
+CHECKS = "checks"
+RUN = "grader.run"
+PREPARE = "grader.prepare"
+RELEASE = "grader.release"
+RECORD = "grader.record"
+COMBINE = "grader.combine"
+
+
+def stage_queue(stage: str, priority: str) -> str:
+    """The queue of a stage: its name for interactive work, `<stage>.batch` for the rest."""
+    return f"{stage}.batch" if priority == "batch" else stage
+
+
+def stage_queues(stages: list[str]) -> list[str]:
+    """The queues a machine listens to, those with waiting people first."""
+    return [stage_queue(s, "interactive") for s in stages] + [stage_queue(s, "batch") for s in stages]
+
+
+def celery_app(redis_url: str, visibility_timeout_s: int) -> Celery:
+    """The application, connected to nothing yet.
+
+    These settings lost nothing when workers and Redis were killed in every way tried: messages are
+    acknowledged after the work, unacknowledged ones are restored, results are written until it works.
+    """
+    app = Celery("grader", broker=redis_url, backend=redis_url, set_as_current=False)
+    timeout = {"visibility_timeout": visibility_timeout_s}
+    app.conf.update(
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        worker_prefetch_multiplier=1,
+        broker_transport_options={
+            **timeout,
+            "unacked_restore_interval": 1,
+            "unacked_restore_throttle": 1,
+            "queue_order_strategy": "priority",
+            "socket_connect_timeout": 5,
+            "socket_timeout": 30,
+        },
+        result_backend_transport_options=timeout,
+        visibility_timeout=visibility_timeout_s,
+        result_backend_always_retry=True,
+        result_backend_max_sleep_between_retries_ms=2000,
+        result_expires=3600,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_pool_acquire_timeout=5,
+        task_serializer="json",
+        result_serializer="json",
+        accept_content=["json"],
+        task_default_queue=STORE,
+        task_create_missing_queues=True,
+        worker_hijack_root_logger=False,
+        worker_send_task_events=False,
+        task_publish_retry_policy={"max_retries": 2, "interval_start": 0, "interval_max": 0.5},
+        timezone="UTC",
+    )
+    return app

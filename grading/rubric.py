@@ -1,0 +1,220 @@
+"""What is graded: criteria, their levels and their checks. Values only; `grading.evidence` runs them.
+
+A check is deterministic and earns a share between 0 and 1; a criterion's evidence is the weighted mean of
+its checks. Names in checks may be any of the rubric's `equivalents`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+MAX_LEVEL = 4
+DEFAULT_LEVELS = ("nothing usable", "a beginning", "partly there", "good", "complete and convincing")
+
+
+class Value(BaseModel):
+    """A frozen value that crosses process borders as JSON; unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CheckBase(Value):
+    """What every check has.
+
+    `where` limits a check to cells whose place (headings, first comment lines, also those of the matching
+    starter cell) matches this regular expression, ignoring case; without it the whole hand-in counts.
+    `files` limits it to paths matching a glob.
+    """
+
+    id: str = ""
+    label: str = ""
+    where: str | None = None
+    files: str | None = None
+    weight: float = Field(default=1.0, gt=0)
+    cap: float = Field(default=1.0, ge=0, le=1)
+    """The most this check earns."""
+
+
+class Uses(CheckBase):
+    """Calls these functions, found in parsed code. Share = found / asked; with `any_of` one is enough.
+
+    A name may be qualified (`dplyr::filter`, `pd.read_csv`) or bare; an operator such as `%>%` counts.
+    """
+
+    kind: Literal["uses"] = "uses"
+    all_of: tuple[str, ...] = ()
+    any_of: tuple[str, ...] = ()
+
+
+class Avoids(CheckBase):
+    """Calls none of these functions (1 or 0)."""
+
+    kind: Literal["avoids"] = "avoids"
+    names: tuple[str, ...]
+
+
+class Defines(CheckBase):
+    """Assigns these variables, columns or functions, found in parsed code.
+
+    Counts assignment targets, `def`, SQL aliases and created tables, and columns made by a named argument
+    (`mutate(x = …)`, `df.assign(x=…)`, `df["x"] = …`, `df$x <- …`).
+    """
+
+    kind: Literal["defines"] = "defines"
+    all_of: tuple[str, ...] = ()
+    any_of: tuple[str, ...] = ()
+
+
+class CodeMatches(CheckBase):
+    """Code without comments matches these regular expressions. String literals count as code here."""
+
+    kind: Literal["code_matches"] = "code_matches"
+    all_of: tuple[str, ...] = ()
+    any_of: tuple[str, ...] = ()
+    none_of: tuple[str, ...] = ()
+
+
+class HasOutput(CheckBase):
+    """Cells with student code show an output. Share = cells with one / cells with code."""
+
+    kind: Literal["has_output"] = "has_output"
+    image: bool = False
+    """Only a picture counts."""
+
+
+class OutputMatches(CheckBase):
+    """Text outputs match these regular expressions."""
+
+    kind: Literal["output_matches"] = "output_matches"
+    all_of: tuple[str, ...] = ()
+    any_of: tuple[str, ...] = ()
+
+
+class OutputClose(CheckBase):
+    """Numbers in the outputs are close to `values`, or to those of the solution's matching cells."""
+
+    kind: Literal["output_close"] = "output_close"
+    values: tuple[float, ...] = ()
+    rel_tol: float = 1e-3
+    abs_tol: float = 1e-6
+
+
+class NoErrors(CheckBase):
+    """No cell shows an error output and no code fails to parse."""
+
+    kind: Literal["no_errors"] = "no_errors"
+
+
+class AllExecuted(CheckBase):
+    """Code cells carry an execution count or an output. Share = executed / all with code."""
+
+    kind: Literal["all_executed"] = "all_executed"
+
+
+class Words(CheckBase):
+    """The student's own prose has at least this many words. Share = words / at_least, at most 1."""
+
+    kind: Literal["words"] = "words"
+    at_least: int = Field(gt=0)
+
+
+class NoTodo(CheckBase):
+    """No placeholder is left: TODO, FIXME, "your code here", "your answer here", or `extra` patterns."""
+
+    kind: Literal["no_todo"] = "no_todo"
+    extra: tuple[str, ...] = ()
+
+
+class Alternatives(CheckBase):
+    """The best of several checks counts."""
+
+    kind: Literal["alternatives"] = "alternatives"
+    checks: tuple[Check, ...] = Field(min_length=1)
+
+
+class Rung(Value):
+    """One step of a ladder: when all checks earn in full, this credit."""
+
+    when: tuple[Check, ...] = Field(min_length=1)
+    credit: float = Field(ge=0, le=1)
+    note: str = ""
+
+
+class Ladder(CheckBase):
+    """The first rung whose checks are all met gives the credit; none gives `otherwise`."""
+
+    kind: Literal["ladder"] = "ladder"
+    rungs: tuple[Rung, ...] = Field(min_length=1)
+    otherwise: float = Field(default=0.0, ge=0, le=1)
+
+
+Check = Annotated[
+    Uses
+    | Avoids
+    | Defines
+    | CodeMatches
+    | HasOutput
+    | OutputMatches
+    | OutputClose
+    | NoErrors
+    | AllExecuted
+    | Words
+    | NoTodo
+    | Alternatives
+    | Ladder,
+    Field(discriminator="kind"),
+]
+
+
+class Criterion(Value):
+    """One thing that earns points: `points` × level / highest level, computed by `grading.report`."""
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)
+    title: str
+    description: str = ""
+    stage: str = "analysis"
+    points: float = Field(gt=0)
+    levels: tuple[str, ...] = DEFAULT_LEVELS
+    """What each level means, from 0 up; the last is the highest."""
+    checks: tuple[Check, ...] = ()
+    where: str | None = None
+    """Default `where` of the criterion's checks, and where models should look."""
+
+    @field_validator("levels")
+    @classmethod
+    def _two_levels(cls, levels: tuple[str, ...]) -> tuple[str, ...]:
+        if len(levels) < 2:
+            raise ValueError("needs at least two levels, the lowest first")
+        return levels
+
+    @property
+    def highest(self) -> int:
+        """The highest level, an integer of at least 1."""
+        return len(self.levels) - 1
+
+
+class Rubric(Value):
+    """All criteria of an assignment, with names that count as the same."""
+
+    criteria: tuple[Criterion, ...] = Field(min_length=1)
+    equivalents: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """For a name in a check, other names that count (a column renamed in the data)."""
+
+    @model_validator(mode="after")
+    def _unique(self) -> Rubric:
+        ids = [criterion.id for criterion in self.criteria]
+        twice = sorted({i for i in ids if ids.count(i) > 1})
+        if twice:
+            raise ValueError(f"criterion ids must be unique; twice: {', '.join(twice)}")
+        return self
+
+    @property
+    def max_points(self) -> float:
+        """The sum of the criteria's points."""
+        return sum(criterion.points for criterion in self.criteria)
+
+    def of_stage(self, stage: str) -> tuple[Criterion, ...]:
+        """The criteria a stage judges."""
+        return tuple(c for c in self.criteria if c.stage == stage)

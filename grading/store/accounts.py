@@ -1,0 +1,256 @@
+"""Users, their identities, roles, passwords and tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.errors import Conflict, Forbidden, GraderError, NotFound
+from grading.may import SCOPES, Actor
+from grading.store import tables
+from grading.store.audit import note
+from grading.store.database import Store, now
+
+MAX_FAILURES = 10
+LOCKED_FOR = timedelta(minutes=15)
+MIN_PASSWORD = 10
+_HASHER = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A token just made; `secret` is shown once and not kept."""
+
+    id: int
+    secret: str
+
+
+@dataclass(frozen=True)
+class TokenView:
+    """A token as its owner sees it."""
+
+    id: int
+    name: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime
+    active: bool
+
+
+def create_user(
+    session: Session,
+    sign_in_name: str,
+    password: str | None = None,
+    *,
+    name: str = "",
+    email: str = "",
+    administrator: bool = False,
+) -> tables.User:
+    """A user with the `local` identity `sign_in_name`. Raises Conflict when it is taken."""
+    subject = sign_in_name.strip()
+    if not subject or len(subject) > 200:
+        raise GraderError("A sign-in name needs 1 to 200 characters.")
+    if find_user(session, "local", subject) is not None:
+        raise Conflict(f"The sign-in name '{subject}' is already taken.")
+    user = tables.User(
+        name=name or subject, email=email, administrator=administrator, created_at=now(session)
+    )
+    if password is not None:
+        user.password_hash = hash_password(password)
+    user.identities.append(tables.Identity(provider="local", subject=subject))
+    session.add(user)
+    session.flush()
+    return user
+
+
+def ensure_administrator(session: Session) -> str | None:
+    """At first start make the user `admin` and return its new password; later return nothing."""
+    if session.scalar(select(tables.User.id).where(tables.User.administrator).limit(1)) is not None:
+        return None
+    password = secrets.token_urlsafe(12)
+    user = create_user(session, "admin", password, name="Administrator", administrator=True)
+    note(session, "system", "user.create", f"user:{user.id}", {"administrator": True})
+    return password
+
+
+def hash_password(password: str) -> str:
+    """The Argon2id hash (19 MiB, two passes) of a password of at least 10 characters."""
+    if len(password) < MIN_PASSWORD:
+        raise GraderError(f"A password needs at least {MIN_PASSWORD} characters.")
+    return _HASHER.hash(password)
+
+
+def set_password(session: Session, user: tables.User, password: str) -> None:
+    """Give a user a new password; open sessions end because they carry a stamp of the old one."""
+    user.password_hash = hash_password(password)
+    user.failed_logins, user.locked_until = 0, None
+    note(session, f"user:{user.id}", "password.set", f"user:{user.id}")
+
+
+def check_password(store: Store, sign_in_name: str, password: str) -> int | None:
+    """The user's id, or nothing when name or password is wrong or the account is locked.
+
+    A try is counted before the slow comparison, so that parallel guesses cannot pass the limit: at most 10
+    failures in 15 minutes. Unknown names cost the same time as known ones.
+    """
+    with store.write() as session:
+        user = find_user(session, "local", sign_in_name.strip())
+        allowed = user is not None and not user.disabled and _count_try(session, user)
+        stored = user.password_hash if user is not None and allowed else None
+    if not _matches(stored, password) or user is None:
+        return None
+    with store.write() as session:
+        found = session.get_one(tables.User, user.id)
+        found.failed_logins, found.locked_until = 0, None
+        note(session, f"user:{user.id}", "sign_in", f"user:{user.id}")
+    return user.id
+
+
+def _count_try(session: Session, user: tables.User) -> bool:
+    moment = now(session)
+    if user.locked_until is not None and user.locked_until > moment:
+        return False
+    user.failed_logins += 1
+    user.locked_until = None
+    if user.failed_logins >= MAX_FAILURES:
+        user.failed_logins, user.locked_until = 0, moment + LOCKED_FOR
+    return True
+
+
+def _matches(stored: str | None, password: str) -> bool:
+    try:
+        if stored is None:
+            _HASHER.hash(password)
+            return False
+        return _HASHER.verify(stored, password)
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+def session_stamp(user: tables.User) -> str:
+    """A short digest that changes with the password."""
+    return hashlib.sha256((user.password_hash or "").encode()).hexdigest()[:16]
+
+
+def find_user(session: Session, provider: str, subject: str) -> tables.User | None:
+    """The user with this identity, or nothing."""
+    query = select(tables.User).join(tables.Identity)
+    return session.scalar(
+        query.where(tables.Identity.provider == provider, tables.Identity.subject == subject)
+    )
+
+
+def find_or_create_student(
+    session: Session, provider: str, subject: str, name: str, email: str, course_id: int
+) -> tables.User:
+    """The student with this identity, made and enrolled when needed. Staff keep their role."""
+    subject = subject.strip()
+    if not 0 < len(subject) <= 200 or any(ord(c) < 32 for c in subject):
+        raise GraderError("A student's id needs 1 to 200 printable characters.")
+    user = find_user(session, provider, subject)
+    if user is None:
+        user = tables.User(name=(name.strip() or subject)[:200], email=email[:200], created_at=now(session))
+        user.identities.append(tables.Identity(provider=provider, subject=subject))
+        session.add(user)
+        session.flush()
+        note(session, "system", "user.create", f"user:{user.id}", {"provider": provider})
+    if user.disabled:
+        raise Forbidden("This student's account is disabled.")
+    if session.get(tables.Membership, (user.id, course_id)) is None:
+        enrol(session, user.id, course_id, "student")
+    return user
+
+
+def enrol(session: Session, user_id: int, course_id: int, role: str) -> None:
+    """Give a user a role in a course, in place of an earlier one."""
+    if role not in ("student", "grader", "instructor"):
+        raise GraderError("A role is one of student, grader, instructor.")
+    session.merge(tables.Membership(user_id=user_id, course_id=course_id, role=role))
+    session.flush()
+
+
+def roles(session: Session, user_id: int) -> dict[int, str]:
+    """The user's role by course id."""
+    query = select(tables.Membership).where(tables.Membership.user_id == user_id)
+    return {row.course_id: row.role for row in session.scalars(query)}
+
+
+def actor_of(session: Session, user: tables.User) -> Actor:
+    """What `may` needs to know of a signed-in user."""
+    return Actor(user.id, user.administrator, roles(session, user.id))
+
+
+def create_token(
+    session: Session, user_id: int, name: str, scopes: Iterable[str], valid_for: timedelta
+) -> NewToken:
+    """A new API token `grd_…`; only its SHA-256 is kept."""
+    wanted = sorted(set(scopes))
+    if not wanted or not set(wanted) <= set(SCOPES):
+        raise GraderError(f"A token needs at least one of the scopes {', '.join(SCOPES)}.")
+    if not timedelta(0) < valid_for <= timedelta(days=730):
+        raise GraderError("A token is valid for at most 730 days.")
+    secret = "grd_" + secrets.token_urlsafe(32)
+    moment = now(session)
+    row = tables.Token(
+        user_id=user_id,
+        name=(name.strip() or "token")[:100],
+        hash=_token_hash(secret),
+        scopes=wanted,
+        created_at=moment,
+        expires_at=moment + valid_for,
+    )
+    session.add(row)
+    session.flush()
+    note(session, f"user:{user_id}", "token.create", f"token:{row.id}", {"scopes": wanted})
+    return NewToken(row.id, secret)
+
+
+def verify_token(session: Session, secret: str) -> Actor | None:
+    """Whose token this is, with its scopes; nothing when unknown, expired, revoked or of a disabled user."""
+    if not secret.startswith("grd_"):
+        return None
+    row = session.scalar(select(tables.Token).where(tables.Token.hash == _token_hash(secret)))
+    if row is None or row.revoked_at is not None or row.expires_at <= now(session):
+        return None
+    user = session.get_one(tables.User, row.user_id)
+    if user.disabled:
+        return None
+    return Actor(user.id, user.administrator, roles(session, user.id), frozenset(row.scopes), row.id)
+
+
+def revoke_token(session: Session, user_id: int, token_id: int) -> None:
+    """End one's own token. Raises NotFound for those of others."""
+    row = session.get(tables.Token, token_id)
+    if row is None or row.user_id != user_id:
+        raise NotFound("There is no such token of yours.")
+    row.revoked_at = row.revoked_at or now(session)
+    note(session, f"user:{user_id}", "token.revoke", f"token:{token_id}")
+
+
+def tokens_of(session: Session, user_id: int) -> tuple[TokenView, ...]:
+    """A user's tokens, the newest first."""
+    moment = now(session)
+    query = select(tables.Token).where(tables.Token.user_id == user_id).order_by(tables.Token.id.desc())
+    return tuple(
+        TokenView(
+            row.id,
+            row.name,
+            tuple(row.scopes),
+            row.created_at,
+            row.expires_at,
+            row.revoked_at is None and row.expires_at > moment,
+        )
+        for row in session.scalars(query)
+    )
+
+
+def _token_hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,80 @@
+"""Opening the store, its transactions and its clock, alike on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, make_url, text
+from sqlalchemy.orm import Session, sessionmaker
+
+
+class Store:
+    """A database and the two ways to use it: `write()` and `read()`, each one transaction.
+
+    SQLite runs in WAL mode; a write takes its lock at the start, so that it never fails half way for want of
+    one. `clock_offset_s` shifts `now`, for tests.
+    """
+
+    def __init__(self, url: str, *, clock_offset_s: float = 0.0) -> None:
+        self.url = url
+        self.clock_offset_s = clock_offset_s
+        self.engine = _engine(url)
+        self._write = sessionmaker(self.engine.execution_options(write=True), expire_on_commit=False)
+        self._read = sessionmaker(self.engine, expire_on_commit=False)
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A session that commits at the end, or rolls back on an error."""
+        with self._write.begin() as session:
+            session.info["offset"] = self.clock_offset_s
+            yield session
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session that only reads."""
+        with self._read() as session:
+            session.info["offset"] = self.clock_offset_s
+            yield session
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self.engine.dispose()
+
+
+def now(session: Session) -> datetime:
+    """The database's time, aware, in UTC: the only clock that decides anything."""
+    if session.get_bind().dialect.name == "sqlite":
+        value = session.execute(text("select strftime('%Y-%m-%dT%H:%M:%f', 'now')")).scalar_one()
+        moment = datetime.fromisoformat(value).replace(tzinfo=UTC)
+    else:
+        moment = session.execute(text("select clock_timestamp()")).scalar_one().astimezone(UTC)
+    return moment + timedelta(seconds=session.info.get("offset", 0.0))
+
+
+def _engine(url: str) -> Engine:
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "postgresql":
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        return create_engine(parsed, pool_pre_ping=True, pool_size=10, max_overflow=10)
+    if parsed.database:
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(parsed, connect_args={"timeout": 30}, pool_size=10, max_overflow=10)
+    event.listen(engine, "connect", _sqlite_connect)
+    event.listen(engine, "begin", _sqlite_begin)
+    return engine
+
+
+def _sqlite_connect(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # transactions are begun below, not by the driver
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=30000"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _sqlite_begin(connection: Any) -> None:
+    immediate = connection.get_execution_options().get("write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")

@@ -1,0 +1,41 @@
+"""Bringing a database to the newest revision, and saying at which one it is."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from grading.store.database import Store
+
+
+def _config(url: str) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(resources.files("migrations")))
+    config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
+    return config
+
+
+def upgrade(url: str, revision: str = "head") -> None:
+    """Migrate up to a revision."""
+    command.upgrade(_config(url), revision)
+
+
+def downgrade(url: str, revision: str) -> None:
+    """Migrate down to a revision; `base` empties the database."""
+    command.downgrade(_config(url), revision)
+
+
+def newest() -> str:
+    """The revision this code needs."""
+    head = ScriptDirectory.from_config(_config("sqlite://")).get_current_head()
+    return head or ""
+
+
+def current(store: Store) -> str | None:
+    """The revision the database is at; nothing when it is empty."""
+    with store.engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()

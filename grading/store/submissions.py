@@ -1,0 +1,161 @@
+"""Accepting a hand-in: one transaction for the submission, its files, its first round and its outbox row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from grading.documents import HandIn
+from grading.errors import Conflict
+from grading.model import RoundState, StageState
+from grading.rubric import Rubric
+from grading.store import assignments
+from grading.store.blobs import keep
+from grading.store.database import now
+from grading.store.tables import (
+    Assignment,
+    IdempotencyKey,
+    Outbox,
+    Round,
+    RoundStage,
+    Submission,
+    SubmissionFile,
+    User,
+    new_id,
+)
+
+
+@dataclass(frozen=True)
+class Idempotency:
+    """A caller's key for one POST, with the hash of its body."""
+
+    caller: str
+    key: str
+    body_hash: str
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A hand-in that was read and may be stored."""
+
+    assignment_id: int
+    student_id: int
+    source: Literal["form", "api", "webhook", "cli", "zip"]
+    handin: HandIn
+    priority: Literal["interactive", "batch"] = "interactive"
+    submitted_by: int | None = None
+    idempotency: Idempotency | None = None
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What came of it; `repeated` when this very POST had been accepted before."""
+
+    submission_id: str
+    round_id: str
+    repeated: bool = False
+
+
+def accept(session: Session, incoming: Incoming) -> Accepted:
+    """Store a hand-in and its first round, or find the one the same idempotency key led to."""
+    before = _repeated(session, incoming.idempotency)
+    if before is not None:
+        return before
+    assignment = session.get_one(Assignment, incoming.assignment_id)
+    # the student's row is the lock that keeps hand-in numbers apart
+    session.execute(select(User.id).where(User.id == incoming.student_id).with_for_update())
+    submission = _add_submission(session, incoming)
+    current = add_round(session, submission, assignment, reason="first", priority=incoming.priority)
+    if incoming.idempotency is not None:
+        session.add(
+            IdempotencyKey(
+                caller=incoming.idempotency.caller,
+                key=incoming.idempotency.key,
+                body_hash=incoming.idempotency.body_hash,
+                submission_id=submission.id,
+                created_at=submission.created_at,
+            )
+        )
+    session.flush()
+    return Accepted(submission.id, current.id)
+
+
+def _repeated(session: Session, idempotency: Idempotency | None) -> Accepted | None:
+    if idempotency is None:
+        return None
+    row = session.get(IdempotencyKey, (idempotency.caller, idempotency.key))
+    if row is None:
+        return None
+    if row.body_hash != idempotency.body_hash:
+        raise Conflict("This Idempotency-Key was used for another hand-in; send a new key.")
+    round_id = session.execute(
+        select(Round.id).where(Round.submission_id == row.submission_id, Round.current)
+    ).scalar_one()
+    return Accepted(row.submission_id, round_id, repeated=True)
+
+
+def _add_submission(session: Session, incoming: Incoming) -> Submission:
+    number = session.execute(
+        select(func.coalesce(func.max(Submission.number), 0)).where(
+            Submission.assignment_id == incoming.assignment_id,
+            Submission.student_id == incoming.student_id,
+        )
+    ).scalar_one()
+    submission = Submission(
+        id=new_id(),
+        assignment_id=incoming.assignment_id,
+        student_id=incoming.student_id,
+        number=number + 1,
+        source=incoming.source,
+        documents=[document.model_dump(mode="json") for document in incoming.handin.documents],
+        notes=list(incoming.handin.notes),
+        submitted_by=incoming.submitted_by,
+        created_at=now(session),
+    )
+    session.add(submission)
+    session.flush()
+    names = keep(session, (file.data for file in incoming.handin.files))
+    for file, name in zip(incoming.handin.files, names, strict=True):
+        session.add(
+            SubmissionFile(submission_id=submission.id, path=file.name, sha256=name, size=len(file.data))
+        )
+    return submission
+
+
+def add_round(
+    session: Session, submission: Submission, assignment: Assignment, *, reason: str, priority: str
+) -> Round:
+    """A new current round for a submission, with its outbox row."""
+    version = assignments.version(session, assignment)
+    session.execute(update(Round).where(Round.submission_id == submission.id).values(current=False))
+    number = session.execute(
+        select(func.coalesce(func.max(Round.number), 0)).where(Round.submission_id == submission.id)
+    ).scalar_one()
+    moment = now(session)
+    new = Round(
+        id=new_id(),
+        submission_id=submission.id,
+        number=number + 1,
+        reason=reason,
+        rubric_version_id=version.id,
+        state=RoundState.RECEIVED,
+        priority=priority,
+        course_id=assignment.course_id,
+        student_id=submission.student_id,
+        created_at=moment,
+    )
+    session.add(new)
+    session.flush()
+    for stage in stages_of(Rubric.model_validate(version.rubric)):
+        session.add(RoundStage(round_id=new.id, stage=stage, state=StageState.WAITING))
+    session.add(Outbox(kind="prepare", key=new.id, payload={}, created_at=moment, not_before=moment))
+    return new
+
+
+def stages_of(rubric: Rubric) -> tuple[str, ...]:
+    """The stages a round has: both of the mission, and any other that has criteria."""
+    named = {criterion.stage for criterion in rubric.criteria}
+    return tuple(sorted({"analysis", "feedback"} | named))

@@ -1,0 +1,386 @@
+"""What pages and API read, as frozen values. Nothing here decides who may see what; `grading.may` does."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any, cast
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session, joinedload
+
+from grading.errors import NotFound
+from grading.model import Document, Report, RoundState
+from grading.rubric import Value
+from grading.store import tables
+from grading.store.database import now
+
+PER_PAGE = 25
+WAITING = (RoundState.RECEIVED.value, RoundState.QUEUED.value)
+TYPICAL_S = 60.0
+"""What one grading takes as long as none has been seen."""
+
+
+class StageView(Value):
+    """One stage of a round; machine to tokens come from the accepted run."""
+
+    stage: str
+    state: str
+    tries: int = 0
+    run_id: str | None = None
+    machine: str | None = None
+    model: str | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+    error: str | None = None
+    message: str = ""
+
+
+class GradeView(Value):
+    """The grade of a round with its report."""
+
+    points: float | None
+    points_so_far: float
+    max_points: float
+    held: bool
+    released_at: datetime | None
+    report: Report
+
+
+class SubmissionView(Value):
+    """A submission and its current round."""
+
+    id: str
+    number: int
+    source: str
+    course_id: int
+    course: str
+    course_title: str
+    assignment_id: int
+    assignment: str
+    assignment_title: str
+    release: str
+    student_id: int
+    student: str
+    round_id: str
+    state: str
+    priority: str
+    failure: str
+    created_at: datetime
+    prepared_at: datetime | None
+    dispatched_at: datetime | None
+    finished_at: datetime | None
+    max_points: float
+    stages: tuple[StageView, ...]
+    grade: GradeView | None
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more happens by itself."""
+        return RoundState(self.state).final
+
+    @property
+    def released(self) -> bool:
+        """Whether the student may see the grade."""
+        return self.grade is not None and self.grade.released_at is not None
+
+
+class SubmissionLine(Value):
+    """A submission in a list."""
+
+    id: str
+    number: int
+    course_id: int
+    course: str
+    assignment: str
+    assignment_title: str
+    student_id: int
+    student: str
+    state: str
+    created_at: datetime
+    points: float | None
+    points_so_far: float | None
+    max_points: float | None
+    held: bool
+    released: bool
+    flags: tuple[str, ...]
+    """Messages of the report's flags."""
+
+
+class AssignmentLine(Value):
+    """An assignment in a list."""
+
+    id: int
+    course_id: int
+    course: str
+    course_title: str
+    slug: str
+    title: str
+    release: str
+
+    @property
+    def path(self) -> str:
+        """`course/slug`."""
+        return f"{self.course}/{self.slug}"
+
+
+class Filters(Value):
+    """What a list shows; nothing means all."""
+
+    course_ids: frozenset[int] | None = None
+    student_id: int | None = None
+    assignment_id: int | None = None
+    state: str | None = None
+
+
+class Page(Value):
+    """One page of a list."""
+
+    items: tuple[SubmissionLine, ...]
+    page: int
+    pages: int
+    total: int
+
+
+class Queue(Value):
+    """The place in the queue, from 1, and about how many seconds until the result."""
+
+    position: int
+    eta_s: int
+
+
+def submission_view(session: Session, submission_id: str) -> SubmissionView:
+    """A submission with its current round, stages and grade. Raises NotFound."""
+    query = _current().options(joinedload(tables.Round.rubric_version))
+    found = session.execute(query.where(tables.Submission.id == submission_id)).first()
+    if found is None:
+        raise NotFound("There is no such submission.")
+    submission, round_, assignment, course, student, grade = cast("Row", found)
+    rubric = round_.rubric_version.rubric
+    return SubmissionView(
+        id=submission.id,
+        number=submission.number,
+        source=submission.source,
+        course_id=course.id,
+        course=course.slug,
+        course_title=course.title,
+        assignment_id=assignment.id,
+        assignment=assignment.slug,
+        assignment_title=assignment.title,
+        release=assignment.release,
+        student_id=student.id,
+        student=student.name,
+        round_id=round_.id,
+        state=round_.state,
+        priority=round_.priority,
+        failure=round_.failure,
+        created_at=round_.created_at,
+        prepared_at=round_.prepared_at,
+        dispatched_at=round_.dispatched_at,
+        finished_at=round_.finished_at,
+        max_points=grade.max_points if grade else sum(c["points"] for c in rubric.get("criteria", [])),
+        stages=_stages(session, round_),
+        grade=None if grade is None else _grade(grade),
+    )
+
+
+def _grade(grade: tables.Grade) -> GradeView:
+    return GradeView(
+        points=grade.points,
+        points_so_far=grade.points_so_far,
+        max_points=grade.max_points,
+        held=grade.held,
+        released_at=grade.released_at,
+        report=Report.model_validate(grade.report),
+    )
+
+
+def _stages(session: Session, round_: tables.Round) -> tuple[StageView, ...]:
+    accepted = {
+        run.stage: run
+        for run in session.scalars(
+            select(tables.Run).where(tables.Run.round_id == round_.id, tables.Run.accepted)
+        )
+    }
+    views = []
+    for row in round_.stages:
+        run = accepted.get(row.stage)
+        view = StageView(
+            stage=row.stage,
+            state=row.state,
+            tries=row.tries,
+            run_id=row.run_id,
+            error=row.error,
+            message=row.message,
+        )
+        if run is not None:
+            origin = (run.result or {}).get("provenance", {})
+            tokens = origin.get("tokens", {}).get("output")
+            view = view.model_copy(
+                update={
+                    "machine": run.machine or origin.get("machine"),
+                    "model": origin.get("model"),
+                    "seconds": origin.get("seconds"),
+                    "tokens": tokens,
+                }
+            )
+        views.append(view)
+    return tuple(views)
+
+
+def documents(session: Session, submission_id: str) -> tuple[Document, ...]:
+    """The documents of a submission as they were read."""
+    stored = session.get_one(tables.Submission, submission_id).documents
+    return tuple(Document.model_validate(document) for document in stored)
+
+
+def notes(session: Session, submission_id: str) -> tuple[str, ...]:
+    """What was noted while reading the files."""
+    return tuple(str(text) for text in session.get_one(tables.Submission, submission_id).notes)
+
+
+def list_submissions(session: Session, filters: Filters, page: int = 1) -> Page:
+    """One page of submissions, the newest first."""
+    query = _filtered(_current(), filters)
+    counted = query.with_only_columns(func.count(), maintain_column_froms=True)
+    total = session.execute(counted).scalar_one()
+    pages = max(1, -(-total // PER_PAGE))
+    page = min(max(page, 1), pages)
+    order = query.order_by(tables.Submission.created_at.desc(), tables.Submission.id)
+    rows = session.execute(order.offset((page - 1) * PER_PAGE).limit(PER_PAGE))
+    return Page(items=tuple(_line(row) for row in rows), page=page, pages=pages, total=total)
+
+
+def attempts(session: Session, student_id: int, assignment_id: int) -> tuple[SubmissionLine, ...]:
+    """All hand-ins of a student for an assignment, the first one first."""
+    query = _filtered(_current(), Filters(student_id=student_id, assignment_id=assignment_id))
+    return tuple(_line(row) for row in session.execute(query.order_by(tables.Submission.number)))
+
+
+def assignments(session: Session, course_ids: frozenset[int] | None) -> tuple[AssignmentLine, ...]:
+    """The assignments of these courses (nothing: all) that can be handed in, by course and title."""
+    query = select(tables.Assignment, tables.Course).join(tables.Course)
+    if course_ids is not None:
+        query = query.where(tables.Assignment.course_id.in_(course_ids))
+    rows = session.execute(query.order_by(tables.Course.title, tables.Assignment.title))
+    return tuple(assignment_line(assignment, course) for assignment, course in rows)
+
+
+def assignment_line(assignment: tables.Assignment, course: tables.Course) -> AssignmentLine:
+    """An assignment as a value."""
+    return AssignmentLine(
+        id=assignment.id,
+        course_id=course.id,
+        course=course.slug,
+        course_title=course.title,
+        slug=assignment.slug,
+        title=assignment.title,
+        release=assignment.release,
+    )
+
+
+def queue_position(session: Session, round_id: str) -> Queue | None:
+    """Where a waiting or running round stands; nothing for finished ones.
+
+    Interactive rounds go before batch ones. Running rounds have position 0. The ETA takes the typical
+    duration and the pace of the last hour.
+    """
+    mine = session.get_one(tables.Round, round_id)
+    if RoundState(mine.state).final:
+        return None
+    typical, pace = _speed(session)
+    if mine.state not in WAITING:
+        age = (now(session) - (mine.dispatched_at or mine.created_at)).total_seconds()
+        return Queue(position=0, eta_s=round(max(typical - age, 1)))
+    ahead = select(func.count()).where(tables.Round.state.in_(WAITING), tables.Round.current)
+    earlier = tables.Round.created_at < mine.created_at
+    if mine.priority == "interactive":
+        ahead = ahead.where(tables.Round.priority == "interactive", earlier)
+    else:
+        ahead = ahead.where((tables.Round.priority == "interactive") | earlier)
+    before = session.execute(ahead).scalar_one()
+    return Queue(position=before + 1, eta_s=round(typical + before * pace))
+
+
+def _speed(session: Session) -> tuple[float, float]:
+    """Seconds a grading takes, and seconds between two that finish, from the last hour's 50 newest."""
+    query = (
+        select(tables.Round.dispatched_at, tables.Round.finished_at)
+        .where(tables.Round.dispatched_at.is_not(None))
+        .where(tables.Round.finished_at > now(session) - timedelta(hours=1))
+        .order_by(tables.Round.finished_at.desc())
+        .limit(50)
+    )
+    spans = [(start, end) for start, end in session.execute(query) if start and end]
+    if not spans:
+        return TYPICAL_S, TYPICAL_S
+    typical = median((end - start).total_seconds() for start, end in spans)
+    busy = (max(end for _, end in spans) - min(start for start, _ in spans)).total_seconds()
+    return max(typical, 1.0), busy / len(spans)
+
+
+def rounds_by_state(session: Session) -> dict[str, int]:
+    """How many current rounds are in each state."""
+    query = select(tables.Round.state, func.count()).where(tables.Round.current).group_by(tables.Round.state)
+    counted = {row[0]: row[1] for row in session.execute(query)}
+    return {state.value: counted.get(state.value, 0) for state in RoundState}
+
+
+Row = tuple[
+    tables.Submission, tables.Round, tables.Assignment, tables.Course, tables.User, tables.Grade | None
+]
+
+
+def _current() -> Select[Row]:
+    """Submissions with their current round and all that belongs to it."""
+    query = (
+        select(
+            tables.Submission,
+            tables.Round,
+            tables.Assignment,
+            tables.Course,
+            tables.User,
+            tables.Grade,
+        )
+        .join(tables.Round, (tables.Round.submission_id == tables.Submission.id) & tables.Round.current)
+        .join(tables.Assignment, tables.Assignment.id == tables.Submission.assignment_id)
+        .join(tables.Course, tables.Course.id == tables.Assignment.course_id)
+        .join(tables.User, tables.User.id == tables.Submission.student_id)
+        .outerjoin(tables.Grade, tables.Grade.round_id == tables.Round.id)
+    )
+    return cast("Select[Row]", query)
+
+
+def _filtered(query: Select[Row], filters: Filters) -> Select[Row]:
+    if filters.course_ids is not None:
+        query = query.where(tables.Course.id.in_(filters.course_ids))
+    if filters.student_id is not None:
+        query = query.where(tables.Submission.student_id == filters.student_id)
+    if filters.assignment_id is not None:
+        query = query.where(tables.Assignment.id == filters.assignment_id)
+    if filters.state is not None:
+        query = query.where(tables.Round.state == filters.state)
+    return query
+
+
+def _line(row: Any) -> SubmissionLine:
+    submission, round_, assignment, course, student, grade = cast("Row", row)
+    report = grade.report if grade else {}
+    return SubmissionLine(
+        id=submission.id,
+        number=submission.number,
+        course_id=course.id,
+        course=course.slug,
+        assignment=assignment.slug,
+        assignment_title=assignment.title,
+        student_id=student.id,
+        student=student.name,
+        state=round_.state,
+        created_at=submission.created_at,
+        points=grade.points if grade else None,
+        points_so_far=grade.points_so_far if grade else None,
+        max_points=grade.max_points if grade else None,
+        held=bool(grade and grade.held),
+        released=bool(grade and grade.released_at),
+        flags=tuple(flag.get("message", "") for flag in report.get("flags", [])),
+    )

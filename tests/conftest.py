@@ -1,0 +1,154 @@
+"""Fixtures for all tests: services that start when first asked for, and a guard against the network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hypothesis
+import pytest
+
+from cli.embedded import RedisProcess, start_redis
+from tests import guard
+from tests.services import (
+    BROWSER_FLAGS,
+    Databases,
+    PostgresDatabases,
+    Prepare,
+    SqliteDatabases,
+    find_browser,
+    running_postgres,
+)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Route
+
+# shared cores make single examples slow; `make soak` looks at many more
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.register_profile("soak", deadline=None, max_examples=2000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def only_loopback() -> Iterator[None]:
+    """Refuse every connection beyond this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        guard.install(patch)
+        yield
+
+
+# --- Redis --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
+    """One Redis with an append-only file for all tests. Tests that stop a Redis start their own."""
+    with start_redis(tmp_path_factory.mktemp("redis")) as redis:
+        yield redis
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisProcess) -> str:
+    """URL of an empty Redis."""
+    import redis
+
+    with redis.Redis.from_url(redis_server.url) as client:
+        client.flushall()
+    return redis_server.url
+
+
+# --- SQL ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def sqlite_databases(tmp_path_factory: pytest.TempPathFactory) -> SqliteDatabases:
+    """Makes SQLite files."""
+    return SqliteDatabases(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL server's administrative database; tests create their own beside it."""
+    with running_postgres() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_databases(postgres_url: str) -> Iterator[PostgresDatabases]:
+    """Makes databases on PostgreSQL."""
+    databases = PostgresDatabases(postgres_url)
+    yield databases
+    databases.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def databases(request: pytest.FixtureRequest) -> Databases:
+    """Both kinds of SQL, one after the other."""
+    name = "sqlite_databases" if request.param == "sqlite" else "postgres_databases"
+    made: Databases = request.getfixturevalue(name)
+    return made
+
+
+@pytest.fixture
+def fresh_database(databases: Databases) -> Iterator[Callable[[Prepare | None], str]]:
+    """Makes databases for one test, empty or prepared; what was prepared once is copied afterwards."""
+    made: list[str] = []
+
+    def fresh(prepare: Prepare | None = None) -> str:
+        made.append(databases.fresh(prepare))
+        return made[-1]
+
+    yield fresh
+    for url in made:
+        databases.drop(url)
+
+
+@pytest.fixture
+def database_url(fresh_database: Callable[[Prepare | None], str]) -> str:
+    """SQLAlchemy URL of an empty database, on SQLite and on PostgreSQL."""
+    return fresh_database(None)
+
+
+# --- browser ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium. One a module: while it lives, asyncio.run() does not work in this thread."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=find_browser(), headless=True, args=BROWSER_FLAGS
+        )
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page of its own; asking for anything beyond loopback fails the test."""
+    outside: list[str] = []
+
+    def route(route: Route) -> Any:
+        from urllib.parse import urlsplit
+
+        url = urlsplit(route.request.url)
+        if url.scheme in ("http", "https") and not guard.is_loopback(url.hostname or ""):
+            outside.append(route.request.url)
+            return route.abort()
+        return route.continue_()
+
+    context = browser.new_context()
+    context.route("**/*", route)
+    yield context.new_page()
+    context.close()
+    assert not outside, f"the page asked for {outside}"
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return Path(__file__).parent.parent

@@ -1,0 +1,68 @@
+"""Answers of the test servers: valid instances of a schema, the same for the same prompt, quoting the prompt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+from workers.machine.engines.instances import InstanceMaker
+
+NUMBERED = re.compile(r"^\s*\d+\s*[|:│]\s?")
+WORDS = ("clear", "steps", "data", "plot", "shows", "reason", "careful", "result", "names", "tested")
+PROSE = "Here is what I think about the work: it is a good start, and the plot is easy to read."
+
+
+class PromptedMaker(InstanceMaker):
+    """Takes numbers and words from a hash of the prompt, and quotes from the lines of the user message."""
+
+    def __init__(self, schema: dict[str, Any], system: str, user: str) -> None:
+        super().__init__(schema)
+        self._seed = hashlib.sha256(f"{system}\0{user}".encode()).digest()
+        self._count = 0
+        self._quotable = _quotable(user)
+
+    def string(self, path: tuple[str, ...], low: int, high: int | None) -> str:
+        """A quote where the schema asks for one, else a few words."""
+        if self._quotable and any("quote" in part for part in path):
+            text = self._quotable[self._next(len(self._quotable))]
+        else:
+            text = " ".join(WORDS[self._next(len(WORDS))] for _ in range(6)).capitalize() + "."
+        text = text[:high] if high is not None else text
+        return text.ljust(low, ".")
+
+    def integer(self, path: tuple[str, ...], low: int, high: int | None) -> int:
+        """Anything within the bounds."""
+        return low + self._next((high if high is not None else low + 3) - low + 1)
+
+    def _next(self, below: int) -> int:
+        self._count += 1
+        digest = hashlib.sha256(self._seed + self._count.to_bytes(4, "big")).digest()
+        return int.from_bytes(digest[:4], "big") % max(1, below)
+
+
+def answer_text(schema: dict[str, Any] | None, system: str, user: str) -> str:
+    """The text a test server answers: an instance as JSON, or prose without a schema."""
+    if not schema:
+        return PROSE
+    return json.dumps(PromptedMaker(schema, system, user).make())
+
+
+def pieces(text: str) -> list[str]:
+    """The text in token-sized pieces."""
+    return re.findall(r"\s?\w{1,6}|\s?[^\w\s]{1,3}|\s+", text)
+
+
+def tokens(text: str) -> int:
+    """About how many tokens a text has."""
+    return max(1, len(text) // 4)
+
+
+def _quotable(user: str) -> list[str]:
+    found = []
+    for line in user.splitlines():
+        plain = NUMBERED.sub("", line).strip()
+        if 12 <= len(plain) <= 120 and re.search(r"[A-Za-z]{3}", plain) and not plain.startswith(("<", "#", "=")):
+            found.append(plain)
+    return found

@@ -1,0 +1,175 @@
+"""A server that speaks Ollama's protocol, with faults on demand. See `base.main` for its options."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.servers.base import Behaviour, ModelHandler, ModelServer, main, stats_of
+from tests.servers.instances import PROSE, answer_text, pieces, tokens
+
+BUSY = "server busy, please try again.  maximum pending requests exceeded"
+DETAILS = {
+    "parent_model": "",
+    "format": "gguf",
+    "family": "qwen3moe",
+    "families": ["qwen3moe"],
+    "parameter_size": "30.5B",
+    "quantization_level": "Q4_K_M",
+}
+
+
+def digest_of(model: str) -> str:
+    """The digest this server lists for a model."""
+    return hashlib.sha256(model.encode()).hexdigest()
+
+
+class OllamaHandler(ModelHandler):
+    """Ollama's routes."""
+
+    def do_GET(self) -> None:
+        models = [self._model(name) for name in self.server.behaviour.models]
+        routes: dict[str, Any] = {
+            "/api/version": {"version": "0.12.6"},
+            "/api/tags": {"models": models},
+            "/api/ps": {"models": [{**m, "expires_at": _now(), "size_vram": m["size"]} for m in models]},
+            "/stats": stats_of(self.server),
+        }
+        if self.path in routes:
+            self.json(routes[self.path])
+        else:
+            self.json({"error": "404 page not found"}, 404)
+
+    def do_POST(self) -> None:
+        payload = self.body()
+        if self.path == "/api/show":
+            self._show(payload)
+        elif self.path in ("/api/chat", "/api/generate"):
+            with contextmanager(self.counted)(payload):
+                self._answer(payload, chat=self.path == "/api/chat")
+        else:
+            self.json({"error": "404 page not found"}, 404)
+
+    def _model(self, name: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "model": name,
+            "modified_at": "2025-09-01T08:00:00Z",
+            "size": 18_556_701_140,
+            "digest": digest_of(name),
+            "details": DETAILS,
+        }
+
+    def _show(self, payload: dict[str, Any]) -> None:
+        name = str(payload.get("model") or payload.get("name") or "")
+        if name not in self.server.behaviour.models:
+            self.json({"error": f"model '{name}' not found"}, 404)
+            return
+        info = {"general.architecture": "qwen3moe", "qwen3moe.context_length": 262_144}
+        self.json({"details": DETAILS, "model_info": info, "capabilities": ["completion"], "modified_at": _now()})
+
+    def _answer(self, payload: dict[str, Any], *, chat: bool) -> None:
+        fault = self.server.take_fault()
+        model = str(payload.get("model") or "")
+        if fault == "404" or model not in self.server.behaviour.models:
+            self.json({"error": f"model '{model}' not found"}, 404)
+        elif fault == "500":
+            self.json({"error": "llama runner process has terminated: exit status 2"}, 500)
+        elif fault == "503":
+            self.json({"error": BUSY}, 503)
+        else:
+            self._generate(_Turn(payload, chat), fault)
+
+    def _generate(self, turn: _Turn, fault: str) -> None:
+        if not turn.stream and not fault:
+            self.pause(self.server.behaviour.seconds)
+            self.json(turn.last("".join(turn.parts), len(turn.parts)))
+            return
+        if fault == "hang":  # while a model loads, Ollama sends not even a status line
+            self.pause(3600)
+        self.begin_stream("application/x-ndjson")
+        if not self.broken_stream(fault, turn.line(turn.parts[0])):
+            self._stream(turn, fault)
+        self.end_stream()
+
+    def _stream(self, turn: _Turn, fault: str) -> None:
+        parts = pieces(PROSE) if fault == "prose" else turn.parts
+        if fault == "length":
+            parts, turn.reason = parts[: len(parts) // 2], "length"
+        step = self.server.behaviour.seconds / max(1, len(parts))
+        for part in itertools.cycle(parts) if fault == "endless" else parts:
+            self.pause(step)
+            self.chunk(turn.line(part * 50 if fault == "endless" else part))
+            if fault == "error_midstream":
+                self.chunk(json.dumps({"error": "unexpected EOF"}).encode() + b"\n")
+                return
+        self.chunk(json.dumps(turn.last("", len(parts))).encode() + b"\n")
+
+
+class _Turn:
+    """One generation: the text to send and the shape of its lines."""
+
+    def __init__(self, payload: dict[str, Any], chat: bool) -> None:
+        self._start = time.monotonic()
+        self._model = str(payload.get("model"))
+        self._chat = chat
+        self.stream = bool(payload.get("stream", True))
+        if chat:
+            messages = payload.get("messages") or []
+        else:
+            messages = [
+                {"role": "system", "content": payload.get("system") or ""},
+                {"role": "user", "content": payload.get("prompt") or ""},
+            ]
+        said = {role: "\n".join(str(m["content"]) for m in messages if m["role"] == role) for role in _ROLES}
+        self._prompt_tokens = tokens(said["system"] + said["user"])
+        schema = payload.get("format")
+        text = answer_text(schema if isinstance(schema, dict) else None, said["system"], said["user"])
+        whole = pieces(text)
+        limit = int((payload.get("options") or {}).get("num_predict") or -1)
+        self.parts = whole[:limit] if limit > 0 else whole
+        self.reason = "length" if len(self.parts) < len(whole) else "stop"
+
+    def line(self, text: str) -> bytes:
+        """One line of the stream."""
+        return json.dumps({**self._head(text), "done": False}).encode() + b"\n"
+
+    def last(self, text: str, count: int) -> dict[str, Any]:
+        """The closing object with its counts, durations in nanoseconds."""
+        total = int((time.monotonic() - self._start) * 1e9) + 1
+        return {
+            **self._head(text),
+            "done": True,
+            "done_reason": self.reason,
+            "total_duration": total,
+            "load_duration": 41_000_000,
+            "prompt_eval_count": self._prompt_tokens,
+            "prompt_eval_duration": total // 4,
+            "eval_count": count,
+            "eval_duration": total // 2,
+        }
+
+    def _head(self, text: str) -> dict[str, Any]:
+        said = {"message": {"role": "assistant", "content": text}} if self._chat else {"response": text}
+        return {"model": self._model, "created_at": _now(), **said}
+
+
+_ROLES = ("system", "user", "assistant")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+def ollama_server(models: tuple[str, ...] = ("tiny",), seconds: float = 0.0, fault: str = "") -> ModelServer:
+    """A server to run in this process, as a context manager."""
+    return ModelServer(OllamaHandler, Behaviour(models, seconds, fault))
+
+
+if __name__ == "__main__":
+    main(OllamaHandler, __doc__ or "")

@@ -1,0 +1,284 @@
+"""The real services that tests use: PostgreSQL and a browser; Redis comes from cli.embedded.
+
+Nothing here skips: a service that cannot be had is an error that names what to install.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+
+from cli.embedded import free_port
+
+Prepare = Callable[[str], None]
+"""Brings the empty database at a URL to the state that tests start from, for example by migrating it."""
+
+START_S = 30.0
+BROWSER_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+
+
+class ServiceMissing(RuntimeError):
+    """A program that the tests need is not on this machine."""
+
+
+class Databases(Protocol):
+    """Makes new databases; a state prepared once is copied for every later one."""
+
+    def fresh(self, prepare: Prepare | None = None) -> str:
+        """URL of a new database, empty or as `prepare` leaves it."""
+
+    def drop(self, url: str) -> None:
+        """Remove a database that `fresh` made."""
+
+
+@dataclass
+class SqliteDatabases:
+    """SQLite files in a folder."""
+
+    folder: Path
+    templates: dict[Prepare, Path] = field(default_factory=dict)
+
+    def fresh(self, prepare: Prepare | None = None) -> str:
+        path = self.folder / f"{secrets.token_hex(6)}.db"
+        if prepare:
+            shutil.copyfile(self._template(prepare), path)
+        return f"sqlite:///{path}"
+
+    def drop(self, url: str) -> None:
+        path = url.removeprefix("sqlite:///")
+        for suffix in ("", "-wal", "-shm"):
+            Path(path + suffix).unlink(missing_ok=True)
+
+    def _template(self, prepare: Prepare) -> Path:
+        if prepare not in self.templates:
+            path = self.folder / f"template-{len(self.templates)}.db"
+            prepare(f"sqlite:///{path}")
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self.templates[prepare] = path
+        return self.templates[prepare]
+
+
+@dataclass
+class PostgresDatabases:
+    """Databases on one PostgreSQL server; `admin_url` may create and drop them."""
+
+    admin_url: str
+    templates: dict[Prepare, str] = field(default_factory=dict)
+
+    def fresh(self, prepare: Prepare | None = None) -> str:
+        return self._create(self._template(prepare) if prepare else "template0")
+
+    def drop(self, url: str) -> None:
+        self._run(f'DROP DATABASE IF EXISTS "{urlsplit(url).path[1:]}" WITH (FORCE)')
+
+    def close(self) -> None:
+        """Drop the templates, for servers that outlive the tests."""
+        for name in self.templates.values():
+            self.drop(self._url(name))
+
+    def _template(self, prepare: Prepare) -> str:
+        if prepare not in self.templates:
+            url = self._create("template0")
+            prepare(url)
+            self.templates[prepare] = urlsplit(url).path[1:]
+        return self.templates[prepare]
+
+    def _create(self, template: str) -> str:
+        name = f"grader_test_{secrets.token_hex(6)}"
+        self._run(f'CREATE DATABASE "{name}" TEMPLATE "{template}" ENCODING \'UTF8\'')
+        return self._url(name)
+
+    def _url(self, name: str) -> str:
+        scheme, netloc, _, query, _ = urlsplit(self.admin_url)
+        return urlunsplit(
+            (scheme.replace("postgresql+psycopg", "postgresql"), netloc, f"/{name}", query, "")
+        ).replace("postgresql:", "postgresql+psycopg:", 1)
+
+    def _run(self, statement: str) -> None:
+        with psycopg.connect(libpq(self.admin_url), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+
+def libpq(url: str) -> str:
+    """The URL as psycopg takes it, without SQLAlchemy's driver name."""
+    return url.replace("postgresql+psycopg:", "postgresql:", 1)
+
+
+# --- PostgreSQL ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def running_postgres() -> Iterator[str]:
+    """URL of TEST_DATABASE_URL's server, else of one started here: new, on loopback, durable in nothing."""
+    given = os.environ.get("TEST_DATABASE_URL")
+    if given:
+        yield given
+        return
+    programs = find_postgres()
+    # not pytest's tmp_path: the postgres user must be able to enter its parents
+    folder = Path(tempfile.mkdtemp(prefix="grader-postgres-"))
+    user = unprivileged_user()
+    try:
+        if user:
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        url, process = _start_postgres(programs, folder, user)
+        try:
+            yield url
+        finally:
+            _stop_postgres(process)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def find_postgres() -> Path:
+    """The folder that holds `initdb` and `postgres`."""
+    folders = [
+        *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True),
+        *sorted(Path("/opt/homebrew/opt").glob("postgresql@*/bin"), reverse=True),
+        *sorted(Path("/usr/local/opt").glob("postgresql@*/bin"), reverse=True),
+    ]
+    on_path = shutil.which("initdb")
+    if on_path:
+        folders.append(Path(on_path).resolve().parent)
+    for folder in folders:
+        if (folder / "initdb").exists() and (folder / "postgres").exists():
+            return folder
+    raise ServiceMissing(
+        "PostgreSQL is not on this machine. Run scripts/bootstrap test, or set TEST_DATABASE_URL to a server "
+        "where the tests may create databases."
+    )
+
+
+def unprivileged_user() -> pwd.struct_passwd | None:
+    """Whom PostgreSQL runs as when the tests run as root, which it refuses; None when they do not."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "_postgres", "nobody"):
+        with suppress(KeyError):
+            return pwd.getpwnam(name)
+    raise ServiceMissing("PostgreSQL does not run as root and there is no user 'postgres' to run it as.")
+
+
+def _start_postgres(
+    programs: Path, folder: Path, user: pwd.struct_passwd | None
+) -> tuple[str, subprocess.Popen[bytes]]:
+    run_as: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
+    password = secrets.token_urlsafe(16)
+    password_file = folder / "password"
+    password_file.write_text(password)
+    password_file.chmod(0o600)
+    if user:
+        os.chown(password_file, user.pw_uid, user.pw_gid)
+    data, port = folder / "data", free_port()
+    initdb: list[str | Path] = [
+        programs / "initdb",
+        "-D",
+        data,
+        "-U",
+        "grader",
+        "-A",
+        "password",
+        "--pwfile",
+        password_file,
+    ]
+    made = subprocess.run(
+        [*initdb, "-E", "UTF8", "--no-locale", "--no-sync"],
+        cwd=folder, capture_output=True, text=True, timeout=60, **run_as,
+    )  # fmt: skip
+    if made.returncode:
+        raise ServiceMissing(f"initdb failed: {made.stderr.strip()}")
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "port": port,
+        "unix_socket_directories": "",
+        "fsync": "off",
+        "synchronous_commit": "off",
+        "full_page_writes": "off",
+        "max_connections": 200,
+        "shared_buffers": "64MB",
+    }
+    command: list[str | Path] = [programs / "postgres", "-D", data]
+    for key, value in settings.items():
+        command += ["-c", f"{key}={value}"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            **run_as,
+        )
+    url = f"postgresql+psycopg://grader:{password}@127.0.0.1:{port}/postgres"
+    try:
+        _wait_for_postgres(url, process, folder / "log")
+    except BaseException:
+        _stop_postgres(process)
+        raise
+    return url, process
+
+
+def _wait_for_postgres(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < end:
+        with suppress(psycopg.OperationalError):
+            psycopg.connect(libpq(url), connect_timeout=2).close()
+            return
+        time.sleep(0.05)
+    raise ServiceMissing(f"PostgreSQL did not start:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def _stop_postgres(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGQUIT)  # at once, without a checkpoint; its children follow
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+
+
+# --- browser ------------------------------------------------------------------------------------------
+
+
+def find_browser() -> str:
+    """Path of a Chromium or Chrome: CHROMIUM, else the system's."""
+    names = [
+        os.environ.get("CHROMIUM", "chromium"),
+        "chromium-browser",
+        "google-chrome",
+        "google-chrome-stable",
+        "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+        "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    ]
+    for name in names:
+        found = shutil.which(name)
+        if found:
+            return found
+    raise ServiceMissing("There is no Chromium on this machine. Run scripts/bootstrap test, or set CHROMIUM.")

@@ -1,0 +1,99 @@
+"""Makes a tiny real model with random weights in a folder, in well under a second: 4 layers, about 512 tokens."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+Kind = Literal["llama", "qwen2", "qwen3"]
+
+TEXT = """The student reads the data with read.csv and draws a histogram of the height column.
+A good answer names the mean, the median and says which of them is robust against outliers and why.
+library(dplyr); data <- filter(survey, age > 18); summary(data$height); ggplot(data, aes(x = height))
+import pandas as pd; frame = pd.read_csv("survey.csv"); frame.groupby("class").mean()
+{"judgements": [{"criterion": "reading", "level": 3, "reason": "clear", "quotes": ["x <- 1"]}], "summary": "ok"}
+"""
+SYSTEM_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# as Gemma's: no system role
+FOLDING_TEMPLATE = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    + SYSTEM_TEMPLATE
+)
+SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+
+
+def make_tiny_model(folder: Path, kind: Kind = "llama", *, system: bool = True, context: int = 4096) -> Path:
+    """Write a model mlx-lm loads: float32, hidden 128, 4 layers, 4 heads, 2 key-value heads of 32.
+
+    The same arguments give the same weights. `system` false gives a template that refuses the system role.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary, eos = _tokenizer(folder, SYSTEM_TEMPLATE if system else FOLDING_TEMPLATE)
+    config = {
+        "model_type": kind,
+        "architectures": [f"{kind.capitalize()}ForCausalLM"],
+        "hidden_size": 128,
+        "num_hidden_layers": 4,
+        "intermediate_size": 256,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "rms_norm_eps": 1e-6,
+        "vocab_size": vocabulary,
+        "rope_theta": 10000.0,
+        "max_position_embeddings": context,
+        "tie_word_embeddings": False,
+        "eos_token_id": eos,
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=1))
+    _weights(folder, config)
+    return folder
+
+
+def _tokenizer(folder: Path, template: str) -> tuple[int, int]:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=512,
+        special_tokens=SPECIALS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator(TEXT.splitlines() * 4, trainer)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        additional_special_tokens=["<|im_start|>"],
+    )
+    fast.chat_template = template
+    fast.save_pretrained(folder)
+    return inner.get_vocab_size(), int(fast.convert_tokens_to_ids("<|im_end|>"))
+
+
+def _weights(folder: Path, config: dict[str, Any]) -> None:
+    import mlx.core as mx
+    from mlx.utils import tree_flatten
+    from mlx_lm.utils import load_model
+
+    # the structure comes from mlx-lm itself; strict off because there are no weights yet
+    model, _ = load_model(folder, lazy=True, strict=False)
+    mx.random.seed(0)
+    made = {}
+    for name, value in tree_flatten(model.parameters()):
+        if value.ndim == 1:
+            made[name] = mx.zeros(value.shape) if name.endswith("bias") else mx.ones(value.shape)
+        else:
+            made[name] = mx.random.normal(value.shape) / math.sqrt(value.shape[-1])
+    mx.save_safetensors(str(folder / "model.safetensors"), made, metadata={"format": "mlx"})
+    index = {"metadata": {}, "weight_map": {name: "model.safetensors" for name in made}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))

@@ -1,0 +1,41 @@
+"""Engines: software that generates text. Opened by name; each module is imported only when asked for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, cast
+
+from grading.errors import ConfigError
+from workers.machine.engines.base import Engine, Generation, Progress, Request
+
+__all__ = ["ENGINES", "Engine", "Generation", "Progress", "Request", "open_engine"]
+
+ENGINES: Mapping[str, str] = {
+    "rules": "workers.machine.engines.rules:RulesEngine",
+    "instant": "workers.machine.engines.instant:InstantEngine",
+    "ollama": "workers.machine.engines.ollama:OllamaEngine",
+    "openai": "workers.machine.engines.openai:OpenAIEngine",
+    "mlx": "workers.machine.engines.mlx:MlxEngine",
+}
+
+
+def open_engine(name: str, settings: Mapping[str, Any]) -> Engine:
+    """The engine of that name with these settings; unknown names and settings raise a ConfigError."""
+    if name not in ENGINES:
+        raise ConfigError(
+            f"engines.{name}: there is no such engine; use one of {', '.join(sorted(ENGINES))}."
+        )
+    module, _, attribute = ENGINES[name].partition(":")
+    kind = getattr(import_module(module), attribute)
+    parameters = inspect.signature(kind).parameters
+    for key in settings:
+        if key not in parameters:
+            raise ConfigError(
+                f"engines.{name}.{key}: not a setting of this engine; it has {', '.join(parameters) or 'none'}."
+            )
+    for key, parameter in parameters.items():
+        if parameter.default is parameter.empty and key not in settings:
+            raise ConfigError(f"engines.{name}.{key}: is missing.")
+    return cast(Engine, kind(**settings))

@@ -1,0 +1,53 @@
+"""An engine that answers at once, without a model: for benchmarks and tests only, never for grading."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+from grading.errors import BudgetExceeded, EngineError
+from grading.model import Tokens
+from workers.machine.engines.base import Generation, Progress, Request
+from workers.machine.engines.instances import InstanceMaker
+
+CHARS_A_TOKEN = 4
+
+
+class InstantEngine:
+    """For benchmarks and tests only: gives the smallest answer of the schema, every level in the middle.
+
+    `seconds` is how long each answer takes; waiting ends at the request's deadline and on `close`.
+    """
+
+    name = "instant"
+    uses_model = False
+
+    def __init__(self, *, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+        self._closed = threading.Event()
+
+    def generate(self, request: Request, progress: Progress) -> Generation:
+        """Answer a request; see the contract in `base`."""
+        start = time.monotonic()
+        wait = min(self._seconds, request.deadline_s)
+        if wait > 0 and self._closed.wait(wait):
+            raise EngineError("The engine was closed.")
+        if request.deadline_s <= 0 or self._seconds > request.deadline_s:
+            raise BudgetExceeded(
+                f"The answer takes {self._seconds:g} s, the job has {request.deadline_s:g} s."
+            )
+        text = json.dumps(InstanceMaker(request.schema).make())
+        tokens = Tokens(
+            prompt=max(1, (len(request.system) + len(request.user)) // CHARS_A_TOKEN),
+            output=max(1, len(text) // CHARS_A_TOKEN),
+        )
+        progress(tokens.output)
+        seconds = time.monotonic() - start
+        return Generation(
+            text=text, tokens=tokens, first_token_s=seconds, seconds=seconds, digest="instant", sampling={}
+        )
+
+    def close(self) -> None:
+        """End every wait."""
+        self._closed.set()

@@ -1,0 +1,187 @@
+"""A loaded mlx model: its prompts as tokens, the prefix a class shares, its context length, its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grading.errors import EngineError, JobInvalid, ModelMissing
+from workers.machine.engines.mlx_constraint import Grammars
+
+FINGERPRINTED = (".safetensors", ".json", ".jinja", ".model", ".txt", ".tiktoken")
+KEEP_PREFIXES = 32
+Chat = list[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Token ids of a whole prompt; the first `shared` of them are the same for the whole class (0: none)."""
+
+    ids: list[int]
+    shared: int
+
+
+def load_model(name: str, max_context: int | None) -> LoadedModel:
+    """Load from a folder or the hub's cache, on the thread that will generate. Raises ModelMissing."""
+    try:
+        from mlx_lm.utils import hf_repo_to_path, load
+    except ImportError as exc:
+        raise EngineError("mlx-lm is not installed on this machine: install Grader's mlx extra.") from exc
+    try:
+        model, tokenizer, config = load(name, return_config=True)
+        path = Path(name) if Path(name).exists() else hf_repo_to_path(name)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError) as exc:
+        # what mlx-lm, safetensors and the hub's client raise for files that are absent or not theirs
+        said = " ".join(str(exc).split())[:200]
+        raise ModelMissing(
+            f"The model {name} cannot be loaded here: {type(exc).__name__}: {said}. "
+            f"Fetch it with: hf download {name} (or name a folder that holds it)."
+        ) from exc
+    return LoadedModel(model, tokenizer, config, fingerprint(path), max_context)
+
+
+class LoadedModel:
+    """Model and tokenizer. `prompt` and `decode` are thread-safe; the model itself belongs to its thread."""
+
+    def __init__(
+        self, model: Any, tokenizer: Any, config: dict[str, Any], digest: str, max_context: int | None
+    ) -> None:
+        self.model = model
+        self.digest = digest
+        self.eos_ids: list[int] = sorted(tokenizer.eos_token_ids)
+        self.context = _context(config, max_context)
+        self._tokenizer = tokenizer
+        self._vocabulary = _vocabulary(model, config, tokenizer)
+        self._lock = threading.Lock()  # fast tokenizers refuse to be used by two threads at once
+        self._shared: OrderedDict[str, list[int]] = OrderedDict()
+        self._specials = _specials(tokenizer)
+        self._folds = not self._knows_system()
+        self.grammars = self._grammars()
+
+    def prompt(self, chat: Chat, max_output_tokens: int) -> Prompt:
+        """The chat as tokens; one that does not fit the context raises JobInvalid."""
+        chat = [{**m, "content": self._defused(m["content"])} for m in chat]
+        with self._lock:
+            ids = self._encode(chat)
+            shared = self._shared_ids(chat[0]["content"])
+        if bad := [i for i in ids if not 0 <= i < self._vocabulary]:
+            raise EngineError(f"The tokenizer gave token {bad[0]}, the model knows {self._vocabulary} tokens.")
+        if self.context is not None and len(ids) + max_output_tokens > self.context:
+            raise JobInvalid(
+                f"The prompt of {len(ids)} tokens and an answer of up to {max_output_tokens} do not fit the "
+                f"model's context of {self.context} tokens. Shorten the hand-in or take a model with more context."
+            )
+        fits = 0 < len(shared) < len(ids) and ids[: len(shared)] == shared
+        return Prompt(ids, len(shared) if fits else 0)
+
+    def decode(self, ids: list[int]) -> str:
+        """Tokens as text, exactly."""
+        with self._lock:
+            return str(self._tokenizer.decode(ids, clean_up_tokenization_spaces=False))
+
+    def _grammars(self) -> Grammars | None:
+        from transformers import PreTrainedTokenizerFast
+
+        inner = self._tokenizer._tokenizer
+        return Grammars(inner, self.eos_ids) if isinstance(inner, PreTrainedTokenizerFast) else None
+
+    def _encode(self, chat: Chat) -> list[int]:
+        if self._folds and chat[0]["role"] == "system":
+            first = {"role": "user", "content": f"{chat[0]['content']}\n\n{chat[1]['content']}"}
+            chat = [first, *chat[2:]]
+        if not self._tokenizer.has_chat_template:
+            plain = "\n\n".join(m["content"] for m in chat) + "\n\n"
+            return list(self._tokenizer.encode(plain))
+        # JSON has to come first, so a thinking model must not think
+        return list(
+            self._tokenizer.apply_chat_template(chat, add_generation_prompt=True, enable_thinking=False)
+        )
+
+    def _shared_ids(self, system: str) -> list[int]:
+        """The tokens that a system message always begins a prompt with, whatever the user's message."""
+        known = self._shared.get(system)
+        if known is None:
+            probes = [self._encode(_chat(system, user)) for user in ("0", "x", "<x>")]
+            shortest = min(len(p) for p in probes)
+            same = [len({p[i] for p in probes}) == 1 for i in range(shortest)]
+            length = same.index(False) if False in same else shortest
+            known = self._shared[system] = probes[0][:length]
+            while len(self._shared) > KEEP_PREFIXES:
+                self._shared.popitem(last=False)
+        self._shared.move_to_end(system)
+        return known
+
+    def _knows_system(self) -> bool:
+        """Whether the chat template takes a system message; Gemma's refuse it or drop it."""
+        from jinja2 import TemplateError
+
+        if not self._tokenizer.has_chat_template:
+            return False
+        probe = "zebra crossing"
+        try:
+            text = self._tokenizer.apply_chat_template(
+                _chat(probe, "hello"), tokenize=False, add_generation_prompt=True
+            )
+        except TemplateError:
+            return False
+        return probe in text
+
+    def _defused(self, text: str) -> str:
+        """Control tokens written out in a text become plain text: a hand-in must not open a new turn."""
+        if self._specials is None:
+            return text
+        return self._specials.sub(lambda m: f"{m.group()[0]} {m.group()[1:]}", text)
+
+
+def _chat(system: str, user: str) -> Chat:
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def _specials(tokenizer: Any) -> re.Pattern[str] | None:
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    texts = sorted({t.content for t in added.values() if t.special and len(t.content) > 1}, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, texts))) if texts else None
+
+
+def _context(config: dict[str, Any], limit: int | None) -> int | None:
+    inner = config.get("text_config") or {}
+    own = config.get("max_position_embeddings") or inner.get("max_position_embeddings")
+    known = [n for n in (own, limit) if n]
+    return min(known) if known else None
+
+
+def _vocabulary(model: Any, config: dict[str, Any], tokenizer: Any) -> int:
+    """How many token ids the model's embedding has; an id beyond it would crash the process."""
+    from mlx.utils import tree_flatten
+
+    for name, value in tree_flatten(model.parameters()):
+        if name.endswith("embed_tokens.weight"):
+            return int(value.shape[0])
+    return int(config.get("vocab_size") or len(tokenizer))
+
+
+def fingerprint(folder: Path) -> str:
+    """One sha256 over the sorted names and sha256 of a model's weights, configuration and tokenizer files."""
+    manifest = hashlib.sha256()
+    for path in sorted(folder.iterdir(), key=lambda p: p.name):
+        if path.suffix in FINGERPRINTED and path.is_file():
+            stat = path.stat()
+            file_digest = _file_digest(path.resolve(), stat.st_size, stat.st_mtime_ns)
+            manifest.update(f"{path.name} {file_digest}\n".encode())
+    return f"sha256:{manifest.hexdigest()}"
+
+
+_known_files: dict[tuple[Path, int, int], str] = {}
+
+
+def _file_digest(path: Path, size: int, mtime_ns: int) -> str:
+    key = (path, size, mtime_ns)
+    if key not in _known_files:
+        with path.open("rb") as file:
+            _known_files[key] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _known_files[key]

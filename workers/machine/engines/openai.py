@@ -1,0 +1,219 @@
+"""The engine for servers that speak `/v1/chat/completions`: streamed, bounded in time and bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import requests
+
+from grading.errors import BudgetExceeded, ConfigError, EngineError
+from grading.model import Tokens
+from workers.machine.engines.base import Generation, Progress, Request
+from workers.machine.engines.bounded import (
+    Answer,
+    Limits,
+    Watch,
+    lines,
+    messages,
+    status_error,
+    unreachable,
+)
+from workers.machine.engines.held import HeldAdapter
+
+FINISHED = ("stop", "length")
+
+
+class OpenAIEngine:
+    """Generates with an OpenAI-compatible server; `url` ends in `/v1`. Durations in seconds.
+
+    `schema` "json_schema" sends `response_format`; "none" is for servers that ignore or refuse it.
+    `api_key_env` names the environment variable that holds the key. Never sends a seed: it would turn
+    batching off in mlx_lm.server.
+    """
+
+    name = "openai"
+    uses_model = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        connect_timeout: float = 5.0,
+        chunk_timeout: float = 60.0,
+        load_timeout: float = 300.0,
+        schema: Literal["json_schema", "none"] = "json_schema",
+        api_key_env: str = "",
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"engines.openai.url: {url!r} must start with http:// or https://.")
+        if schema not in ("json_schema", "none"):
+            raise ConfigError(f'engines.openai.schema: {schema!r} must be "json_schema" or "none".')
+        if api_key_env and not os.environ.get(api_key_env):
+            raise ConfigError(f"engines.openai.api_key_env: set the environment variable {api_key_env}.")
+        self.url = url.rstrip("/")
+        self._limits = Limits(connect=connect_timeout, chunk=chunk_timeout, load=load_timeout)
+        self._schema = schema
+        self._api_key_env = api_key_env
+
+    @property
+    def _where(self) -> str:
+        return f"The server at {self.url}"
+
+    def generate(self, request: Request, progress: Progress) -> Generation:
+        """Answer a request; see the contract in `base`."""
+        if request.deadline_s <= 0:
+            raise BudgetExceeded("No time was left for this job before it reached the engine.")
+        with Watch(request, self._limits, self._where) as watch, requests.Session() as session:
+            session.trust_env = False
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, HeldAdapter(watch.hold))
+            reading = _Reading(watch, Answer(watch, progress), self._where)
+            try:
+                self._exchange(session, request, reading)
+            except EngineError as exc:
+                raise watch.failure() or exc from exc
+            except (requests.ConnectionError, requests.ConnectTimeout) as exc:
+                raise watch.failure() or unreachable(self._where, self._limits.connect) from exc
+            except (requests.RequestException, OSError) as exc:
+                broken = EngineError(f"{self._where} broke off the answer ({type(exc).__name__}).")
+                raise watch.failure() or broken from exc
+            return self._generation(request, reading)
+
+    def close(self) -> None:
+        """Nothing is held between requests."""
+
+    def _exchange(self, session: requests.Session, request: Request, reading: _Reading) -> None:
+        headers = {"Accept-Encoding": "identity", "Accept": "text/event-stream"}
+        if self._api_key_env:
+            headers["Authorization"] = f"Bearer {os.environ.get(self._api_key_env, '')}"
+        net = max(self._limits.load, self._limits.chunk) + 5
+        with session.post(
+            f"{self.url}/chat/completions",
+            json=self._payload(request),
+            headers=headers,
+            stream=True,
+            timeout=(self._limits.connect, net),
+            allow_redirects=False,
+        ) as response:
+            if response.status_code != 200:
+                raise self._status_error(response, reading.watch, request.model)
+            reading.read(_chunks(response, reading.watch))
+
+    def _payload(self, request: Request) -> dict[str, Any]:
+        payload: dict[str, Any] = {
+            "model": request.model,
+            "messages": messages(request),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_tokens": request.max_output_tokens,
+            "temperature": request.temperature,
+        }
+        if self._schema == "json_schema" and request.schema:
+            payload["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "strict": True, "schema": request.schema},
+            }
+        return payload
+
+    def _status_error(self, response: requests.Response, watch: Watch, model: str) -> EngineError:
+        body = b""
+        for chunk in _chunks(response, watch):
+            body += chunk
+            if len(body) > 10_000:
+                break
+        missing = (
+            f"{self._where} does not have the model {model}, its generation thread died, or its url "
+            "does not end in /v1. Look at its log, load the model there and restart it."
+        )
+        return status_error(self._where, response.status_code, body.decode("utf-8", "replace"), missing)
+
+    def _generation(self, request: Request, reading: _Reading) -> Generation:
+        answer = reading.answer
+        if not answer.text:
+            raise EngineError(f"{self._where} finished without writing anything.")
+        output = reading.tokens.output or answer.chunks
+        answer.progress(output)
+        return Generation(
+            text=answer.text,
+            tokens=reading.tokens.model_copy(update={"output": output}),
+            first_token_s=answer.first_token_s,
+            seconds=reading.watch.elapsed,
+            truncated=reading.finish == "length",
+            sampling={
+                "temperature": request.temperature,
+                "max_tokens": request.max_output_tokens,
+                "format": self._schema if request.schema else "none",
+            },
+        )
+
+
+@dataclass
+class _Reading:
+    """The state of one stream of server-sent events."""
+
+    watch: Watch
+    answer: Answer
+    where: str
+    finish: str = ""
+    tokens: Tokens = field(default_factory=Tokens)
+
+    def read(self, chunks: Iterator[bytes]) -> None:
+        """Take events up to `[DONE]`; a stream that ends unfinished raises an EngineError."""
+        try:
+            for line in lines(chunks):
+                if line.startswith(b":"):  # a comment: mlx_lm.server tells so how far the prompt is
+                    self.watch.arrived(token=False)
+                elif line.startswith(b"data:"):
+                    data = line[5:].strip()
+                    if data == b"[DONE]":
+                        break
+                    self._event(json.loads(data))
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError) as exc:
+            raise EngineError(f"{self.where} sent something that is not part of its protocol.") from exc
+        if not self.finish:
+            raise EngineError(f"{self.where} ended the answer before it was complete.")
+        if self.finish not in FINISHED:
+            raise EngineError(f"{self.where} stopped the answer: {self.finish[:100]}.")
+
+    def _event(self, event: dict[str, Any]) -> None:
+        if error := event.get("error"):
+            said = error.get("message", "") if isinstance(error, dict) else str(error)
+            raise EngineError(f"{self.where} failed while answering: {str(said)[:300]}")
+        if usage := event.get("usage"):
+            self.tokens = _tokens(usage)
+        for choice in (event.get("choices") or [])[:1]:
+            delta = choice.get("delta") or {}
+            text = str(delta.get("content") or "")
+            thought = delta.get("reasoning_content") or delta.get("reasoning")
+            self.watch.arrived(token=bool(text or thought))
+            self.answer.add(text)
+            self.finish = str(choice.get("finish_reason") or self.finish)
+
+
+def _tokens(usage: dict[str, Any]) -> Tokens:
+    details = usage.get("prompt_tokens_details") or {}
+    return Tokens(
+        prompt=int(usage.get("prompt_tokens") or 0),
+        cached=int(details.get("cached_tokens") or 0),
+        output=int(usage.get("completion_tokens") or 0),
+    )
+
+
+def _chunks(response: requests.Response, watch: Watch) -> Iterator[bytes]:
+    """Bytes as they arrive, counted; ends with the body or when the watch shut the connection."""
+    from urllib3.exceptions import HTTPError
+
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise EngineError("The server sent a compressed answer, which was not asked for.")
+    try:
+        while chunk := response.raw.read1(65_536):
+            watch.wire(len(chunk))
+            yield chunk
+    except (HTTPError, ValueError) as exc:  # ValueError: read of a file the watch closed
+        raise EngineError(f"The server broke off the answer ({type(exc).__name__}).") from exc
+    if (failure := watch.failure()) is not None:
+        raise failure

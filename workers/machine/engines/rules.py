@@ -1,0 +1,148 @@
+"""The engine without a model: evidence and static analysis become levels, findings and written feedback."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from grading.errors import JobInvalid
+from grading.model import Job, Tokens
+from workers.machine.engines import rules_feedback as write
+from workers.machine.engines.base import Generation, Progress, Request
+from workers.machine.engines.rules_facts import Facts, join_within
+from workers.machine.engines.rules_findings import remarks
+from workers.machine.engines.rules_judge import Judged, reason
+from workers.machine.engines.rules_lines import Remark
+
+Schema = dict[str, Any]
+VERSION = "rules/1"
+
+
+class RulesEngine:
+    """Answers from the job alone, in milliseconds and always the same. Knows analysis and feedback."""
+
+    name = "rules"
+    uses_model = False
+
+    def generate(self, request: Request, progress: Progress) -> Generation:
+        """The stage's answer as JSON that follows the schema; JobInvalid for a stage it has no rules for."""
+        started = time.monotonic()
+        answer = _ANSWERS.get(request.job.stage)
+        if answer is None:
+            raise JobInvalid(f"The rules engine has no rules for the stage {request.job.stage!r}")
+        properties: dict[str, Schema] = request.schema["properties"]
+        text = json.dumps(answer(request.job, properties), ensure_ascii=False)
+        progress(len(text) // 4)
+        return Generation(
+            text=text,
+            tokens=Tokens(),
+            first_token_s=None,
+            seconds=time.monotonic() - started,
+            digest=VERSION,
+            sampling={"rules": VERSION},
+        )
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+def _most(schema: Schema) -> int:
+    return int(schema.get("maxItems", 3))
+
+
+def _limit(schema: Schema) -> int:
+    return int(schema.get("maxLength", 400))
+
+
+def _judgements(job: Job, judged: tuple[Judged, ...], schema: Schema) -> dict[str, Any]:
+    """Quotes, reason and level of each criterion of the stage."""
+    answer: dict[str, Any] = {}
+    for one in judged:
+        if one.criterion.stage != job.stage:
+            continue
+        shape: dict[str, Schema] = schema["properties"][one.criterion.id]["properties"]
+        limit = _limit(shape["quotes"]["items"])
+        quotes = [q[:limit].rstrip() for q in one.quotes][: _most(shape["quotes"])]
+        answer[one.criterion.id] = {
+            "quotes": quotes,
+            "reason": reason(one, _limit(shape["reason"])),
+            "level": one.level,
+        }
+    return answer
+
+
+def _analysis(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
+    facts = Facts.of(job)
+    found = remarks(facts)
+    judged = write.standing(job)
+    own = tuple(j for j in judged if j.criterion.stage == job.stage)
+    return {
+        "judgements": _judgements(job, judged, schema["judgements"]),
+        "summary": join_within(write.summary(facts, own, found), _limit(schema["summary"])),
+        "strengths": _texts(write.strengths(facts, own), schema["strengths"]),
+        "findings": _findings(found, schema["findings"]),
+        "suggestions": _suggestions(found, schema["suggestions"]),
+    }
+
+
+def _texts(sentences: Any, schema: Schema) -> list[str]:
+    return write.texts(sentences, _most(schema), _limit(schema["items"]))
+
+
+def _findings(found: list[Remark], schema: Schema) -> list[dict[str, Any]]:
+    shape: dict[str, Schema] = schema["items"]["properties"]
+    paths = shape["document"].get("enum", [])
+    answer = []
+    for remark in found[: _most(schema)]:
+        place = remark.location
+        known = place is not None and place.document in paths
+        answer.append(
+            {
+                "severity": remark.severity,
+                "title": remark.title[: _limit(shape["title"])],
+                "detail": join_within([remark.detail], _limit(shape["detail"])) or remark.title,
+                "document": place.document if known and place else None,
+                "cell": place.cell if known and place else None,
+                "line": place.line if known and place else None,
+            }
+        )
+    return answer
+
+
+def _suggestions(found: list[Remark], schema: Schema) -> list[dict[str, str]]:
+    shape: dict[str, Schema] = schema["items"]["properties"]
+    advice = dict.fromkeys(remark.advice for remark in found if remark.advice is not None)
+    return [
+        {name: getattr(one, name)[: _limit(shape[name])] for name in ("what", "why", "how", "example")}
+        for one in advice
+    ][: _most(schema)]
+
+
+def _feedback(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
+    facts = Facts.of(job)
+    found = remarks(facts)
+    judged = write.standing(job)
+    spoken = write.criteria_facts(job, job.rubric.of_stage(job.stage))
+    technical = tuple(j for j in judged if j.criterion.stage != job.stage) or judged
+    thinking = tuple(j for j in judged if j.criterion.stage == job.stage)
+
+    def said(name: str, sentences: Any) -> str:
+        return join_within(sentences, _limit(schema[name]))
+
+    return {
+        "judgements": _judgements(job, judged, schema["judgements"]),
+        "achieved": said("achieved", write.achieved(job, facts, technical)),
+        "reflection": said("reflection", write.reflection(spoken)),
+        "strengths": _texts(write.strengths(facts, (*thinking, *technical)), schema["strengths"]),
+        "practice": said("practice", write.practice(job, facts, found)),
+        "develop": _texts(write.develop((*thinking, *technical), found), schema["develop"]),
+        "next_step": said("next_step", write.next_step(facts, technical, found)),
+    }
+
+
+_ANSWERS: Mapping[str, Callable[[Job, dict[str, Schema]], dict[str, Any]]] = MappingProxyType(
+    {"analysis": _analysis, "feedback": _feedback}
+)

@@ -1,0 +1,207 @@
+"""What can be read from a hand-in without a model: the student's own lines, calls, prose and results."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from grading.model import Cell, Document, Job, Location
+
+_CALL = re.compile(r"(?<![\w.])((?:[A-Za-z_.][\w.]*(?:::|\.))?[A-Za-z_.][\w.]*)\s*\(")
+_NOT_CALLS = frozenset(
+    {
+        *("if", "for", "while", "function", "return", "and", "or", "not", "in", "is", "elif", "switch"),
+        *("print", "cat", "c", "list", "library", "require", "def", "class", "except", "with", "lambda"),
+        *("paste", "paste0", "format", "sprintf", "str", "int", "float", "len", "range", "repeat"),
+    }
+)
+_STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])|\n{1,}")
+_MARKDOWN = re.compile(r"^\s*(?:#+|[-*>]|\d+[.)])\s*|[*_`]")
+_TO_GRADER = re.compile(
+    r"\b(?:grader|grading (?:system|model|assistant)|full (?:marks|points|credit|score)|"
+    r"maximum (?:points|score)|(?:ignore|disregard|forget) (?:all|any|the|every|previous|prior|your)|"
+    r"system (?:prompt|message|note)|"
+    r"instructions? (?:above|before|for the|to the)|award|highest level|100 (?:points|percent)|as an ai)\b",
+    re.IGNORECASE,
+)
+_REASON = re.compile(
+    r"\b(?:because|therefore|since|so that|due to|as a result|which means|this means|leads? to|otherwise|"
+    r"however|although|if we|would|whereas|instead of)\b",
+    re.IGNORECASE,
+)
+_COMMENT_STEM = re.compile(r"^\s*#+\s?")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line the student wrote."""
+
+    text: str
+    document: Document
+    cell: Cell
+    number: int
+
+    @property
+    def location(self) -> Location:
+        """Where it stands, as findings give places."""
+        cell = self.cell.number if self.document.kind == "notebook" else None
+        return Location(document=self.document.path, cell=cell, line=self.number)
+
+    @property
+    def bare(self) -> str:
+        """The code without strings and comments."""
+        return _STRING.sub('""', self.text).split("#", 1)[0].rstrip()
+
+    @property
+    def code(self) -> str:
+        """The code with strings, without a comment that follows it."""
+        masked = _STRING.sub(lambda m: "_" * len(m.group()), self.text)
+        at = masked.find("#")
+        return (self.text if at < 0 else self.text[:at]).rstrip()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one hand-in, or a part of it, shows."""
+
+    cells: tuple[tuple[Document, Cell], ...]
+
+    @classmethod
+    def of(cls, job: Job, where: str | None = None) -> Facts:
+        """Facts of the cells whose place matches `where`; of all cells without it or when it is not valid."""
+        pairs = tuple((d, c) for d in job.documents for c in d.cells)
+        if where is None:
+            return cls(pairs)
+        try:
+            pattern = re.compile(where, re.IGNORECASE)
+        except re.error:
+            return cls(pairs)
+        return cls(tuple((d, c) for d, c in pairs if pattern.search(c.place)))
+
+    @cached_property
+    def code(self) -> tuple[Line, ...]:
+        """The student's lines of code, blank ones left out."""
+        return tuple(self._lines("code"))
+
+    def _lines(self, kind: str) -> Iterator[Line]:
+        for document, cell in self.cells:
+            if cell.kind != kind:
+                continue
+            lines = cell.lines
+            for n in cell.added:
+                if n <= len(lines) and lines[n - 1].strip():
+                    yield Line(lines[n - 1], document, cell, cell.first_line + n - 1)
+
+    @cached_property
+    def prose(self) -> tuple[Line, ...]:
+        """The student's text lines; in scripts, which have none, long comments and docstring text."""
+        written = tuple(self._lines("markdown"))
+        return written or tuple(_comments(self.code))
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """What the student says in prose, without words addressed to whoever grades."""
+        joined: list[str] = []
+        previous: Line | None = None
+        for line in self.prose:
+            follows = (
+                previous is not None and line.cell is previous.cell and line.number == previous.number + 1
+            )
+            joined.append(
+                (" " if follows else "\n") + _MARKDOWN.sub("", _COMMENT_STEM.sub("", line.text)).strip()
+            )
+            previous = line
+        found = (s.strip() for s in _SENTENCE.split("".join(joined)))
+        return tuple(s for s in found if len(s.split()) >= 3 and not _TO_GRADER.search(s))
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The words of the sentences, in lower case."""
+        return tuple(w.lower() for s in self.sentences for w in re.findall(r"[^\W\d_][\w'-]*", s))
+
+    @cached_property
+    def reasons(self) -> int:
+        """How many sentences argue."""
+        return sum(bool(_REASON.search(s)) for s in self.sentences)
+
+    @cached_property
+    def calls(self) -> tuple[str, ...]:
+        """Names of functions the student calls, the most telling first: once each, in order of appearance."""
+        counted: Counter[str] = Counter()
+        for line in self.code:
+            counted.update(m for m in _CALL.findall(line.bare) if m not in _NOT_CALLS)
+        return tuple(counted)
+
+    @cached_property
+    def comments(self) -> int:
+        """Lines with a comment."""
+        return sum("#" in _STRING.sub("", line.text) for line in self.code)
+
+    @cached_property
+    def errors(self) -> tuple[tuple[Document, Cell, str], ...]:
+        """Cells that show an error, with its text."""
+        return tuple((d, c, o.text) for d, c in self.cells for o in c.outputs if o.kind == "error")
+
+    @cached_property
+    def not_run(self) -> tuple[tuple[Document, Cell], ...]:
+        """Notebook cells with the student's code that show no sign of having been run."""
+        return tuple(
+            (d, c)
+            for d, c in self.cells
+            if d.kind == "notebook"
+            and c.kind == "code"
+            and c.added
+            and c.execution_count is None
+            and not c.outputs
+        )
+
+    @cached_property
+    def outputs(self) -> int:
+        """Cells of the student that show an output other than an error."""
+        return sum(bool(c.added) and any(o.kind != "error" for o in c.outputs) for _, c in self.cells)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Words of the code, for recognising them in prose."""
+        found: set[str] = set()
+        for _, cell in self.cells:
+            if cell.kind == "code":
+                found.update(re.findall(r"[A-Za-z][\w.]{3,}", cell.source))
+        return frozenset(w.lower() for w in found if "_" in w or "." in w) | frozenset(
+            map(str.lower, self.calls)
+        )
+
+
+def _comments(lines: Iterable[Line]) -> Iterator[Line]:
+    """Comments of at least four words, and the lines of docstrings and other texts without code in them."""
+    inside = False
+    for line in lines:
+        fences = line.text.count('"""') + line.text.count("'''")
+        text = line.text.strip()
+        if (inside or fences or text.startswith("#")) and len(text.split()) >= 4:
+            yield line
+        if fences % 2:
+            inside = not inside
+
+
+def join_within(sentences: Iterable[str], limit: int) -> str:
+    """As many whole sentences, in order, as fit into `limit` characters; too long ones are passed over."""
+    text = ""
+    for sentence in sentences:
+        sentence = sentence.strip()
+        longer = f"{text} {sentence}".strip()
+        if sentence and len(longer) <= limit:
+            text = longer
+    return text
+
+
+def listed(names: Iterable[str], most: int = 3) -> str:
+    """`a, b and c`."""
+    chosen = list(names)[:most]
+    if len(chosen) < 2:
+        return "".join(chosen)
+    return f"{', '.join(chosen[:-1])} and {chosen[-1]}"

@@ -1,0 +1,158 @@
+"""Levels without a model: from evidence where there are checks, from static signals elsewhere."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from grading.model import CheckOutcome, Job, Location
+from grading.rubric import Criterion
+from workers.machine.engines.rules_facts import Facts, Line, join_within
+
+_FULL_ANSWER_WORDS = 60
+_FULL_CODE_LINES = 8
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A level, where it comes from, and lines that show it."""
+
+    criterion: Criterion
+    level: int
+    sentences: tuple[str, ...]
+    quotes: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return self.level / self.criterion.highest
+
+
+def nearest(share: float, highest: int) -> int:
+    """The level closest to a share, halves upwards."""
+    return min(highest, max(0, math.floor(share * highest + 0.5)))
+
+
+def judge(job: Job, criterion: Criterion) -> Judged:
+    """The level of one criterion; nothing added in its place is level 0."""
+    evidence = job.evidence.of(criterion.id)
+    here = Facts.of(job, criterion.where)
+    if evidence is not None and evidence.share is not None:
+        level = nearest(evidence.share, criterion.highest)
+        return Judged(
+            criterion, level, _outcome_sentences(evidence.outcomes), _quotes(job, here, evidence.outcomes)
+        )
+    if not here.code and not here.prose:
+        return Judged(criterion, 0, ("Nothing of your own was found for this criterion.",), ())
+    if criterion.stage == "feedback" or not here.code:
+        share, why = prose_share(here, Facts.of(job).names)
+        return Judged(criterion, nearest(share, criterion.highest), why, _best_sentences(here))
+    share, why = code_share(here)
+    return Judged(criterion, nearest(share, criterion.highest), why, _quotes(job, here, ()))
+
+
+def prose_share(facts: Facts, names: frozenset[str]) -> tuple[float, tuple[str, ...]]:
+    """How far a written answer goes: length, variety, what it cites and whether it argues."""
+    words = facts.words
+    if not words:
+        return 0.0, ("No answer in your own words was found.",)
+    length = min(1.0, len(words) / _FULL_ANSWER_WORDS)
+    variety = min(1.0, len(set(words)) / max(12.0, 0.6 * len(words)))
+    cited = sum(any(c.isdigit() for c in s) for s in facts.sentences) + sum(
+        any(name in s.lower() for name in names) for s in facts.sentences
+    )
+    specific = min(1.0, cited / 2)
+    argued = min(1.0, facts.reasons / 2)
+    share = 0.45 * length + 0.1 * variety + 0.25 * specific + 0.2 * argued
+    said = [f"You wrote {len(words)} words."]
+    said.append(
+        "It cites your own data or results." if cited else "It names no number or column of your data."
+    )
+    said.append("It gives reasons." if facts.reasons else "It states things without giving a reason.")
+    return share, tuple(said)
+
+
+def code_share(facts: Facts) -> tuple[float, tuple[str, ...]]:
+    """How far code goes without a check for it: amount, variety, results, comments, errors."""
+    amount = min(1.0, len(facts.code) / _FULL_CODE_LINES)
+    variety = min(1.0, len(facts.calls) / 4)
+    cells = sum(bool(c.added) and c.kind == "code" for _, c in facts.cells)
+    notebook = any(d.kind == "notebook" for d, _ in facts.cells)
+    shown = facts.outputs / cells if notebook and cells else 1.0
+    comments = min(1.0, facts.comments / max(1.0, len(facts.code) / 8))
+    share = 0.35 * amount + 0.25 * variety + 0.25 * shown + 0.15 * comments
+    if facts.errors:
+        share *= 0.5
+    if notebook and facts.not_run:
+        share *= 0.7
+    said = [f"{len(facts.code)} lines of your own with {len(facts.calls)} different functions."]
+    if facts.errors:
+        said.append("A cell ends in an error.")
+    if facts.not_run:
+        said.append("Some code was not run.")
+    if not facts.comments:
+        said.append("There are no comments.")
+    return share, tuple(said)
+
+
+def _outcome_sentences(outcomes: tuple[CheckOutcome, ...]) -> tuple[str, ...]:
+    """What earned less than all first, as that explains the level."""
+    said = []
+    for outcome in sorted(outcomes, key=lambda o: (o.earned, -o.weight)):
+        name = outcome.label or outcome.check
+        message = outcome.message.rstrip(".")
+        state = "met" if outcome.earned >= 1 else "not met" if outcome.earned <= 0 else "partly met"
+        said.append(f"{name}: {state}{' – ' if message else ''}{message}.")
+        said.append(f"{name}: {state}.")
+    return tuple(dict.fromkeys(said))
+
+
+def reason(judged: Judged, limit: int) -> str:
+    """A reason of whole sentences within `limit` characters."""
+    kept: list[str] = []
+    named: set[str] = set()
+    for sentence in judged.sentences:
+        name = sentence.partition(":")[0]
+        if (":" in sentence and name in named) or len(join_within([*kept, sentence], limit)) <= len(
+            " ".join(kept)
+        ):
+            continue
+        kept.append(sentence)
+        named.add(name)
+    fallback = f"Level {judged.level} of {judged.criterion.highest} by the automatic checks."
+    return join_within(kept or [fallback], limit)
+
+
+def _quotes(job: Job, facts: Facts, outcomes: tuple[CheckOutcome, ...]) -> tuple[str, ...]:
+    """Lines the checks point at, then the fullest lines of the student's own in the criterion's place."""
+    pointed = [
+        text
+        for outcome in outcomes
+        if outcome.earned > 0 and outcome.location is not None and (text := _line_at(job, outcome.location))
+    ]
+    own = sorted((line for line in facts.code if line.bare.strip()), key=lambda line: -len(line.bare.strip()))
+    lines = [line.text.strip() for line in own[:2]] or list(_best_sentences(facts))
+    return tuple(dict.fromkeys([*pointed, *lines]))
+
+
+def _line_at(job: Job, place: Location) -> str:
+    if place.line is None:
+        return ""
+    for document, cell in Facts.of(job).cells:
+        if document.path != place.document or (place.cell is not None and cell.number != place.cell):
+            continue
+        index = place.line - cell.first_line
+        if 0 <= index < len(cell.lines) and index + 1 in cell.added:
+            return cell.lines[index].strip()
+    return ""
+
+
+def _best_sentences(facts: Facts) -> tuple[str, ...]:
+    """The student's lines of prose that argue or cite a number, the longest first."""
+
+    def weight(line: Line) -> tuple[bool, int]:
+        return any(c.isdigit() for c in line.text), len(line.text)
+
+    sentences = facts.sentences
+    lines = [line for line in facts.prose if any(s[:25] in line.text for s in sentences)]
+    return tuple(line.text.strip() for line in sorted(lines, key=weight, reverse=True)[:2])

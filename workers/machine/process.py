@@ -1,0 +1,137 @@
+"""One worker process beside a model: takes jobs, holds leases, beats, sends results back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+from redis.exceptions import RedisError
+
+from grading.config import EngineSettings, Machine
+from grading.leases import BEAT_S, Beat, Lease, Leases
+from grading.model import Job, Provenance, Result
+from workers.machine.engines.base import Engine
+from workers.machine.stages.run import run_stage
+
+log = logging.getLogger(__name__)
+SEND_FOR_S = 600.0
+"""How long a finished result is offered to a Redis that is away, before the work is given up."""
+EXHAUSTED = "This work was begun three times and never came to an end; it is not begun again."
+
+
+@dataclass
+class MachineProcess:
+    """A machine's engines and what it does with a job. `send` publishes a result to the server."""
+
+    machine: Machine
+    engines: Mapping[str, Engine]
+    leases: Leases
+    send: Callable[[Mapping[str, Any]], None]
+    process: str = field(default_factory=lambda: uuid.uuid4().hex)
+    stop: threading.Event = field(default_factory=threading.Event)
+    _tokens: dict[str, int] = field(default_factory=dict)
+
+    def run(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Do a job, send its result at once, and return it for the chord. Raises nothing for bad work."""
+        try:
+            job = Job.model_validate(raw)
+        except ValidationError as error:
+            log.error("a message that is no job was dropped: %d faults", error.error_count())
+            return {"refused": "not a job"}
+        claim = self._claim(job)
+        if claim == "superseded":
+            return {"superseded": job.run_id}
+        try:
+            result = self._exhausted(job) if claim == "exhausted" else self._work(job)
+            content = result.model_dump(mode="json")
+            self._offer(content)
+        finally:
+            self._give_back(job.run_id)
+        return content
+
+    def _work(self, job: Job) -> Result:
+        placement = self.machine.stages[job.stage]
+        settings = self.machine.engines.get(placement.engine)
+        return run_stage(
+            job,
+            self.engines[placement.engine],
+            placement.model,
+            self.machine.name,
+            progress=lambda tokens: self._tokens.__setitem__(job.run_id, tokens),
+            context_tokens=(settings or EngineSettings()).context_tokens,
+        )
+
+    def _exhausted(self, job: Job) -> Result:
+        placement = self.machine.stages[job.stage]
+        return Result(
+            run_id=job.run_id,
+            round_id=job.round_id,
+            stage=job.stage,
+            ok=False,
+            error="exhausted",
+            message=EXHAUSTED,
+            retry=False,
+            provenance=Provenance(machine=self.machine.name, engine=placement.engine, model=placement.model),
+        )
+
+    def _claim(self, job: Job) -> str:
+        lease = Lease(job.run_id, self.machine.name, self.process, job.stage)
+        try:
+            answer = self.leases.claim(lease, job.round_id)
+        except RedisError as error:
+            # SQL accepts one result only, so working without a lease costs time at most
+            log.warning("redis is away, working without a lease: %s", error)
+            answer = "granted"
+        self._tokens[job.run_id] = 0
+        return answer
+
+    def _give_back(self, run_id: str) -> None:
+        self._tokens.pop(run_id, None)
+        try:
+            self.leases.give_back(run_id)
+        except RedisError as error:
+            log.warning("redis is away, a lease stays until the sweeper ends it: %s", error)
+
+    def _offer(self, content: Mapping[str, Any]) -> None:
+        waited, wait = 0.0, 0.2
+        while True:
+            try:
+                return self.send(content)
+            except (RedisError, OSError) as error:
+                if waited >= SEND_FOR_S or self.stop.wait(wait):
+                    raise
+                log.warning("redis is away, the result waits here: %s", error)
+            waited, wait = waited + wait, min(wait * 2, 5.0)
+
+    def beat_until_stopped(self) -> None:
+        """Beat every 3 s and tell the progress of each run; the body of the heartbeat thread."""
+        while True:
+            try:
+                self.beat()
+            except RedisError as error:
+                log.warning("redis is away, no beat: %s", error)
+            if self.stop.wait(BEAT_S):
+                break
+
+    def beat(self) -> None:
+        """One beat."""
+        runs = dict(self._tokens)
+        stages = {s: {"engine": p.engine, "model": p.model} for s, p in self.machine.stages.items()}
+        self.leases.beat(Beat(self.process, self.machine.name, self.machine.slots, len(runs), stages))
+        for run_id, tokens in runs.items():
+            self.leases.progress(run_id, "generating" if tokens else "reading", tokens)
+
+    def close(self) -> None:
+        """End in order: no more beats, engines given back."""
+        self.stop.set()
+        try:
+            self.leases.leave(self.process)
+        except RedisError as error:
+            log.warning("redis is away, the sweeper will notice that this process ended: %s", error)
+        for engine in self.engines.values():
+            engine.close()

@@ -1,0 +1,62 @@
+"""What a stage is: instructions, the shape of its answer, and how an answer becomes an output value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pydantic
+
+from grading.errors import OutputInvalid
+from grading.model import AnalysisOutput, FeedbackOutput, Job, Judgement, Quote
+from workers.machine.stages import prompt, shape
+from workers.machine.stages.fit import DEFAULT_CONTEXT_TOKENS
+from workers.machine.stages.text import clip
+
+Output = AnalysisOutput | FeedbackOutput
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage as data. A new stage is a new value in the table `STAGES`."""
+
+    name: str
+    version: str
+    """Changes whenever the prompt or the schema does."""
+    instructions: str
+    answer: Callable[[Job, shape.Sizes], str]
+    """The part of the prompt that describes the answer."""
+    properties: Callable[[Job, shape.Sizes], dict[str, shape.Schema]]
+    """Everything in the schema beside the judgements."""
+    build: Callable[[dict[str, Any], tuple[Judgement, ...], Job], Output]
+    full: int
+    """Characters of the longest answer beside the judgements when there is room."""
+
+    def render(self, job: Job, context_tokens: int = DEFAULT_CONTEXT_TOKENS) -> prompt.Prompt:
+        """The system message (the same for the whole class), the user message, and flags."""
+        said = self.answer(job, shape.sizes(job, self.full))
+        return prompt.render(job, self.instructions, said, context_tokens)
+
+    def schema(self, job: Job) -> shape.Schema:
+        """The JSON schema of the answer; its longest valid answer fits the job's output limit."""
+        size = shape.sizes(job, self.full)
+        return shape.record({"judgements": shape.judgements(job, size), **self.properties(job, size)})
+
+    def parse(self, text: str, job: Job) -> Output:
+        """The output in a model's answer; OutputInvalid says shortly what a repair must change."""
+        value = shape.read_answer(text, self.schema(job))
+        given = value["judgements"]
+        judgements = tuple(
+            Judgement(
+                criterion=criterion.id,
+                level=given[criterion.id]["level"],
+                reason=given[criterion.id]["reason"],
+                quotes=tuple(Quote(text=q) for q in given[criterion.id]["quotes"]),
+            )
+            for criterion in job.rubric.of_stage(job.stage)
+        )
+        try:
+            return self.build(value, judgements, job)
+        except pydantic.ValidationError as error:
+            raise OutputInvalid(f"The answer does not follow the schema: {clip(str(error), 300)}") from error

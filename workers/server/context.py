@@ -1,0 +1,27 @@
+"""What the processes beside the database share: store, queue, rubric versions."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from grading.config import Config
+from grading.dispatch import Dispatch, open_dispatch
+from grading.store import Store
+from workers.server.versions import Versions
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server side of the system."""
+
+    config: Config
+    store: Store
+    dispatch: Dispatch
+    versions: Versions = field(default_factory=Versions)
+    releasing: threading.Lock = field(default_factory=threading.Lock)
+
+
+def open_server(config: Config) -> Server:
+    """Connect lazily to what the configuration names."""
+    return Server(config, Store(config.database.url), open_dispatch(config))

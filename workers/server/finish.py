@@ -1,0 +1,56 @@
+"""Recording results and combining a round into its report and grade."""
+
+from __future__ import annotations
+
+import logging
+
+from sqlalchemy.orm import Session
+
+from grading import report
+from grading.errors import OutputInvalid
+from grading.model import Result, StageState
+from grading.store import rounds
+from grading.store.rounds import Recorded
+from grading.store.tables import Round
+from workers.server.context import Server
+from workers.server.prepare import Prepared
+
+log = logging.getLogger(__name__)
+
+
+def record(server: Server, result: Result) -> Recorded:
+    """Write a result down; combine when it was the last one and no chord will."""
+    if result.ok and not report.valid(result):
+        result = result.model_copy(
+            update={"ok": False, "error": OutputInvalid.code, "message": OutputInvalid().message, "output": {}}
+        )
+    with server.store.write() as session:
+        recorded = rounds.record(session, result)
+        if recorded.combine:
+            _combine(server, session, rounds.locked(session, result.round_id))
+    if recorded.outcome == "unknown":
+        log.warning("a result for run %s, which was never dispatched, was ignored", result.run_id)
+    return recorded
+
+
+def combine(server: Server, round_id: str) -> bool:
+    """The chord's body, or the sweeper in its place. True when this call made the grade."""
+    with server.store.write() as session:
+        return _combine(server, session, rounds.close_chord(session, round_id))
+
+
+def _combine(server: Server, session: Session, current: Round | None) -> bool:
+    if current is None:
+        return False
+    version = server.versions.get(session, current.rubric_version_id)
+    prepared = Prepared.model_validate(current.prepared)
+    results = {result.stage: result for result in rounds.accepted_results(session, current.id)}
+    failures = {
+        stage.stage: stage.message or "This part could not be done."
+        for stage in current.stages
+        if stage.state == StageState.DEAD
+    }
+    outcome = report.combine(version.rubric, prepared.evidence, results, failures)
+    at_once = current.submission.assignment.release == "at_once"
+    rounds.finish(session, current, outcome, release=at_once and not outcome.held and not failures)
+    return True

@@ -1,0 +1,71 @@
+"""From a stored hand-in to what its jobs carry: own work set apart, evidence, no names."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.documents import Identity, pseudonymise, set_apart
+from grading.errors import GraderError
+from grading.evidence import collect
+from grading.model import Document, Evidence, RoundState
+from grading.rubric import Value
+from grading.store import rounds
+from grading.store.tables import Round, Submission, User
+from workers.server.context import Server
+from workers.server.versions import DOCUMENTS, Version
+
+
+class Prepared(Value):
+    """What every job of a round carries of the student's work."""
+
+    documents: tuple[Document, ...]
+    evidence: Evidence
+
+
+def prepare(server: Server, round_id: str) -> bool:
+    """Compute the evidence of a received round and queue it. False when there was nothing to do."""
+    with server.store.read() as session:
+        found = _load(server, session, round_id)
+    if found is None:
+        return False
+    version, documents, identity = found
+    try:
+        prepared = _prepare(version, documents, identity)
+    except GraderError as error:
+        with server.store.write() as session:
+            rounds.reject(session, round_id, error.message)
+        return False
+    with server.store.write() as session:
+        return rounds.save_prepared(session, round_id, prepared.model_dump(mode="json"))
+
+
+def _prepare(version: Version, documents: tuple[Document, ...], identity: Identity) -> Prepared:
+    own = set_apart(documents, version.starter)
+    evidence = collect(own, version.rubric, version.solution)
+    return Prepared(documents=pseudonymise(own, identity), evidence=evidence)
+
+
+def _load(
+    server: Server, session: Session, round_id: str
+) -> tuple[Version, tuple[Document, ...], Identity] | None:
+    row = session.execute(
+        select(Round.rubric_version_id, Submission.documents, Submission.student_id)
+        .join(Submission, Submission.id == Round.submission_id)
+        .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
+    ).one_or_none()
+    if row is None:
+        return None
+    version = server.versions.get(session, row.rubric_version_id)
+    return version, DOCUMENTS.validate_python(row.documents), identity_of(session, row.student_id)
+
+
+def identity_of(session: Session, student_id: int) -> Identity:
+    """The names, ids and addresses that must not leave the server."""
+    user = session.get_one(User, student_id)
+    subjects = [identity.subject for identity in user.identities]
+    return Identity(
+        names=(user.name,) if user.name else (),
+        ids=tuple(s for s in subjects if "@" not in s),
+        emails=tuple(e for e in (user.email, *(s for s in subjects if "@" in s)) if e),
+    )

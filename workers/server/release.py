@@ -1,0 +1,113 @@
+"""Letting work out of SQL into Redis, only as much as the live machines can soon take."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.dispatch import AWAY, Outgoing
+from grading.model import Job
+from grading.store import rounds
+from grading.store.rounds import RunOrder
+from grading.store.tables import Round
+from workers.server.context import Server
+from workers.server.prepare import Prepared
+
+log = logging.getLogger(__name__)
+AT_ONCE = 16
+"""Rounds begun in one transaction."""
+
+
+def release(server: Server) -> int:
+    """Dispatch what there is room for; returns the number of runs sent. Safe to call from anywhere.
+
+    A run is written down before it is sent: when sending fails, the sweeper finds it missing and sends it
+    again.
+    """
+    sent = 0
+    with server.releasing:
+        try:
+            while True:
+                room = server.dispatch.room()
+                outgoing = _again(server, room) + _new(server, room)
+                if not outgoing:
+                    return sent
+                for group in outgoing:
+                    _send(server, group)
+                    sent += len(group)
+        except AWAY as error:
+            log.warning("redis is away, waiting rounds stay in SQL: %s", error)
+            return sent
+
+
+def _send(server: Server, group: list[Outgoing]) -> None:
+    if group[0].job.attempt == 1 and len(group) > 1:
+        server.dispatch.send_round(group)
+    else:
+        for one in group:
+            server.dispatch.send_run(one)
+
+
+def _new(server: Server, room: Mapping[str, int]) -> list[list[Outgoing]]:
+    """Rounds that were waiting, begun now."""
+    places = min(min(room.values()), AT_ONCE)
+    if places <= 0:
+        return []
+    with server.store.read() as session:
+        waiting = rounds.next_queued(session, places)
+    if not waiting:
+        return []
+    with server.store.write() as session:
+        begun = [_jobs(server, session, rounds.begin(session, round_id)) for round_id in waiting]
+    return [group for group in begun if group]
+
+
+def _again(server: Server, room: Mapping[str, int]) -> list[list[Outgoing]]:
+    """Single stages whose next try is due."""
+    with server.store.read() as session:
+        due = rounds.due_again(session, AT_ONCE)
+    free = dict(room)
+    groups = []
+    for round_id, stage in due:
+        if free.get(stage, 0) <= 0:
+            continue
+        with server.store.write() as session:
+            order = rounds.begin_again(session, round_id, stage)
+            groups.append(_jobs(server, session, [order] if order else []))
+        free[stage] -= 1
+    return [group for group in groups if group]
+
+
+def _jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outgoing]:
+    """A job for each run of one round."""
+    if not orders:
+        return []
+    row = session.execute(
+        select(Round.prepared, Round.rubric_version_id).where(Round.id == orders[0].round_id)
+    ).one()
+    version = server.versions.get(session, row.rubric_version_id)
+    prepared = Prepared.model_validate(row.prepared)
+    return [
+        Outgoing(
+            Job(
+                run_id=order.run_id,
+                round_id=order.round_id,
+                stage=order.stage,
+                attempt=order.attempt,
+                material=version.material(order.stage),
+                rubric=version.rubric,
+                documents=prepared.documents,
+                evidence=prepared.evidence,
+                nonce=secrets.token_hex(8),
+                budget_s=server.config.stages[order.stage].budget_s,
+                max_output_tokens=server.config.stages[order.stage].max_output_tokens,
+                temperature=server.config.stages[order.stage].temperature,
+            ),
+            order.priority,
+        )
+        for order in orders
+    ]

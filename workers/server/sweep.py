@@ -1,0 +1,120 @@
+"""The sweeper: finds what was lost, from SQL and the machines' beats, and sets it going again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+
+from grading.dispatch import AWAY
+from grading.leases import DEAD_AFTER_S, Lease
+from grading.queue import stage_queues
+from grading.store import rounds
+from workers.server import finish
+from workers.server.context import Server
+from workers.server.prepare import prepare
+from workers.server.release import release
+
+log = logging.getLogger(__name__)
+EVERY_S = 5.0
+UNANNOUNCED_S = 5.0
+IN_TRANSIT_S = 15.0
+"""A run that has been neither in a queue nor in a machine's hands for so long is lost."""
+LIMIT = 200
+MACHINE_DIED = "The machine that worked on this stopped answering; another one takes over."
+MESSAGE_LOST = "The order to do this was lost on its way; it is sent again."
+
+
+@dataclass
+class Sweeper:
+    """Steps that may run at any time, in any number of processes; each change is conditional in SQL."""
+
+    server: Server
+    _redis_since: float | None = None
+    _unclaimed: dict[str, float] = field(default_factory=dict)
+
+    def run(self, stop: threading.Event) -> None:
+        """Sweep every 5 s until told to stop."""
+        while not stop.is_set():
+            self.step()
+            stop.wait(EVERY_S)
+
+    def step(self) -> None:
+        """One sweep. Whatever is away now is tried again at the next."""
+        try:
+            self._prepare_forgotten()
+            self._lost_runs()
+            self._combine_forgotten()
+            release(self.server)
+        except AWAY as error:
+            self._redis_since = None
+            log.warning("redis is away, sweeping later: %s", error)
+
+    def _prepare_forgotten(self) -> None:
+        with self.server.store.read() as session:
+            waiting = rounds.unprepared(session, UNANNOUNCED_S, LIMIT)
+        for round_id in waiting:
+            log.info("round %s was never announced; preparing it", round_id)
+            prepare(self.server, round_id)
+
+    def _combine_forgotten(self) -> None:
+        with self.server.store.read() as session:
+            waiting = rounds.forgotten(session, LIMIT)
+        for round_id in waiting:
+            if finish.combine(self.server, round_id):
+                log.info("round %s was complete but not combined; done now", round_id)
+
+    def _lost_runs(self) -> None:
+        """Runs of dead machines, and runs whose message is nowhere."""
+        leases = self.server.dispatch.leases_
+        with self.server.store.read() as session:
+            in_flight = dict(rounds.in_flight(session))
+        held = {lease.run_id: lease for lease in leases.held()}
+        if self._beats_can_be_trusted():
+            for lease in self._of_dead_machines(list(held.values())):
+                leases.give_back(lease.run_id)
+                self._lose(lease.run_id, MACHINE_DIED, started=True)
+        for run_id in self._nowhere(in_flight):
+            self._lose(run_id, MESSAGE_LOST, started=False)
+
+    def _nowhere(self, in_flight: dict[str, float]) -> list[str]:
+        """Runs sent a while ago that no queue holds and no machine works on.
+
+        A message may have been handed to a worker that died before it claimed the run; Redis gives such a
+        message out again only after the visibility timeout, so one that stays unclaimed counts as lost.
+        """
+        leases = self.server.dispatch.leases_
+        queued = leases.waiting(stage_queues(list(self.server.config.stages)))
+        handed_out = leases.handed_out()
+        working = {lease.run_id for lease in leases.held()}
+        moment = time.monotonic()
+        idle = {run_id for run_id in in_flight if run_id not in queued | working}
+        self._unclaimed = {r: self._unclaimed.get(r, moment) for r in idle & handed_out}
+        vanished = {r for r in idle - handed_out if in_flight[r] > IN_TRANSIT_S}
+        stuck = {r for r, since in self._unclaimed.items() if moment - since > IN_TRANSIT_S}
+        return sorted(vanished | stuck)
+
+    def _beats_can_be_trusted(self) -> bool:
+        """Redis has answered long enough that a live machine must have beaten since."""
+        moment = time.monotonic()
+        self._redis_since = self._redis_since or moment
+        seen_for = moment - self._redis_since
+        return min(seen_for, self.server.dispatch.leases_.uptime_s()) >= DEAD_AFTER_S
+
+    def _of_dead_machines(self, held: list[Lease]) -> list[Lease]:
+        leases = self.server.dispatch.leases_
+        beats = leases.beats()
+        alive = {beat.process for beat in beats if beat.alive}
+        for beat in beats:
+            if not beat.alive:
+                log.warning("machine %s (process %s) is dead: no beat for 10 s", beat.machine, beat.process)
+                leases.leave(beat.process)
+        return [lease for lease in held if lease.process not in alive]
+
+    def _lose(self, run_id: str, message: str, *, started: bool) -> None:
+        with self.server.store.write() as session:
+            to_combine = rounds.lose(session, run_id, message, started=started)
+        log.info("run %s: %s", run_id, message)
+        if to_combine is not None:
+            finish.combine(self.server, to_combine)

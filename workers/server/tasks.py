@@ -1,0 +1,39 @@
+"""The Celery tasks beside the database, on queues `store` and `checks`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+from sqlalchemy.exc import DBAPIError
+
+from grading import queue
+from grading.model import Result
+from workers.server import finish
+from workers.server.context import Server
+from workers.server.prepare import prepare
+from workers.server.release import release
+
+UNTIL_SQL_IS_BACK = {"autoretry_for": (DBAPIError,), "retry_backoff": 1, "retry_backoff_max": 10, "max_retries": 60}
+
+
+def register(app: Celery, server: Server) -> None:
+    """Make the tasks known to a worker's application."""
+
+    @app.task(name=queue.PREPARE, ignore_result=True, **UNTIL_SQL_IS_BACK)
+    def prepare_round(round_id: str) -> None:
+        if prepare(server, round_id):
+            release(server)
+
+    @app.task(name=queue.RELEASE, ignore_result=True, **UNTIL_SQL_IS_BACK)
+    def release_rounds() -> None:
+        release(server)
+
+    @app.task(name=queue.RECORD, ignore_result=True, **UNTIL_SQL_IS_BACK)
+    def record_result(result: dict[str, Any]) -> None:
+        finish.record(server, Result.model_validate(result))
+
+    @app.task(name=queue.COMBINE, ignore_result=True, **UNTIL_SQL_IS_BACK)
+    def combine_round(round_id: str) -> None:
+        finish.combine(server, round_id)
+        release(server)
