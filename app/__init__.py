@@ -1,0 +1,56 @@
+"""The web app: pages, API and webhooks. `create_app` is its only entrance."""
+
+from __future__ import annotations
+
+from flask_bootstrap import Bootstrap5
+from flask_limiter import Limiter
+from flask_limiter.util import get_remote_address
+from flask_openapi3 import OpenAPI
+from flask_openapi3.models import Info
+
+from app import api, classes, errors, operations, pages, security, sign_in, tokens, webhooks, who
+from app.live import TITLES, duration
+from app.render import markdown
+from app.services import Services
+
+__all__ = ["Services", "create_app"]
+
+SCHEME = {"token": {"type": "http", "scheme": "bearer"}}
+
+
+def create_app(services: Services) -> OpenAPI:
+    """A Flask app that works with these services."""
+    app = OpenAPI(__name__, info=Info(title="Grader", version="1"), security_schemes=SCHEME, doc_ui=False)
+    app.extensions["grader"] = services
+    app.config.update(BOOTSTRAP_SERVE_LOCAL=True)
+    errors.handle_errors(app)
+    csrf = security.secure(app, services)
+    who.load_users(app)
+    Bootstrap5(app)
+    app.context_processor(who.context)
+    app.jinja_env.filters.update(markdown=markdown, duration=duration)
+    app.jinja_env.globals.update(stage_titles=TITLES)
+    for blueprint in (pages.pages, sign_in.pages, tokens.pages, classes.pages, operations.pages):
+        app.register_blueprint(blueprint)
+    app.register_blueprint(webhooks.endpoints)
+    app.register_api(api.api)
+    csrf.exempt(api.api)
+    csrf.exempt(webhooks.endpoints)
+    operations.add_metrics(app, services)
+    _limit(app, services)
+    return app
+
+
+def _limit(app: OpenAPI, services: Services) -> None:
+    """Bound how often somebody may try passwords (per address) and upload (per person or token)."""
+    limiter = Limiter(get_remote_address, app=app, storage_uri="memory://", strategy="moving-window")
+    uploads = f"{services.config.server.uploads_per_minute} per minute"
+    per_view = {
+        "sign_in.enter": ("30 per minute", get_remote_address),
+        "api.submit": (uploads, lambda: who.bearer().name),
+        "pages.hand_in": (uploads, lambda: who.actor().name),
+        "classes.upload": (uploads, lambda: who.actor().name),
+    }
+    for endpoint, (limit, key) in per_view.items():
+        limited = limiter.limit(limit, key_func=key)(app.view_functions[endpoint])
+        app.view_functions[endpoint] = limited

@@ -40,10 +40,14 @@ def body_hash(parts: Sequence[str], files: Sequence[UploadedFile]) -> str:
     return digest.hexdigest()
 
 
-def accept(build: Callable[[Session], Incoming]) -> Accepted:
-    """Build and store a hand-in in one transaction and, after its commit, announce it."""
+def accept(
+    build: Callable[[Session], Incoming], also: Callable[[Session, str], None] | None = None
+) -> Accepted:
+    """Build and store a hand-in in one transaction (`also` gets its id there), then announce it."""
     with services().store.write() as session:
         accepted = submissions.accept(session, build(session))
+        if also is not None:
+            also(session, accepted.submission_id)
     if not accepted.repeated:
         services().dispatch.announce(accepted.round_id)
     return accepted

@@ -15,7 +15,23 @@ from pygments.util import ClassNotFound
 
 from grading.model import Cell, Document, Location, Report
 
-TAGS = {"p", "br", "em", "strong", "code", "pre", "ul", "ol", "li", "blockquote", "h3", "h4", "h5", "h6", "hr"}
+TAGS = {
+    "p",
+    "br",
+    "em",
+    "strong",
+    "code",
+    "pre",
+    "ul",
+    "ol",
+    "li",
+    "blockquote",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "hr",
+}
 SHOWN_OUTPUT = 4000
 """Characters of one output that a page shows."""
 

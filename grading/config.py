@@ -151,7 +151,9 @@ class Config(Value):
     def with_engine(self, engine: str) -> Config:
         """The same machines with every stage on another in-process engine."""
         if engine not in ("rules", "instant"):
-            raise ConfigError(f"engine: '{engine}' cannot stand in for all machines; allowed: rules, instant.")
+            raise ConfigError(
+                f"engine: '{engine}' cannot stand in for all machines; allowed: rules, instant."
+            )
         machines = [
             {**m.model_dump(), "stages": {s: {"engine": engine, "model": engine} for s in m.stages}}
             for m in self.machines

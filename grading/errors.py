@@ -89,6 +89,13 @@ class NotSignedIn(GraderError):
     status = 401
 
 
+class SignatureInvalid(GraderError):
+    """The message's signature, time or id could not be verified."""
+
+    code = "signature_invalid"
+    status = 401
+
+
 class Conflict(GraderError):
     """This was already done with other content."""
 

@@ -1,4 +1,4 @@
-"""Makes a tiny real model with random weights in a folder, in well under a second: 4 layers, about 512 tokens."""
+"""Makes a tiny real model with random weights in a folder: 4 layers, about 512 tokens, half a second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT = """The student reads the data with read.csv and draws a histogram of the 
 A good answer names the mean, the median and says which of them is robust against outliers and why.
 library(dplyr); data <- filter(survey, age > 18); summary(data$height); ggplot(data, aes(x = height))
 import pandas as pd; frame = pd.read_csv("survey.csv"); frame.groupby("class").mean()
-{"judgements": [{"criterion": "reading", "level": 3, "reason": "clear", "quotes": ["x <- 1"]}], "summary": "ok"}
+{"judgements": [{"criterion": "reading", "level": 3, "reason": "clear", "quotes": ["x"]}], "summary": "ok"}
 """
 SYSTEM_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -69,7 +69,7 @@ def _tokenizer(folder: Path, template: str) -> tuple[int, int]:
         show_progress=False,
     )
     inner.train_from_iterator(TEXT.splitlines() * 4, trainer)
-    fast = PreTrainedTokenizerFast(
+    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # untyped in transformers
         tokenizer_object=inner,
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",
@@ -77,7 +77,7 @@ def _tokenizer(folder: Path, template: str) -> tuple[int, int]:
     )
     fast.chat_template = template
     fast.save_pretrained(folder)
-    return inner.get_vocab_size(), int(fast.convert_tokens_to_ids("<|im_end|>"))
+    return inner.get_vocab_size(), SPECIALS.index("<|im_end|>")
 
 
 def _weights(folder: Path, config: dict[str, Any]) -> None:
@@ -95,5 +95,5 @@ def _weights(folder: Path, config: dict[str, Any]) -> None:
         else:
             made[name] = mx.random.normal(value.shape) / math.sqrt(value.shape[-1])
     mx.save_safetensors(str(folder / "model.safetensors"), made, metadata={"format": "mlx"})
-    index = {"metadata": {}, "weight_map": {name: "model.safetensors" for name in made}}
+    index = {"metadata": {}, "weight_map": dict.fromkeys(made, "model.safetensors")}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))

@@ -1,0 +1,1 @@
+"""Pure functions about the machines: waiting times now, routing and speeds later."""

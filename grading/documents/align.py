@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 from grading.documents.lines import keys
 from grading.model import Cell
@@ -19,7 +20,7 @@ _ORDER = 0.1
 
 
 def align(cells: Sequence[Cell], starter: Sequence[Cell]) -> tuple[list[int | None], list[int | None]]:
-    """For each cell the index of its starter cell, one to one; and for cells without one, what they are pieces of.
+    """For each cell the index of its starter cell, one to one; else of the one it is a piece of.
 
     Works on lines and words they share, so cells may be moved, inserted, deleted or rewritten. What is left
     between two matched neighbours is paired by position if it is equally many of the same kind.
@@ -80,7 +81,6 @@ class _Sharing:
             for feature in found:
                 if count[feature] <= max(8, len(starter) // 4):  # what most cells have tells nothing
                     self.where[feature].append(j)
-        self.common = _weight("", len(starter), len(starter))
 
     def scores(self, cell: Cell) -> dict[int, tuple[float, float]]:
         """By starter cell: the share of it found in `cell`, and the share of `cell`'s lines found in it."""
@@ -111,7 +111,7 @@ def _fill_gaps(
     """Pairs, between neighbours that match in order, what is left if it is equally many of the same kind."""
     used = {j for j in match if j is not None}
     anchors = [(-1, -1), *((i, j) for i, j in enumerate(match) if j is not None), (len(cells), len(starter))]
-    for (i, j), (next_i, next_j) in zip(anchors, anchors[1:], strict=False):
+    for (i, j), (next_i, next_j) in pairwise(anchors):
         free_i = [n for n in range(i + 1, next_i) if pieces[n] is None]
         free_j = [n for n in range(j + 1, next_j) if n not in used]
         if len(free_i) == len(free_j) and all(

@@ -1,15 +1,7 @@
-"""Zip files, opened without trusting them.
-
-The tables are read here and not with the standard library, whose older versions let entries overlap. Every
-number of a header is checked against the bytes, and data is unpacked under a running count.
-"""
+"""What is taken out of a zip file, and what is left out."""
 
 from __future__ import annotations
 
-import stat
-import struct
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from grading.documents.files import (
@@ -17,49 +9,19 @@ from grading.documents.files import (
     UploadedFile,
     extension,
     listed,
-    megabytes,
-    safe_part,
     same_name,
     shown,
     without_extension,
 )
-from grading.documents.limits import MIB, Limits
-from grading.errors import ArchiveRefused, EmptyUpload
+from grading.documents.limits import Limits
+from grading.documents.zipfiles import Budget, Entry, ZipReader
+from grading.errors import EmptyUpload
 
-_CENTRAL = struct.Struct("<4s6H3I5H2I")
-_LOCAL = struct.Struct("<4s5H3I2H")
-_END = struct.Struct("<4s4H2IH")
-_END64 = struct.Struct("<4sQ2H2I4Q")
-_ENCRYPTED = 0x1 | 0x40 | 0x2000
-_CHUNK = 64 * 1024
 _JUNK_FOLDERS = {
     *("__macosx", ".ipynb_checkpoints", "__pycache__", ".git", ".rproj.user", ".vscode", ".idea"),
     *(".venv", "venv", "node_modules", "renv", ".pytest_cache", ".mypy_cache"),
 }
 _JUNK_FILES = {".ds_store", "thumbs.db", "desktop.ini", ".rhistory", ".rdata", ".rprofile", ".gitignore"}
-_AGAIN = "make the zip again with your computer's own zip command and upload it again"
-
-
-@dataclass
-class Budget:
-    """What one hand-in may still take while it is unpacked; shared by all its zips."""
-
-    entries: int
-    bytes: int
-    files: int
-
-
-@dataclass(frozen=True)
-class _Entry:
-    name: str
-    flags: int
-    method: int
-    crc: int
-    packed: int
-    size: int
-    mode: int
-    start: int
-    """Where the local header begins."""
 
 
 @dataclass
@@ -75,7 +37,7 @@ def unpack(upload: UploadedFile, limits: Limits, budget: Budget, depth: int = 1)
 
     Raises ArchiveRefused for anything unsafe or damaged, EmptyUpload when nothing can be graded.
     """
-    reader = _Zip(upload, limits, budget)
+    reader = ZipReader(upload, limits, budget)
     result, junk, other = Unpacked(), 0, list[str]()
     for entry, path in reader.members():
         if _is_junk(path):
@@ -96,11 +58,13 @@ def unpack(upload: UploadedFile, limits: Limits, budget: Budget, depth: int = 1)
         files = "one file" if junk == 1 else f"{junk} files"
         result.notes.append(f"Left out of {where}: {files} that the system or an editor made.")
     if not result.files and depth == 1:
-        raise EmptyUpload(f"{where} has nothing in it that can be graded; put your notebooks or scripts into it.")
+        raise EmptyUpload(
+            f"{where} has nothing in it that can be graded; put your notebooks or scripts into it."
+        )
     return result
 
 
-def _nested(reader: _Zip, entry: _Entry, path: str, result: Unpacked, depth: int) -> None:
+def _nested(reader: ZipReader, entry: Entry, path: str, result: Unpacked, depth: int) -> None:
     if depth >= reader.limits.max_depth:
         raise reader.refused("has zips in zips in it", "unpack them and zip the files themselves")
     inner = unpack(UploadedFile(path, reader.unpack(entry)), reader.limits, reader.budget, depth + 1)
@@ -117,200 +81,6 @@ def _nested(reader: _Zip, entry: _Entry, path: str, result: Unpacked, depth: int
 
 def _is_junk(path: str) -> bool:
     parts = path.lower().split("/")
-    return parts[-1] in _JUNK_FILES or parts[-1].startswith("._") or any(p in _JUNK_FOLDERS for p in parts[:-1])
-
-
-class _Zip:
-    """One zip in memory."""
-
-    def __init__(self, upload: UploadedFile, limits: Limits, budget: Budget) -> None:
-        self.name, self.limits, self.budget = upload.name, limits, budget
-        self.data = memoryview(upload.data)
-        self.raw = upload.data
-        self.count, self.table, self.end = self._directory()
-
-    def refused(self, what: str, advice: str = _AGAIN) -> ArchiveRefused:
-        return ArchiveRefused(f"{shown(self.name)} {what}; {advice}.")
-
-    def damaged(self) -> ArchiveRefused:
-        return self.refused("is not a zip file or is damaged")
-
-    def members(self) -> list[tuple[_Entry, str]]:
-        """The files of the zip with safe paths, after all checks that need no unpacking."""
-        entries = list(self._entries())
-        spans = sorted((*self._span(entry), entry.name) for entry in entries)
-        for (_, end, _), (start, _, name) in zip(spans, spans[1:], strict=False):
-            if start < end:
-                raise self.refused(f"has entries that overlap ({shown(name)})")
-        files = [(entry, self._path(entry)) for entry in entries if not self._is_folder(entry)]
-        seen: set[str] = set()
-        for _, path in files:
-            if same_name(path) in seen:
-                raise self.refused(f"holds {shown(path)} twice", "rename one of the two")
-            seen.add(same_name(path))
-        return files
-
-    def take_file(self) -> None:
-        self.budget.files -= 1
-        if self.budget.files < 0:
-            raise self.refused(f"holds more than {self.limits.max_files} files to grade", "hand in only your own work")
-
-    def unpack(self, entry: _Entry) -> bytes:
-        """The bytes of an entry, never more than the limits in memory."""
-        start, end = self._payload(entry)
-        if entry.method == 0:
-            self._count(entry, end - start)
-            out = bytes(self.data[start:end])
-        else:
-            out = self._inflate(entry, start, end)
-        if len(out) != entry.size or zlib.crc32(out) != entry.crc:
-            raise self.refused(f"is damaged: {shown(entry.name)} is not what its checksum says")
-        self.budget.bytes -= len(out)
-        return out
-
-    def _inflate(self, entry: _Entry, start: int, end: int) -> bytes:
-        inflater, out = zlib.decompressobj(-15), bytearray()
-        waiting: bytes | memoryview = b""
-        try:
-            while not inflater.eof:
-                if not waiting:
-                    waiting = self.data[start : min(start + _CHUNK, end)]
-                    start += len(waiting)
-                    if not waiting:
-                        raise self.damaged()
-                out += inflater.decompress(waiting, _CHUNK)
-                waiting = inflater.unconsumed_tail
-                self._count(entry, len(out))
-        except zlib.error as error:
-            raise self.damaged() from error
-        if inflater.unused_data or start < end:
-            raise self.damaged()
-        return bytes(out)
-
-    def _count(self, entry: _Entry, size: int) -> None:
-        limits = self.limits
-        if size > MIB and size > limits.max_ratio * max(entry.packed, 1):
-            raise self.refused(f"unpacks to far more than its size ({shown(entry.name)})")
-        if size > limits.max_file_bytes:
-            most = megabytes(limits.max_file_bytes)
-            raise self.refused(f"has {shown(entry.name)} in it, which is larger than {most}", "make that file smaller")
-        if size > self.budget.bytes:
-            most = megabytes(limits.max_upload_bytes)
-            raise self.refused(f"holds more than {most} when unpacked", "hand in only your own work")
-
-    def _entries(self) -> Iterator[_Entry]:
-        at, end = self.table, self.end
-        most = self.limits.max_entries
-        for _ in range(self.count):
-            self.budget.entries -= 1
-            if self.budget.entries < 0:
-                raise self.refused(f"has more than {most} entries", "put only your own files into it")
-            if at + _CENTRAL.size > end:
-                raise self.damaged()
-            fields = _CENTRAL.unpack_from(self.data, at)
-            (sign, made, _, flags, method, _, _, crc, packed, size, names, extras, remarks, _, _, attributes, start) = (
-                fields
-            )
-            if sign != b"PK\x01\x02" or at + _CENTRAL.size + names + extras + remarks > end:
-                raise self.damaged()
-            at += _CENTRAL.size
-            raw = bytes(self.data[at : at + names])
-            size, packed, start = self._wide(bytes(self.data[at + names : at + names + extras]), size, packed, start)
-            at += names + extras + remarks
-            entry = _Entry(self._decode(raw, flags), flags, method, crc, packed, size, attributes >> 16, start)
-            self._check(entry, raw)
-            yield entry
-        if at != end:
-            raise self.damaged()
-
-    def _directory(self) -> tuple[int, int, int]:
-        """Number of entries, start and end of the table of contents."""
-        at = self.raw.rfind(b"PK\x05\x06", max(0, len(self.raw) - 65557))
-        if at < 0 or at + _END.size > len(self.raw):
-            raise self.damaged()
-        _, disk, first, _, count, size, start, _ = _END.unpack_from(self.data, at)
-        if 0xFFFFFFFF in (size, start) or count == 0xFFFF:
-            at -= 20
-            if at < 0 or self.raw[at : at + 4] != b"PK\x06\x07":
-                raise self.damaged()
-            at = int(struct.unpack_from("<Q", self.data, at + 8)[0])
-            if at + _END64.size > len(self.raw) or self.raw[at : at + 4] != b"PK\x06\x06":
-                raise self.damaged()
-            *_, disk, first, _, count, size, start = _END64.unpack_from(self.data, at)
-        if disk or first:
-            raise self.refused("is one part of several")
-        if start + size > at:
-            raise self.damaged()
-        return count, start, start + size
-
-    @staticmethod
-    def _wide(extra: bytes, size: int, packed: int, start: int) -> tuple[int, int, int]:
-        """Size, packed size and offset, from the large-file extra field where the short ones say so."""
-        values = [size, packed, start]
-        at = 0
-        while at + 4 <= len(extra) and 0xFFFFFFFF in values:
-            tag, length = struct.unpack_from("<2H", extra, at)
-            at += 4
-            if tag == 1:
-                wide = iter(struct.unpack_from(f"<{min(length, len(extra) - at) // 8}Q", extra, at))
-                values = [next(wide, value) if value == 0xFFFFFFFF else value for value in values]
-                break
-            at += length
-        return values[0], values[1], values[2]
-
-    def _decode(self, raw: bytes, flags: int) -> str:
-        try:
-            return raw.decode("utf-8")  # also macOS, which forgets the flag
-        except UnicodeDecodeError:
-            if flags & 0x800:
-                raise self.damaged() from None
-            return raw.decode("cp437")
-
-    def _check(self, entry: _Entry, raw: bytes) -> None:
-        shape = stat.S_IFMT(entry.mode)
-        if shape not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise self.refused(f"has a link or special file in it ({shown(entry.name)})", "put the file itself into it")
-        if entry.flags & _ENCRYPTED or entry.method == 99:
-            raise self.refused("is protected with a password", "make it again without one")
-        if entry.method not in (0, 8):
-            raise self.refused("uses a compression that cannot be read here")
-        if entry.method == 0 and entry.packed != entry.size:
-            raise self.damaged()
-        if entry.size > MIB and entry.size > self.limits.max_ratio * max(entry.packed, 1):
-            raise self.refused(f"unpacks to far more than its size ({shown(entry.name)})")
-        self._path(entry)
-        start, _ = self._payload(entry)
-        _, _, flags, method, *_, names, extras = _LOCAL.unpack_from(self.data, entry.start)
-        at = start - names - extras
-        if flags & _ENCRYPTED:
-            raise self.refused("is protected with a password", "make it again without one")
-        if method != entry.method or bytes(self.data[at : at + names]) != raw:
-            raise self.refused(f"contradicts itself ({shown(entry.name)})")
-
-    def _payload(self, entry: _Entry) -> tuple[int, int]:
-        """Start and end of an entry's packed bytes."""
-        if entry.start + _LOCAL.size > len(self.raw) or self.raw[entry.start : entry.start + 4] != b"PK\x03\x04":
-            raise self.damaged()
-        names, extras = struct.unpack_from("<2H", self.data, entry.start + 26)
-        start = entry.start + _LOCAL.size + names + extras
-        if start + entry.packed > self.table:
-            raise self.damaged()
-        return start, start + entry.packed
-
-    def _span(self, entry: _Entry) -> tuple[int, int]:
-        return entry.start, self._payload(entry)[1]
-
-    def _is_folder(self, entry: _Entry) -> bool:
-        return entry.name.endswith(("/", "\\")) or stat.S_ISDIR(entry.mode)
-
-    def _path(self, entry: _Entry) -> str:
-        """A relative path with `/`. Raises ArchiveRefused for names that lead out of the zip's folder."""
-        name = entry.name.replace("\\", "/")
-        if name.startswith("/") or name[1:2] == ":" or ".." in (part.strip() for part in name.split("/")):
-            raise self.refused(f"has a file in it that points outside of it ({shown(entry.name)})")
-        if any(ord(char) < 32 for char in name) or len(name) > self.limits.max_name_chars:
-            raise self.refused(f"has a file name in it that cannot be used ({shown(entry.name)})", "rename that file")
-        parts = [part for part in map(safe_part, name.split("/")) if part not in ("", ".")]
-        if not parts or ".." in parts:
-            raise self.refused(f"has a file name in it that cannot be used ({shown(entry.name)})", "rename that file")
-        return "/".join(parts)
+    return (
+        parts[-1] in _JUNK_FILES or parts[-1].startswith("._") or any(p in _JUNK_FOLDERS for p in parts[:-1])
+    )

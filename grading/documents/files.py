@@ -30,7 +30,9 @@ KINDS: dict[str, tuple[Kind, str]] = {
 }
 """Kind and language by extension, in lower case."""
 
-ALLOWED = ".ipynb, .R, .Rmd, .qmd, .py, .sql, .java, .c, .cpp, .h, .hpp, .js, .ts, .md, .txt or a .zip of these"
+ALLOWED = (
+    ".ipynb, .R, .Rmd, .qmd, .py, .sql, .java, .c, .cpp, .h, .hpp, .js, .ts, .md, .txt or a .zip of these"
+)
 
 
 @dataclass(frozen=True)

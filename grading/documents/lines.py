@@ -15,8 +15,8 @@ _MARKED = re.compile(
     re.IGNORECASE,
 )
 _FORM = re.compile(
-    r"\s*(?:#+|//|--|[-*>])?\s*[*_]{0,2}(?:student(?:'s)?(?: (?:name|id|number))?|full name|name|author|e-?mail"
-    r"|(?:date|due date|date submitted|submitted(?: by| on)?)|class|course|section)[*_]{0,2}\s*:(?!:)",
+    r"\s*(?:#+|//|--|[-*>])?\s*[*_]{0,2}(?:student(?:'s)?(?: (?:name|id|number))?|full name|name"
+    r"|author|e-?mail|(?:date|due date|date submitted|submitted(?: by| on)?)|class|course)[*_]{0,2}\s*:(?!:)",
     re.IGNORECASE,
 )
 _TRIVIAL = re.compile(r"[()\[\]{},;.`~*_-]*")
@@ -27,12 +27,14 @@ def key(line: str) -> str:
     """A line without white space and placeholders; empty when nothing but brackets and marks is left."""
     if "[" in line or "#" in line or "/" in line or "--" in line:
         line = _MARKED.sub("", line)
-    bare = _SPACE.sub("", line)
+    bare = _SPACE.sub("", line).rstrip(",;")
     return "" if _TRIVIAL.fullmatch(bare) else bare
 
 
 def keys(cell: Cell) -> list[str]:
     """The key of every line of a cell; empty for lines that can be nobody's work, such as a name's."""
+    if cell.kind == "raw" and cell.language == "yaml":
+        return [""] * len(cell.lines)
     found = [key(line) for line in cell.lines]
     for index, line in enumerate(cell.lines[:40] if cell.number <= 2 else ()):
         if (cell.kind != "code" or line.lstrip()[:1] in ("#", "/", "-")) and _FORM.match(line):

@@ -13,41 +13,47 @@ from grading.documents.text import clean, decode
 from grading.errors import DocumentError, EmptyUpload
 from grading.model import Cell, Document
 
-_LANGUAGES = {
-    **{"ir": "r", "rlang": "r", "xr": "r", "python3": "python", "python2": "python", "ipython": "python"},
-    **{"c++": "cpp", "js": "javascript", "node": "javascript", "ts": "typescript", "sqlite": "sql", "mysql": "sql"},
-    **{"postgresql": "sql", "tsql": "sql", "sh": "bash", "shell": "bash", "deno": "typescript", "xpython": "python"},
-}
+_LANGUAGES = dict(
+    pair.split("=")
+    for pair in (
+        "ir=r rlang=r xr=r python3=python python2=python ipython=python xpython=python c++=cpp js=javascript "
+        "node=javascript ts=typescript deno=typescript sqlite=sql mysql=sql postgresql=sql tsql=sql sh=bash "
+        "shell=bash"
+    ).split()
+)
 _MAGIC = re.compile(r"\s*%%(?P<name>[A-Za-z]\w*)")
-_MAGICS = {
-    **{"r": "r", "sql": "sql", "bash": "bash", "sh": "bash", "javascript": "javascript", "js": "javascript"},
-    **{"html": "html", "latex": "latex", "markdown": "markdown", "writefile": "text", "sqlite": "sql"},
-}
+_MAGICS = {name: name for name in ("r", "sql", "bash", "javascript", "html", "latex", "markdown")}
+_MAGICS |= {"sh": "bash", "js": "javascript", "writefile": "text", "sqlite": "sql"}
 _EMBEDDED = re.compile(r"data:(image/[\w.+-]{1,40});base64,[A-Za-z0-9+/=]{80,}")
 _KINDS: dict[Any, Literal["code", "markdown", "raw"]] = {"code": "code", "markdown": "markdown", "raw": "raw"}
 
 
 def read_notebook(name: str, data: bytes, limits: Limits) -> Document:
-    """A notebook as cells. Raises DocumentError when it is damaged or too old, EmptyUpload when it has no content."""
+    """A notebook as cells. Raises DocumentError when it is damaged or too old, EmptyUpload if blank."""
     text, repaired = decode(name, data)
     book = _parse(name, text, limits)
     raw_cells = _cells(name, book)
     if len(raw_cells) > limits.max_cells:
-        raise DocumentError(f"{shown(name)} has more than {limits.max_cells} cells; hand in a shorter notebook.")
+        raise DocumentError(
+            f"{shown(name)} has more than {limits.max_cells} cells; hand in a shorter notebook."
+        )
     language = _language(book)
     notes = [repaired] if repaired else []
-    cells = []
-    for raw in raw_cells:
-        cell = _cell(name, raw, len(cells) + 1, language, limits, notes)
-        cells.append(cell)
+    cells = [
+        _cell(name, raw, number, language, limits, notes) for number, raw in enumerate(raw_cells, start=1)
+    ]
     if not any(cell.source.strip() for cell in cells):
-        raise EmptyUpload(f"{shown(name)} has no cells with anything in them; save the notebook and upload it again.")
+        raise EmptyUpload(
+            f"{shown(name)} has no cells with anything in them; save the notebook and upload it again."
+        )
     return Document(path=name, kind="notebook", language=language, cells=tuple(cells), notes=tuple(notes))
 
 
 def _parse(name: str, text: str, limits: Limits) -> dict[str, Any]:
     if text.count("[") + text.count("{") + text.count(",") > limits.max_json_values:
-        raise DocumentError(f"{shown(name)} holds too much data; clear its large outputs and upload it again.")
+        raise DocumentError(
+            f"{shown(name)} holds too much data; clear its large outputs and upload it again."
+        )
     try:
         book = json.loads(text)
     except (ValueError, RecursionError):
@@ -60,7 +66,9 @@ def _parse(name: str, text: str, limits: Limits) -> dict[str, Any]:
 
 
 def _not_a_notebook(name: str) -> DocumentError:
-    return DocumentError(f"{shown(name)} is not a Jupyter notebook; open your work in Jupyter, save it and upload that.")
+    return DocumentError(
+        f"{shown(name)} is not a Jupyter notebook; open your work in Jupyter, save it and upload that."
+    )
 
 
 def _cells(name: str, book: dict[str, Any]) -> list[dict[str, Any]]:
@@ -68,7 +76,8 @@ def _cells(name: str, book: dict[str, Any]) -> list[dict[str, Any]]:
     if version in (1, 2, 3) or (version is None and "worksheets" in book):
         number = 3 if version is None else version
         raise DocumentError(
-            f"{shown(name)} is saved in the old notebook format {number}; open it in Jupyter and save it again."
+            f"{shown(name)} is saved in the old notebook format {number}; "
+            "open it in Jupyter and save it again."
         )
     cells = book.get("cells")
     if not isinstance(cells, list) or not (version is None or version == 4):
@@ -110,7 +119,9 @@ def _cell(
         )
     kind = _KINDS.get(raw.get("cell_type") if isinstance(raw.get("cell_type"), str) else None, "raw")
     if kind != "code":
-        return Cell(number=number, kind=kind, source=source, language="markdown" if kind == "markdown" else "text")
+        return Cell(
+            number=number, kind=kind, source=source, language="markdown" if kind == "markdown" else "text"
+        )
     outputs, cut = read_outputs(raw.get("outputs"), limits.max_output_chars)
     if cut:
         notes.append(f"The outputs of cell {number} of {shown(name)} were shortened by {cut} characters.")

@@ -12,13 +12,15 @@ from grading.model import Output
 
 _PICTURES = ("image/", "application/vnd.plotly", "application/vnd.vega", "application/vnd.bokeh")
 _HTML_SHOWN = 60_000
-_BLOCK = re.compile(r"</?(?:p|div|tr|li|ul|ol|table|thead|tbody|br|h[1-6]|pre|caption)\b[^<>]*>", re.IGNORECASE)
+_BLOCK = re.compile(
+    r"</?(?:p|div|tr|li|ul|ol|table|thead|tbody|br|h[1-6]|pre|caption)\b[^<>]*>", re.IGNORECASE
+)
 _CELL = re.compile(r"</t[dh]\s*>", re.IGNORECASE)
 _TAG = re.compile(r"<[/!a-zA-Z][^<>]*>")
 
 
 def read_outputs(raw: Any, at_most: int) -> tuple[tuple[Output, ...], int]:
-    """The outputs of a cell in nbformat 4 and how many characters were left out of them to keep to `at_most`."""
+    """The outputs of a cell in nbformat 4 and how many characters were left out to keep to `at_most`."""
     if not isinstance(raw, list):
         return (), 0
     found: list[Output] = []
@@ -89,7 +91,9 @@ def _error(item: dict[str, Any]) -> str:
     lines = item.get("traceback")
     trace = "\n".join(line for line in lines if isinstance(line, str)) if isinstance(lines, list) else ""
     evalue = joined(item.get("evalue")).strip()
-    return strip_ansi(trace if trace and evalue in strip_ansi(trace) else "\n".join(filter(None, (head, trace))))
+    return strip_ansi(
+        trace if trace and evalue in strip_ansi(trace) else "\n".join(filter(None, (head, trace)))
+    )
 
 
 def _display(item: dict[str, Any], kind: Literal["result", "display"]) -> Output:
@@ -103,7 +107,9 @@ def _display(item: dict[str, Any], kind: Literal["result", "display"]) -> Output
         text = text if text.strip() else joined(data.get(mime))
     if not text.strip() and "application/json" in data:
         text = _as_json(data["application/json"])
-    return Output(kind=kind, text=strip_ansi(text), image=any(str(mime).startswith(_PICTURES) for mime in data))
+    return Output(
+        kind=kind, text=strip_ansi(text), image=any(str(mime).startswith(_PICTURES) for mime in data)
+    )
 
 
 def _as_json(value: Any) -> str:

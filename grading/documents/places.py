@@ -17,7 +17,10 @@ _SECTION = re.compile(
     re.IGNORECASE,
 )
 _NO_TITLE = re.compile(r"\W*(?:todo|fixme|hint|note|your (?:code|answer))\b", re.IGNORECASE)
-_MARKS = {"sql": ("--", "/*"), **dict.fromkeys(("java", "c", "cpp", "javascript", "typescript"), ("//", "/*"))}
+_MARKS = {
+    "sql": ("--", "/*"),
+    **dict.fromkeys(("java", "c", "cpp", "javascript", "typescript"), ("//", "/*")),
+}
 _MARKUP = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
 
 

@@ -53,8 +53,12 @@ def _document(path: str, text: str, chunks: bool) -> Document:
     )
     languages = Counter(cell.language for cell in cells if cell.kind == "code")
     language = languages.most_common(1)[0][0] if languages else ("r" if chunks else "markdown")
-    notes = (f"A chunk of {shown(path)} is not closed; all that follows was read as code.",) if still_open else ()
-    return Document(path=path, kind="script" if chunks else "prose", language=language, cells=cells, notes=notes)
+    notes = (
+        (f"A chunk of {shown(path)} is not closed; all that follows was read as code.",) if still_open else ()
+    )
+    return Document(
+        path=path, kind="script" if chunks else "prose", language=language, cells=cells, notes=notes
+    )
 
 
 def _parts(lines: list[str], chunks: bool) -> Iterator[_Part]:
@@ -77,7 +81,10 @@ def _parts(lines: list[str], chunks: bool) -> Iterator[_Part]:
             chunk = _CHUNK.match(match[2].strip()) if chunks else None
             if chunk is not None:
                 yield part
-                part, in_chunk = _Part("code", number + 1, _engine(chunk[1]), _label(chunk[2]), closed=False), True
+                part, in_chunk = (
+                    _Part("code", number + 1, _engine(chunk[1]), _label(chunk[2]), closed=False),
+                    True,
+                )
                 continue
         elif HEADING.match(line) and any(part.lines):
             yield part

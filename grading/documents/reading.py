@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grading.documents.archive import Budget, unpack
+from grading.documents.archive import unpack
 from grading.documents.files import (
     ALLOWED,
     KINDS,
@@ -22,6 +22,7 @@ from grading.documents.limits import Limits
 from grading.documents.notebook import read_notebook
 from grading.documents.prose import read_chunks, read_markdown
 from grading.documents.text import decode
+from grading.documents.zipfiles import Budget
 from grading.errors import DocumentError, EmptyUpload, UnsupportedFile, UploadTooLarge
 from grading.model import Cell, Document
 
@@ -58,7 +59,9 @@ def read_document(file: UploadedFile, limits: Limits | None = None) -> Document:
     if ending in (".rmd", ".qmd", ".md"):
         document = read_markdown(file.name, text) if ending == ".md" else read_chunks(file.name, text)
         if len(document.cells) > limits.max_cells:
-            raise UploadTooLarge(f"{shown(file.name)} has more than {limits.max_cells} parts; hand in a shorter file.")
+            raise UploadTooLarge(
+                f"{shown(file.name)} has more than {limits.max_cells} parts; hand in a shorter file."
+            )
     else:
         cell = Cell(number=1, kind="markdown" if kind == "prose" else "code", source=text, language=language)
         document = Document(path=file.name, kind=kind, language=language, cells=(cell,))
@@ -70,17 +73,18 @@ def _check_upload(files: Sequence[UploadedFile], limits: Limits) -> None:
         raise EmptyUpload("No file was uploaded; choose at least one file.")
     if len(files) > limits.max_files:
         raise UploadTooLarge(
-            f"{len(files)} files were uploaded, at most {limits.max_files} can be; hand in only your own work."
+            f"{len(files)} files were uploaded, at most {limits.max_files} can be; "
+            "hand in only your own work."
         )
     if sum(len(file.data) for file in files) > limits.max_upload_bytes:
         most = megabytes(limits.max_upload_bytes)
         raise UploadTooLarge(
-            f"The upload is larger than {most} in all; clear large outputs, leave data files out and upload it again."
+            f"The upload is larger than {most} in all; clear large outputs and leave data files out."
         )
 
 
 def _members(files: Sequence[UploadedFile], limits: Limits) -> tuple[list[UploadedFile], list[str]]:
-    """All files to grade with unique safe names; those of a zip in a folder of its name when there are several."""
+    """All files to grade with unique safe names; a zip's in a folder of its name if there are several."""
     budget = Budget(limits.max_entries, limits.max_upload_bytes, limits.max_files)
     members: list[UploadedFile] = []
     notes: list[str] = []
@@ -98,7 +102,9 @@ def _members(files: Sequence[UploadedFile], limits: Limits) -> tuple[list[Upload
         _kind(name)
         if len(file.data) > limits.max_file_bytes:
             most = megabytes(limits.max_file_bytes)
-            raise UploadTooLarge(f"{shown(name)} is larger than {most}; clear its large outputs and upload it again.")
+            raise UploadTooLarge(
+                f"{shown(name)} is larger than {most}; clear its large outputs and upload it again."
+            )
         members.append(upload)
     _check_members(members, limits)
     return members, notes
@@ -113,7 +119,9 @@ def _check_members(members: list[UploadedFile], limits: Limits) -> None:
     seen: set[str] = set()
     for member in members:
         if same_name(member.name) in seen:
-            raise DocumentError(f"Two files are called {shown(member.name)}; rename one of them and upload both again.")
+            raise DocumentError(
+                f"Two files are called {shown(member.name)}; rename one of them and upload both again."
+            )
         seen.add(same_name(member.name))
 
 

@@ -19,8 +19,9 @@ def set_apart(documents: Sequence[Document], starter: Sequence[Document] = ()) -
     """The documents with `added` and `place` of every cell filled in.
 
     A document is compared with the starter document of its name, else with the one it shares most lines
-    with. Lines of the matching starter cell are not added, however they are indented or wrapped; nor are blank
-    lines, lone brackets, placeholders and the form at the top (name, date). Without a starter all else is.
+    with. Lines of the matching cell are not added, however they are indented or wrapped; nor are
+    blank lines, lone brackets, placeholders and the form at the top (name, date).
+    Without a starter all else is.
     """
     return tuple(_set_apart(document, _origin(document, starter)) for document in documents)
 
@@ -31,7 +32,10 @@ def _origin(document: Document, starter: Sequence[Document]) -> Document | None:
     named = [d for d in starter if same_name(d.path.rsplit("/", 1)[-1]) == base]
     if named:
         return next((d for d in named if d.path == document.path), named[0])
-    alike = [(likeness(document.cells, d.cells), d.language == document.language, -n) for n, d in enumerate(starter)]
+    alike = [
+        (likeness(document.cells, d.cells), d.language == document.language, -n)
+        for n, d in enumerate(starter)
+    ]
     best = max(alike, default=None)
     return starter[-best[2]] if best is not None and best[0] >= _LEAST_ALIKE else None
 
@@ -74,7 +78,7 @@ def _added(
 
 
 def _place_texts(cells: Sequence[Cell], own: list[Place], origins: list[Place | None]) -> list[str]:
-    """One line for each cell. Code without a label of its own belongs to the task before it, up to the next heading."""
+    """One line a cell. Code without a label belongs to the task before it, up to the next heading."""
     texts = []
     carried: tuple[str, ...] = ()
     under: tuple[str, ...] = ()

@@ -35,20 +35,21 @@ _MAGIC = (
     (b"SQLite format 3", "a database"),
 )
 _SAMPLE = 64 * 1024
+_WESTERN = frozenset("äöüÄÖÜßéèêëàâáãåçñíìîïóòôõøúùûýÿæœÉÈÀÂÇÑÅÆØÓÍÁÚ€’‘“”„–—…°§£«»¿¡·²³µ×")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _BLANKS = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800"}
 
 
 def decode(name: str, data: bytes) -> tuple[str, str | None]:
-    """The text of a file with `\\n` line ends, and a note when something had to be repaired.
+    r"""The text of a file with `\n` line ends, and a note when something had to be repaired.
 
     Reads UTF-8, UTF-16, UTF-32 and, by their look, other encodings. Raises DocumentError for binary content.
     """
     for magic, what in _MAGIC:
         if data.startswith(magic):
             raise DocumentError(
-                f"{shown(name)} is {what} and not text, whatever its name says; save your work as text and upload that."
+                f"{shown(name)} is {what} and not text, whatever its name says; save your work as text."
             )
     text, encoding = _decode(data)
     if text is None or _looks_binary(text):
@@ -62,7 +63,7 @@ def decode(name: str, data: bytes) -> tuple[str, str | None]:
 
 
 def clean(text: str) -> str:
-    """Text with `\\n` line ends, without NUL and lone surrogates; anything else stays as it is."""
+    r"""Text with `\n` line ends, without NUL and lone surrogates; anything else stays as it is."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
     if not text.isascii():
         text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
@@ -78,7 +79,7 @@ def strip_ansi(text: str) -> str:
 
 
 def hidden_characters(text: str) -> list[tuple[int, str]]:
-    """Characters a reader does not see (zero-width, direction marks, tags, controls), as (line, name) once each."""
+    """Characters no reader sees (zero-width, direction marks, tags, controls), as (line, name) once each."""
     found: dict[tuple[int, str], None] = {}
     if text.isascii() and text.isprintable():
         return []
@@ -114,8 +115,8 @@ def _decode(data: bytes) -> tuple[str | None, str | None]:
         return text, "UTF-16"
     if (text := _try(data, "utf-8")) is not None:
         return text, None
-    encoding = _guess(data)
-    return (None, None) if encoding is None else (data.decode(encoding, "replace"), encoding)
+    guessed = _guess(data)
+    return (None, None) if guessed is None else (data.decode(guessed, "replace"), guessed)
 
 
 def _try(data: bytes, encoding: str) -> str | None:
@@ -138,13 +139,18 @@ def _wide(data: bytes) -> str | None:
 
 
 def _guess(data: bytes) -> str | None:
-    """A legacy encoding. Lone high bytes between ASCII letters are Western, which guessers often miss."""
+    """A legacy encoding. Lone accented letters between ASCII are Western, which guessers often miss."""
     if data.count(0) * 100 > len(data):
         return None
     sample = data if len(data) <= _SAMPLE else _telling(data)
     runs = re.findall(rb"[\x80-\xff]+", sample)
-    lone = [run for run in runs if len(run) == 1 and (run >= b"\xa0" or run in b"\x80\x85\x91\x92\x93\x94\x95\x96\x97")]
-    if len(lone) >= 0.7 * len(runs) and not _CONTROLS.search(sample.decode("latin-1")):
+    high = b"".join(runs)
+    usual = sum(char in _WESTERN for char in high.decode("cp1252", "replace"))
+    if (
+        len(high) <= 1.8 * len(runs)
+        and usual >= 0.7 * len(high)
+        and not _CONTROLS.search(sample.decode("latin-1"))
+    ):
         return "cp1252" if _try(data, "cp1252") is not None else "latin-1"
     best = from_bytes(sample).best()
     return best.encoding if best is not None else None

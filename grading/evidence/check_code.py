@@ -69,7 +69,7 @@ def fits(mention: Mention, wanted: str, language: str, *, strict: bool = False) 
     name, full = mention.name, mention.full
     if language == "sql":
         name, full, wanted = name.lower(), full.lower(), wanted.lower()
-    if wanted == name or wanted == full:
+    if wanted in (name, full):
         return True
     if "::" in wanted and full == name and not strict:
         return wanted.rsplit("::", 1)[-1] == name

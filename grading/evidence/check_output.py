@@ -154,7 +154,7 @@ def _numbers(cell: Cell) -> list[float]:
 def _pairs(
     check: OutputClose, context: Context, scope: Scope, cells: list[Piece]
 ) -> list[tuple[list[float], list[float]]]:
-    """Expected and shown numbers, a solution cell each: the student's cell of the same place, else of the order."""
+    """Expected and shown numbers, for each solution cell: of the cell of the same place, else in order."""
     solved = [p for p in context.scope(check, context.solution).pieces if _numbers(p.cell)]
     by_place = {p.cell.place: p for p in reversed(cells) if p.cell.place}
     in_order = [p for p in scope.pieces if p.cell.kind == "code"]

@@ -17,7 +17,7 @@ PLACEHOLDER = re.compile(
 WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
 EAST_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 MARKUP = re.compile(
-    r"https?://\S+|<!--.*?-->|<[^<>\n]{1,200}>|!?\[([^\]\n]{0,200})\]\([^)\n]{0,500}\)", re.DOTALL
+    r"https?://\S+|<!--.{0,2000}?-->|<[^<>\n]{1,200}>|!?\[([^\]\n]{0,200})\]\([^)\n]{0,500}\)", re.DOTALL
 )
 
 
@@ -43,13 +43,14 @@ def no_todo(check: NoTodo, context: Context, scope: Scope) -> Finding:
     if not left:
         return Finding(1.0, "no placeholder is left")
     piece, line = left[0]
-    message = f"{counted(len(left), 'place')} still with a placeholder such as “{piece.cell.lines[line - 1].strip()[:50]}”"
+    example = piece.cell.lines[line - 1].strip()[:50]
+    message = f"{counted(len(left), 'place')} still with a placeholder such as “{example}”"
     return Finding(len(clean) / (len(clean) + len(left)), message, piece.at(line))
 
 
 def count_words(text: str) -> int:
     """Words of a text; two characters of Chinese, Japanese or Korean count as one."""
-    text = MARKUP.sub(lambda hit: hit.group(1) or " ", text[: 10 * MAX_TEXT])
+    text = MARKUP.sub(lambda hit: hit.group(1) or " ", text[:MAX_TEXT])
     characters = len(EAST_ASIAN.findall(text))
     return len(WORD.findall(EAST_ASIAN.sub(" ", text))) + (characters + 1) // 2
 

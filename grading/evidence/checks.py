@@ -8,6 +8,7 @@ weight 0.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from grading.errors import AssignmentError
@@ -37,7 +38,7 @@ def ladder(check: Ladder, context: Context, scope: Scope) -> Finding:
     inner = context.narrowed(check)
     for rung in check.rungs:
         found = [run(each, inner) for each in rung.when]
-        if all((f.earned or 0.0) * each.cap >= FULL for f, each in zip(found, rung.when, strict=True)):
+        if all((f.earned or 0.0) >= FULL for f in found):
             place = next((f.location for f in found if f.location), None)
             return Finding(rung.credit, rung.note or listed(f.message for f in found), place)
     return Finding(check.otherwise, "none of the described ways was found")
@@ -73,18 +74,20 @@ def run(check: Check, context: Context) -> Finding:
                 return Finding(0.0, "nothing was added here")
         elif check.kind == "ladder" and not scope.added:
             return Finding(0.0, scope.problem or "nothing was added here")
-        return CHECKS[check.kind](check, context, scope)
+        found = CHECKS[check.kind](check, context, scope)
     except AssignmentError as error:
         return Finding(None, f"the check cannot be run: {error}")
+    earned = None if found.earned is None else min(max(found.earned, 0.0), check.cap)
+    return replace(found, earned=earned)
 
 
 def outcome(check: Check, context: Context, number: int) -> CheckOutcome:
-    """Runs a check and says what it earned, its cap applied; `number` names checks without an id."""
+    """Runs a check and says what it earned; `number` names checks without an id."""
     found = run(check, context)
     return CheckOutcome(
         check=check.id or f"{check.kind}-{number}",
         label=check.label or label_of(check),
-        earned=min(max(found.earned or 0.0, 0.0), check.cap),
+        earned=found.earned or 0.0,
         weight=0.0 if found.earned is None else check.weight,
         message=found.message,
         location=found.location,

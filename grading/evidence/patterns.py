@@ -1,8 +1,8 @@
 """Regular expressions of instructors, run on what students wrote, within bounds.
 
-A backtracking search cannot be stopped from outside, so two rules hold: patterns with a repeat inside a repeat
-(`(a+)+`), which take exponential time on some text, are refused when the assignment is read; and a match sees
-at most the first 20,000 characters of a cell.
+A backtracking search cannot be stopped from outside, so two rules hold: patterns with a repeat inside a
+repeat (`(a+)+`), which take exponential time on some text, are refused when the assignment is read; and a
+match sees at most the first 20,000 characters of a cell.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def compiled(pattern: str, flags: int = re.MULTILINE) -> re.Pattern[str]:
         raise AssignmentError(f"the regular expression {pattern!r} is not valid: {error}") from error
     if _nested(tree):
         raise AssignmentError(
-            f"the regular expression {pattern!r} repeats something that repeats itself, which can take for ever; "
-            "use one repeat, or an atomic group (?>…) inside"
+            f"the regular expression {pattern!r} repeats something that repeats itself, "
+            "which can take for ever; use one repeat, or an atomic group (?>…) inside"
         )
     return regex
 
 
 def _nested(tree: Any) -> bool:
-    """Whether an unbounded repeat holds another one. Atomic groups and possessive repeats do not backtrack."""
+    """Whether an unbounded repeat holds another one; atomic groups and possessive repeats do not count."""
     stack: list[tuple[Any, bool]] = [(tree, False)]
     while stack:
         items, inside = stack.pop()

@@ -9,7 +9,15 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from grading.errors import GraderError
 from grading.store.database import Store
+
+
+class StoreOutdated(GraderError):
+    """The database's tables are not those of this code."""
+
+    code = "store_outdated"
+    status = 503
 
 
 def _config(url: str) -> Config:
@@ -39,3 +47,13 @@ def current(store: Store) -> str | None:
     """The revision the database is at; nothing when it is empty."""
     with store.engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
+
+
+def require_newest(store: Store) -> None:
+    """Raise a sentence that says what to do when the tables are not those of this code."""
+    at = current(store)
+    if at != newest():
+        raise StoreOutdated(
+            f"The database is at revision {at or 'nothing'}, this code needs {newest()}; "
+            "run `grader db upgrade`."
+        )

@@ -1,5 +1,6 @@
 """The life of a round in SQL: prepared, dispatched, recorded, lost, finished. Every step is conditional, so
-that doing it twice, late or in another order changes nothing."""
+that doing it twice, late or in another order changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -114,9 +115,7 @@ def begin(session: Session, round_id: str) -> list[RunOrder]:
         return []
     moment = now(session)
     current.state, current.dispatched_at, current.chord_open = RoundState.RUNNING, moment, True
-    return [
-        _order(session, current, stage) for stage in current.stages if stage.state == StageState.WAITING
-    ]
+    return [_order(session, current, stage) for stage in current.stages if stage.state == StageState.WAITING]
 
 
 def due_again(session: Session, limit: int) -> list[tuple[str, str]]:

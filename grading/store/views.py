@@ -9,8 +9,9 @@ from typing import Any, cast
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, joinedload
 
+from grading.documents import set_apart
 from grading.errors import NotFound
-from grading.model import Document, Report, RoundState
+from grading.model import Cell, Document, Report, RoundState
 from grading.rubric import Value
 from grading.store import tables
 from grading.store.database import now
@@ -229,9 +230,18 @@ def _stages(session: Session, round_: tables.Round) -> tuple[StageView, ...]:
 
 
 def documents(session: Session, submission_id: str) -> tuple[Document, ...]:
-    """The documents of a submission as they were read."""
+    """The documents of a submission; `added` says which lines the student wrote."""
+    query = select(tables.RubricVersion.starter).join(tables.Round).where(tables.Round.current)
+    starter = session.scalar(query.where(tables.Round.submission_id == submission_id)) or []
     stored = session.get_one(tables.Submission, submission_id).documents
-    return tuple(Document.model_validate(document) for document in stored)
+    read = [Document.model_validate(document) for document in stored]
+    if starter:
+        return set_apart(read, [Document.model_validate(document) for document in starter])
+    return tuple(document.model_copy(update={"cells": tuple(map(_own, document.cells))}) for document in read)
+
+
+def _own(cell: Cell) -> Cell:
+    return cell.model_copy(update={"added": tuple(range(1, len(cell.lines) + 1))})
 
 
 def notes(session: Session, submission_id: str) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ class ModelServer(ThreadingHTTPServer):
     def wait_for(self, what: str, count: int, seconds: float = 5.0) -> bool:
         """Wait until a counter of `stats` reaches `count`."""
         with self.changed:
-            return self.changed.wait_for(lambda: getattr(self.stats, what) >= count, seconds)
+            return bool(self.changed.wait_for(lambda: getattr(self.stats, what) >= count, seconds))
 
 
 class ModelHandler(BaseHTTPRequestHandler):
@@ -197,7 +197,10 @@ class ModelHandler(BaseHTTPRequestHandler):
                 server.changed.notify_all()
 
     def broken_stream(self, fault: str, line: bytes) -> bool:
-        """Send what a faulty server sends in a stream; `line` is a good first line. False for other faults."""
+        """Send what a faulty server sends in a stream; `line` is a good first line.
+
+        False for faults that are no broken stream.
+        """
         if fault == "hang":
             self.pause(3600)
         elif fault == "stall":
@@ -220,7 +223,9 @@ def stats_of(server: ModelServer) -> dict[str, Any]:
     """The counters, for GET /stats."""
     with server.lock:
         stats = server.stats
-        return {k: getattr(stats, k) for k in ("requests", "active", "max_concurrency", "disconnects", "finished")}
+        return {
+            k: getattr(stats, k) for k in ("requests", "active", "max_concurrency", "disconnects", "finished")
+        }
 
 
 def main(handler: type[ModelHandler], description: str) -> None:

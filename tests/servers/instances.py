@@ -1,4 +1,4 @@
-"""Answers of the test servers: valid instances of a schema, the same for the same prompt, quoting the prompt."""
+"""Answers of the test servers: valid instances of a schema, the same for the same prompt, quoting it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from workers.machine.engines.instances import InstanceMaker
 
-NUMBERED = re.compile(r"^\s*\d+\s*[|:│]\s?")
+NUMBERED = re.compile(r"^[+ ]?\s*\d+\s*[|:│]\s?")
 WORDS = ("clear", "steps", "data", "plot", "shows", "reason", "careful", "result", "names", "tested")
 PROSE = "Here is what I think about the work: it is a good start, and the plot is easy to read."
 
@@ -35,6 +35,10 @@ class PromptedMaker(InstanceMaker):
     def integer(self, path: tuple[str, ...], low: int, high: int | None) -> int:
         """Anything within the bounds."""
         return low + self._next((high if high is not None else low + 3) - low + 1)
+
+    def length(self, path: tuple[str, ...], low: int, high: int | None) -> int:
+        """One or two items where the schema lets them."""
+        return max(low, min(high if high is not None else 1, 1 + self._next(2)))
 
     def _next(self, below: int) -> int:
         self._count += 1
@@ -63,6 +67,10 @@ def _quotable(user: str) -> list[str]:
     found = []
     for line in user.splitlines():
         plain = NUMBERED.sub("", line).strip()
-        if 12 <= len(plain) <= 120 and re.search(r"[A-Za-z]{3}", plain) and not plain.startswith(("<", "#", "=")):
+        if (
+            12 <= len(plain) <= 120
+            and re.search(r"[A-Za-z]{3}", plain)
+            and not plain.startswith(("<", "#", "="))
+        ):
             found.append(plain)
     return found

@@ -71,7 +71,9 @@ class OllamaHandler(ModelHandler):
             self.json({"error": f"model '{name}' not found"}, 404)
             return
         info = {"general.architecture": "qwen3moe", "qwen3moe.context_length": 262_144}
-        self.json({"details": DETAILS, "model_info": info, "capabilities": ["completion"], "modified_at": _now()})
+        self.json(
+            {"details": DETAILS, "model_info": info, "capabilities": ["completion"], "modified_at": _now()}
+        )
 
     def _answer(self, payload: dict[str, Any], *, chat: bool) -> None:
         fault = self.server.take_fault()

@@ -39,7 +39,9 @@ class OpenAIHandler(ModelHandler):
         fault = self.server.take_fault()
         model = str(payload.get("model") or "")
         if fault == "404" or model not in self.server.behaviour.models:
-            self.json({"error": {"message": f"The model `{model}` does not exist", "type": "NotFoundError"}}, 404)
+            self.json(
+                {"error": {"message": f"The model `{model}` does not exist", "type": "NotFoundError"}}, 404
+            )
         elif fault == "500":
             self.json({"error": {"message": "internal error", "type": "server_error"}}, 500)
         elif fault == "503":

@@ -22,7 +22,12 @@ def record(server: Server, result: Result) -> Recorded:
     """Write a result down; combine when it was the last one and no chord will."""
     if result.ok and not report.valid(result):
         result = result.model_copy(
-            update={"ok": False, "error": OutputInvalid.code, "message": OutputInvalid().message, "output": {}}
+            update={
+                "ok": False,
+                "error": OutputInvalid.code,
+                "message": OutputInvalid().message,
+                "output": {},
+            }
         )
     with server.store.write() as session:
         recorded = rounds.record(session, result)

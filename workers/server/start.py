@@ -20,9 +20,7 @@ def start_store(config: Config) -> None:
     server = open_server(config)
     register(server.dispatch.celery, server)
     try:
-        run_worker(
-            server.dispatch.celery, "store", [queue.STORE, queue.CHECKS], STORE_THREADS, lambda: None
-        )
+        run_worker(server.dispatch.celery, "store", [queue.STORE, queue.CHECKS], STORE_THREADS, lambda: None)
     finally:
         server.store.close()
 

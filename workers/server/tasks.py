@@ -14,7 +14,12 @@ from workers.server.context import Server
 from workers.server.prepare import prepare
 from workers.server.release import release
 
-UNTIL_SQL_IS_BACK = {"autoretry_for": (DBAPIError,), "retry_backoff": 1, "retry_backoff_max": 10, "max_retries": 60}
+UNTIL_SQL_IS_BACK = {
+    "autoretry_for": (DBAPIError,),
+    "retry_backoff": 1,
+    "retry_backoff_max": 10,
+    "max_retries": 60,
+}
 
 
 def register(app: Celery, server: Server) -> None:

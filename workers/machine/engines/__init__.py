@@ -33,7 +33,7 @@ def open_engine(name: str, settings: Mapping[str, Any]) -> Engine:
     for key in settings:
         if key not in parameters:
             raise ConfigError(
-                f"engines.{name}.{key}: not a setting of this engine; it has {', '.join(parameters) or 'none'}."
+                f"engines.{name}.{key}: no such setting; there are: {', '.join(parameters) or 'none'}."
             )
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in settings:

@@ -1,4 +1,4 @@
-"""What keeps a generation over HTTP inside its bounds: deadline, gaps, bytes; and the messages both engines send."""
+"""What keeps a generation over HTTP inside its bounds: deadline, gaps, bytes; and the messages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Limits:
 
 
 class Watch:
-    """Shuts a connection down when the deadline passes, nothing complete arrives in time, or too much arrives.
+    """Shuts a connection down when the deadline passes or nothing complete arrives in time.
 
     Socket time-outs alone do not do: a server that sends a byte now and then never trips them.
     Use as a context manager around the exchange; `failure()` then says what the watch did, if anything.

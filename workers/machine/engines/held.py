@@ -22,7 +22,7 @@ class HeldAdapter(HTTPAdapter):
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Make the pools, with connections that tell."""
-        super().init_poolmanager(*args, **kwargs)  # type: ignore[no-untyped-call]  # untyped in the stubs
+        super().init_poolmanager(*args, **kwargs)
         hold = self._hold
 
         class Plain(HTTPConnection):

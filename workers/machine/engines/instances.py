@@ -1,4 +1,4 @@
-"""Small valid instances of JSON schemas, for what answers without a model: benchmarks, tests, test servers."""
+"""Small valid instances of JSON schemas, for what answers without a model: benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_DEPTH = 40
 
 
 class InstanceMaker:
-    """Makes the smallest instance of a schema. Override `string` and `integer` to make other ones.
+    """Makes the smallest instance of a schema. Override `string`, `integer` and `length` to make other ones.
 
     Knows what stages and pydantic write: types, enum, const, bounds, $ref, anyOf, oneOf, allOf of one,
     prefixItems. An array whose items name a `criterion` gets one item a criterion.
@@ -28,6 +28,10 @@ class InstanceMaker:
     def integer(self, path: tuple[str, ...], low: int, high: int | None) -> int:
         """A whole number; the middle where both bounds are known."""
         return low if high is None else (low + high) // 2
+
+    def length(self, path: tuple[str, ...], low: int, high: int | None) -> int:
+        """How many items the array at `path` has."""
+        return low
 
     def _value(self, schema: dict[str, Any], path: tuple[str, ...], index: int) -> Any:
         schema = self._resolve(schema)
@@ -58,7 +62,8 @@ class InstanceMaker:
 
     def _typed(self, schema: dict[str, Any], path: tuple[str, ...], index: int) -> Any:
         kind = schema.get("type", "object" if "properties" in schema else "null")
-        kind = kind[0] if isinstance(kind, list) else kind
+        if isinstance(kind, list):
+            kind = "null" if "null" in kind else kind[0]
         if kind == "object":
             needed = schema.get("required", ())
             return {
@@ -82,8 +87,10 @@ class InstanceMaker:
         head = schema.get("prefixItems", [])
         made = [self._value(item, path, i) for i, item in enumerate(head)]
         items = schema.get("items") or {}
+        high = schema.get("maxItems")
         count = max(schema.get("minItems", 0), self._criteria(items))
-        count = min(count, schema.get("maxItems", count))
+        count = count if self._criteria(items) else self.length(path, count, high)
+        count = min(count, high) if high is not None else count
         made += [self._value(items, path, i) for i in range(len(head), count)]
         return made
 

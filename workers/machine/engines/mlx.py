@@ -1,4 +1,4 @@
-"""The engine that runs models in this process with mlx-lm: continuous batches, prefix cache, bound decoding."""
+"""The engine that runs models in this process with mlx-lm: batches, prefix cache, bound decoding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import threading
 import time
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any
 
 from grading.errors import BudgetExceeded, EngineError
 from grading.model import Tokens
@@ -23,7 +22,7 @@ class MlxEngine:
     """Generates with mlx-lm in this process. A model is a folder or a hub id, loaded at its first request.
 
     `slots` is the most generations in one batch, `prefill_step` the prompt tokens between two decoding steps,
-    `prefix_caches` how many shared prefixes a model keeps, `max_context` a limit in tokens below the model's own.
+    `prefix_caches` how many shared prefixes a model keeps, `max_context` a limit in tokens below its own.
     Nothing of mlx is imported before the first request.
     """
 
@@ -43,6 +42,7 @@ class MlxEngine:
         self._runner: Runner | None = None
         self._models: dict[str, Future[LoadedModel]] = {}
         self._lock = threading.Lock()
+        self._closed = False
 
     def load(self, model: str, seconds: float = 600.0) -> str:
         """Load a model now, as a warm-up; gives its digest. Raises ModelMissing or BudgetExceeded."""
@@ -85,15 +85,18 @@ class MlxEngine:
         )
 
     def close(self) -> None:
-        """End the mlx thread and give back the models; running generations fail."""
+        """End the mlx thread and give back the models; running and later generations fail."""
         atexit.unregister(self.close)
         with self._lock:
+            self._closed = True
             runner, self._runner = self._runner, None
             self._models.clear()
         if runner is not None:
             runner.close(CLOSE_SECONDS)
 
     def _thread(self) -> Runner:
+        if self._closed:
+            raise EngineError("The engine was closed.")
         if self._runner is None:
             self._runner = Runner(**self._shape)
             # mlx aborts the process when its thread is still alive at the interpreter's exit
@@ -109,9 +112,9 @@ class MlxEngine:
         try:
             return future.result(max(0.0, deadline - time.monotonic()))
         except FutureTimeout as exc:
-            raise BudgetExceeded(f"The model {model} was still loading when the time of this job ended.") from exc
+            raise BudgetExceeded(f"The model {model} was still loading at the deadline of this job.") from exc
 
-    def _finish(self, ticket: Ticket, request: Request, progress: Progress) -> Any:
+    def _finish(self, ticket: Ticket, request: Request, progress: Progress) -> str:
         """Wait for the end of a generation, telling its progress; leaves at the deadline."""
         with self._lock:
             runner = self._thread()

@@ -31,22 +31,21 @@ class Grammars:
 
         text = json.dumps(schema)
         with self._lock:
-            matcher = self._ready.get(text)
-        if matcher is None:
-            # compact JSON only: else a model may write white space up to its token limit
-            grammar = LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_flexible": False})
-            matcher = LLMatcher(self._tokenizer, grammar)
-            if matcher.is_error():
-                raise EngineError(f"This schema cannot bind the decoding: {matcher.get_error()[:300]}")
-            with self._lock:
+            if text not in self._ready:
+                # compact JSON only: else a model may write white space up to its token limit
+                grammar = LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_flexible": False})
+                matcher = LLMatcher(self._tokenizer, grammar)
+                if matcher.is_error():
+                    raise EngineError(f"This schema cannot bind the decoding: {matcher.get_error()[:300]}")
                 while len(self._ready) >= KEEP_GRAMMARS:
                     del self._ready[next(iter(self._ready))]
                 self._ready[text] = matcher
-        return Constraint(matcher.deep_copy(), self._tokenizer.vocab_size, self._eos_ids)
+            fresh = self._ready[text].deep_copy()
+        return Constraint(fresh, self._tokenizer.vocab_size, self._eos_ids)
 
 
 class Constraint:
-    """A logits processor for one generation: call it with all tokens so far and the next logits, shape (1, V)."""
+    """A logits processor for one generation: call it with all tokens so far and logits of shape (1, V)."""
 
     def __init__(self, matcher: Any, vocab_size: int, eos_ids: list[int]) -> None:
         from llguidance.numpy import allocate_token_bitmask

@@ -1,4 +1,4 @@
-"""A loaded mlx model: its prompts as tokens, the prefix a class shares, its context length, its fingerprint."""
+"""A loaded mlx model: prompts as tokens, the prefix a class shares, context length, fingerprint."""
 
 from __future__ import annotations
 
@@ -70,11 +70,13 @@ class LoadedModel:
             ids = self._encode(chat)
             shared = self._shared_ids(chat[0]["content"])
         if bad := [i for i in ids if not 0 <= i < self._vocabulary]:
-            raise EngineError(f"The tokenizer gave token {bad[0]}, the model knows {self._vocabulary} tokens.")
+            raise EngineError(
+                f"The tokenizer gave token {bad[0]}, the model knows {self._vocabulary} tokens."
+            )
         if self.context is not None and len(ids) + max_output_tokens > self.context:
             raise JobInvalid(
                 f"The prompt of {len(ids)} tokens and an answer of up to {max_output_tokens} do not fit the "
-                f"model's context of {self.context} tokens. Shorten the hand-in or take a model with more context."
+                f"model's context of {self.context} tokens. Shorten the hand-in or take another model."
             )
         fits = 0 < len(shared) < len(ids) and ids[: len(shared)] == shared
         return Prompt(ids, len(shared) if fits else 0)
@@ -144,7 +146,9 @@ def _chat(system: str, user: str) -> Chat:
 
 def _specials(tokenizer: Any) -> re.Pattern[str] | None:
     added = getattr(tokenizer, "added_tokens_decoder", {})
-    texts = sorted({t.content for t in added.values() if t.special and len(t.content) > 1}, key=len, reverse=True)
+    texts = sorted(
+        {t.content for t in added.values() if t.special and len(t.content) > 1}, key=len, reverse=True
+    )
     return re.compile("|".join(map(re.escape, texts))) if texts else None
 
 

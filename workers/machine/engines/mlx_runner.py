@@ -1,8 +1,8 @@
 """The one thread that owns mlx: loads models and runs every generation in mlx-lm's continuous batches.
 
 A lane is one model with its batch. What a class shares is prefilled once: the cache at the end of the shared
-prefix is kept, and each later prompt with the same prefix starts from it. Requests that come while their prefix
-is being prefilled wait for it.
+prefix is kept, and each later prompt with the same prefix starts from it. Requests that come while their
+prefix is being prefilled wait for it.
 """
 
 from __future__ import annotations
@@ -82,11 +82,15 @@ class Lane:
         return bool(self._running or self._waiting)
 
     def add(self, ticket: Ticket) -> None:
-        """Take a generation into the batch, or let it wait for its prefix."""
-        prefix = ticket.prefix
-        if prefix and prefix in self._building:
+        """Take a generation into the batch, or let it wait for its prefix; a bad one fails alone."""
+        if ticket.prefix and ticket.prefix in self._building:
             self._waiting.append(ticket)
             return
+        if (error := _attempt(lambda: self._insert(ticket))) is not None:
+            ticket.done.set_exception(error)
+
+    def _insert(self, ticket: Ticket) -> None:
+        prefix = ticket.prefix
         ids, shared = ticket.prompt.ids, ticket.prompt.shared
         cache, segments = None, [ids]
         if prefix and prefix in self._prefixes:
@@ -216,10 +220,8 @@ class Runner:
         future: Future[Any] = Future()
 
         def job() -> None:
-            try:
-                future.set_result(function())
-            except Exception as exc:  # handed to who asked; the thread must outlive it
-                future.set_exception(exc)
+            if (error := _attempt(lambda: future.set_result(function()))) is not None:
+                future.set_exception(error)
 
         self._put(job)
         return future
@@ -243,22 +245,20 @@ class Runner:
             self._inbox.put(job)
 
     def _admit(self, ticket: Ticket) -> None:
-        lane = self._lanes.get(id(ticket.loaded))
-        try:
-            if lane is None:
-                lane = self._lanes[id(ticket.loaded)] = Lane(ticket.loaded, *self._shape)
-            lane.add(ticket)
-        except Exception as exc:  # the request's failure, not the thread's
-            ticket.done.set_exception(_failed(exc))
+        if (error := _attempt(lambda: self._lane(ticket.loaded).add(ticket))) is not None:
+            ticket.done.set_exception(error)
+
+    def _lane(self, loaded: LoadedModel) -> Lane:
+        if id(loaded) not in self._lanes:
+            self._lanes[id(loaded)] = Lane(loaded, *self._shape)
+        return self._lanes[id(loaded)]
 
     def _run(self) -> None:
         while self._serve_inbox():
             for key, lane in list(self._lanes.items()):
-                try:
-                    if lane.busy:
-                        lane.step()
-                except Exception as exc:  # a broken batch is dropped; the thread must outlive it
-                    lane.fail(_failed(exc))
+                if lane.busy and (error := _attempt(lane.step)) is not None:
+                    # a broken batch is dropped, with all in it; the next request begins a new one
+                    lane.fail(error)
                     lane.close()
                     del self._lanes[key]
         self._leave()
@@ -289,5 +289,12 @@ class Runner:
         mx.clear_streams()  # else the interpreter aborts at its exit
 
 
-def _failed(exc: Exception) -> EngineError:
-    return EngineError(f"The model failed while generating: {type(exc).__name__}: {str(exc)[:300]}")
+def _attempt(function: Callable[[], Any]) -> EngineError | None:
+    """Run a function; what it raises comes back as an EngineError."""
+    try:
+        function()
+    except EngineError as exc:
+        return exc
+    except Exception as exc:  # noqa: BLE001 - whatever mlx raises, the one thread must outlive it
+        return EngineError(f"mlx failed: {type(exc).__name__}: {str(exc)[:300]}")
+    return None

@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from grading.errors import BudgetExceeded, ConfigError, EngineError, JobInvalid
@@ -25,8 +26,8 @@ DIGEST_SECONDS = 300.0
 class OllamaEngine:
     """Generates with an Ollama server. Durations in seconds; `num_ctx` fixes the context length in tokens.
 
-    Without `num_ctx` the context follows the prompt's size, up to 65,536 tokens, and never shrinks for a model,
-    because Ollama loads the model again when it changes. `keep_alive` -1 keeps models loaded.
+    Without `num_ctx` the context follows the prompt's size, up to 65,536 tokens, and never shrinks for a
+    model, because Ollama loads the model again when it changes. `keep_alive` -1 keeps models loaded.
     """
 
     name = "ollama"
@@ -44,6 +45,7 @@ class OllamaEngine:
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"engines.ollama.url: {url!r} must start with http:// or https://.")
+        import_module("ollama")  # now, not inside the first job's time
         self.url = url.rstrip("/")
         self._limits = Limits(connect=connect_timeout, chunk=chunk_timeout, load=load_timeout)
         self._keep_alive = keep_alive
@@ -83,7 +85,7 @@ class OllamaEngine:
 
         return Client(
             host=self.url,
-            timeout=_timeouts(self._limits),
+            timeout=_timeouts(self._limits, watch),
             follow_redirects=False,
             trust_env=False,
             headers=identity_headers(),
@@ -204,8 +206,8 @@ class OllamaEngine:
         return digest
 
 
-def _timeouts(limits: Limits) -> httpx.Timeout:
+def _timeouts(limits: Limits, watch: Watch) -> httpx.Timeout:
     import httpx
 
     # the watch is the stricter one; this is the net below it
-    return httpx.Timeout(max(limits.load, limits.chunk) + 5, connect=limits.connect)
+    return httpx.Timeout(max(limits.load, limits.chunk) + 5, connect=min(limits.connect, watch.remaining))

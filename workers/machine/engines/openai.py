@@ -96,7 +96,7 @@ class OpenAIEngine:
             json=self._payload(request),
             headers=headers,
             stream=True,
-            timeout=(self._limits.connect, net),
+            timeout=(min(self._limits.connect, request.deadline_s), net),
             allow_redirects=False,
         ) as response:
             if response.status_code != 200:

@@ -57,6 +57,11 @@ def _limit(schema: Schema) -> int:
     return int(schema.get("maxLength", 400))
 
 
+def _cut(words: str, limit: int) -> str:
+    """The beginning up to a blank, so that a quote stays a quote."""
+    return words if len(words) <= limit else words[:limit].rpartition(" ")[0] or words[:limit]
+
+
 def _judgements(job: Job, judged: tuple[Judged, ...], schema: Schema) -> dict[str, Any]:
     """Quotes, reason and level of each criterion of the stage."""
     answer: dict[str, Any] = {}
@@ -65,7 +70,7 @@ def _judgements(job: Job, judged: tuple[Judged, ...], schema: Schema) -> dict[st
             continue
         shape: dict[str, Schema] = schema["properties"][one.criterion.id]["properties"]
         limit = _limit(shape["quotes"]["items"])
-        quotes = [q[:limit].rstrip() for q in one.quotes][: _most(shape["quotes"])]
+        quotes = [_cut(q, limit) for q in one.quotes][: _most(shape["quotes"])]
         answer[one.criterion.id] = {
             "quotes": quotes,
             "reason": reason(one, _limit(shape["reason"])),
@@ -83,9 +88,18 @@ def _analysis(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
         "judgements": _judgements(job, judged, schema["judgements"]),
         "summary": join_within(write.summary(facts, own, found), _limit(schema["summary"])),
         "strengths": _texts(write.strengths(facts, own), schema["strengths"]),
-        "findings": _findings(found, schema["findings"]),
+        "findings": _findings([*found, *_praise(own)], schema["findings"]),
         "suggestions": _suggestions(found, schema["suggestions"]),
     }
+
+
+def _praise(judged: tuple[Judged, ...]) -> list[Remark]:
+    """For criteria met in full, the line that shows it."""
+    return [
+        Remark("praise", f"{one.criterion.title}: done", f"{one.met[0].label}.", one.met[0].location)
+        for one in judged
+        if one.share >= 1 and one.met and one.met[0].label
+    ]
 
 
 def _texts(sentences: Any, schema: Schema) -> list[str]:
@@ -103,7 +117,7 @@ def _findings(found: list[Remark], schema: Schema) -> list[dict[str, Any]]:
             {
                 "severity": remark.severity,
                 "title": remark.title[: _limit(shape["title"])],
-                "detail": join_within([remark.detail], _limit(shape["detail"])) or remark.title,
+                "detail": _cut(remark.detail, _limit(shape["detail"])),
                 "document": place.document if known and place else None,
                 "cell": place.cell if known and place else None,
                 "line": place.line if known and place else None,
@@ -138,7 +152,10 @@ def _feedback(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
         "reflection": said("reflection", write.reflection(spoken)),
         "strengths": _texts(write.strengths(facts, (*thinking, *technical)), schema["strengths"]),
         "practice": said("practice", write.practice(job, facts, found)),
-        "develop": _texts(write.develop((*thinking, *technical), found), schema["develop"]),
+        "develop": _texts(
+            write.develop((*thinking, *technical), found, _limit(schema["develop"]["items"])),
+            schema["develop"],
+        ),
         "next_step": said("next_step", write.next_step(facts, technical, found)),
     }
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from grading.model import Cell, Document, Job, Location
 
-_CALL = re.compile(r"(?<![\w.])((?:[A-Za-z_.][\w.]*(?:::|\.))?[A-Za-z_.][\w.]*)\s*\(")
+_CALL = re.compile(r"(?<![\w.$])((?:[A-Za-z][\w.]*::)?[A-Za-z_][\w.]*)\s*\(")
+_IMPORT = re.compile(r"^\s*(?:import\s+(?P<whole>[\w.]+)(?:\s+as\s+(?P<short>\w+))?|from\s)", re.MULTILINE)
 _NOT_CALLS = frozenset(
     {
         *("if", "for", "while", "function", "return", "and", "or", "not", "in", "is", "elif", "switch"),
@@ -84,8 +84,8 @@ class Facts:
 
     @cached_property
     def code(self) -> tuple[Line, ...]:
-        """The student's lines of code, blank ones left out."""
-        return tuple(self._lines("code"))
+        """The student's lines of code and comments, without blank ones and the insides of long texts."""
+        return tuple(line for line in self._lines("code") if not _in_text(line))
 
     def _lines(self, kind: str) -> Iterator[Line]:
         for document, cell in self.cells:
@@ -100,7 +100,7 @@ class Facts:
     def prose(self) -> tuple[Line, ...]:
         """The student's text lines; in scripts, which have none, long comments and docstring text."""
         written = tuple(self._lines("markdown"))
-        return written or tuple(_comments(self.code))
+        return written or tuple(_comments(self.cells))
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
@@ -130,11 +130,14 @@ class Facts:
 
     @cached_property
     def calls(self) -> tuple[str, ...]:
-        """Names of functions the student calls, the most telling first: once each, in order of appearance."""
-        counted: Counter[str] = Counter()
-        for line in self.code:
-            counted.update(m for m in _CALL.findall(line.bare) if m not in _NOT_CALLS)
-        return tuple(counted)
+        """Names of functions the student calls, once each, in order of appearance."""
+        modules = {
+            m["short"] or m["whole"] or ""
+            for d, c in self.cells
+            if d.language.lower() == "python"
+            for m in _IMPORT.finditer(c.source)
+        }
+        return tuple(dict.fromkeys(name for line in self.code for name in calls_in(line, modules)))
 
     @cached_property
     def comments(self) -> int:
@@ -176,16 +179,45 @@ class Facts:
         )
 
 
-def _comments(lines: Iterable[Line]) -> Iterator[Line]:
-    """Comments of at least four words, and the lines of docstrings and other texts without code in them."""
-    inside = False
-    for line in lines:
-        fences = line.text.count('"""') + line.text.count("'''")
-        text = line.text.strip()
-        if (inside or fences or text.startswith("#")) and len(text.split()) >= 4:
-            yield line
+def calls_in(line: Line, modules: Collection[str] = ()) -> list[str]:
+    """The functions a line calls; methods without their object, functions of a module with it."""
+    names = []
+    python = line.document.language.lower() == "python"
+    for name in _CALL.findall(line.bare):
+        owner, _, last = name.rpartition(".")
+        short = last if python and owner and owner not in modules else name
+        if short not in _NOT_CALLS and not (python and line.bare.lstrip().startswith(("def ", "class "))):
+            names.append(short)
+    return names
+
+
+def _text_lines(cell: Cell) -> frozenset[int]:
+    """The 1-based numbers of lines that lie inside a text in triple quotes."""
+    inside, numbers = False, set()
+    for n, raw in enumerate(cell.lines, start=1):
+        fences = raw.count('"""') + raw.count("'''")
+        if inside or (fences and raw.strip().startswith(('"""', "'''"))):
+            numbers.add(n)
         if fences % 2:
             inside = not inside
+    return frozenset(numbers)
+
+
+def _in_text(line: Line) -> bool:
+    if '"""' not in line.cell.source and "'''" not in line.cell.source:
+        return False
+    return line.number - line.cell.first_line + 1 in _text_lines(line.cell)
+
+
+def _comments(cells: Iterable[tuple[Document, Cell]]) -> Iterator[Line]:
+    """The student's comments of at least four words, and their lines in docstrings and other long texts."""
+    for document, cell in cells:
+        if cell.kind != "code":
+            continue
+        added, texts = frozenset(cell.added), _text_lines(cell)
+        for n, raw in enumerate(cell.lines, start=1):
+            if n in added and (n in texts or raw.strip().startswith("#")) and len(raw.split()) >= 4:
+                yield Line(raw, document, cell, cell.first_line + n - 1)
 
 
 def join_within(sentences: Iterable[str], limit: int) -> str:

@@ -42,11 +42,10 @@ def strengths(facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str]:
     for one in judged:
         if one.share < 1:
             continue
-        used = Facts(facts.cells).calls if one.criterion.where is None else ()
-        with_what = f", with {listed((f'{c}()' for c in used), 2)}" if used else ""
+        with_what = f", with {listed((f'{c}()' for c in one.used), 2)}" if one.used else ""
         yield f"{one.criterion.title}: complete{with_what}."
     if facts.code and not facts.errors and not facts.not_run and facts.outputs:
-        yield "Everything you wrote was run and shows its result."
+        yield "Everything you wrote was run, and nothing ends in an error."
     if facts.comments >= 3:
         yield f"{facts.comments} lines carry a comment, so a reader can follow your thinking."
 
@@ -58,14 +57,15 @@ def achieved(job: Job, facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str
         yield f"Your hand-in for {title} is still the starter, so there is no work to talk about yet."
         yield "That is a place to begin from, and the first task is a small one."
         return
-    ranked = sorted(judged, key=lambda j: -j.share * j.criterion.points)
+    placed = [j for j in judged if j.criterion.where is not None] or judged
+    ranked = sorted(placed, key=lambda j: -j.share * j.criterion.points)
     top = [j for j in ranked if j.share >= 0.75][:2]
     if facts.calls:
         yield f"In {title} you put {listed((f'{c}()' for c in _telling(facts.calls)), 4)} to work."
     else:
         yield f"In {title} you began to put your own answers down."
     if top:
-        yield f"What stands out is {listed(_title(j) for j in top)}: that part does what was asked."
+        yield f"What stands out is {listed(_title(j) for j in top)}, done as it was asked."
     elif ranked and ranked[0].share > 0:
         yield f"You got furthest with {_title(ranked[0])}, and that is something to build on."
     if facts.outputs and not facts.errors:
@@ -116,14 +116,16 @@ def practice(job: Job, facts: Facts, found: list[Remark]) -> Iterator[str]:
         yield "A few comments that say why, not what, would help them."
 
 
-def develop(judged: tuple[Judged, ...], found: list[Remark]) -> Iterator[str]:
-    """What to work on: the criteria with the most to gain, then what the code shows."""
+def develop(judged: tuple[Judged, ...], found: list[Remark], limit: int) -> Iterator[str]:
+    """What to work on, the most to gain first: criteria, then what the code shows. `limit` characters each."""
     by_gain = sorted(judged, key=lambda j: (1 - j.share) * j.criterion.points, reverse=True)
     for one in by_gain:
         if one.share >= 0.75:
             break
+        wanted = f"{one.criterion.title}. {one.criterion.description}"
         goal = one.criterion.levels[min(one.level + 1, one.criterion.highest)].rstrip(".")
-        yield f'{one.criterion.title}: the next level is "{goal}".'
+        short = f"{one.criterion.title}: the next level is '{goal}'."
+        yield wanted if one.criterion.description and len(wanted) <= limit else short
     for remark in found:
         if remark.advice is not None:
             yield f"{remark.advice.what}: {remark.advice.why[0].lower()}{remark.advice.why[1:]}"
@@ -135,16 +137,16 @@ def next_step(facts: Facts, judged: tuple[Judged, ...], found: list[Remark]) -> 
     if not facts.code and not facts.prose:
         yield "Open the first task, write the one line that loads the data, and run it."
     elif grave is not None and grave.advice is not None:
-        yield f"{grave.advice.how.rstrip('.')}."
+        yield f"{grave.advice.what}. {grave.advice.how}"
     else:
         low = min(judged, key=lambda j: (j.share, -j.criterion.points), default=None)
         if low is not None and low.share < 1:
-            yield f"Take {_title(low)} again for half an hour and see how far you can get it."
+            yield f"Go back to '{low.criterion.title}' for half an hour and see how far you get."
         else:
             yield "Try the same steps on a table you care about, and see which of them still hold."
     example = next((r.advice.example for r in found if r.advice is not None and r.advice.example), "")
     if example and grave is None and facts.code:
-        yield f"While you are there, try {example} in one place."
+        yield f"A piece of code to start from: {example}"
 
 
 def _telling(calls: tuple[str, ...]) -> list[str]:

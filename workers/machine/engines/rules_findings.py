@@ -75,6 +75,14 @@ def _not_run(facts: Facts) -> Iterator[Remark]:
         )
 
 
+_PARSE_ADVICE = Advice(
+    "Let the program be read before you hand it in",
+    "Nothing after the first mistake in spelling or brackets can run.",
+    "Run it once: the message names the line, and the mistake is there or just above.",
+    "",
+)
+
+
 def _syntax(facts: Facts) -> Iterator[Remark]:
     """Python that does not parse, and R whose brackets do not close."""
     for document, cell in facts.cells:
@@ -91,16 +99,44 @@ def _syntax(facts: Facts) -> Iterator[Remark]:
                 line = cell.first_line + at - 1 if isinstance(at, int) and 0 < at <= len(cell.lines) else None
                 detail = f"Python cannot read this code: {getattr(error, 'msg', 'too deeply nested')}."
                 place = Location(document=document.path, cell=cell_number, line=line)
-                yield Remark("major", "Code that does not parse", detail, place)
+                yield Remark("major", "Code that does not parse", detail, place, _PARSE_ADVICE)
         elif language == "r":
             bare = "\n".join(Line(t, document, cell, 0).bare for t in cell.lines)
             odd = [f"{a}{b}" for a, b in ("()", "[]", "{}") if bare.count(a) != bare.count(b)]
             if odd:
                 place = Location(document=document.path, cell=cell_number)
-                yield Remark("major", "Brackets that do not match", f"Count the pairs of {odd[0]}.", place)
+                yield Remark(
+                    "major",
+                    "Brackets that do not match",
+                    f"Count the pairs of {odd[0]}.",
+                    place,
+                    _PARSE_ADVICE,
+                )
+
+
+_NO_VALUE = re.compile(r"^(?:\[1\] )?(?:NA|NaN|nan)$")
+
+
+def _no_value(facts: Facts) -> Iterator[Remark]:
+    for document, cell in facts.cells:
+        if not cell.added or not any(_NO_VALUE.match(o.text.strip()) for o in cell.outputs):
+            continue
+        yield Remark(
+            "major",
+            "A result without a value",
+            "The output is only NA: a missing value went into the calculation.",
+            Location(document=document.path, cell=cell.number if document.kind == "notebook" else None),
+            Advice(
+                "Deal with missing values before you calculate",
+                "One missing value makes the whole result NA.",
+                "Look which column has gaps, decide what to do with those rows, then calculate again.",
+                "",
+            ),
+        )
 
 
 def _whole(facts: Facts) -> Iterator[Remark]:
+    yield from _no_value(facts)
     yield from _copies(facts)
     yield from _missing_values(facts)
     yield from _unused(facts)

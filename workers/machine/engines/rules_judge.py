@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 from grading.model import CheckOutcome, Job, Location
 from grading.rubric import Criterion
-from workers.machine.engines.rules_facts import Facts, Line, join_within
+from workers.machine.engines.rules_facts import Facts, Line, calls_in, join_within
 
 _FULL_ANSWER_WORDS = 60
 _FULL_CODE_LINES = 8
+_PATTERN_SIGNS = re.compile(r"[\\^$*+?\[\]{}|]")
+"""Messages that cite regular expressions help nobody who reads a reason."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,10 @@ class Judged:
     level: int
     sentences: tuple[str, ...]
     quotes: tuple[str, ...]
+    met: tuple[CheckOutcome, ...] = ()
+    """The checks met in full that point at a line."""
+    used: tuple[str, ...] = ()
+    """Functions called in those lines."""
 
     @property
     def share(self) -> float:
@@ -39,8 +46,16 @@ def judge(job: Job, criterion: Criterion) -> Judged:
     here = Facts.of(job, criterion.where)
     if evidence is not None and evidence.share is not None:
         level = nearest(evidence.share, criterion.highest)
+        met = tuple(
+            o for o in evidence.outcomes if o.earned >= 1 and o.location is not None and o.location.line
+        )
         return Judged(
-            criterion, level, _outcome_sentences(evidence.outcomes), _quotes(job, here, evidence.outcomes)
+            criterion,
+            level,
+            _outcome_sentences(evidence.outcomes),
+            _quotes(job, here, evidence.outcomes),
+            met,
+            _used(here, met) if criterion.where is not None or len(met) > 1 else (),
         )
     if not here.code and not here.prose:
         return Judged(criterion, 0, ("Nothing of your own was found for this criterion.",), ())
@@ -100,7 +115,8 @@ def _outcome_sentences(outcomes: tuple[CheckOutcome, ...]) -> tuple[str, ...]:
     said = []
     for outcome in sorted(outcomes, key=lambda o: (o.earned, -o.weight)):
         name = outcome.label or outcome.check
-        message = outcome.message.rstrip(".")
+        message = "" if _PATTERN_SIGNS.search(outcome.message) else outcome.message.rstrip(".")
+        message = "" if message == name else message
         state = "met" if outcome.earned >= 1 else "not met" if outcome.earned <= 0 else "partly met"
         said.append(f"{name}: {state}{' – ' if message else ''}{message}.")
         said.append(f"{name}: {state}.")
@@ -133,6 +149,12 @@ def _quotes(job: Job, facts: Facts, outcomes: tuple[CheckOutcome, ...]) -> tuple
     own = sorted((line for line in facts.code if line.bare.strip()), key=lambda line: -len(line.bare.strip()))
     lines = [line.text.strip() for line in own[:2]] or list(_best_sentences(facts))
     return tuple(dict.fromkeys([*pointed, *lines]))
+
+
+def _used(facts: Facts, met: tuple[CheckOutcome, ...]) -> tuple[str, ...]:
+    places = {(o.location.document, o.location.cell, o.location.line) for o in met if o.location is not None}
+    lines = (line for line in facts.code if (line.document.path, line.cell.number, line.number) in places)
+    return tuple(dict.fromkeys(name for line in lines for name in calls_in(line)))
 
 
 def _line_at(job: Job, place: Location) -> str:

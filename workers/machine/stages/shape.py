@@ -50,9 +50,9 @@ def sizes(job: Job, full: int) -> Sizes:
     names = sum(len(c.id) for c in criteria)
     count = max(1, len(criteria))
     each = (budget / 2 - names) / count - _FRAME
-    each = min(300.0, max(80.0, each))
+    each = min(400.0, max(80.0, each))
     left = budget - count * (each + _FRAME) - names
-    quotes = 2 if each * 0.4 >= 120 else 1
+    quotes = 2 if each * 0.4 >= 160 else 1
     quote = min(160, max(40, int(each * 0.4 / quotes)))
     reason = max(40, int(each) - quotes * quote)
     return Sizes(reason=reason, quote=quote, quotes=quotes, scale=min(1.0, max(0.25, left / full)))

@@ -1,0 +1,124 @@
+"""Handing in for a whole class: upload a zip, see who is who, confirm."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
+
+from app import handin, who
+from app.services import services
+from grading.documents import Limits
+from grading.documents.classzip import StudentFiles, open_class
+from grading.documents.files import UploadedFile
+from grading.errors import DocumentError, NotFound
+from grading.may import Actor, Subject
+from grading.store import batches, tables
+from grading.store.batches import Choice
+
+pages = Blueprint("classes", __name__)
+MAX_STUDENTS_FILES = 2000
+
+
+@pages.get("/assignments/<int:assignment_id>/class")
+def form(assignment_id: int) -> str:
+    """The form for the zip."""
+    actor = who.actor()
+    with services().store.read() as session:
+        assignment = _assignment(session, actor, assignment_id)
+    return render_template("class_upload.html", assignment=assignment, server=services().config.server)
+
+
+@pages.post("/assignments/<int:assignment_id>/class")
+def upload(assignment_id: int) -> tuple[str, int] | Response:
+    """Keep the zip and show whom its files belong to."""
+    actor, given = who.actor(), services()
+    with given.store.read() as session:
+        assignment = _assignment(session, actor, assignment_id)
+    try:
+        (file, *_) = handin.uploaded(request.files.getlist("zip"))
+        open_class(file, _limits())
+    except DocumentError as error:
+        page = render_template(
+            "class_upload.html", assignment=assignment, server=given.config.server, problem=error.message
+        )
+        return page, error.status
+    with given.store.write() as session:
+        batch_id = batches.add(session, assignment_id, actor, file.name, file.data)
+    return redirect(url_for("classes.preview", batch_id=batch_id), 303)
+
+
+@pages.get("/classes/<batch_id>")
+def preview(batch_id: str) -> str:
+    """Each student's files, and who that is in the course."""
+    actor = who.actor()
+    with services().store.read() as session:
+        batch, assignment = _batch(session, actor, batch_id)
+        known = batches.members(session, assignment.course_id)
+        matches = batches.match(_entries(session, batch), known)
+    return render_template(
+        "class_preview.html", batch=batch, assignment=assignment, matches=matches, members=known
+    )
+
+
+@pages.post("/classes/<batch_id>")
+def confirm(batch_id: str) -> Response:
+    """Hand in for everybody who was not left out."""
+    actor, given = who.actor(), services()
+    with given.store.read() as session:
+        batch, assignment = _batch(session, actor, batch_id)
+        entries = _entries(session, batch)
+    choices, problems = _choices(entries)
+    with given.store.write() as session:
+        accepted = batches.confirm(
+            session, batches.locked(session, batch_id), assignment.course_id, choices, actor
+        )
+    for one in accepted:
+        given.dispatch.announce(one.round_id)
+    flash(f"Handed in for {len(accepted)} students.")
+    for problem in problems:
+        flash(problem)
+    return redirect(url_for("pages.home", assignment=assignment.id), 303)
+
+
+def _choices(entries: tuple[StudentFiles, ...]) -> tuple[list[Choice], list[str]]:
+    """What the form says for each entry; entries that cannot be read become sentences."""
+    choices, problems = [], []
+    for number, entry in enumerate(entries):
+        chosen = request.form.get(f"student-{number}", "leave")
+        if chosen != "create" and not re.fullmatch(r"\d{1,9}", chosen):
+            continue
+        try:
+            content = handin.read(entry.files)
+        except DocumentError as error:
+            problems.append(f"{entry.label} was left out: {error.message}")
+            continue
+        choices.append(Choice(entry, content, None if chosen == "create" else int(chosen)))
+    return choices, problems
+
+
+def _limits() -> Limits:
+    """A class may hold many times the files of one hand-in, in the same upload size."""
+    one = handin.limits(services().config.server)
+    most = max(MAX_STUDENTS_FILES, one.max_files)
+    return replace(one, max_files=most, max_entries=4 * most, max_upload_bytes=4 * one.max_upload_bytes)
+
+
+def _entries(session: Session, batch: tables.Batch) -> tuple[StudentFiles, ...]:
+    return open_class(UploadedFile(batch.filename, batches.data(session, batch)), _limits())
+
+
+def _batch(session: Session, actor: Actor, batch_id: str) -> tuple[tables.Batch, tables.Assignment]:
+    batch = batches.find(session, batch_id)
+    return batch, _assignment(session, actor, batch.assignment_id)
+
+
+def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
+    found = session.get(tables.Assignment, assignment_id) if assignment_id < 2**31 else None
+    if found is None or not who.knows_course(actor, found.course_id):
+        raise NotFound("There is no such assignment.")
+    who.require(actor, "submit.class", Subject(found.course_id))
+    return found

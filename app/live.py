@@ -1,0 +1,96 @@
+"""The live state of a submission in plain words, for its page."""
+
+from __future__ import annotations
+
+from grading.model import RoundState, StageState
+from grading.rubric import Value
+from grading.store.views import Queue, SubmissionView
+
+from app.progress import Progress, StageStatus
+
+TITLES = {"analysis": "Technical review", "feedback": "Personal feedback"}
+WORDS = {
+    StageState.WAITING: "waiting",
+    StageState.DISPATCHED: "waiting for a free machine",
+    StageState.RUNNING: "at work",
+    StageState.DONE: "done",
+    StageState.FAILED: "did not work, will be tried again",
+    StageState.DEAD: "did not work",
+}
+
+
+class LiveStage(Value):
+    """One stage in words."""
+
+    stage: str
+    title: str
+    status: str
+    words: str
+    detail: str
+
+
+class Live(Value):
+    """What the page shows and announces; `result` changes when the part below must be loaded again."""
+
+    status: str
+    headline: str
+    detail: str
+    stages: tuple[LiveStage, ...]
+    settled: bool
+    """Nothing more will change for this reader."""
+    result: str
+
+
+def live(view: SubmissionView, progress: Progress, *, sees_score: bool) -> Live:
+    """The state of a submission as this reader may see it."""
+    headline, detail = _headline(view, progress.queue, sees_score=sees_score)
+    stages = () if view.final and not sees_score else progress.stages.items()
+    return Live(
+        status=view.state,
+        headline=headline,
+        detail=detail,
+        stages=tuple(_stage(name, stage) for name, stage in stages),
+        settled=view.final and (sees_score or view.grade is None),
+        result=f"{view.round_id}-{view.state}-{int(sees_score and view.grade is not None)}-{int(view.released)}",
+    )
+
+
+def _headline(view: SubmissionView, queue: Queue | None, *, sees_score: bool) -> tuple[str, str]:
+    if view.state == RoundState.FAILED:
+        return "Not graded", "The grading did not work. That is no zero: a person will look at it."
+    if view.grade is not None and not sees_score:
+        return "Waits for review", "The grading is done. A person looks at it before you see the result."
+    if view.state == RoundState.GRADED:
+        return "Graded", ""
+    if view.state == RoundState.PARTIAL:
+        return (
+            "Partly graded",
+            "One part of the grading did not work. There is no total yet, and that is no zero.",
+        )
+    about = f"About {duration(queue.eta_s)} to go." if queue else ""
+    if view.state == RoundState.RUNNING:
+        return "Being graded", about
+    if view.state == RoundState.QUEUED and queue:
+        return "In the queue", f"Place {queue.position}. {about}"
+    return "Received", f"Your files are being read. {about}"
+
+
+def _stage(name: str, stage: StageStatus) -> LiveStage:
+    words = WORDS.get(StageState(stage.status), stage.status)
+    parts = [f"on {stage.machine}" if stage.machine else "", stage.model or ""]
+    parts.append(f"{stage.seconds:.0f} s" if stage.seconds is not None else "")
+    parts.append(f"{stage.tokens} tokens" if stage.tokens else "")
+    title = TITLES.get(name, name.capitalize())
+    return LiveStage(
+        stage=name, title=title, status=stage.status, words=words, detail=" · ".join(filter(None, parts))
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words, coarse on purpose."""
+    if seconds < 45:
+        return f"{max(5, 5 * round(seconds / 5))} seconds"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return "1 minute" if minutes <= 1 else f"{minutes} minutes"
+    return f"{round(minutes / 60)} hours"

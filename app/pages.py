@@ -1,0 +1,173 @@
+"""Home, hand-in and submission pages."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response as BaseResponse
+
+from app import handin, render, who
+from app.api import tagged
+from app.live import Live, live
+from app.progress import progress
+from app.services import services
+from grading.documents import ALLOWED, HandIn
+from grading.errors import DocumentError, NotFound
+from grading.may import Actor, Subject, may
+from grading.model import RoundState
+from grading.store import grades, tables, views
+from grading.store.submissions import Incoming
+from grading.store.views import AssignmentLine, Filters, SubmissionView
+
+pages = Blueprint("pages", __name__)
+
+
+@pages.get("/")
+def home() -> str:
+    """Staff see all hand-ins of their courses, students their own."""
+    actor = who.actor()
+    page = _number("page") or 1
+    state = request.args.get("state")
+    chosen = Filters(
+        course_ids=actor.staff_courses if actor.staff else frozenset(actor.roles),
+        student_id=None if actor.staff else actor.user_id,
+        assignment_id=_number("assignment"),
+        state=state if state in {s.value for s in RoundState} else None,
+    )
+    with services().store.read() as session:
+        listed = views.list_submissions(session, chosen, page)
+        courses = None if actor.administrator else frozenset(actor.roles)
+        known = views.assignments(session, courses)
+    return render_template(
+        "home.html", listed=listed, assignments=known, chosen=chosen, states=list(RoundState), actor=actor
+    )
+
+
+@pages.get("/assignments/<int:assignment_id>/hand-in")
+def hand_in_form(assignment_id: int) -> str:
+    """The upload form of an assignment."""
+    return _hand_in_page(who.actor(), assignment_id)
+
+
+@pages.post("/assignments/<int:assignment_id>/hand-in")
+def hand_in(assignment_id: int) -> tuple[str, int] | BaseResponse:
+    """Take files; what is wrong with them is said on the form."""
+    actor = who.actor()
+    line = _assignment(actor, assignment_id)
+    who.require(actor, "submit", Subject(line.course_id, actor.user_id))
+    try:
+        content = handin.read(handin.uploaded(request.files.getlist("files")))
+    except DocumentError as error:
+        return _hand_in_page(actor, assignment_id, error.message), error.status
+    accepted = handin.accept(lambda _: _incoming(actor, assignment_id, content))
+    return redirect(url_for("pages.submission", submission_id=accepted.submission_id), 303)
+
+
+@pages.get("/submissions/<submission_id>")
+def submission(submission_id: str) -> str:
+    """Live status that turns into the result."""
+    actor = who.actor()
+    with services().store.read() as session:
+        view, now = _seen(session, actor, submission_id)
+        attempts = views.attempts(session, view.student_id, view.assignment_id)
+        result = _result(session, actor, view)
+    return render_template(
+        "submission.html", view=view, live=now, attempts=attempts, result=result, actor=actor
+    )
+
+
+@pages.get("/submissions/<submission_id>/status.json")
+def status(submission_id: str) -> Response:
+    """What the page polls; has an ETag."""
+    actor = who.actor()
+    with services().store.read() as session:
+        _, now = _seen(session, actor, submission_id)
+    return tagged(now.model_dump(mode="json"))
+
+
+@pages.get("/submissions/<submission_id>/result")
+def result(submission_id: str) -> str:
+    """The part of the page below the status."""
+    actor = who.actor()
+    with services().store.read() as session:
+        view, _ = _seen(session, actor, submission_id)
+        return _result(session, actor, view)
+
+
+@pages.post("/submissions/<submission_id>/release")
+def release(submission_id: str) -> BaseResponse:
+    """Let the student see this grade, also a held one: a person decided."""
+    actor = who.actor()
+    with services().store.write() as session:
+        view, _ = _seen(session, actor, submission_id)
+        who.require(actor, "grade.release", who.subject_of(view))
+        grades.release(session, view.round_id, actor)
+    flash("The student can see this grade now.")
+    return redirect(url_for("pages.submission", submission_id=submission_id), 303)
+
+
+@pages.post("/assignments/<int:assignment_id>/release")
+def release_all(assignment_id: int) -> BaseResponse:
+    """Release all grades of an assignment that no flag holds."""
+    actor = who.actor()
+    line = _assignment(actor, assignment_id)
+    who.require(actor, "grade.release", Subject(line.course_id))
+    with services().store.write() as session:
+        count = grades.release_all(session, assignment_id, actor)
+    flash(f"{count} grades released. Held ones still wait for you.")
+    return redirect(url_for("pages.home", assignment=assignment_id), 303)
+
+
+def _number(name: str) -> int | None:
+    text = request.args.get(name, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
+def _assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
+    with services().store.read() as session:
+        found = session.get(tables.Assignment, assignment_id) if assignment_id < 2**31 else None
+        if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
+            raise NotFound("There is no such assignment.")
+        return views.assignment_line(found, found.course)
+
+
+def _hand_in_page(actor: Actor, assignment_id: int, problem: str | None = None) -> str:
+    line = _assignment(actor, assignment_id)
+    with services().store.read() as session:
+        mine = views.attempts(session, actor.user_id, assignment_id)
+    server = services().config.server
+    return render_template(
+        "hand_in.html",
+        assignment=line,
+        attempts=mine,
+        server=server,
+        allowed=sorted(ALLOWED),
+        problem=problem,
+    )
+
+
+def _incoming(actor: Actor, assignment_id: int, content: HandIn) -> Incoming:
+    return Incoming(
+        assignment_id=assignment_id,
+        student_id=actor.user_id,
+        source="form",
+        handin=content,
+        submitted_by=actor.user_id,
+    )
+
+
+def _seen(session: Session, actor: Actor, submission_id: str) -> tuple[SubmissionView, Live]:
+    view = views.submission_view(session, submission_id)
+    who.require_seen(actor, view)
+    sees = may(actor, "score.see", who.subject_of(view))
+    return view, live(view, progress(session, view), sees_score=sees)
+
+
+def _result(session: Session, actor: Actor, view: SubmissionView) -> str:
+    sees = may(actor, "score.see", who.subject_of(view))
+    report = view.grade.report if view.grade and sees else None
+    shown = render.documents(views.documents(session, view.id), report)
+    remarks = views.notes(session, view.id)
+    return render_template(
+        "_result.html", view=view, report=report, documents=shown, notes=remarks, actor=actor
+    )

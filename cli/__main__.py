@@ -1,0 +1,5 @@
+"""`python -m cli` is `grader`."""
+
+from cli.main import main
+
+main()

@@ -1,0 +1,149 @@
+"""Administration beside the database: assignments, tokens, users, migrations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import click
+from grading.assignment import Assignment, read_folder
+from sqlalchemy.orm import Session
+
+from cli.settings import Settings
+from grading.errors import AssignmentError, NotFound
+from grading.store import Store, accounts, assignments, migrate
+from grading.store.audit import note
+
+
+@contextmanager
+def _writing(settings: Settings) -> Iterator[Session]:
+    """A session on the configured database, which must be at the newest revision."""
+    store = Store(settings.config.database.url)
+    try:
+        migrate.require_newest(store)
+        with store.write() as session:
+            yield session
+    finally:
+        store.close()
+
+
+@click.group()
+def db() -> None:
+    """The database's tables."""
+
+
+@db.command("upgrade")
+@click.pass_obj
+def db_upgrade(settings: Settings) -> None:
+    """Bring the tables to the newest revision; makes them on an empty database."""
+    migrate.upgrade(settings.config.database.url)
+    click.echo(f"The database is at revision {migrate.newest()}.")
+
+
+@click.group()
+def assignment() -> None:
+    """Assignments."""
+
+
+@assignment.command("import")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--course", help="Course, if assignment.toml names none.")
+@click.pass_obj
+def import_assignment(settings: Settings, folder: Path, course: str | None) -> None:
+    """Read an assignment FOLDER and make it the version that counts from now on."""
+    read = read_folder(folder)
+    with _writing(settings) as session:
+        name, number, added = store_assignment(session, read, course)
+    for sentence in read.contradictions:
+        click.echo(f"⚠ {sentence}")
+    click.echo(f"{name}: version {number} {'stored' if added else 'is unchanged'}")
+
+
+def store_assignment(session: Session, read: Assignment, course: str | None = None) -> tuple[str, int, bool]:
+    """Store what a folder holds; returns its name, version number and whether that is new."""
+    course_slug = read.course or course
+    if not course_slug:
+        raise AssignmentError("assignment.toml: course: this key is missing; or give --course.")
+    row, version, added = assignments.put(
+        session,
+        course_slug,
+        assignments.NewVersion(
+            slug=read.slug,
+            title=read.title,
+            language=read.language,
+            release=read.release,
+            digest=read.version,
+            rubric=read.rubric,
+            task=read.task,
+            instructions=read.instructions,
+            starter=read.starter,
+            solution=read.solution,
+            share_solution=read.share_solution,
+            files=dict(read.files),
+        ),
+    )
+    if added:
+        note(session, "cli", "assignment.import", f"assignment:{row.id}", {"version": version.number})
+    return f"{course_slug}/{row.slug}", version.number, added
+
+
+@click.group()
+def token() -> None:
+    """API tokens."""
+
+
+@token.command("create")
+@click.option("--user", "sign_in_name", default="admin", show_default=True, help="Whose token it is.")
+@click.option("--scope", "scopes", multiple=True, default=("submit", "read"), show_default=True)
+@click.option("--days", default=90, show_default=True, help="How long it is valid.")
+@click.option("--name", default="made by grader token create")
+@click.pass_obj
+def token_create(
+    settings: Settings, sign_in_name: str, scopes: tuple[str, ...], days: int, name: str
+) -> None:
+    """Make a token and print it; it is shown only this once."""
+    with _writing(settings) as session:
+        user = accounts.find_user(session, "local", sign_in_name)
+        if user is None:
+            raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")
+        made = accounts.create_token(session, user.id, name, scopes, timedelta(days=days))
+    click.echo(made.secret)
+
+
+@click.group()
+def user() -> None:
+    """People who sign in."""
+
+
+@user.command("add")
+@click.argument("sign_in_name")
+@click.option("--name", default="", help="The person's name.")
+@click.option("--email", default="")
+@click.option("--role", type=click.Choice(["student", "grader", "instructor"]))
+@click.option("--course", help="Course of the role.")
+@click.option("--administrator", is_flag=True)
+@click.password_option(help="Asked for when not given.")
+@click.pass_obj
+def user_add(
+    settings: Settings,
+    sign_in_name: str,
+    name: str,
+    email: str,
+    role: str | None,
+    course: str | None,
+    administrator: bool,
+    password: str,
+) -> None:
+    """Add a person who signs in as SIGN_IN_NAME."""
+    if bool(role) != bool(course):
+        raise click.UsageError("--role and --course go together.")
+    with _writing(settings) as session:
+        made = accounts.create_user(
+            session, sign_in_name, password, name=name, email=email, administrator=administrator
+        )
+        if role and course:
+            accounts.enrol(session, made.id, assignments.course(session, course).id, role)
+        note(session, "cli", "user.create", f"user:{made.id}", {"role": role, "course": course})
+    click.echo(f"'{sign_in_name}' can sign in now.")

@@ -1,0 +1,151 @@
+"""`grader demo`: the whole system with the samples, on a fresh machine, without a model."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+from grading.assignment import read_folder
+from rich.console import Console
+from rich.table import Table
+
+from cli.admin import store_assignment
+from cli.embedded import free_port
+from cli.settings import Settings
+from cli.submit import Client
+from cli.system import System
+from grading.errors import GraderError
+from grading.store import Store, accounts, assignments
+
+SAMPLES = Path(__file__).resolve().parents[1] / "samples"
+COURSE = "business-analytics"
+PATIENCE_S = 180.0
+WHO_SEES = ("instructor", "student")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One hand-in of samples/submissions/index.toml."""
+
+    file: Path
+    assignment: str
+    student: str
+    name: str
+    expect: str
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Stop after grading; exit 0 only if all were graded.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the web app (8080, or a free one).")
+@click.option(
+    "--var", "folder", type=click.Path(path_type=Path), default=".demo", show_default=True, help="Its data."
+)
+@click.pass_obj
+def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None:
+    """Start everything with the rules engine, hand in the samples, show what each scored."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["GRADER_DATABASE_URL"] = f"sqlite:///{(folder / 'grader.db').resolve()}"
+    os.environ.pop("GRADER_REDIS_URL", None)
+    chosen = port or _port(settings.config.server.port)
+    click.echo("Starting Redis, the web app, the store worker, the sweeper and four machines …")
+    with System(settings, engine="rules", port=chosen, folder=folder, own_redis=True) as system:
+        people = _furnish(settings, system)
+        system.until_ready(PATIENCE_S)
+        views = _hand_in(Client(system.url, people.token), samples())
+        _show(views)
+        _say_where(system, people)
+        graded = all(view["status"] == "graded" for _, view in views)
+        if once:
+            if not graded:
+                raise GraderError("Not every sample was graded; see the logs in " + str(folder))
+            return
+        click.echo("Ctrl-C ends it.")
+        system.wait()
+
+
+@dataclass(frozen=True)
+class People:
+    """Who can sign in to the demo, with passwords made at this start."""
+
+    passwords: dict[str, str]
+    token: str
+
+
+def samples() -> list[Sample]:
+    """The sample hand-ins in the order they are handed in."""
+    folder = SAMPLES / "submissions"
+    index = tomllib.loads((folder / "index.toml").read_text(encoding="utf-8"))
+    return [
+        Sample(folder / row["file"], row["assignment"], row["student"], row["name"], row["expect"])
+        for row in index["submissions"]
+    ]
+
+
+def _furnish(settings: Settings, system: System) -> People:
+    """The sample assignments, students with names, and people to sign in as."""
+    store = Store(settings.config.database.url)
+    passwords: dict[str, str] = {}
+    with store.write() as session:
+        for folder in sorted((SAMPLES / "assignments").iterdir()):
+            if (folder / "assignment.toml").exists():
+                store_assignment(session, read_folder(folder))
+        course = assignments.course(session, COURSE)
+        for sample in samples():
+            accounts.find_or_create_student(session, "local", sample.student, sample.name, "", course.id)
+        for name in WHO_SEES:
+            user = accounts.find_user(session, "local", name) or accounts.create_user(session, name)
+            passwords[name] = secrets.token_urlsafe(8)
+            accounts.set_password(session, user, passwords[name])
+            accounts.enrol(session, user.id, course.id, name)
+        if system.first_password:
+            passwords["admin"] = system.first_password
+        administrator = accounts.find_user(session, "local", "admin")
+        assert administrator is not None
+        token = accounts.create_token(
+            session, administrator.id, "demo", ["submit", "read"], timedelta(days=1)
+        ).secret
+    store.close()
+    return People(passwords, token)
+
+
+def _hand_in(client: Client, all_samples: Sequence[Sample]) -> list[tuple[Sample, dict[str, Any]]]:
+    """Hand everything in over HTTP, then wait for each."""
+    click.echo(f"Handing in {len(all_samples)} samples over HTTP …")
+    accepted = [
+        (sample, client.submit([sample.file], sample.assignment, sample.student)["id"])
+        for sample in all_samples
+    ]
+    return [(sample, client.wait(identifier, PATIENCE_S)) for sample, identifier in accepted]
+
+
+def _show(views: Sequence[tuple[Sample, dict[str, Any]]]) -> None:
+    table = Table("assignment", "hand-in", "status", "score", "analysis by", "feedback by", "flags")
+    order = sorted(views, key=lambda v: (v[0].assignment, -(v[1].get("score") or 0.0)))
+    for sample, view in order:
+        score = "–" if view["score"] is None else f"{view['score']:.1f} / {view['max_score']:g}"
+        flags = ", ".join(sorted({flag["code"] for flag in view["flags"]}))
+        machines = [view["stages"][stage]["machine"] or "–" for stage in ("analysis", "feedback")]
+        table.add_row(
+            sample.assignment.split("/")[1], sample.file.name, view["status"], score, *machines, flags
+        )
+    Console().print(table)
+
+
+def _say_where(system: System, people: People) -> None:
+    click.echo(f"\nLook at {system.url} and sign in as")
+    for name, password in people.passwords.items():
+        click.echo(f"  {name:<11} {password}")
+    click.echo(f"Logs and data are in {system.folder}.")
+
+
+def _port(wanted: int) -> int:
+    from cli.system import listens
+
+    return free_port() if listens("127.0.0.1", wanted) else wanted

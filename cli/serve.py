@@ -1,0 +1,82 @@
+"""The commands that run the system or one part of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cli.settings import Settings
+
+ENGINE = click.option(
+    "--engine",
+    type=click.Choice(["rules", "instant"]),
+    help="Stand in for every machine's engine: rules (no model) or instant (benchmarks).",
+)
+FOLDER = click.option(
+    "--var",
+    "folder",
+    type=click.Path(path_type=Path),
+    default="var",
+    show_default=True,
+    help="Folder for generated secrets, the embedded Redis and process ids.",
+)
+PORT = click.option("--port", type=click.IntRange(1, 65535), help="Another port than server.port.")
+
+
+@click.command()
+@PORT
+@click.option("--host", help="Another address than server.host.")
+@FOLDER
+@click.pass_obj
+def web(settings: Settings, port: int | None, host: str | None, folder: Path) -> None:
+    """The web app: pages, API, webhooks."""
+    from cli.web_server import WebServer
+
+    server = settings.config.server
+    WebServer(settings.config, folder, host or server.host, port or server.port).run()
+
+
+@click.command()
+@click.argument("machine")
+@ENGINE
+@click.pass_obj
+def worker(settings: Settings, machine: str, engine: str | None) -> None:
+    """The worker of one MACHINE of config.toml; run it on that machine."""
+    from workers.machine.start import start
+
+    start(settings.with_engine(engine), machine)
+
+
+@click.command()
+@click.pass_obj
+def store(settings: Settings) -> None:
+    """The worker that writes to the database."""
+    from workers.server.start import start_store
+
+    start_store(settings.config)
+
+
+@click.command()
+@click.pass_obj
+def sweep(settings: Settings) -> None:
+    """The sweeper: sets going again what was lost."""
+    from workers.server.start import start_sweeper
+
+    start_sweeper(settings.config)
+
+
+@click.command()
+@ENGINE
+@PORT
+@FOLDER
+@click.pass_obj
+def up(settings: Settings, engine: str | None, port: int | None, folder: Path) -> None:
+    """The whole system of config.toml on this machine; restarts what dies."""
+    from cli.system import System
+
+    with System(settings, engine=engine, port=port, folder=folder) as system:
+        click.echo(f"Grader answers at {system.url}")
+        if system.first_password:
+            click.echo(f"First start: sign in as 'admin' with the password {system.first_password}")
+        system.wait()

@@ -1,0 +1,62 @@
+"""What every command starts from: the configuration and the secrets of this installation."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from grading import config
+from grading.config import Config
+from grading.errors import ConfigError
+
+MIN_SECRET = 16
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The path of the configuration; everything is read when it is first asked for."""
+
+    path: Path
+
+    @cached_property
+    def config(self) -> Config:
+        """The validated configuration, with addresses from the environment."""
+        return config.load(self.path, os.environ)
+
+    def with_engine(self, engine: str | None) -> Config:
+        """The configuration, all stages on another engine if one is named."""
+        return self.config.with_engine(engine) if engine else self.config
+
+
+def secret_key(folder: Path) -> str:
+    """GRADER_SECRET_KEY, else a key made at first start and kept in `folder`, readable by its owner only."""
+    given = os.environ.get("GRADER_SECRET_KEY")
+    if given:
+        if len(given) < MIN_SECRET:
+            raise ConfigError(f"GRADER_SECRET_KEY: needs at least {MIN_SECRET} characters.")
+        return given
+    path = folder / "secret_key"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text(encoding="ascii").strip()
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(secrets.token_urlsafe(32))
+    return path.read_text(encoding="ascii").strip()
+
+
+def lms_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The signing secrets of each LMS connection: GRADER_LMS_<NAME>_SECRET, several with spaces between."""
+    found = {}
+    for name in config.server.lms_connections:
+        variable = f"GRADER_LMS_{name.upper().replace('-', '_')}_SECRET"
+        value = environ.get(variable, "").split()
+        if not value:
+            raise ConfigError(f"server.lms_connections: '{name}' needs {variable} in the environment.")
+        found[name] = tuple(value)
+    return found

@@ -1,0 +1,160 @@
+"""The whole system on one machine: Redis if none is there, the database, and every part supervised."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType, TracebackType
+from urllib.parse import urlsplit
+
+import requests
+
+from cli.embedded import RedisProcess, start_redis
+from cli.settings import Settings, secret_key
+from cli.supervisor import Part, Supervisor, part_argv
+from grading.config import Config
+from grading.dispatch import open_dispatch
+from grading.errors import ConfigError, GraderError
+from grading.store import Store, accounts, migrate
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class System:
+    """Starts everything of config.toml here and keeps it running; a context manager ends it in order.
+
+    `first_password` is set when the first administrator was made just now.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        engine: str | None = None,
+        port: int | None = None,
+        folder: Path,
+        own_redis: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.folder = folder.resolve()
+        self.config = settings.with_engine(engine)
+        self.port = port or self.config.server.port
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.first_password: str | None = None
+        self._own_redis = own_redis
+        self._redis: RedisProcess | None = None
+        self._supervisor: Supervisor | None = None
+        self._ended = threading.Event()
+
+    def __enter__(self) -> System:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _refuse_taken_port(self.config.server.host, self.port)
+        try:
+            self._start()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _start(self) -> None:
+        environ = {**os.environ, "GRADER_SECRET_KEY": secret_key(self.folder)}
+        environ["GRADER_DATABASE_URL"] = self.config.database.url
+        environ["GRADER_REDIS_URL"] = self._redis_url()
+        migrate.upgrade(self.config.database.url)
+        store = Store(self.config.database.url)
+        with store.write() as session:
+            self.first_password = accounts.ensure_administrator(session)
+        store.close()
+        self._supervisor = Supervisor(self.folder, environ)
+        for part in self._parts():
+            self._supervisor.start(part)
+        threading.Thread(target=self._supervisor.keep_running, daemon=True).start()
+
+    def _redis_url(self) -> str:
+        """The configured Redis, or an embedded one when that is on loopback and not there."""
+        url = self.config.redis.url
+        parts = urlsplit(url)
+        taken = parts.hostname not in LOOPBACK or listens(parts.hostname, parts.port or 6379)
+        if taken and not self._own_redis:
+            return url
+        self._redis = start_redis(self.folder / "redis")
+        return self._redis.url
+
+    def _parts(self) -> list[Part]:
+        engine = ("--engine", self.engine) if self.engine else ()
+        commands = {
+            "web": ("web", "--port", str(self.port), "--var", str(self.folder)),
+            "store": ("store",),
+            "sweep": ("sweep",),
+            **{f"worker-{m.name}": ("worker", m.name, *engine) for m in self.config.machines},
+        }
+        return [
+            Part(name, part_argv(sys.executable, self.settings.path, command))
+            for name, command in commands.items()
+        ]
+
+    def until_ready(self, timeout_s: float) -> None:
+        """Return when uploads are accepted and every machine beats."""
+        dispatch = open_dispatch(self._running_config())
+        deadline = time.monotonic() + timeout_s
+        while True:
+            away = [state.name for state in dispatch.machines() if not state.alive]
+            if not away and _accepts_uploads(self.url):
+                return
+            if time.monotonic() > deadline:
+                waits_for = ", ".join(away) or "the web app"
+                raise GraderError(f"Still not running: {waits_for}; see the logs in {self.folder}.")
+            time.sleep(0.2)
+
+    def _running_config(self) -> Config:
+        """The configuration with the Redis that was really taken."""
+        url = self._redis.url if self._redis else self.config.redis.url
+        return self.config.model_copy(update={"redis": self.config.redis.model_copy(update={"url": url})})
+
+    def wait(self) -> None:
+        """Return when somebody asks the system to end, by Ctrl-C or SIGTERM."""
+
+        def end(_number: int, _frame: FrameType | None) -> None:
+            self._ended.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, end)
+        self._ended.wait()
+
+    def _stop(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.stop()
+        if self._redis is not None:
+            self._redis.stop()
+
+
+def _accepts_uploads(url: str) -> bool:
+    try:
+        return requests.get(f"{url}/readyz", timeout=5).ok
+    except requests.RequestException:
+        return False
+
+
+def listens(host: str | None, port: int) -> bool:
+    """Whether something accepts connections there."""
+    try:
+        with socket.create_connection((host or "127.0.0.1", port), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def _refuse_taken_port(host: str, port: int) -> None:
+    if listens("127.0.0.1" if host == "0.0.0.0" else host, port):  # noqa: S104 - compared, not bound
+        raise ConfigError(f"Port {port} is taken on this machine; choose another with --port.")

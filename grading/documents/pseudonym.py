@@ -1,0 +1,161 @@
+"""Takes what identifies a student out of documents before they leave the server."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from grading.documents.folding import fold, origins
+from grading.documents.forms import hide_form
+from grading.documents.names import COMMON_WORDS, email_pattern, full_name_pattern, id_pattern, name_parts
+from grading.errors import ConfigError
+from grading.model import Cell, Document
+
+STUDENT, ID, EMAIL = "[student]", "[id]", "[email]"
+_USER_FOLDER = re.compile(
+    r"(?P<before>(?:[A-Za-z]:[\\/]{1,4}|/)(?:Users|home)[\\/]{1,4})"
+    r"(?!(?:Public|Shared|jovyan|rstudio|runner|user|root)\b)[^\\/\s\"'<>|:\[\]]+",
+    re.IGNORECASE,
+)
+_CONTEXT = re.compile(
+    r"(?:\b(?:name|names|student|author|by|from|mr|ms|mrs|dr|prof|dear|hi|hello"
+    r"|i am|i'm|my name is|regards|yours)\b"
+    r"|\[(?:student|id)\])[\s:,.*_=\"'<-]{0,6}$"
+)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What is known of a student: full names (also as "Last, First"), identifiers, e-mail addresses."""
+
+    names: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    emails: tuple[str, ...] = ()
+
+
+def pseudonym_for(secret: bytes, student_id: str) -> str:
+    """A stable pseudonym such as `Student-7F3A2C`. Raises ConfigError without a secret."""
+    if not secret:
+        raise ConfigError("There is no secret to make pseudonyms with; set the server's secret key.")
+    digest = hmac.new(secret, student_id.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+    return f"Student-{digest[:6].upper()}"
+
+
+def pseudonymise(documents: Sequence[Document], identity: Identity) -> tuple[Document, ...]:
+    """The documents with names, identifiers and addresses replaced by `[student]`, `[id]` and `[email]`.
+
+    Looks at sources, outputs, places, notes and paths. What a form asks for ("Student Name: …", `author:`)
+    goes as well, known or not. Lines keep their numbers.
+    """
+    hide = _Hider(identity)
+    taken: set[str] = set()
+    result = []
+    for document in documents:
+        path = _unique(hide.path(document.path), taken)
+        cells = tuple(_cell(cell, hide) for cell in document.cells)
+        notes = tuple(hide.note(note, document.path, path) for note in document.notes)
+        result.append(document.model_copy(update={"path": path, "cells": cells, "notes": notes}))
+    return tuple(result)
+
+
+def _cell(cell: Cell, hide: _Hider) -> Cell:
+    source = hide_form(hide.text(cell.source), cell)
+    outputs = tuple(
+        output.model_copy(update={"text": hide.text(output.text)}) if output.text else output
+        for output in cell.outputs
+    )
+    return cell.model_copy(update={"source": source, "outputs": outputs, "place": hide.text(cell.place)})
+
+
+def _unique(path: str, taken: set[str]) -> str:
+    """The path, with a number if replacing made it the same as another's."""
+    stem, dot, ending = path.rpartition(".")
+    candidate, number = path, 1
+    while candidate in taken:
+        number += 1
+        candidate = f"{stem}-{number}{dot}{ending}" if dot else f"{path}-{number}"
+    taken.add(candidate)
+    return candidate
+
+
+class _Hider:
+    """The patterns of one student."""
+
+    def __init__(self, identity: Identity) -> None:
+        full = [pattern for name in identity.names for pattern in full_name_pattern(name)]
+        logins = [local for mail in identity.emails if (local := _login(mail))]
+        ids = [pattern for value in (*identity.ids, *logins) if (pattern := id_pattern(value))]
+        self.parts = {part for name in identity.names for part in name_parts(name)}
+        groups = {
+            "email": [email_pattern(mail) for mail in identity.emails if "@" in mail] + _mails_of(full + ids),
+            "full": full,
+            "id": ids,
+            "part": [rf"(?<![a-z0-9])(?:{'|'.join(map(re.escape, self._longest()))})(?![a-z0-9])"]
+            * bool(self.parts),
+        }
+        body = "|".join(f"(?P<{name}>{'|'.join(found)})" for name, found in groups.items() if found)
+        self.pattern = re.compile(body) if body else None
+
+    def _longest(self) -> list[str]:
+        return sorted(self.parts, key=lambda part: (-len(part), part))
+
+    def text(self, text: str) -> str:
+        """A text of several lines; single names only where they are written like names."""
+        return self._replace(text, self._is_name)
+
+    def path(self, path: str) -> str:
+        """A path, in which single names count in any case unless they are common words."""
+        return self._replace(
+            path, lambda original, start, end, part, _: part not in COMMON_WORDS or original[0].isupper()
+        )
+
+    def note(self, note: str, old: str, new: str) -> str:
+        """A remark, in which a path is replaced as it is elsewhere."""
+        return self.text(note.replace(old, new))
+
+    @staticmethod
+    def _is_name(original: str, start: int, end: int, part: str, folded: str) -> bool:
+        in_context = _CONTEXT.search(folded[max(0, start - 40) : start]) is not None
+        if part in COMMON_WORDS:
+            return original[:1].isupper() and in_context
+        return original[:1].isupper() or not original.isascii() or in_context
+
+    def _replace(self, text: str, is_name: Callable[[str, int, int, str, str], bool]) -> str:
+        if not text:
+            return text
+        text = _USER_FOLDER.sub(rf"\g<before>{STUDENT}", text)
+        if self.pattern is None:
+            return text
+        folded = fold(text)
+        way_back: list[int] | None = None
+        pieces: list[str] = []
+        at = 0
+        for match in self.pattern.finditer(folded):
+            if not pieces:
+                way_back = origins(text)
+            start = match.start() if way_back is None else way_back[match.start()]
+            end = match.end() if way_back is None else way_back[match.end() - 1] + 1
+            kind = match.lastgroup
+            if start < at or (
+                kind == "part" and not is_name(text[start:end], match.start(), match.end(), match[0], folded)
+            ):
+                continue
+            pieces += [text[at:start], {"email": EMAIL, "id": ID}.get(kind or "", STUDENT)]
+            at = end
+        return "".join([*pieces, text[at:]]) if pieces else text
+
+
+def _mails_of(patterns: list[str]) -> list[str]:
+    """Addresses that have a name or identifier in them, known or not."""
+    return [
+        rf"(?<![\w.+-])(?:[\w+-]{{1,20}}\.)?{pattern}[\w.+-]{{0,20}}@[\w.-]{{2,80}}" for pattern in patterns
+    ]
+
+
+def _login(mail: str) -> str | None:
+    """The part of an address before the @ where it is telling enough to be looked for by itself."""
+    local = mail.partition("@")[0]
+    return local if len(local) >= 7 or (len(local) >= 4 and not local.isalpha()) else None

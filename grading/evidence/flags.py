@@ -1,0 +1,53 @@
+"""Flags about the state of the work: nothing added, not run, errors, code that does not parse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from grading.evidence.check_output import errors_in, executed
+from grading.evidence.code import LOOSE
+from grading.evidence.context import counted
+from grading.evidence.scope import Piece, find_scope, runs_recorded
+from grading.model import Document, Flag
+
+
+def work_flags(documents: Sequence[Document]) -> tuple[Flag, ...]:
+    """None of these holds a grade; each points at the first place it is about."""
+    scope = find_scope(documents, None)
+    if not scope.added:
+        return (Flag(code="untouched", message="Nothing was added to the starter."),)
+    code = scope.code
+    return (*_unexecuted(code), *_errors(code), *_unparsed(code))
+
+
+def _unexecuted(code: Sequence[Piece]) -> Iterator[Flag]:
+    cells = [p for p in code if runs_recorded(p.document)]
+    if cells and not any(executed(p.cell) for p in cells):
+        yield Flag(
+            code="unexecuted",
+            message=f"None of the {counted(len(cells), 'code cell')} with the student's code was run.",
+            location=cells[0].at(),
+        )
+
+
+def _errors(code: Sequence[Piece]) -> Iterator[Flag]:
+    failing = [p for p in code if any(o.kind == "error" for o in p.cell.outputs)]
+    if failing:
+        yield Flag(
+            code="errors",
+            message=f"{counted(len(failing), 'cell stops', 'cells stop')} with an error.",
+            location=failing[0].at(),
+        )
+
+
+def _unparsed(code: Sequence[Piece]) -> Iterator[Flag]:
+    broken = [(p, lines[0]) for p in code if (lines := errors_in(p))]
+    if not broken:
+        return
+    piece, line = broken[0]
+    where = piece.at(line)
+    spot = f"line {where.line}" + (f" of cell {where.cell}" if len(piece.document.cells) > 1 else "")
+    message = f"The code does not parse at {spot} of {piece.document.path}."
+    if piece.facts.language in LOOSE:
+        message = f"The code may not parse at {spot} of {piece.document.path}; dialects of SQL differ."
+    yield Flag(code="parse", message=message, location=where)

@@ -1,0 +1,43 @@
+"""Releasing grades to students."""
+
+from __future__ import annotations
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from grading.errors import NotFound
+from grading.may import Actor
+from grading.store import tables
+from grading.store.audit import note
+from grading.store.database import now
+
+
+def release(session: Session, round_id: str, actor: Actor) -> None:
+    """Let the student see the grade of this round. Raises NotFound while there is none."""
+    grade = session.scalar(select(tables.Grade).where(tables.Grade.round_id == round_id))
+    if grade is None:
+        raise NotFound("There is no grade to release yet.")
+    if grade.released_at is None:
+        grade.released_at, grade.released_by = now(session), actor.user_id
+        note(session, actor.name, "grade.release", f"submission:{grade.submission_id}", {"held": grade.held})
+
+
+def release_all(session: Session, assignment_id: int, actor: Actor) -> int:
+    """Release the current grades of an assignment that are complete and not held; returns how many."""
+    rounds = (
+        select(tables.Round.id)
+        .join(tables.Submission, tables.Submission.id == tables.Round.submission_id)
+        .where(tables.Submission.assignment_id == assignment_id, tables.Round.current)
+    )
+    open_ones = (
+        tables.Grade.round_id.in_(rounds),
+        tables.Grade.held.is_(False),
+        tables.Grade.points.is_not(None),
+        tables.Grade.released_at.is_(None),
+    )
+    ids = list(session.scalars(select(tables.Grade.id).where(*open_ones)))
+    moment = now(session)
+    values = {"released_at": moment, "released_by": actor.user_id}
+    session.execute(update(tables.Grade).where(tables.Grade.id.in_(ids)).values(values))
+    note(session, actor.name, "grade.release_all", f"assignment:{assignment_id}", {"count": len(ids)})
+    return len(ids)

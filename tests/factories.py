@@ -1,0 +1,69 @@
+"""Values and rows for tests, made in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grading.documents import HandIn, UploadedFile
+from grading.model import Cell, Document, Provenance, Result
+from grading.rubric import Criterion, Rubric, Words
+from grading.store import Store, accounts, assignments, submissions
+from grading.store.assignments import NewVersion
+from grading.store.submissions import Accepted, Incoming
+
+COURSE = "business-analytics"
+
+RUBRIC = Rubric(
+    criteria=(
+        Criterion(id="code", title="Code", points=60, checks=(Words(at_least=1),)),
+        Criterion(id="reflection", title="Reflection", points=40, stage="feedback"),
+    )
+)
+
+
+def document(source: str = "x <- 1", path: str = "work.R") -> Document:
+    """A script that is all the student's own."""
+    lines = tuple(range(1, source.count("\n") + 2))
+    cell = Cell(number=1, kind="code", source=source, language="r", added=lines)
+    return Document(path=path, kind="script", language="r", cells=(cell,))
+
+
+def handin(source: str = "x <- 1", path: str = "work.R") -> HandIn:
+    """What reading one script gives."""
+    return HandIn(files=(UploadedFile(path, source.encode()),), documents=(document(source, path),), notes=())
+
+
+def add_assignment(store: Store, slug: str = "sales", release: str = "after_review") -> int:
+    """An assignment with RUBRIC; returns its id."""
+    new = NewVersion(slug, slug.capitalize(), "r", release, digest=f"{slug}-1", rubric=RUBRIC)
+    with store.write() as session:
+        assignment, _, _ = assignments.put(session, COURSE, new)
+        return assignment.id
+
+
+def add_student(store: Store, student: str = "s1") -> int:
+    """An enrolled student; returns the user's id."""
+    with store.write() as session:
+        course = assignments.course(session, COURSE)
+        return accounts.find_or_create_student(session, "local", student, "", "", course.id).id
+
+
+def hand_in(store: Store, assignment_id: int, student: str = "s1", **other: Any) -> Accepted:
+    """A stored submission."""
+    student_id = add_student(store, student)
+    source = other.pop("source_text", "x <- 1")
+    with store.write() as session:
+        return submissions.accept(
+            session, Incoming(assignment_id, student_id, "api", handin(source), **other)
+        )
+
+
+def result(run_id: str, round_id: str, stage: str, *, ok: bool = True, **other: Any) -> Result:
+    """A machine's answer with the middle level for every criterion of RUBRIC."""
+    judged = [{"criterion": c.id, "level": 2} for c in RUBRIC.of_stage(stage)]
+    output: dict[str, Any] = {"judgements": judged} if ok else {}
+    if ok and stage == "feedback":
+        output |= {"achieved": "a", "reflection": "r", "practice": "p", "next_step": "n"}
+    provenance = Provenance(machine="dgx-spark-1", engine="instant", model="m", uses_model=False)
+    values = {"error": None if ok else "engine_failed", "output": output, **other}
+    return Result(run_id=run_id, round_id=round_id, stage=stage, ok=ok, provenance=provenance, **values)

@@ -1,0 +1,90 @@
+"""config.toml: what ships is valid, and every error names its key."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grading.config import Config, load, parse
+from grading.errors import ConfigError
+
+
+@pytest.fixture
+def raw(root: Path) -> dict[str, Any]:
+    return tomllib.loads((root / "config.toml").read_text(encoding="utf-8"))
+
+
+def test_the_shipped_file_has_the_four_machines(root: Path) -> None:
+    config = load(root / "config.toml", {})
+    assert [m.name for m in config.machines] == ["dgx-spark-1", "mac-studio-1", "dgx-spark-2", "mac-studio-2"]
+    assert [m.role for m in config.machines] == ["primary", "primary", "spare", "spare"]
+    assert list(config.machine("dgx-spark-1").stages) == ["analysis"]
+    assert set(config.machine("mac-studio-2").stages) == {"analysis", "feedback"}
+
+
+def test_addresses_come_from_the_environment(root: Path) -> None:
+    config = load(root / "config.toml", {"GRADER_REDIS_URL": "redis://r:1/0", "GRADER_DATABASE_URL": "sqlite://"})
+    assert (config.redis.url, config.database.url) == ("redis://r:1/0", "sqlite://")
+
+
+def put(raw: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split("/")
+    for key in parents:
+        raw = raw[int(key)] if isinstance(raw, list) else raw[key]
+    if value is None:
+        del raw[last]
+    else:
+        raw[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("machines/1/stages/feedback/model", None, "machines[1].stages.feedback.model: this key is missing"),
+        ("machines/0/stages/analysis/engine", "vllm", "machines[0].stages.analysis.engine: Input should be"),
+        ("machines/0/slots", 0, "machines[0].slots: Input should be greater than or equal to 1 (it is 0)"),
+        ("machines/0/name", "Spark 1", "machines[0].name: String should match"),
+        ("machines/1/name", "dgx-spark-1", "the name 'dgx-spark-1' is used twice"),
+        ("machines/0/engines/vllm", {}, "machines[0].engines: 'vllm' is not an engine; allowed: ollama"),
+        ("machines/0/engines/ollama/url", None, "machines[0].engines: 'ollama' needs a url"),
+        ("machines/0/engines/ollama/url", "localhost:11434", "machines[0].engines.ollama.url: String should"),
+        ("machines/1/stages/feedback/engine", "ollama", "machines[1]: stages.feedback uses engine 'ollama'"),
+        ("machines/1/stages/style", {"engine": "mlx", "model": "m"}, "machines[1].stages.style: not a stage"),
+        ("stages/analysis/budget_s", 1200, "stages.analysis.budget_s: must be below"),
+        ("server/prt", 8080, "server.prt: there is no such key"),
+        ("machines", [], "machines: Tuple should have at least 1 item"),
+    ],
+)
+def test_an_error_names_its_key_and_what_is_allowed(
+    raw: dict[str, Any], path: str, value: Any, sentence: str
+) -> None:
+    put(raw, path, value)
+    with pytest.raises(ConfigError) as caught:
+        parse(raw)
+    assert sentence in caught.value.message
+
+
+def test_every_problem_is_named_at_once(raw: dict[str, Any]) -> None:
+    put(raw, "machines/0/slots", 0)
+    put(raw, "server/prt", 1)
+    with pytest.raises(ConfigError) as caught:
+        parse(raw)
+    assert len(caught.value.message.splitlines()) == 2
+
+
+def test_a_file_that_is_absent_or_no_toml_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such file"):
+        load(tmp_path / "config.toml", {})
+    (tmp_path / "config.toml").write_text("machines = [")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        load(tmp_path / "config.toml", {})
+
+
+def test_an_engine_can_stand_in_for_all(root: Path) -> None:
+    config: Config = load(root / "config.toml", {}).with_engine("rules")
+    assert {p.engine for m in config.machines for p in m.stages.values()} == {"rules"}
+    with pytest.raises(ConfigError):
+        config.with_engine("ollama")
