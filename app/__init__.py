@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask_bootstrap import Bootstrap5
 from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
 from flask_openapi3 import OpenAPI
 from flask_openapi3.models import Info
 
-from app import api, classes, errors, operations, pages, security, sign_in, tokens, webhooks, who
-from app.live import TITLES, duration
-from app.render import markdown
+from app import api, classes, errors, operations, pages, render, security, sign_in, tokens, webhooks, who
+from app.live import TITLES
 from app.services import Services
 
 __all__ = ["Services", "create_app"]
 
-SCHEME = {"token": {"type": "http", "scheme": "bearer"}}
+SCHEME: dict[str, Any] = {"token": {"type": "http", "scheme": "bearer"}}
 
 
 def create_app(services: Services) -> OpenAPI:
@@ -28,8 +29,10 @@ def create_app(services: Services) -> OpenAPI:
     who.load_users(app)
     Bootstrap5(app)
     app.context_processor(who.context)
-    app.jinja_env.filters.update(markdown=markdown, duration=duration)
-    app.jinja_env.globals.update(stage_titles=TITLES)
+    app.jinja_env.filters.update(
+        markdown=render.markdown, finding=render.finding, suggestion=render.suggestion
+    )
+    app.jinja_env.globals.update(stage_titles=TITLES, can=who.can, provenance_rows=render.provenance_rows)
     for blueprint in (pages.pages, sign_in.pages, tokens.pages, classes.pages, operations.pages):
         app.register_blueprint(blueprint)
     app.register_blueprint(webhooks.endpoints)
@@ -52,5 +55,5 @@ def _limit(app: OpenAPI, services: Services) -> None:
         "classes.upload": (uploads, lambda: who.actor().name),
     }
     for endpoint, (limit, key) in per_view.items():
-        limited = limiter.limit(limit, key_func=key)(app.view_functions[endpoint])
+        limited: Any = limiter.limit(limit, key_func=key)(app.view_functions[endpoint])
         app.view_functions[endpoint] = limited

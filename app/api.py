@@ -31,7 +31,9 @@ from grading.store import accounts, assignments, tables, views
 from grading.store.submissions import Idempotency, Incoming
 
 T = TypeVar("T", bound=BaseModel)
-PROBLEMS = {str(status): Problem for status in (400, 401, 403, 404, 409, 413, 415, 422, 429)}
+PROBLEMS: dict[str | int, Any] = {
+    str(status): Problem for status in (400, 401, 403, 404, 409, 413, 415, 422, 429)
+}
 api = APIBlueprint(
     "api",
     __name__,

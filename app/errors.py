@@ -94,5 +94,5 @@ def _unknown(error: Exception) -> Response | BaseResponse:
     return answer(
         500,
         "internal",
-        f"Something went wrong on our side. It was recorded as {reference}; tell that to whoever runs this server.",
+        f"Something went wrong on our side. It was recorded as {reference}; name that when you report it.",
     )

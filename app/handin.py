@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from werkzeug.datastructures import FileStorage
 
@@ -44,12 +45,21 @@ def accept(
     build: Callable[[Session], Incoming], also: Callable[[Session, str], None] | None = None
 ) -> Accepted:
     """Build and store a hand-in in one transaction (`also` gets its id there), then announce it."""
+    try:
+        accepted = _stored(build, also)
+    except IntegrityError:
+        # two of the same at once on a database that locks rows: now the first one's rows are there
+        accepted = _stored(build, also)
+    if not accepted.repeated:
+        services().dispatch.announce(accepted.round_id)
+    return accepted
+
+
+def _stored(build: Callable[[Session], Incoming], also: Callable[[Session, str], None] | None) -> Accepted:
     with services().store.write() as session:
         accepted = submissions.accept(session, build(session))
         if also is not None:
             also(session, accepted.submission_id)
-    if not accepted.repeated:
-        services().dispatch.announce(accepted.round_id)
     return accepted
 
 

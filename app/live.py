@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from app.progress import Progress, StageStatus
 from grading.model import RoundState, StageState
 from grading.rubric import Value
 from grading.store.views import Queue, SubmissionView
-
-from app.progress import Progress, StageStatus
 
 TITLES = {"analysis": "Technical review", "feedback": "Personal feedback"}
 WORDS = {
@@ -44,6 +43,7 @@ class Live(Value):
 def live(view: SubmissionView, progress: Progress, *, sees_score: bool) -> Live:
     """The state of a submission as this reader may see it."""
     headline, detail = _headline(view, progress.queue, sees_score=sees_score)
+    seen = int(sees_score and view.grade is not None)
     stages = () if view.final and not sees_score else progress.stages.items()
     return Live(
         status=view.state,
@@ -51,7 +51,7 @@ def live(view: SubmissionView, progress: Progress, *, sees_score: bool) -> Live:
         detail=detail,
         stages=tuple(_stage(name, stage) for name, stage in stages),
         settled=view.final and (sees_score or view.grade is None),
-        result=f"{view.round_id}-{view.state}-{int(sees_score and view.grade is not None)}-{int(view.released)}",
+        result=f"{view.round_id}-{view.state}-{seen}-{int(view.released)}",
     )
 
 

@@ -12,6 +12,7 @@ from app.live import Live, live
 from app.progress import progress
 from app.services import services
 from grading.documents import ALLOWED, HandIn
+from grading.documents.files import KINDS
 from grading.errors import DocumentError, NotFound
 from grading.may import Actor, Subject, may
 from grading.model import RoundState

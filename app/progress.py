@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from app.services import services
-from grading.dispatch import Lease
+from grading.leases import Lease
 from grading.model import StageState
 from grading.rubric import Value
 from grading.store.views import Queue, StageView, SubmissionView, queue_position

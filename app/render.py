@@ -13,7 +13,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-from grading.model import Cell, Document, Location, Report
+from grading.model import Cell, Document, Finding, Location, Report, Suggestion
 
 TAGS = {
     "p",
@@ -130,6 +130,8 @@ def _cell(document: Document, cell: Cell, comments: _Comments) -> ShownCell:
         if len(document.cells) == 1 or document.kind != "notebook":
             here += comments.take(document.path, None, number)
         lines.append(Line(number, html, index not in added, here))
+    if len(lines) > 1 and not cell.lines[-1] and not lines[-1].comments:
+        lines.pop()  # what follows the last line end
     outputs = tuple(_shortened(output.text) for output in cell.outputs if output.text.strip())
     images = sum(output.image for output in cell.outputs)
     return ShownCell(cell, tuple(lines), outputs, images, comments.rest(document.path, cell.number))
@@ -153,13 +155,48 @@ def _shortened(text: str) -> str:
     return text if len(text) <= SHOWN_OUTPUT else f"{text[:SHOWN_OUTPUT]}\n… (the rest is not shown)"
 
 
+def finding(value: Finding) -> Comment:
+    """A finding as a comment."""
+    return Comment(value.severity, value.title, value.detail)
+
+
+def suggestion(value: Suggestion) -> Comment:
+    """A suggestion as a comment."""
+    return Comment("suggestion", value.what, "\n\n".join((value.why, value.how)), value.example)
+
+
 def _comments(report: Report) -> Iterator[tuple[Location, Comment]]:
     if report.analysis is None:
         return
-    for finding in report.analysis.findings:
-        if finding.location:
-            yield finding.location, Comment(finding.severity, finding.title, finding.detail)
-    for suggestion in report.analysis.suggestions:
-        if suggestion.location:
-            detail = " ".join((suggestion.why, suggestion.how))
-            yield suggestion.location, Comment("suggestion", suggestion.what, detail, suggestion.example)
+    for remark in report.analysis.findings:
+        if remark.location:
+            yield remark.location, finding(remark)
+    for advice in report.analysis.suggestions:
+        if advice.location:
+            yield advice.location, suggestion(advice)
+
+
+def provenance_rows(report: Report) -> list[tuple[str, list[str]]]:
+    """How each stage's result came about: a label and a cell a stage."""
+    stages = list(report.stages.values())
+    rows = [
+        ("Machine", [p.machine for p in stages]),
+        ("Engine", [p.engine for p in stages]),
+        ("Model", [p.model if p.uses_model else f"{p.model} (no language model)" for p in stages]),
+        ("Model digest", [p.digest or "–" for p in stages]),
+        ("Prompt", [f"{p.prompt_version} {p.prompt_hash[:16]}".strip() or "–" for p in stages]),
+        ("Tokens of the prompt", [f"{p.tokens.prompt}, {p.tokens.cached} from cache" for p in stages]),
+        ("Tokens written", [str(p.tokens.output) for p in stages]),
+        (
+            "First token after",
+            ["–" if p.first_token_s is None else f"{p.first_token_s:.2f} s" for p in stages],
+        ),
+        ("Took", [f"{p.seconds:.1f} s" for p in stages]),
+        ("Sampling", [", ".join(f"{k} {v}" for k, v in p.sampling.items()) or "–" for p in stages]),
+        ("Answer repaired", ["yes" if p.repaired else "no" for p in stages]),
+    ]
+    return rows
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f} s"

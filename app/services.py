@@ -9,7 +9,8 @@ from typing import Protocol, cast
 from flask import current_app
 
 from grading.config import Config
-from grading.dispatch import Lease, MachineState
+from grading.dispatch import MachineState
+from grading.leases import Lease
 from grading.store import Store
 
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from flask import Blueprint, Response, jsonify, request
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from standardwebhooks import Webhook, WebhookVerificationError
 
@@ -143,12 +142,6 @@ def _take_once(connection: str, message_id: str, digest: str, data: Data, conten
         return handin.accept(build, remember).submission_id
     except _Seen as seen:
         return seen.submission_id
-    except IntegrityError:  # another one committed first, on a database that does not lock as a whole
-        with services().store.read() as session:
-            before = _before(session, connection, message_id, digest)
-        if before is None:
-            raise
-        return before
 
 
 class _Seen(Exception):

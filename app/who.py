@@ -91,6 +91,11 @@ def require_seen(who: Actor, view: SubmissionView) -> None:
         raise NotFound("There is no such submission.")
 
 
+def can(who: Actor, action: str, course_id: int, owner_id: int | None = None, released: bool = False) -> bool:
+    """`may` for templates."""
+    return may(who, action, Subject(course_id, owner_id, released))
+
+
 def context() -> dict[str, Any]:
     """What every template knows of the reader."""
     signed_in = current_user.is_authenticated

@@ -8,10 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import click
-from grading.assignment import Assignment, read_folder
 from sqlalchemy.orm import Session
 
 from cli.settings import Settings
+from grading.assignment import Assignment, read_folder
 from grading.errors import AssignmentError, NotFound
 from grading.store import Store, accounts, assignments, migrate
 from grading.store.audit import note
@@ -56,7 +56,7 @@ def import_assignment(settings: Settings, folder: Path, course: str | None) -> N
     read = read_folder(folder)
     with _writing(settings) as session:
         name, number, added = store_assignment(session, read, course)
-    for sentence in read.contradictions:
+    for sentence in read.notes:
         click.echo(f"⚠ {sentence}")
     click.echo(f"{name}: version {number} {'stored' if added else 'is unchanged'}")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from grading.assignment import read_folder
 from rich.console import Console
 from rich.table import Table
 
@@ -21,6 +20,7 @@ from cli.embedded import free_port
 from cli.settings import Settings
 from cli.submit import Client
 from cli.system import System
+from grading.assignment import read_folder
 from grading.errors import GraderError
 from grading.store import Store, accounts, assignments
 

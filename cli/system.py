@@ -39,6 +39,7 @@ class System:
         port: int | None = None,
         folder: Path,
         own_redis: bool = False,
+        machines: bool = True,
     ) -> None:
         self.settings = settings
         self.engine = engine
@@ -48,6 +49,7 @@ class System:
         self.url = f"http://127.0.0.1:{self.port}"
         self.first_password: str | None = None
         self._own_redis = own_redis
+        self._machines = machines
         self._redis: RedisProcess | None = None
         self._supervisor: Supervisor | None = None
         self._ended = threading.Event()
@@ -77,8 +79,10 @@ class System:
             self.first_password = accounts.ensure_administrator(session)
         store.close()
         self._supervisor = Supervisor(self.folder, environ)
-        for part in self._parts():
+        for part in self._server_parts():
             self._supervisor.start(part)
+        if self._machines:
+            self.start_machines()
         threading.Thread(target=self._supervisor.keep_running, daemon=True).start()
 
     def _redis_url(self) -> str:
@@ -91,25 +95,27 @@ class System:
         self._redis = start_redis(self.folder / "redis")
         return self._redis.url
 
-    def _parts(self) -> list[Part]:
+    def _server_parts(self) -> list[Part]:
+        web = ("web", "--port", str(self.port), "--var", str(self.folder))
+        return [self._part("web", *web), self._part("store", "store"), self._part("sweep", "sweep")]
+
+    def start_machines(self) -> None:
+        """Start the worker of every machine here."""
+        assert self._supervisor is not None
         engine = ("--engine", self.engine) if self.engine else ()
-        commands = {
-            "web": ("web", "--port", str(self.port), "--var", str(self.folder)),
-            "store": ("store",),
-            "sweep": ("sweep",),
-            **{f"worker-{m.name}": ("worker", m.name, *engine) for m in self.config.machines},
-        }
-        return [
-            Part(name, part_argv(sys.executable, self.settings.path, command))
-            for name, command in commands.items()
-        ]
+        self._machines = True
+        for machine in self.config.machines:
+            self._supervisor.start(self._part(f"worker-{machine.name}", "worker", machine.name, *engine))
+
+    def _part(self, name: str, *command: str) -> Part:
+        return Part(name, part_argv(sys.executable, self.settings.path, command))
 
     def until_ready(self, timeout_s: float) -> None:
         """Return when uploads are accepted and every machine beats."""
         dispatch = open_dispatch(self._running_config())
         deadline = time.monotonic() + timeout_s
         while True:
-            away = [state.name for state in dispatch.machines() if not state.alive]
+            away = [s.name for s in dispatch.machines() if self._machines and not s.alive]
             if not away and _accepts_uploads(self.url):
                 return
             if time.monotonic() > deadline:
@@ -117,10 +123,14 @@ class System:
                 raise GraderError(f"Still not running: {waits_for}; see the logs in {self.folder}.")
             time.sleep(0.2)
 
+    @property
+    def redis_url(self) -> str:
+        """The Redis that was really taken."""
+        return self._redis.url if self._redis else self.config.redis.url
+
     def _running_config(self) -> Config:
-        """The configuration with the Redis that was really taken."""
-        url = self._redis.url if self._redis else self.config.redis.url
-        return self.config.model_copy(update={"redis": self.config.redis.model_copy(update={"url": url})})
+        redis = self.config.redis.model_copy(update={"url": self.redis_url})
+        return self.config.model_copy(update={"redis": redis})
 
     def wait(self) -> None:
         """Return when somebody asks the system to end, by Ctrl-C or SIGTERM."""

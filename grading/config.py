@@ -70,10 +70,10 @@ class EngineSettings(Value):
     """How an engine is reached; `url` for HTTP engines, nothing for those in process."""
 
     url: HttpUrl | None = None
-    schema_format: Literal["json_schema", "none"] = "none"
-    api_key_env: str | None = None
     context_tokens: int = Field(default=32768, ge=1024)
+    """What the model reads and writes at most; longer hand-ins are shortened by a stated rule."""
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Further settings of the engine, such as keep_alive or api_key_env; see docs/engines.md."""
 
 
 class Machine(Value):

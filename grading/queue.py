@@ -29,7 +29,8 @@ def celery_app(redis_url: str, visibility_timeout_s: int) -> Celery:
     These settings lost nothing when workers and Redis were killed in every way tried: messages are
     acknowledged after the work, unacknowledged ones are restored, results are written until it works.
     """
-    app = Celery("grader", broker=redis_url, backend=redis_url, set_as_current=False)
+    backend = f"grading.results:UnwatchedRedis+{redis_url}"
+    app = Celery("grader", broker=redis_url, backend=backend, set_as_current=False)
     timeout = {"visibility_timeout": visibility_timeout_s}
     app.conf.update(
         task_acks_late=True,

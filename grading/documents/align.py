@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from grading.documents.lines import keys
+from grading.documents.places import comment_marks
 from grading.model import Cell
 
 _WORD = re.compile(r"[^\W\d_]\w{2,}")
-_LEAST = 0.18
+_LEAST = 0.12
 """Share of a starter cell (rare lines and words weigh more) that has to be found again."""
 _COPY = 0.5
 """Share of a further cell that has to come from one starter cell to count as a piece of it."""
@@ -29,9 +30,9 @@ def align(cells: Sequence[Cell], starter: Sequence[Cell]) -> tuple[list[int | No
     scores = [sharing.scores(cell) for cell in cells]
     ranked = sorted(
         (
-            (whole + _ORDER * _nearness(i, len(cells), j, len(starter)), -i, -j)
+            (whole + _ORDER * (own + _nearness(i, len(cells), j, len(starter))), -i, -j)
             for i, found in enumerate(scores)
-            for j, (whole, _) in found.items()
+            for j, (whole, own) in found.items()
             if whole >= _LEAST
         ),
         reverse=True,
@@ -64,7 +65,9 @@ def _nearness(i: int, of_i: int, j: int, of_j: int) -> float:
 
 def _features(cell: Cell) -> set[str]:
     lines = {f"{cell.kind} {text}" for text in keys(cell) if text}
-    return lines | {word for line in cell.lines for word in _WORD.findall(line[:2000])}
+    marks = comment_marks(cell.language) if cell.kind == "code" else ("```",)
+    spoken = (line for line in cell.lines if not line.lstrip().startswith(marks))
+    return lines | {word for line in spoken for word in _WORD.findall(line[:2000])}
 
 
 class _Sharing:

@@ -17,6 +17,8 @@ from grading.documents.limits import Limits
 from grading.documents.zipfiles import Budget, Entry, ZipReader
 from grading.errors import EmptyUpload
 
+__all__ = ["Budget", "Unpacked", "unpack"]
+
 _JUNK_FOLDERS = {
     *("__macosx", ".ipynb_checkpoints", "__pycache__", ".git", ".rproj.user", ".vscode", ".idea"),
     *(".venv", "venv", "node_modules", "renv", ".pytest_cache", ".mypy_cache"),

@@ -7,9 +7,10 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grading.documents.archive import Budget, unpack
+from grading.documents.archive import unpack
 from grading.documents.files import UploadedFile
 from grading.documents.limits import Limits
+from grading.documents.zipfiles import Budget
 
 _MOODLE = re.compile(
     r"^(?P<name>[^/]+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?/(?P<file>.+)$", re.IGNORECASE

@@ -6,7 +6,7 @@ import re
 
 from grading.model import Cell
 
-_OPEN = r"(?P<open>^[ \t]*(?:#+'?|//+|--+|/\*+|\*(?![*\w])|>|-|\d+[.)])?[ \t]*[*_]{0,3})"
+_OPEN = r"(?P<open>^[ \t]*(?:(?:#+'?|//+|--+|/\*+|\*(?![*\w])|>|-|\d+[.)])[ \t]*)?[*_]{0,3})"
 _GAP = r"(?P<gap>[*_]{0,3}[ \t]*[:=][ \t]*[*_]{0,3}[ \t]*)"
 _VALUE = (
     r"(?P<value>[^\n|\t]*?)"
@@ -66,7 +66,7 @@ def hide_form(source: str, cell: Cell) -> str:
         return source
     lines = source.split("\n")
     for index, line in enumerate(lines):
-        if len(line) > 400 or (":" not in line and "=" not in line):
+        if len(line) > 240 or (":" not in line and "=" not in line):
             continue
         if cell.kind == "code" and not _COMMENT.match(line) and "__author__" not in line:
             continue
@@ -76,10 +76,10 @@ def hide_form(source: str, cell: Cell) -> str:
 
 def _line(line: str, at_top: bool) -> str:
     hidden = False
-    for fields, sure in ((_SURE, True), (_MAYBE, at_top)):
+    for fields, most_words in ((_SURE, 12), (_MAYBE, 4 if at_top else 0)):
         for pattern, replacement in fields:
             match = pattern.match(line)
-            if match is None or hidden or not _replaceable(match["value"], sure):
+            if match is None or hidden or not _replaceable(match["value"], most_words):
                 continue
             line = (
                 line[: match.start("value")]
@@ -96,14 +96,15 @@ def _second(match: re.Match[str]) -> str:
     return match["before"] + ("[email]" if "mail" in match["label"].lower() else "[id]")
 
 
-def _replaceable(value: str, sure: bool) -> bool:
+def _replaceable(value: str, most_words: int) -> bool:
+    """Whether a value is short enough to be one at this place, or looks like a name anyway."""
     value = value.strip().strip("\"'").strip()
     if not value or _PLACEHOLDER.fullmatch(value):
         return False
     words = value.replace(",", " ").split()
-    if sure:
-        return len(words) <= 12
-    return 1 <= len(words) <= 5 and all(_NAME_LIKE.fullmatch(word) for word in words)
+    if len(words) <= most_words:
+        return True
+    return len(words) <= 5 and all(_NAME_LIKE.fullmatch(word) for word in words)
 
 
 def _quoted(value: str, replacement: str) -> str:

@@ -10,15 +10,17 @@ from grading.model import Cell
 
 _MOST_COMPARED = 1_000_000
 _MARKED = re.compile(
-    r"(?:#+|//+|--|/\*+)\s*(?:TODO|FIXME|YOUR (?:CODE|ANSWER|TURN))\b.*$"
-    r"|\[(?:write|enter|insert|type|put|add|your)\b[^\]]*\]",
+    r"(?:#{1,6}|//{1,3}|--|/\*{1,3})\s{0,4}(?:TODO|FIXME|YOUR (?:CODE|ANSWER|TURN))\b.*$"
+    r"|\[(?:write|enter|insert|type|put|add|your)\b[^\[\]]{0,200}\]",
     re.IGNORECASE,
 )
-_FORM = re.compile(
+FORM_FIELD = re.compile(
     r"\s*(?:#+|//|--|[-*>])?\s*[*_]{0,2}(?:student(?:'s)?(?: (?:name|id|number))?|full name|name"
-    r"|author|e-?mail|(?:date|due date|date submitted|submitted(?: by| on)?)|class|course)[*_]{0,2}\s*:(?!:)",
+    r"|author|by|e-?mail"
+    r"|(?:date|due date|date submitted|submitted(?: by| on)?)|class|course)[*_]{0,2}\s*:(?!:)",
     re.IGNORECASE,
 )
+"""A line of the form at the top of a homework; says who, not what."""
 _TRIVIAL = re.compile(r"[()\[\]{},;.`~*_-]*")
 _SPACE = re.compile(r"\s+")
 
@@ -37,7 +39,7 @@ def keys(cell: Cell) -> list[str]:
         return [""] * len(cell.lines)
     found = [key(line) for line in cell.lines]
     for index, line in enumerate(cell.lines[:40] if cell.number <= 2 else ()):
-        if (cell.kind != "code" or line.lstrip()[:1] in ("#", "/", "-")) and _FORM.match(line):
+        if (cell.kind != "code" or line.lstrip()[:1] in ("#", "/", "-")) and FORM_FIELD.match(line[:200]):
             found[index] = ""
     return found
 
@@ -56,7 +58,7 @@ def new_lines(own: list[str], given: list[str], spare: Counter[str]) -> list[int
     for number, text in added:
         if left[text] > 0:
             left[text] -= 1
-        elif len(text) >= 8 and spare[text] > 0:
+        elif len(text) >= 6 and spare[text] > 0:
             spare[text] -= 1
         else:
             result.append(number)

@@ -12,6 +12,9 @@ _BETWEEN_OR_NONE = r"[ \t_.,'\-]{0,3}"
 _LEAST_JOINED = 7
 """Letters a name needs to be found written as one word; shorter ones are too often part of other words."""
 
+_LEAST_LOGIN = 5
+"""Letters of a family name that make it, with an initial, a login name rather than a word."""
+
 COMMON_WORDS = frozenset(
     """
     abu amber april art august austin autumn bank banks bar berry best bill bin black brown bush
@@ -36,6 +39,11 @@ def name_parts(name: str) -> set[str]:
     return {spelling for token in _tokens(name) if len(token) >= 3 for spelling in _spellings(token)}
 
 
+def all_parts(name: str) -> set[str]:
+    """All parts of a name in all spellings, one of which is in every text the name is in."""
+    return {spelling for token in _tokens(name) for spelling in _spellings(token)}
+
+
 def full_name_pattern(name: str) -> list[str]:
     """Patterns for a name of two or more parts, in either order, with and without its middle names."""
     tokens = _tokens(name)
@@ -45,9 +53,12 @@ def full_name_pattern(name: str) -> list[str]:
     orders = dict.fromkeys(
         [tuple(tokens), (last, *tokens[:-1]), (*tokens[1:], first), (first, last), (last, first)]
     )
-    patterns = [_joined(order) for order in orders]
+    patterns = [_joined(order) for order in orders if len("".join(order)) >= 4 or not name.isascii()]
     if len(last) >= 3:
         patterns.append(rf"(?<![a-z]){re.escape(first[0])}\.[ \t]?{_any_spelling(last)}(?![a-z])")
+    if len(last) >= _LEAST_LOGIN:
+        initial, family = re.escape(fold(first[0])), _any_spelling(last)
+        patterns.append(rf"(?<![a-z])(?:{initial}[._-]?{family}|{family}[._-]?{initial})(?![a-z])")
     return patterns
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from grading.documents.lines import FORM_FIELD
 from grading.documents.prose import FENCE, HEADING
 from grading.model import Cell
 
@@ -61,8 +62,9 @@ def headings(source: str) -> list[tuple[int, str]]:
             fence = "" if fence else match[1]
         elif not fence:
             heading = HEADING.match(line)
-            if heading and heading[2]:
-                found.append((len(heading[1]), _plain(heading[2])))
+            title = _plain(heading[2]).rstrip("# ") if heading else ""
+            if heading and title:
+                found.append((len(heading[1]), title))
             elif before.strip() and re.fullmatch(r"={3,}\s*", line):
                 found.append((1, _plain(before)))
         before = line
@@ -77,6 +79,8 @@ def comment_labels(cell: Cell) -> tuple[str, ...]:
         comment = _comment(line, cell.language)
         if comment is None:
             leading = leading and not line.strip()
+            continue
+        if FORM_FIELD.match(comment[:200]):
             continue
         if (leading and not labels and comment and not _NO_TITLE.match(comment)) or _SECTION.match(comment):
             labels.append(_plain(comment.rstrip("-=#*/ ")))

@@ -11,9 +11,10 @@ from typing import Literal
 from grading.documents.files import shown
 from grading.model import Cell, Document
 
-HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*)$")
 FENCE = re.compile(r"^[ \t]{0,12}(`{3,}|~{3,})(.*)$")
 _CHUNK = re.compile(r"^\{\s*([A-Za-z][\w+#-]*)\s*,?\s*([^}]*)\}\s*$")
+_LONGEST_FENCE = 1000  # bounds the time the pattern takes
 _LABEL = re.compile(r"^([\w.-]+(?: [\w.-]+)*)\s*(?:,|$)")
 
 
@@ -78,7 +79,7 @@ def _parts(lines: list[str], chunks: bool) -> Iterator[_Part]:
                 continue
         elif match:
             fence = match[1]
-            chunk = _CHUNK.match(match[2].strip()) if chunks else None
+            chunk = _CHUNK.match(match[2].strip()) if chunks and len(line) <= _LONGEST_FENCE else None
             if chunk is not None:
                 yield part
                 part, in_chunk = (

@@ -10,10 +10,19 @@ from dataclasses import dataclass
 
 from grading.documents.folding import fold, origins
 from grading.documents.forms import hide_form
-from grading.documents.names import COMMON_WORDS, email_pattern, full_name_pattern, id_pattern, name_parts
+from grading.documents.names import (
+    COMMON_WORDS,
+    all_parts,
+    email_pattern,
+    full_name_pattern,
+    id_pattern,
+    name_parts,
+)
 from grading.errors import ConfigError
 from grading.model import Cell, Document
 
+_SHORT = 6
+"""Letters below which a full name in lower case may as well be two variables (`li, na`)."""
 STUDENT, ID, EMAIL = "[student]", "[id]", "[email]"
 _USER_FOLDER = re.compile(
     r"(?P<before>(?:[A-Za-z]:[\\/]{1,4}|/)(?:Users|home)[\\/]{1,4})"
@@ -81,6 +90,32 @@ def _unique(path: str, taken: set[str]) -> str:
     return candidate
 
 
+_Decision = Callable[[str | None, str, int, str], bool]
+"""Of a match its kind, its original text, where it starts in the folded text, and that text."""
+
+
+def _is_name(kind: str | None, original: str, start: int, folded: str) -> bool:
+    """Whether what matched is a person here, and not a word that happens to be the same."""
+    if kind not in ("full", "part"):
+        return True
+    parts = [part for part in re.split(r"[\W_]+", fold(original)) if part]
+    common = all(part in COMMON_WORDS for part in parts)
+    upper = original[:1].isupper() or not original.isascii()
+    if kind == "full":
+        short = sum(map(len, parts)) < _SHORT
+        if upper or not (short or (common and "," in original)):
+            return True
+    elif upper and not common:
+        return True
+    return (kind == "full" or upper or not common) and bool(
+        _CONTEXT.search(folded[max(0, start - 40) : start])
+    )
+
+
+def _is_name_in_path(kind: str | None, original: str, start: int, folded: str) -> bool:
+    return kind != "part" or original[:1].isupper() or fold(original) not in COMMON_WORDS
+
+
 class _Hider:
     """The patterns of one student."""
 
@@ -98,38 +133,35 @@ class _Hider:
         }
         body = "|".join(f"(?P<{name}>{'|'.join(found)})" for name, found in groups.items() if found)
         self.pattern = re.compile(body) if body else None
+        known = {fold(mail.strip()) for mail in identity.emails if "@" in mail}
+        known |= {fold(value.strip()) for value in (*identity.ids, *logins)}
+        known |= {part for name in identity.names for part in all_parts(name)}
+        self.needles = tuple(filter(None, known))
 
     def _longest(self) -> list[str]:
         return sorted(self.parts, key=lambda part: (-len(part), part))
 
     def text(self, text: str) -> str:
         """A text of several lines; single names only where they are written like names."""
-        return self._replace(text, self._is_name)
+        return self._replace(text, _is_name)
 
     def path(self, path: str) -> str:
         """A path, in which single names count in any case unless they are common words."""
-        return self._replace(
-            path, lambda original, start, end, part, _: part not in COMMON_WORDS or original[0].isupper()
-        )
+        return self._replace(path, _is_name_in_path)
 
     def note(self, note: str, old: str, new: str) -> str:
         """A remark, in which a path is replaced as it is elsewhere."""
         return self.text(note.replace(old, new))
 
-    @staticmethod
-    def _is_name(original: str, start: int, end: int, part: str, folded: str) -> bool:
-        in_context = _CONTEXT.search(folded[max(0, start - 40) : start]) is not None
-        if part in COMMON_WORDS:
-            return original[:1].isupper() and in_context
-        return original[:1].isupper() or not original.isascii() or in_context
-
-    def _replace(self, text: str, is_name: Callable[[str, int, int, str, str], bool]) -> str:
+    def _replace(self, text: str, is_name: _Decision) -> str:
         if not text:
             return text
         text = _USER_FOLDER.sub(rf"\g<before>{STUDENT}", text)
         if self.pattern is None:
             return text
         folded = fold(text)
+        if not any(needle in folded for needle in self.needles):  # far faster than the pattern
+            return text
         way_back: list[int] | None = None
         pieces: list[str] = []
         at = 0
@@ -139,9 +171,7 @@ class _Hider:
             start = match.start() if way_back is None else way_back[match.start()]
             end = match.end() if way_back is None else way_back[match.end() - 1] + 1
             kind = match.lastgroup
-            if start < at or (
-                kind == "part" and not is_name(text[start:end], match.start(), match.end(), match[0], folded)
-            ):
+            if start < at or not is_name(kind, text[start:end], match.start(), folded):
                 continue
             pieces += [text[at:start], {"email": EMAIL, "id": ID}.get(kind or "", STUDENT)]
             at = end

@@ -143,6 +143,8 @@ def _guess(data: bytes) -> str | None:
     if data.count(0) * 100 > len(data):
         return None
     sample = data if len(data) <= _SAMPLE else _telling(data)
+    if _looks_binary(sample.decode("latin-1")):
+        return None
     runs = re.findall(rb"[\x80-\xff]+", sample)
     high = b"".join(runs)
     usual = sum(char in _WESTERN for char in high.decode("cp1252", "replace"))

@@ -8,6 +8,7 @@ from grading.evidence.checks import outcome
 from grading.evidence.context import Context
 from grading.evidence.flags import work_flags
 from grading.evidence.manipulation import manipulation_flags
+from grading.evidence.scope import Scopes, find_scope
 from grading.model import CheckOutcome, CriterionEvidence, Document, Evidence
 from grading.rubric import Criterion, Rubric
 
@@ -19,7 +20,8 @@ def collect(documents: Sequence[Document], rubric: Rubric, solution: Sequence[Do
 
     `solution` gives the expected numbers of `output_close`. Never raises because of what a student wrote.
     """
-    criteria = tuple(_criterion(c, Context(documents, rubric, solution, c.where)) for c in rubric.criteria)
+    mine, solved = Scopes(documents), Scopes(solution)
+    criteria = tuple(_criterion(c, Context(mine, rubric, solved, c.where)) for c in rubric.criteria)
     return Evidence(
         criteria=criteria,
         flags=manipulation_flags(documents) + work_flags(documents),
@@ -29,7 +31,7 @@ def collect(documents: Sequence[Document], rubric: Rubric, solution: Sequence[Do
 
 def added_lines(documents: Sequence[Document]) -> int:
     """Lines the student wrote, blank ones not counted."""
-    return sum(1 for d in documents for c in d.cells for line in c.own.split("\n") if line.strip())
+    return sum(len(piece.added) for piece in find_scope(documents, None).added)
 
 
 def _criterion(criterion: Criterion, context: Context) -> CriterionEvidence:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 
 from grading.evidence.context import Context, Finding, listed
-from grading.evidence.facts import Mention
+from grading.evidence.facts import Index, Mention
 from grading.evidence.patterns import matches
 from grading.evidence.scope import Piece, Scope
 from grading.model import Location
@@ -19,7 +20,7 @@ def uses(check: Uses, context: Context, scope: Scope) -> Finding:
 
     def find(name: str) -> Location | None:
         wanted = context.accepted(name)
-        return _first(scope.code, lambda piece: piece.facts.calls, wanted)
+        return _first(scope.code, lambda piece: piece.facts.called, wanted)
 
     return _asked(check.all_of, check.any_of, find, "uses", scope)
 
@@ -37,7 +38,7 @@ def avoids(check: Avoids, context: Context, scope: Scope) -> Finding:
     """1 when none of the names is called on a line the student wrote."""
     for name in check.names:
         for piece in scope.code:
-            for call in piece.facts.calls:
+            for call in named(piece.facts.called, name):
                 # a starter's call around the student's lines is not the student's
                 if fits(call, name, piece.facts.language, strict=True) and call.first in piece.added:
                     return Finding(0.0, f"uses {name}, which is not allowed here", piece.at(call.first))
@@ -59,6 +60,13 @@ def code_matches(check: CodeMatches, context: Context, scope: Scope) -> Finding:
     return _asked(
         check.all_of, check.any_of, lambda p: _matching(p, scope.code), "has", scope, describe=readable
     )
+
+
+def named(index: Index, wanted: str) -> Iterator[Mention]:
+    """Mentions whose bare name may be the wanted one, which may be qualified or hold dots itself."""
+    parts = (wanted, wanted.rpartition("::")[2], wanted.rpartition(".")[2])
+    for part in dict.fromkeys(part.lower() for part in parts):
+        yield from index.get(part, ())
 
 
 def fits(mention: Mention, wanted: str, language: str, *, strict: bool = False) -> bool:
@@ -86,14 +94,12 @@ def readable(pattern: str) -> str:
     return f"“{plain if len(plain) <= 60 else plain[:57] + '…'}”"
 
 
-def _first(
-    pieces: Sequence[Piece], take: Callable[[Piece], Sequence[Mention]], wanted: Sequence[str]
-) -> Location | None:
+def _first(pieces: Sequence[Piece], take: Callable[[Piece], Index], wanted: Sequence[str]) -> Location | None:
     for piece in pieces:
-        for mention in take(piece):
-            if any(fits(mention, w, piece.facts.language) for w in wanted) and piece.within(mention):
-                lines = range(mention.first, mention.last + 1)
-                return piece.at(next(n for n in lines if n in piece.added))
+        for name in wanted:
+            for mention in named(take(piece), name):
+                if fits(mention, name, piece.facts.language) and piece.within(mention):
+                    return piece.at(piece.in_order[bisect_left(piece.in_order, mention.first)])
     return None
 
 

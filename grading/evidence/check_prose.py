@@ -6,7 +6,7 @@ import re
 
 from grading.evidence.context import Context, Finding, counted
 from grading.evidence.patterns import MAX_TEXT, matches
-from grading.evidence.scope import COMMENT, Piece, Scope
+from grading.evidence.scope import COMMENT, Piece, Scope, lines_of
 from grading.rubric import NoTodo, Words
 
 # TODO only in capitals: "todo" is a common word in Spanish and Portuguese
@@ -14,6 +14,7 @@ PLACEHOLDER = re.compile(
     r"\bTODO\b|\bFIXME\b|(?i:\byour (?:code|answer|response|solution)s? (?:goes )?here\b)"
     r"|(?i:\b(?:dein|ihr)e? (?:code|antwort|lösung) hier\b)"
 )
+FEWEST_WORDS = 15
 WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
 EAST_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 MARKUP = re.compile(
@@ -23,6 +24,8 @@ MARKUP = re.compile(
 
 def words(check: Words, context: Context, scope: Scope) -> Finding:
     """Share of the asked number of words; headings do not count. Comments count where there is no prose."""
+    if scope.fallback:  # else the same comments would answer every question
+        return Finding(0.0, "no heading says where the answer is")
     pieces = scope.added
     count = sum(count_words(_prose(p)) for p in pieces if p.cell.kind != "code")
     first = next((p for p in pieces if p.cell.kind != "code"), None)
@@ -43,7 +46,7 @@ def no_todo(check: NoTodo, context: Context, scope: Scope) -> Finding:
     if not left:
         return Finding(1.0, "no placeholder is left")
     piece, line = left[0]
-    example = piece.cell.lines[line - 1].strip()[:50]
+    example = lines_of(piece.cell.source)[line - 1].strip()[:50]
     message = f"{counted(len(left), 'place')} still with a placeholder such as “{example}”"
     return Finding(len(clean) / (len(clean) + len(left)), message, piece.at(line))
 
@@ -61,18 +64,23 @@ def _prose(piece: Piece) -> str:
 
 
 def _comments(piece: Piece) -> str:
-    code = piece.facts.code_without_comments.split("\n")
-    lines = piece.cell.lines
-    found = []
-    for n in sorted(piece.added):
+    """Comments of at least fifteen words in a row of lines: shorter ones explain code and answer nothing."""
+    code, lines = piece.facts.code_lines, lines_of(piece.cell.source)
+    runs: list[list[str]] = []
+    last = -1
+    for n in piece.in_order:
         hit = COMMENT.match(lines[n - 1])
         if hit and not (n <= len(code) and code[n - 1].strip()):
-            found.append(hit.group(1))
-    return "\n".join(found)
+            if n != last + 1:
+                runs.append([])
+            runs[-1].append(hit.group(1))
+            last = n
+    texts = ["\n".join(run) for run in runs]
+    return "\n".join(text for text in texts if count_words(text) >= FEWEST_WORDS)
 
 
 def _placeholder(piece: Piece, extra: tuple[str, ...]) -> int | None:
-    lines = piece.cell.lines
+    lines = lines_of(piece.cell.source)
     for number in range(piece.first, min(piece.last, len(lines)) + 1):
         if PLACEHOLDER.search(lines[number - 1][:2000]):
             return number

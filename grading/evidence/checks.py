@@ -34,11 +34,19 @@ def alternatives(check: Alternatives, context: Context, scope: Scope) -> Finding
 
 
 def ladder(check: Ladder, context: Context, scope: Scope) -> Finding:
-    """The credit of the first rung whose checks all earn in full."""
+    """The credit of the first rung whose checks all earn in full.
+
+    Does not apply when a rung is only unmet by checks that do not apply.
+    """
     inner = context.narrowed(check)
     for rung in check.rungs:
         found = [run(each, inner) for each in rung.when]
-        if all((f.earned or 0.0) >= FULL for f in found):
+        if any(f.earned is not None and f.earned < FULL for f in found):
+            continue
+        missing = next((f for f in found if f.earned is None), None)
+        if missing is not None:
+            return missing
+        if found:
             place = next((f.location for f in found if f.location), None)
             return Finding(rung.credit, rung.note or listed(f.message for f in found), place)
     return Finding(check.otherwise, "none of the described ways was found")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from grading.evidence.scope import Scope, find_scope
-from grading.model import Document, Location
+from grading.evidence.scope import Scope, Scopes
+from grading.model import Location
 from grading.rubric import CheckBase, Rubric
 
 
@@ -23,15 +23,15 @@ class Finding:
 class Context:
     """The hand-in, the rubric and the solution a check looks at; `where` is the criterion's."""
 
-    documents: Sequence[Document]
+    documents: Scopes
     rubric: Rubric
-    solution: Sequence[Document] = ()
+    solution: Scopes
     where: str | None = None
 
-    def scope(self, check: CheckBase, documents: Sequence[Document] | None = None) -> Scope:
+    def scope(self, check: CheckBase, documents: Scopes | None = None) -> Scope:
         """The pieces a check looks at, in the hand-in or in other documents."""
         where = check.where if check.where is not None else self.where
-        return find_scope(self.documents if documents is None else documents, where, check.files)
+        return (documents or self.documents).find(where, check.files)
 
     def accepted(self, name: str) -> tuple[str, ...]:
         """The name and those that count as the same."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tree_sitter import Node
 
@@ -25,6 +26,16 @@ class Mention:
     last: int
 
 
+Index = dict[str, list[Mention]]
+
+
+def _index(mentions: tuple[Mention, ...]) -> Index:
+    found: Index = {}
+    for mention in mentions:
+        found.setdefault(mention.name.lower(), []).append(mention)
+    return found
+
+
 @dataclass(frozen=True)
 class CodeFacts:
     """What one cell's code calls and defines. `arguments` are columns made by a named argument.
@@ -44,10 +55,20 @@ class CodeFacts:
     cut: bool = False
     """The code was larger than is looked at; the rest was left out."""
 
-    @property
-    def made(self) -> tuple[Mention, ...]:
-        """Everything that counts as defined."""
-        return self.defines + self.arguments
+    @cached_property
+    def code_lines(self) -> list[str]:
+        """The code without comments, line by line."""
+        return self.code_without_comments.split("\n")
+
+    @cached_property
+    def called(self) -> Index:
+        """The calls by their bare name in small letters."""
+        return _index(self.calls)
+
+    @cached_property
+    def made(self) -> Index:
+        """Everything that counts as defined, by its name in small letters."""
+        return _index(self.defines + self.arguments)
 
 
 @dataclass

@@ -22,7 +22,8 @@ MAKERS = words(
 """Functions whose named arguments make columns."""
 NAMING = frozenset({"names_to", "values_to", "into", "new_column_name", "output_column"})
 """Arguments whose string names a new column."""
-SETTINGS = frozenset({"stringsAsFactors", "check.names", "row.names", "na.rm", "sort", "wt", "name"})
+SETTINGS = frozenset({"stringsAsFactors", "check.names", "row.names", "na.rm"})
+COUNTS = frozenset({"count", "add_count", "tally", "add_tally"})
 HIGHER = words(
     "lapply sapply vapply tapply mapply apply Map Filter Reduce do.call map map_chr map_dbl map_int map_lgl"
     " map_df map_dfr map2 pmap walk across if_any if_all mutate_at mutate_if mutate_all summarise_at"
@@ -92,11 +93,13 @@ def _call(node: Node, found: Collector) -> None:
                 _passed(value, found)
             continue
         label = _bare(key)
-        if name in MAKERS and label and not label.startswith(".") and label not in SETTINGS:
-            found.argument(label, key, value)
-        elif label in NAMING or (label == "name" and name in ("count", "add_count", "tally", "add_tally")):
+        if label in NAMING or (label == "name" and name in COUNTS):
             for content in string_values(value):
                 found.argument(_content(content), content)
+        elif name in COUNTS and label in ("sort", "wt"):
+            continue
+        elif name in MAKERS and label and not label.startswith(".") and label not in SETTINGS:
+            found.argument(label, key, value)
         elif name in HIGHER:
             _passed(value, found)
     _named_by_string(name, node, found)

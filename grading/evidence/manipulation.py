@@ -24,7 +24,7 @@ MAX_FLAGS = 10
 BLOB = re.compile(r"[A-Za-z0-9+/_-]{400,}={0,2}")
 LONG_BLOB = 5_000
 MARKERS = re.compile(r"^[\s#*>/|\-\"'`;%]+", re.MULTILINE)
-LOOKALIKES = str.maketrans("аеорсухіѕјԁոΑΒΕΗΙΚΜΝΟΡΤΧΥΖаЕОРСТХ", "aeopcyxisjdnABEHIKMNOPTXYZaEOPCTX")
+LOOKALIKES = str.maketrans("ІЅЈаеорсухіѕјԁոΑΒΕΗΙΚΜΝΟΡΤΧΥΖаЕОРСТХ", "ISJaeopcyxisjdnABEHIKMNOPTXYZaEOPCTX")
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 
 

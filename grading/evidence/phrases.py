@@ -59,11 +59,10 @@ FLOWING: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (POINTS, rf"\b(?:score|grade|mark|rate) {_MINE}\b{_G}\b(?:{_FULL}|100|a\+|excellent)\b"),
         (
             POINTS,
-            rf"\b{_MINE} (?:deserves?|must|should|has to|needs to|shall)\b{_G}\b(?:get|receive|be|earn"
-            rf"|given|awarded)?"
-            rf"{_G}\b{_FULL} {_SCORE}\b",
+            rf"\b(?!the ){_MINE} (?:deserves?|must|should|has to|needs to|shall)\b{_G}"
+            rf"\b{_FULL} {_SCORE}\b",
         ),
-        (POINTS, r"\bdo(?: not|n't) (?:deduct|subtract|take off|remove) (?:any )?(?:points?|marks?)\b"),
+        (POINTS, r"\bdo(?: not|n't) (?:deduct|take off) (?:any )?(?:points?|marks?)\b"),
         (
             ROLE,
             rf"\byou are now (?:an?|the|my|in|acting as)?(?: [\w-]{{1,15}}){{0,3}}? ?\b(?:{_WHO}"
@@ -82,7 +81,7 @@ FLOWING: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         # German
         (
             ORDERS,
-            r"\b(?:ignoriere?n?|missachte|vergiss|vergessen sie)\b (?:\w{1,15} ){0,4}?(?:anweisung"
+            r"\b(?:ignoriere?n?|missachte|vergiss|vergessen sie)\b (?!nicht )(?:\w{1,15} ){0,4}?(?:anweisung"
             r"|anleitung|vorgabe|instruktion|bewertungskriteri)\w{0,4}",
         ),
         (
@@ -114,7 +113,11 @@ FLOWING: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"|profesor|modelo)\w{0,2}\b",
         ),
         # French
-        (ORDERS, r"\b(?:ignore[zr]?|oublie[zr]?)\b (?:\w{1,15} ){0,4}?(?:instructions|consignes)\b"),
+        (
+            ORDERS,
+            r"\b(?:ignore[zr]?|oublie[zr]?)\b (?:\w{1,15} ){0,2}?(?:les|ces|vos|tes|mes|des) "
+            r"(?:\w{1,15} ){0,2}?(?:instructions|consignes)\b",
+        ),
         (
             POINTS,
             r"\b(?:donne[zr]?|attribue[zr]?|accorde[zr]?|mets|mettez)\b(?:[ -]\w{1,15}){0,5}?["

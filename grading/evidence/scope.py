@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import cached_property, lru_cache
 
 from grading.evidence.code import code_facts
 from grading.evidence.facts import CodeFacts, Mention
@@ -19,6 +21,10 @@ _SECTION = re.compile(
     re.IGNORECASE,
 )
 """What makes a comment a heading in a script."""
+
+
+MAX_SECTIONS = 400
+"""Of one script; what follows belongs to the last."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +42,29 @@ class Piece:
         """What the whole cell's code calls and defines (parsed once, then remembered)."""
         return code_facts(self.cell.source, self.cell.language or self.document.language)
 
-    @property
+    @cached_property
     def coded(self) -> bool:
         """Whether the student wrote code (not only comments) here."""
         if self.cell.kind != "code" or not self.added:
             return False
-        lines = self.facts.code_without_comments.split("\n")
+        lines = self.facts.code_lines
         return any(n <= len(lines) and lines[n - 1].strip() for n in self.added)
+
+    @cached_property
+    def in_order(self) -> list[int]:
+        """The student's lines, sorted."""
+        return sorted(self.added)
 
     @property
     def own(self) -> str:
         """The lines the student wrote."""
-        lines = self.cell.lines
-        return "\n".join(lines[n - 1] for n in sorted(self.added) if n <= len(lines))
+        lines = lines_of(self.cell.source)
+        return "\n".join(lines[n - 1] for n in self.in_order if n <= len(lines))
 
     def touches(self, first: int, last: int) -> bool:
         """Whether the student wrote any line from `first` to `last` of this piece."""
-        return any(first <= n <= last for n in self.added)
+        at = bisect_left(self.in_order, first)
+        return at < len(self.in_order) and self.in_order[at] <= last
 
     def within(self, mention: Mention) -> bool:
         """Whether any line of a mention is the student's."""
@@ -73,13 +85,15 @@ class Scope:
 
     pieces: tuple[Piece, ...]
     problem: str = ""
+    fallback: bool = False
+    """Whether nothing matched and the whole of a plain script stands in."""
 
-    @property
+    @cached_property
     def added(self) -> tuple[Piece, ...]:
         """The pieces the student worked on."""
         return tuple(p for p in self.pieces if p.added)
 
-    @property
+    @cached_property
     def code(self) -> tuple[Piece, ...]:
         """The pieces the student wrote code in."""
         return tuple(p for p in self.pieces if p.coded)
@@ -102,8 +116,22 @@ def find_scope(documents: Sequence[Document], where: str | None, files: str | No
     if pieces:
         return Scope(pieces)
     if all(_plain(d) for d in chosen):
-        return Scope(tuple(_whole(d, c) for d in chosen for c in d.cells))
+        return Scope(tuple(_whole(d, c) for d in chosen for c in d.cells), fallback=True)
     return Scope((), f"no cell or heading matches “{readable(where)}”")
+
+
+class Scopes:
+    """The scopes in some documents, each found once."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self.documents = documents
+        self._known: dict[tuple[str | None, str | None], Scope] = {}
+
+    def find(self, where: str | None, files: str | None = None) -> Scope:
+        """See `find_scope`."""
+        if (where, files) not in self._known:
+            self._known[where, files] = find_scope(self.documents, where, files)
+        return self._known[where, files]
 
 
 def readable(where: str) -> str:
@@ -129,22 +157,24 @@ def _path_fits(path: str, files: str) -> bool:
 
 
 def _whole(document: Document, cell: Cell) -> Piece:
-    return Piece(document, cell, 1, len(cell.lines), _not_blank(cell, cell.added))
+    return Piece(document, cell, 1, len(lines_of(cell.source)), frozenset(_written(cell)))
 
 
-def _not_blank(cell: Cell, numbers: Iterable[int]) -> frozenset[int]:
-    lines = cell.lines
-    return frozenset(n for n in numbers if 1 <= n <= len(lines) and lines[n - 1].strip())
+def _written(cell: Cell) -> list[int]:
+    """The added lines that are not blank, sorted."""
+    lines = lines_of(cell.source)
+    return sorted(n for n in set(cell.added) if 1 <= n <= len(lines) and lines[n - 1].strip())
 
 
 def _named(document: Document, cell: Cell, regex: re.Pattern[str]) -> list[Piece]:
     """The cell when its place fits, or those sections of a one-cell script whose heading comment fits."""
     if document.kind == "script" and len(document.cells) == 1:
-        sections = _sections(cell)
+        sections = _sections(cell.source)
         fitting = [(a, b) for a, b, title in sections if regex.search(title)]
         if fitting:
+            own = _written(cell)
             return [
-                Piece(document, cell, a, b, _not_blank(cell, (n for n in cell.added if a <= n <= b)))
+                Piece(document, cell, a, b, frozenset(own[bisect_left(own, a) : bisect_right(own, b)]))
                 for a, b in fitting
             ]
         if sections:
@@ -154,18 +184,27 @@ def _named(document: Document, cell: Cell, regex: re.Pattern[str]) -> list[Piece
     return []
 
 
-def _sections(cell: Cell) -> list[tuple[int, int, str]]:
+@lru_cache(maxsize=32)
+def lines_of(source: str) -> tuple[str, ...]:
+    """The lines of a source, split once for all checks."""
+    return tuple(source.split("\n"))
+
+
+@lru_cache(maxsize=32)
+def _sections(source: str) -> tuple[tuple[int, int, str], ...]:
     """First line, last line and title of each section that a heading comment opens in a script."""
     starts: list[tuple[int, str]] = []
-    lines = cell.lines
+    lines = lines_of(source)
     for number, line in enumerate(lines, start=1):
         hit = COMMENT.match(line[:300])
         if hit and _SECTION.search(hit.group(1)):
             starts.append((number, hit.group(1)))
-    ends = [number - 1 for number, _ in starts[1:]] + [len(lines)]
-    return [(number, end, title) for (number, title), end in zip(starts, ends, strict=True)]
+            if len(starts) >= MAX_SECTIONS:
+                break
+    ends = [number - 1 for number, _ in starts[1:]] + [len(lines)] * bool(starts)
+    return tuple((number, end, title) for (number, title), end in zip(starts, ends, strict=True))
 
 
 def _plain(document: Document) -> bool:
     """Whether a document is a script without any headings."""
-    return document.kind == "script" and len(document.cells) == 1 and not _sections(document.cells[0])
+    return document.kind == "script" and len(document.cells) == 1 and not _sections(document.cells[0].source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import resources
+from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
@@ -11,6 +11,9 @@ from alembic.script import ScriptDirectory
 
 from grading.errors import GraderError
 from grading.store.database import Store
+
+
+MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 
 
 class StoreOutdated(GraderError):
@@ -22,7 +25,7 @@ class StoreOutdated(GraderError):
 
 def _config(url: str) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(resources.files("migrations")))
+    config.set_main_option("script_location", str(MIGRATIONS))
     config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
     return config
 

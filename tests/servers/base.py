@@ -45,6 +45,7 @@ class Stats:
     max_concurrency: int = 0
     disconnects: int = 0
     finished: int = 0
+    failed: int = 0
     last: dict[str, Any] = field(default_factory=dict)
 
 
@@ -112,6 +113,7 @@ class ModelHandler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server: ModelServer
+    counting = False
 
     def setup(self) -> None:
         super().setup()
@@ -128,6 +130,7 @@ class ModelHandler(BaseHTTPRequestHandler):
     def json(self, value: Any, status: int = 200) -> None:
         """Answer with JSON at once."""
         data = json.dumps(value).encode()
+        self.settle("finished" if status == 200 else "failed")
         self.send_response(status)
         self.send_header("Content-Type", "application/json; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))
@@ -177,6 +180,7 @@ class ModelHandler(BaseHTTPRequestHandler):
     def counted(self, payload: dict[str, Any]) -> Iterator[None]:
         """Count a generation around a yield; a client that leaves counts as a disconnect."""
         server, stats = self.server, self.server.stats
+        self.counting = True
         with server.changed:
             stats.requests += 1
             stats.active += 1
@@ -185,16 +189,22 @@ class ModelHandler(BaseHTTPRequestHandler):
             server.changed.notify_all()
         try:
             yield
-            with server.changed:
-                stats.finished += 1
+            self.settle("finished")
         except Gone:
             self.close_connection = True
-            with server.changed:
-                stats.disconnects += 1
+            self.settle("disconnects")
         finally:
-            with server.changed:
-                stats.active -= 1
-                server.changed.notify_all()
+            self.settle("failed")
+
+    def settle(self, how: str) -> None:
+        """Count the end of a generation, once; before its last bytes go out, so that clients see it."""
+        if not self.counting:
+            return
+        self.counting = False
+        with self.server.changed:
+            setattr(self.server.stats, how, getattr(self.server.stats, how) + 1)
+            self.server.stats.active -= 1
+            self.server.changed.notify_all()
 
     def broken_stream(self, fault: str, line: bytes) -> bool:
         """Send what a faulty server sends in a stream; `line` is a good first line.
@@ -223,9 +233,8 @@ def stats_of(server: ModelServer) -> dict[str, Any]:
     """The counters, for GET /stats."""
     with server.lock:
         stats = server.stats
-        return {
-            k: getattr(stats, k) for k in ("requests", "active", "max_concurrency", "disconnects", "finished")
-        }
+        counters = ("requests", "active", "max_concurrency", "disconnects", "finished", "failed")
+        return {name: getattr(stats, name) for name in counters}
 
 
 def main(handler: type[ModelHandler], description: str) -> None:

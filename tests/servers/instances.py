@@ -65,7 +65,9 @@ def tokens(text: str) -> int:
 
 def _quotable(user: str) -> list[str]:
     found = []
-    for line in user.splitlines():
+    lines = user.splitlines()
+    numbered = [line for line in lines if NUMBERED.match(line)]
+    for line in numbered or lines:
         plain = NUMBERED.sub("", line).strip()
         if (
             12 <= len(plain) <= 120

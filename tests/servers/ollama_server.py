@@ -110,6 +110,7 @@ class OllamaHandler(ModelHandler):
             if fault == "error_midstream":
                 self.chunk(json.dumps({"error": "unexpected EOF"}).encode() + b"\n")
                 return
+        self.settle("finished")
         self.chunk(json.dumps(turn.last("", len(parts))).encode() + b"\n")
 
 

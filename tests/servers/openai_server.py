@@ -74,6 +74,7 @@ class OpenAIHandler(ModelHandler):
             if fault == "error_midstream":
                 self.chunk(b'data: {"error": {"message": "out of memory", "code": 500}}\n\n')
                 return
+        self.settle("finished")
         self.chunk(turn.event("", turn.reason))
         if turn.wants_usage:
             self.chunk(turn.usage_event(len(parts)))

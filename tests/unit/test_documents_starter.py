@@ -186,6 +186,13 @@ def test_renamed_files_are_compared_with_what_they_resemble() -> None:
     assert apart(foreign).cells[0].added == (1, 2)
 
 
+def test_names_are_no_places() -> None:
+    source = b"# Author: Zo Quist\n# Date: 1 May\n# Task 1: load\nx = 1\n"
+    (document,) = set_apart(read([UploadedFile("a.py", source)]).documents)
+    assert document.cells[0].place == "Task 1: load"
+    assert document.cells[0].added == (3, 4)
+
+
 def test_scripts_carry_the_labels_of_all_their_tasks() -> None:
     source = b"# Homework\nimport os\n# Task 1: load\nx = 1\n# ---- Cleaning ----\n# Task 2: clean\n"
     (document,) = set_apart(read([UploadedFile("a.py", source)]).documents)
@@ -212,10 +219,8 @@ def test_two_hundred_cells_take_little_time() -> None:
     )
     own = notebook(
         *(
-
-                (c.kind, c.source.replace("head(10)", f"head({c.number})\n  own({c.number})"))
-                for c in starter.cells
-
+            (c.kind, c.source.replace("head(10)", f"head({c.number})\n  own({c.number})"))
+            for c in starter.cells
         )
     )
     started = time.perf_counter()

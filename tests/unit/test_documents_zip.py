@@ -255,9 +255,11 @@ def test_large_file_format_and_streamed_zips_are_read() -> None:
         def write(self, data: bytes) -> int:  # type: ignore[override]
             return buffer.write(data)
 
-    with zipfile.ZipFile(Stream(), "w", zipfile.ZIP_DEFLATED) as archive:
-        with archive.open("a.R", "w", force_zip64=True) as member:
-            member.write(CODE)
+    with (
+        zipfile.ZipFile(Stream(), "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("a.R", "w", force_zip64=True) as member,
+    ):
+        member.write(CODE)
     assert read([UploadedFile("w.zip", buffer.getvalue())]).files[0].data == CODE
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from celery import Celery
 
 from grading import queue
-from grading.config import Config, Machine
+from grading.config import Config, EngineSettings, Machine
 from grading.leases import Leases, connect
 from workers.machine.engines import open_engine
 from workers.machine.process import MachineProcess
@@ -28,8 +28,13 @@ def open_machine(config: Config, machine: Machine, app: Celery) -> MachineProces
 
 
 def _settings(machine: Machine, engine: str) -> dict[str, Any]:
-    settings = machine.engines.get(engine)
-    return settings.model_dump(exclude_none=True) if settings is not None else {}
+    settings = machine.engines.get(engine) or EngineSettings()
+    chosen: dict[str, Any] = dict(settings.options)
+    if settings.url is not None:
+        chosen["url"] = settings.url
+    if engine == "mlx":
+        chosen.setdefault("slots", machine.slots)
+    return chosen
 
 
 def start(config: Config, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -31,17 +31,44 @@ def release(server: Server) -> int:
     sent = 0
     with server.releasing:
         try:
-            while True:
-                room = server.dispatch.room()
-                outgoing = _again(server, room) + _new(server, room)
-                if not outgoing:
-                    return sent
+            more = True
+            while more:
+                outgoing, more = _take(server, server.dispatch.room())
                 for group in outgoing:
                     _send(server, group)
                     sent += len(group)
         except AWAY as error:
             log.warning("redis is away, waiting rounds stay in SQL: %s", error)
-            return sent
+    return sent
+
+
+def _take(server: Server, room: Mapping[str, int]) -> tuple[list[list[Outgoing]], bool]:
+    """What goes out now, one group a round, and whether more may be waiting."""
+    places = min(min(room.values()), AT_ONCE)
+    if max(room.values()) <= 0:
+        return [], False
+    with server.store.read() as session:
+        again = rounds.due_again(session, AT_ONCE)
+        new = rounds.next_queued(session, places) if places > 0 else []
+    if not again and not new:
+        return [], False
+    with server.store.write() as session:
+        groups = [_jobs(server, session, orders) for orders in _begin(session, room, again, new)]
+    return groups, len(new) == places or len(again) == AT_ONCE
+
+
+def _begin(
+    session: Session, room: Mapping[str, int], again: list[tuple[str, str]], new: list[str]
+) -> Iterator[list[RunOrder]]:
+    """Begin single stages whose next try is due, then rounds that were waiting."""
+    free = dict(room)
+    for round_id, stage in again:
+        if free.get(stage, 0) > 0 and (order := rounds.begin_again(session, round_id, stage)):
+            free[stage] -= 1
+            yield [order]
+    for round_id in new:
+        if orders := rounds.begin(session, round_id):
+            yield orders
 
 
 def _send(server: Server, group: list[Outgoing]) -> None:
@@ -52,40 +79,8 @@ def _send(server: Server, group: list[Outgoing]) -> None:
             server.dispatch.send_run(one)
 
 
-def _new(server: Server, room: Mapping[str, int]) -> list[list[Outgoing]]:
-    """Rounds that were waiting, begun now."""
-    places = min(min(room.values()), AT_ONCE)
-    if places <= 0:
-        return []
-    with server.store.read() as session:
-        waiting = rounds.next_queued(session, places)
-    if not waiting:
-        return []
-    with server.store.write() as session:
-        begun = [_jobs(server, session, rounds.begin(session, round_id)) for round_id in waiting]
-    return [group for group in begun if group]
-
-
-def _again(server: Server, room: Mapping[str, int]) -> list[list[Outgoing]]:
-    """Single stages whose next try is due."""
-    with server.store.read() as session:
-        due = rounds.due_again(session, AT_ONCE)
-    free = dict(room)
-    groups = []
-    for round_id, stage in due:
-        if free.get(stage, 0) <= 0:
-            continue
-        with server.store.write() as session:
-            order = rounds.begin_again(session, round_id, stage)
-            groups.append(_jobs(server, session, [order] if order else []))
-        free[stage] -= 1
-    return [group for group in groups if group]
-
-
 def _jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outgoing]:
     """A job for each run of one round."""
-    if not orders:
-        return []
     row = session.execute(
         select(Round.prepared, Round.rubric_version_id).where(Round.id == orders[0].round_id)
     ).one()

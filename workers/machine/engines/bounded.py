@@ -180,7 +180,7 @@ def lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
             for line in whole:
                 yield line.rstrip(b"\r")
     if rest:
-        yield bytes(rest)
+        yield bytes(rest).rstrip(b"\r")
 
 
 def unreachable(where: str, connect_s: float) -> EngineUnreachable:

@@ -51,8 +51,8 @@ class InstanceMaker:
         for _ in range(MAX_DEPTH):
             if "$ref" in schema:
                 found: Any = self._root
-                for step in schema["$ref"].removeprefix("#").strip("/").split("/"):
-                    found = found[step]
+                for step in schema["$ref"].removeprefix("#").split("/"):
+                    found = found[step] if step else found
                 schema = found
             elif len(schema.get("allOf", ())) == 1:
                 schema = schema["allOf"][0]

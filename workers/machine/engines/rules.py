@@ -96,7 +96,12 @@ def _analysis(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
 def _praise(judged: tuple[Judged, ...]) -> list[Remark]:
     """For criteria met in full, the line that shows it."""
     return [
-        Remark("praise", f"{one.criterion.title}: done", f"{one.met[0].label}.", one.met[0].location)
+        Remark(
+            "praise",
+            f"{one.criterion.title}: done",
+            f"The check '{one.met[0].label}' is met here.",
+            one.met[0].location,
+        )
         for one in judged
         if one.share >= 1 and one.met and one.met[0].label
     ]

@@ -11,6 +11,8 @@ from grading.model import Cell, Document, Job, Location
 
 _CALL = re.compile(r"(?<![\w.$])((?:[A-Za-z][\w.]*::)?[A-Za-z_][\w.]*)\s*\(")
 _IMPORT = re.compile(r"^\s*(?:import\s+(?P<whole>[\w.]+)(?:\s+as\s+(?P<short>\w+))?|from\s)", re.MULTILINE)
+LONGEST_LINE = 2_000
+"""Characters of a line that are looked at; patterns take too long on longer ones."""
 _NOT_CALLS = frozenset(
     {
         *("if", "for", "while", "function", "return", "and", "or", "not", "in", "is", "elif", "switch"),
@@ -85,16 +87,17 @@ class Facts:
     @cached_property
     def code(self) -> tuple[Line, ...]:
         """The student's lines of code and comments, without blank ones and the insides of long texts."""
-        return tuple(line for line in self._lines("code") if not _in_text(line))
+        return tuple(self._lines("code"))
 
     def _lines(self, kind: str) -> Iterator[Line]:
         for document, cell in self.cells:
             if cell.kind != kind:
                 continue
             lines = cell.lines
+            texts = _text_lines(lines) if kind == "code" else frozenset()
             for n in cell.added:
-                if n <= len(lines) and lines[n - 1].strip():
-                    yield Line(lines[n - 1], document, cell, cell.first_line + n - 1)
+                if n <= len(lines) and lines[n - 1].strip() and n not in texts:
+                    yield Line(lines[n - 1][:LONGEST_LINE], document, cell, cell.first_line + n - 1)
 
     @cached_property
     def prose(self) -> tuple[Line, ...]:
@@ -191,10 +194,10 @@ def calls_in(line: Line, modules: Collection[str] = ()) -> list[str]:
     return names
 
 
-def _text_lines(cell: Cell) -> frozenset[int]:
+def _text_lines(lines: list[str]) -> frozenset[int]:
     """The 1-based numbers of lines that lie inside a text in triple quotes."""
     inside, numbers = False, set()
-    for n, raw in enumerate(cell.lines, start=1):
+    for n, raw in enumerate(lines, start=1):
         fences = raw.count('"""') + raw.count("'''")
         if inside or (fences and raw.strip().startswith(('"""', "'''"))):
             numbers.add(n)
@@ -203,21 +206,20 @@ def _text_lines(cell: Cell) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def _in_text(line: Line) -> bool:
-    if '"""' not in line.cell.source and "'''" not in line.cell.source:
-        return False
-    return line.number - line.cell.first_line + 1 in _text_lines(line.cell)
-
-
 def _comments(cells: Iterable[tuple[Document, Cell]]) -> Iterator[Line]:
     """The student's comments of at least four words, and their lines in docstrings and other long texts."""
     for document, cell in cells:
         if cell.kind != "code":
             continue
-        added, texts = frozenset(cell.added), _text_lines(cell)
+        added, texts = frozenset(cell.added), _text_lines(cell.lines)
         for n, raw in enumerate(cell.lines, start=1):
             if n in added and (n in texts or raw.strip().startswith("#")) and len(raw.split()) >= 4:
-                yield Line(raw, document, cell, cell.first_line + n - 1)
+                yield Line(raw[:LONGEST_LINE], document, cell, cell.first_line + n - 1)
+
+
+def cites(sentence: str, names: Collection[str]) -> bool:
+    """Whether a sentence names something of the code, as a word of its own."""
+    return any(word in names for word in re.findall(r"[a-z][\w.]{3,}", sentence.lower()))
 
 
 def join_within(sentences: Iterable[str], limit: int) -> str:

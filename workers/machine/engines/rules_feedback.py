@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from grading.model import Job
 from grading.rubric import Criterion
-from workers.machine.engines.rules_facts import Facts, join_within, listed
+from workers.machine.engines.rules_facts import Facts, cites, join_within, listed
 from workers.machine.engines.rules_judge import Judged, judge
 from workers.machine.engines.rules_lines import Remark
 
@@ -27,7 +27,7 @@ def summary(facts: Facts, judged: tuple[Judged, ...], found: list[Remark]) -> It
     low = [j for j in judged if j.share <= 0.25]
     calls = f", using {listed(f'{c}()' for c in facts.calls)}" if facts.calls else ""
     yield f"You wrote {_count(len(facts.code), 'line')} of code{calls}."
-    yield f"{len(full)} of {len(judged)} criteria are fully met."
+    yield f"{len(full)} of {_plural(len(judged), 'criterion', 'criteria')} fully met."
     if low:
         yield f"The most is to be gained in {listed(_title(j) for j in low)}."
     grave = [r for r in found if r.severity == "major"]
@@ -60,8 +60,10 @@ def achieved(job: Job, facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str
     placed = [j for j in judged if j.criterion.where is not None] or judged
     ranked = sorted(placed, key=lambda j: -j.share * j.criterion.points)
     top = [j for j in ranked if j.share >= 0.75][:2]
+    telling = dict.fromkeys(c for j in judged if j.share >= 0.5 for c in j.used)
     if facts.calls:
-        yield f"In {title} you put {listed((f'{c}()' for c in _telling(facts.calls)), 4)} to work."
+        calls = _telling((*telling, *(c for c in facts.calls if c.rpartition(".")[2] not in telling)))
+        yield f"In {title} you put {listed((f'{c}()' for c in calls), 4)} to work."
     else:
         yield f"In {title} you began to put your own answers down."
     if top:
@@ -117,7 +119,7 @@ def practice(job: Job, facts: Facts, found: list[Remark]) -> Iterator[str]:
 
 
 def develop(judged: tuple[Judged, ...], found: list[Remark], limit: int) -> Iterator[str]:
-    """What to work on, the most to gain first: criteria, then what the code shows. `limit` characters each."""
+    """What to work on, `limit` characters each: the criteria with the most to gain, then the code."""
     by_gain = sorted(judged, key=lambda j: (1 - j.share) * j.criterion.points, reverse=True)
     for one in by_gain:
         if one.share >= 0.75:
@@ -150,8 +152,9 @@ def next_step(facts: Facts, judged: tuple[Judged, ...], found: list[Remark]) -> 
 
 
 def _telling(calls: tuple[str, ...]) -> list[str]:
-    """Longer and qualified names first: they say more than `c` or `mean`."""
+    """Without the names that every program has, unless there are no others."""
     plain = {"mean", "sum", "min", "max", "head", "nrow", "ncol", "round", "sorted", "open", "set", "dict"}
+    plain |= {"dim", "setwd", "attach", "values", "items", "keys", "get", "append", "add", "is.na", "unique"}
     return [c for c in calls if c not in plain] or list(calls)
 
 
@@ -159,7 +162,7 @@ def _telling_sentence(facts: Facts) -> str:
     """The sentence with numbers, reasons and words that fits best, in full."""
 
     def weight(sentence: str) -> tuple[int, int]:
-        signs = any(c.isdigit() for c in sentence) + any(n in sentence.lower() for n in facts.names)
+        signs = any(c.isdigit() for c in sentence) + cites(sentence, facts.names)
         return signs, min(len(sentence), 140)
 
     short = [s for s in facts.sentences if len(s) <= _DISTINCT] or [facts.sentences[0][:_DISTINCT]]
@@ -167,12 +170,15 @@ def _telling_sentence(facts: Facts) -> str:
 
 
 def _title(judged: Judged) -> str:
-    title = judged.criterion.title
-    return title if title[:2].isupper() else title[0].lower() + title[1:]
+    return f"'{judged.criterion.title}'"
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _plural(number: int, one: str, more: str) -> str:
+    return f"1 {one} is" if number == 1 else f"{number} {more} are"
 
 
 def _verb(number: int) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from grading.model import Location
-from workers.machine.engines.rules_facts import Facts, Line
+from workers.machine.engines.rules_facts import LONGEST_LINE, Facts, Line
 from workers.machine.engines.rules_lines import LINE_RULES, Advice, Remark
 
 
@@ -35,7 +35,7 @@ def _by_line(facts: Facts) -> Iterator[Remark]:
                 yield Remark(rule.severity, rule.title, rule.detail, line.location, rule.advice)
         if len(line.text) > 120:
             yield Remark(
-                "note", "A very long line", f"{len(line.text)} characters are hard to read.", line.location
+                "note", "A very long line", "More than 120 characters are hard to read.", line.location
             )
 
 
@@ -101,7 +101,7 @@ def _syntax(facts: Facts) -> Iterator[Remark]:
                 place = Location(document=document.path, cell=cell_number, line=line)
                 yield Remark("major", "Code that does not parse", detail, place, _PARSE_ADVICE)
         elif language == "r":
-            bare = "\n".join(Line(t, document, cell, 0).bare for t in cell.lines)
+            bare = "\n".join(Line(t[:LONGEST_LINE], document, cell, 0).bare for t in cell.lines)
             odd = [f"{a}{b}" for a, b in ("()", "[]", "{}") if bare.count(a) != bare.count(b)]
             if odd:
                 place = Location(document=document.path, cell=cell_number)
@@ -146,7 +146,7 @@ def _copies(facts: Facts) -> Iterator[Remark]:
     shapes = Counter(re.sub(r"\d+", "0", line.bare.strip()) for line in facts.code)
     for line in facts.code:
         shape = re.sub(r"\d+", "0", line.bare.strip())
-        if shapes[shape] >= 3 and len(shape) > 20 and "(" in shape:
+        if shapes[shape] >= 3 and len(shape) > 15 and "(" in shape:
             yield Remark(
                 "note",
                 "Lines copied several times",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from grading.model import CheckOutcome, Job, Location
 from grading.rubric import Criterion
-from workers.machine.engines.rules_facts import Facts, Line, calls_in, join_within
+from workers.machine.engines.rules_facts import Facts, Line, calls_in, cites, join_within
 
 _FULL_ANSWER_WORDS = 60
 _FULL_CODE_LINES = 8
@@ -74,7 +74,7 @@ def prose_share(facts: Facts, names: frozenset[str]) -> tuple[float, tuple[str, 
     length = min(1.0, len(words) / _FULL_ANSWER_WORDS)
     variety = min(1.0, len(set(words)) / max(12.0, 0.6 * len(words)))
     cited = sum(any(c.isdigit() for c in s) for s in facts.sentences) + sum(
-        any(name in s.lower() for name in names) for s in facts.sentences
+        cites(s, names) for s in facts.sentences
     )
     specific = min(1.0, cited / 2)
     argued = min(1.0, facts.reasons / 2)
@@ -175,6 +175,6 @@ def _best_sentences(facts: Facts) -> tuple[str, ...]:
     def weight(line: Line) -> tuple[bool, int]:
         return any(c.isdigit() for c in line.text), len(line.text)
 
-    sentences = facts.sentences
-    lines = [line for line in facts.prose if any(s[:25] in line.text for s in sentences)]
+    sentences = facts.sentences[:100]
+    lines = [line for line in facts.prose[:300] if any(s[:25] in line.text for s in sentences)]
     return tuple(line.text.strip() for line in sorted(lines, key=weight, reverse=True)[:2])

@@ -177,7 +177,7 @@ LINE_RULES = (
             "Give the number a name",
             "A name says what it means, and there is one place to change it.",
             "Put it in a variable at the top.",
-            "min_units <- 10",
+            "min_units = 10",
         ),
     ),
 )

@@ -91,5 +91,5 @@ ANALYSIS = Stage(
     answer=_answer,
     properties=_properties,
     build=_build,
-    full=3_400,
+    full=3_600,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,8 @@ class Stage:
     def render(self, job: Job, context_tokens: int = DEFAULT_CONTEXT_TOKENS) -> prompt.Prompt:
         """The system message (the same for the whole class), the user message, and flags."""
         said = self.answer(job, shape.sizes(job, self.full))
-        return prompt.render(job, self.instructions, said, context_tokens)
+        example = json.dumps(shape.skeleton(self.schema(job)), ensure_ascii=False)
+        return prompt.render(job, self.instructions, f"{said}\nIts shape: {example}", context_tokens)
 
     def schema(self, job: Job) -> shape.Schema:
         """The JSON schema of the answer; its longest valid answer fits the job's output limit."""

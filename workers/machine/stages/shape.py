@@ -36,7 +36,7 @@ class Sizes:
 
     def chars(self, full: int) -> int:
         """Length of a text that has `full` characters where there is room."""
-        return max(40, round(full * self.scale))
+        return max(40, int(full * self.scale) // 10 * 10)
 
     def items(self, full: int) -> int:
         """Length of a list that has `full` items where there is room."""
@@ -92,6 +92,19 @@ def judgements(job: Job, size: Sizes) -> Schema:
             for criterion in job.rubric.of_stage(job.stage)
         }
     )
+
+
+def skeleton(schema: Schema) -> Any:
+    """An example of the shape, the same for all students: texts as dots, levels as 0, places as null."""
+    if "properties" in schema:
+        return {name: skeleton(part) for name, part in schema["properties"].items()}
+    if "items" in schema:
+        return [skeleton(schema["items"])]
+    if "null" in schema["type"]:
+        return None
+    if "enum" in schema:
+        return "|".join(schema["enum"])
+    return 0 if schema["type"] == "integer" else "…"
 
 
 def read_answer(answer: str, schema: Schema) -> dict[str, Any]:

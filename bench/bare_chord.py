@@ -1,0 +1,103 @@
+"""The yardstick: a Celery chord of two empty tasks and an empty body, a worker process for each.
+
+`python -m bench.bare_chord URL QUEUE` is such a worker. Settings are those of Grader.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from celery import Celery, chord
+from celery.canvas import Signature
+
+from grading.leases import connect
+from grading.queue import celery_app
+
+QUEUES = ("bare-a", "bare-b", "bare-body")
+DONE = "bare:done"
+
+
+def serve(url: str, queue: str) -> None:
+    """One worker with one thread."""
+    app = celery_app(url, 1200)
+    client = connect(url)
+
+    @app.task(name="bare.header")
+    def header(value: str) -> str:
+        return value
+
+    @app.task(name="bare.body", ignore_result=True)
+    def body(_values: list[str], key: str) -> None:
+        client.lpush(DONE, f"{key} {time.time()}")
+
+    app.worker_main(
+        [
+            "worker",
+            "--pool=threads",
+            "--concurrency=1",
+            f"--queues={queue}",
+            f"--hostname={queue}@%h",
+            "--loglevel=ERROR",
+            "--without-gossip",
+            "--without-mingle",
+            "--without-heartbeat",
+        ]
+    )
+
+
+@contextmanager
+def workers(url: str) -> Iterator[None]:
+    """The three workers, while the block runs."""
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "bench.bare_chord", url, queue],
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for queue in QUEUES
+    ]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait(30)
+
+
+class BareChord:
+    """Sends bare chords and waits for them."""
+
+    def __init__(self, url: str) -> None:
+        self.app: Celery = celery_app(url, 1200)
+        self.client = connect(url)
+
+    def send(self, key: str) -> None:
+        """Send one chord."""
+        header = [
+            Signature("bare.header", args=("x",), app=self.app).set(queue=queue) for queue in QUEUES[:2]
+        ]
+        body = Signature("bare.body", args=(key,), app=self.app).set(queue=QUEUES[2], ignore_result=True)
+        chord(header, app=self.app)(body)
+
+    def wait(self, timeout_s: int = 60) -> float:
+        """Wait for the next body; returns the wall-clock second at which it ran."""
+        answer = self.client.blpop(DONE, timeout=timeout_s)
+        assert isinstance(answer, list | tuple), "the bare chord did not end"
+        return float(str(answer[1]).split()[1])
+
+    def seconds(self, key: str) -> float:
+        """From sending one chord to the end of its body."""
+        started = time.perf_counter()
+        self.send(key)
+        self.wait()
+        return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], sys.argv[2])

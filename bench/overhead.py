@@ -1,0 +1,133 @@
+"""What Grader costs beside a bare Celery chord, both measured in turn within one run.
+
+Latency: from the accepted POST to the stored grade with an engine that takes no time, against from sending a
+chord to the end of its body. Drain: grades a second while 1,000 waiting submissions are worked off, against
+bodies a second of 1,000 waiting chords.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+
+from bench.bare_chord import BareChord, workers
+from grading.model import RoundState
+from grading.store import Store
+from grading.store.tables import Round
+
+POLL_S = 0.001
+PATIENCE_S = 300.0
+SCRIPT = "sales <- read.csv('sales.csv')\nmean(sales$amount)\n"
+HandIn = Callable[[str], str]
+"""Hands in for a student; returns the submission's id as soon as the server accepted."""
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Milliseconds and things a second, Grader beside the bare chord."""
+
+    database: str
+    samples: int
+    bare_p50_ms: float
+    bare_p95_ms: float
+    grader_p50_ms: float
+    grader_p95_ms: float
+    latency_ratio: float
+    queued: int
+    bare_per_s: float
+    grader_per_s: float
+    drain_ratio: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def latency(store: Store, redis_url: str, hand_in: HandIn, samples: int) -> tuple[list[float], list[float]]:
+    """Seconds of bare chords and of submissions, one after the other in turn."""
+    bare: list[float] = []
+    grader: list[float] = []
+    with workers(redis_url):
+        chords = BareChord(redis_url)
+        for number in range(samples + 5):
+            bare.append(chords.seconds(str(number)))
+            submission = hand_in(f"latency-{number}")
+            started = time.perf_counter()
+            _until_graded(store, submission)
+            grader.append(time.perf_counter() - started)
+    return bare[5:], grader[5:]
+
+
+def _until_graded(store: Store, submission: str) -> None:
+    deadline = time.perf_counter() + PATIENCE_S
+    query = select(Round.state).where(Round.submission_id == submission, Round.current)
+    while time.perf_counter() < deadline:
+        with store.read() as session:
+            if session.execute(query).scalar_one() == RoundState.GRADED:
+                return
+        time.sleep(POLL_S)
+    raise TimeoutError(f"submission {submission} was not graded")
+
+
+def drain_bare(redis_url: str, count: int) -> float:
+    """Bodies a second while `count` waiting chords are worked off."""
+    chords = BareChord(redis_url)
+    for number in range(count):
+        chords.send(str(number))
+    with workers(redis_url):
+        ended = [chords.wait() for _ in range(count)]
+    return (count - 1) / (max(ended) - min(ended))
+
+
+def drain(store: Store, hand_in: HandIn, start_machines: Callable[[], None], count: int) -> float:
+    """Grades a second while `count` submissions that wait in SQL are worked off."""
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(hand_in, (f"drain-{number}" for number in range(count))))
+    _until(store, RoundState.QUEUED, count)
+    start_machines()
+    _until(store, RoundState.GRADED, count)
+    with store.read() as session:
+        ended = [moment for moment in session.scalars(select(Round.finished_at)) if moment is not None]
+    return (count - 1) / (max(ended) - min(ended)).total_seconds()
+
+
+def _until(store: Store, state: RoundState, count: int) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    reached = 0
+    while time.monotonic() < deadline:
+        with store.read() as session:
+            reached = session.execute(select(func.count()).where(Round.state == state)).scalar_one()
+        if reached >= count:
+            return
+        time.sleep(0.25)
+    raise TimeoutError(f"{reached} of {count} submissions became {state}")
+
+
+def summary(
+    database: str, times: tuple[Sequence[float], Sequence[float]], rates: tuple[float, float], queued: int
+) -> Overhead:
+    """The figures of one run."""
+    bare, grader = times
+    return Overhead(
+        database=database,
+        samples=len(bare),
+        bare_p50_ms=_ms(bare, 50),
+        bare_p95_ms=_ms(bare, 95),
+        grader_p50_ms=_ms(grader, 50),
+        grader_p95_ms=_ms(grader, 95),
+        latency_ratio=round(statistics.median(grader) / statistics.median(bare), 2),
+        queued=queued,
+        bare_per_s=round(rates[0], 1),
+        grader_per_s=round(rates[1], 1),
+        drain_ratio=round(rates[1] / rates[0], 3),
+    )
+
+
+def _ms(seconds: Sequence[float], percentile: int) -> float:
+    return round(statistics.quantiles(seconds, n=100)[percentile - 1] * 1000, 2)

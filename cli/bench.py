@@ -1,0 +1,115 @@
+"""`grader bench`: benchmarks, as ratios within one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from bench import overhead
+from cli.embedded import free_port
+from cli.settings import Settings
+from cli.submit import Client
+from cli.system import System
+from grading.rubric import Criterion, Rubric, Uses
+from grading.store import Store, accounts, assignments
+from grading.store.assignments import NewVersion
+
+CONFIG = """
+[server]
+uploads_per_minute = 1000000
+[[machines]]
+name = "analysis-machine"
+slots = 8
+[machines.stages]
+analysis = { engine = "instant", model = "instant" }
+[[machines]]
+name = "feedback-machine"
+slots = 8
+[machines.stages]
+feedback = { engine = "instant", model = "instant" }
+"""
+RUBRIC = Rubric(
+    criteria=(
+        Criterion(id="code", title="Code", points=60, checks=(Uses(all_of=("mean",)),)),
+        Criterion(id="reflection", title="Reflection", points=40, stage="feedback"),
+    )
+)
+
+
+@click.group()
+def bench() -> None:
+    """Benchmarks."""
+
+
+@bench.command("overhead")
+@click.option("--samples", default=100, show_default=True, help="Submissions timed one by one.")
+@click.option("--queued", default=1000, show_default=True, help="Submissions worked off.")
+@click.option("--database", help="Another database than SQLite in a temporary folder; must be empty.")
+@click.option("--json", "as_json", is_flag=True)
+def bench_overhead(samples: int, queued: int, database: str | None, as_json: bool) -> None:
+    """From the accepted POST to the stored grade, beside a bare Celery chord."""
+    with _bench_system(database, machines=False) as here:
+        bare = overhead.drain_bare(here.redis_url, queued)
+        rate = overhead.drain(here.store, here.hand_in, here.system.start_machines, queued)
+        times = overhead.latency(here.store, here.redis_url, here.hand_in, samples)
+        kind = here.store.engine.dialect.name
+    figures = overhead.summary(kind, times, (bare, rate), queued)
+    if as_json:
+        click.echo(json.dumps(figures.as_dict(), indent=2))
+        return
+    for name, value in figures.as_dict().items():
+        click.echo(f"{name:<16} {value}")
+
+
+@dataclass(frozen=True)
+class _Here:
+    """A system for one benchmark."""
+
+    system: System
+    store: Store
+    redis_url: str
+    client: Client
+    assignment: str
+
+    def hand_in(self, student: str) -> str:
+        """Hand in a small script over HTTP; the id of what was accepted."""
+        content = {"work.R": overhead.SCRIPT.encode()}
+        accepted = self.client.submit_bytes(content, self.assignment, student)
+        return str(accepted["id"])
+
+
+@contextmanager
+def _bench_system(database: str | None, *, machines: bool) -> Iterator[_Here]:
+    with tempfile.TemporaryDirectory(prefix="grader-bench-") as name:
+        folder = Path(name)
+        (folder / "config.toml").write_text(CONFIG, encoding="utf-8")
+        os.environ["GRADER_DATABASE_URL"] = database or f"sqlite:///{folder / 'bench.db'}"
+        settings = Settings(folder / "config.toml")
+        with System(
+            settings, folder=folder / "var", port=free_port(), own_redis=True, machines=machines
+        ) as system:
+            store = Store(settings.config.database.url)
+            assignment, token = _furnish(store)
+            system.until_ready(60)
+            yield _Here(system, store, system.redis_url, Client(system.url, token), assignment)
+            store.close()
+
+
+def _furnish(store: Store) -> tuple[str, str]:
+    with store.write() as session:
+        new = NewVersion("bench", "Benchmark", "r", "at_once", digest="bench", rubric=RUBRIC)
+        assignments.put(session, "bench", new)
+        administrator = accounts.find_user(session, "local", "admin")
+        assert administrator is not None
+        token = accounts.create_token(
+            session, administrator.id, "bench", ["submit", "read"], timedelta(hours=6)
+        )
+    return "bench/bench", token.secret

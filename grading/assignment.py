@@ -1,0 +1,231 @@
+"""Reads an assignment folder: assignment.toml, starter, solution, data and instructions, as one value."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from pydantic import AwareDatetime, Field, ValidationError
+
+from grading.documents import Limits, UploadedFile, read, set_apart
+from grading.documents.files import KINDS, extension
+from grading.errors import AssignmentError, DocumentError
+from grading.legacy_rubric import is_legacy, read_legacy_rubric
+from grading.model import Document
+from grading.rubric import Criterion, Rubric, Value
+from grading.rubric_errors import check_rubric, explain
+
+MANIFEST = "assignment.toml"
+Release = Literal["at_once", "after_review"]
+Language = Literal["r", "python", "sql", "java", "c", "cpp", "javascript", "typescript"]
+_JUNK = frozenset({"__pycache__", "__MACOSX", "Thumbs.db", "desktop.ini"})
+_STAGE = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+
+
+class Manifest(Value):
+    """What assignment.toml may say."""
+
+    title: str = Field(min_length=1, max_length=200)
+    slug: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)
+    course: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)
+    language: Language | None = None
+    task: str | None = None
+    due: AwareDatetime | None = None
+    release: Release = "after_review"
+    share_solution: bool = False
+    rubric: str | None = None
+    criteria: tuple[Criterion, ...] = ()
+    equivalents: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """An assignment as its folder says it; `version` changes with any byte of the folder."""
+
+    slug: str
+    title: str
+    language: str
+    task: str
+    due: datetime | None
+    release: Release
+    rubric: Rubric
+    instructions: dict[str, str]
+    """The instructor's own words, by stage."""
+    starter: tuple[Document, ...]
+    solution: tuple[Document, ...]
+    """Set apart from the starter."""
+    share_solution: bool
+    """Whether models may see the solution."""
+    files: tuple[tuple[str, bytes], ...]
+    """All files with their paths in the folder, sorted."""
+    version: str
+    """SHA-256 over the files, hexadecimal."""
+    course: str | None = None
+    notes: tuple[str, ...] = field(default=())
+    """Contradictions in a legacy rubric, and what was repaired while reading."""
+
+
+def read_folder(path: Path, limits: Limits | None = None) -> Assignment:
+    """The assignment in a folder. Raises AssignmentError with a sentence that names the key or file."""
+    limits = limits or Limits()
+    files = _files(path, limits)
+    manifest = _manifest(files)
+    rubric, notes = _rubric(manifest, files)
+    starter = _documents("starter", files, limits)
+    solution = _documents("solution", files, limits)
+    return Assignment(
+        slug=manifest.slug or _slug(path),
+        title=manifest.title,
+        language=manifest.language or next((d.language for d in (*starter, *solution)), "text"),
+        task=_task(manifest, files),
+        due=manifest.due,
+        release=manifest.release,
+        rubric=rubric,
+        instructions=_instructions(files),
+        starter=starter,
+        solution=set_apart(solution, starter),
+        share_solution=manifest.share_solution,
+        files=tuple(sorted(files.items())),
+        version=_version(files),
+        course=manifest.course,
+        notes=notes,
+    )
+
+
+def _files(folder: Path, limits: Limits) -> dict[str, bytes]:
+    """All files below the folder, hidden ones and links left out, within the limits."""
+    if not folder.is_dir():
+        raise AssignmentError(f"{folder.name}: is not a folder; name the folder that holds {MANIFEST}")
+    found: dict[str, bytes] = {}
+    total = 0
+    for file in sorted(folder.rglob("*")):
+        relative = file.relative_to(folder)
+        if any(part.startswith(".") or part in _JUNK for part in relative.parts):
+            continue
+        if file.is_symlink() or any((folder / p).is_symlink() for p in relative.parents if p.parts):
+            raise AssignmentError(f"{relative.as_posix()}: is a link; put the file itself into the folder")
+        if not file.is_file():
+            continue
+        size = file.stat().st_size
+        total += size
+        if size > limits.max_file_bytes or total > limits.max_upload_bytes:
+            raise AssignmentError(f"{relative.as_posix()}: makes the folder larger than is allowed")
+        if len(found) >= limits.max_entries:
+            raise AssignmentError(f"the folder holds more than {limits.max_entries} files")
+        try:
+            found[relative.as_posix()] = file.read_bytes()
+        except OSError as error:
+            raise AssignmentError(f"{relative.as_posix()}: cannot be read ({error.strerror})") from error
+    return found
+
+
+def _manifest(files: dict[str, bytes]) -> Manifest:
+    try:
+        data = tomllib.loads(_text(MANIFEST, files))
+        return Manifest.model_validate(data)
+    except tomllib.TOMLDecodeError as error:
+        raise AssignmentError(f"{MANIFEST}: is not valid TOML: {error}") from error
+    except ValidationError as error:
+        raise explain(error, Manifest) from error
+
+
+def _text(name: str, files: dict[str, bytes]) -> str:
+    if name not in files:
+        raise AssignmentError(f"{name}: is missing from the folder")
+    try:
+        return files[name].decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise AssignmentError(f"{name}: is not UTF-8 text; save it as UTF-8") from error
+
+
+def _rubric(manifest: Manifest, files: dict[str, bytes]) -> tuple[Rubric, tuple[str, ...]]:
+    """The rubric of the manifest or of the file it names, checked, and what contradicts itself in it."""
+    if manifest.rubric is not None and manifest.criteria:
+        raise AssignmentError("rubric: names a file, but there are criteria too; keep one of them")
+    notes: tuple[str, ...] = ()
+    try:
+        if manifest.rubric is not None:
+            rubric, notes = _rubric_file(manifest.rubric, files)
+            if manifest.equivalents:
+                both = {**rubric.equivalents, **manifest.equivalents}
+                rubric = rubric.model_copy(update={"equivalents": both})
+        elif manifest.criteria:
+            rubric = Rubric(criteria=manifest.criteria, equivalents=manifest.equivalents)
+        else:
+            raise AssignmentError(
+                'criteria: are missing; write [[criteria]] or name a file: rubric = "rubric.json"'
+            )
+    except ValidationError as error:
+        raise explain(error, Rubric) from error
+    check_rubric(rubric)
+    return rubric, notes
+
+
+def _rubric_file(name: str, files: dict[str, bytes]) -> tuple[Rubric, tuple[str, ...]]:
+    name = PurePosixPath(name.replace("\\", "/")).as_posix()
+    if name not in files:
+        raise AssignmentError(f"rubric: there is no file {name} in the folder")
+    try:
+        data = json.loads(_text(name, files))
+    except (ValueError, RecursionError) as error:
+        raise AssignmentError(f"{name}: is not valid JSON: {error}") from error
+    if is_legacy(data):
+        return read_legacy_rubric(data)
+    return Rubric.model_validate(data), ()
+
+
+def _task(manifest: Manifest, files: dict[str, bytes]) -> str:
+    if manifest.task is not None and "task.md" in files:
+        raise AssignmentError("task: is given, but there is a task.md too; keep one of them")
+    return manifest.task or (_text("task.md", files).strip() if "task.md" in files else "")
+
+
+def _instructions(files: dict[str, bytes]) -> dict[str, str]:
+    found = {}
+    for name in files:
+        folder, _, rest = name.partition("/")
+        if folder != "instructions":
+            continue
+        stage = rest.removesuffix(".md")
+        if stage == rest or not _STAGE.fullmatch(stage):
+            raise AssignmentError(f"{name}: name it after a stage, such as instructions/feedback.md")
+        found[stage] = _text(name, files).strip()
+    return found
+
+
+def _documents(folder: str, files: dict[str, bytes], limits: Limits) -> tuple[Document, ...]:
+    """The readable files of a folder; others, such as data, are only kept."""
+    uploads = [
+        UploadedFile(name.removeprefix(f"{folder}/"), data)
+        for name, data in files.items()
+        if name.startswith(f"{folder}/") and extension(name) in KINDS and data.strip()
+    ]
+    if not uploads:
+        return ()
+    try:
+        return read(uploads, limits).documents
+    except DocumentError as error:
+        raise AssignmentError(f"{folder}: {error}") from error
+
+
+def _slug(path: Path) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "-", path.resolve().name.lower()).strip("-")[:64]
+    if not plain:
+        raise AssignmentError(
+            'slug: is missing, and the folder\'s name gives none; write slug = "homework-1"'
+        )
+    return plain
+
+
+def _version(files: dict[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name, data in sorted(files.items()):
+        digest.update(f"{len(name.encode())} {name} {len(data)}\n".encode())
+        digest.update(data)
+    return digest.hexdigest()

@@ -1,0 +1,201 @@
+"""From the older autograder's search strings to checks on parsed code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+from grading.errors import AssignmentError
+from grading.evidence.patterns import compiled
+from grading.legacy_source import Rule, Task
+from grading.rubric import (
+    Alternatives,
+    Check,
+    CodeMatches,
+    Defines,
+    HasOutput,
+    Ladder,
+    OutputMatches,
+    Rung,
+    Uses,
+)
+
+FUNCTION = re.compile(r"[A-Za-z_.][\w.]*(?:::[\w.]+)?\(")
+CALL = re.compile(r"([A-Za-z_.][\w.]*)\(([\w., ]+)\)")
+NAME = re.compile(r"[A-Za-z_.][\w.]*")
+LABEL = re.compile(r"[^\W\d_][^\W_]*(?: [^\W_]+)*")
+PATTERN_CALL = re.compile(r"\\b([A-Za-z_.][\w.]*)(?:\\s\*)?\\\(")
+PIPES = ("%>%", "|>")
+DATES = ("ymd", "mdy", "dmy", "ydm", "myd", "dym")
+SAME = {
+    "paste": ("paste0", "str_c", "glue", "str_glue", "sprintf"),
+    "str_extract": ("str_extract_all", "str_match"),
+    "str_trim": ("str_squish", "trimws"),
+    "str_to_lower": ("tolower",),
+    "str_to_upper": ("toupper",),
+    "today": ("Sys.Date", "now", "Sys.time"),
+    "as.numeric": ("as.integer", "as.double", "difftime"),
+    "read_csv": ("read.csv", "read_csv2", "read_delim", "fread", "vroom"),
+    "read.csv": ("read_csv", "read.csv2", "read.table", "fread", "vroom"),
+    "str": ("glimpse",),
+    "library": ("require", "p_load"),
+    "head": ("slice_head", "slice"),
+    "parse_date_time": ("parse_date_time2",),
+}
+"""Functions that do the same; a rubric of search strings could not say so."""
+
+
+def same_names(name: str) -> tuple[str, ...]:
+    """Other spellings and functions that count as `name`."""
+    found = list(SAME.get(name, ()))
+    for one, other in (("ise", "ize"), ("colour", "color"), ("grey", "gray"), ("analyse", "analyze")):
+        for old, new in ((one, other), (other, one)):
+            if re.search(rf"{old}(?:_|$)", name):
+                found.append(re.sub(rf"{old}(?=_|$)", new, name))
+    if name in DATES:
+        found += [f"{name}{ending}" for ending in ("_h", "_hm", "_hms")]
+    return tuple(dict.fromkeys(found))
+
+
+def checks_for(task: Task, known: frozenset[str]) -> list[Check]:
+    """The checks for a task's search strings; `known` are names the rubric calls variables or columns."""
+    sorted_strings: dict[str, list[str]] = {"function": [], "name": [], "label": [], "other": []}
+    for string in task.verification:
+        sorted_strings[_kind(string.strip(), known)].append(string.strip())
+    checks: list[Check] = []
+    functions = [f.rstrip("(") for f in sorted_strings["function"]]
+    if functions:
+        checks.append(Uses(all_of=tuple(functions), weight=len(functions)))
+    if sorted_strings["name"]:
+        names = sorted_strings["name"]
+        checks.append(Defines(all_of=tuple(names), weight=len(names)))
+    if task.functions:
+        checks.append(Uses(any_of=task.functions))
+    checks += [_pattern(string) for string in sorted_strings["other"]]
+    checks += [_label(string) for string in sorted_strings["label"]]
+    return checks
+
+
+def shown_output(checks: Sequence[Check]) -> Check:
+    """A third of a task: its cells were run and show something, and some of what is asked for is there.
+
+    The older file gave nothing at all for code without outputs, which a broken kernel would cost too much.
+    """
+    some = Alternatives(checks=tuple(_any(c) for c in checks))
+    rung = Rung(when=(HasOutput(), some), credit=1.0, note="the output is there")
+    weight = sum(c.weight for c in checks) / 2
+    return Ladder(rungs=(rung,), weight=weight, label="was run and shows its output")
+
+
+def _any(check: Check) -> Check:
+    """The check, met by one of the names it asks for."""
+    if isinstance(check, Uses | Defines) and check.all_of:
+        return check.model_copy(update={"all_of": (), "any_of": (*check.all_of, *check.any_of)})
+    return check
+
+
+def _kind(string: str, known: frozenset[str]) -> str:
+    if FUNCTION.fullmatch(string):
+        return "function"
+    if string in known:
+        return "name"
+    if NAME.fullmatch(string) and ("_" in string or "." in string or string.islower()):
+        return "name"
+    return "label" if LABEL.fullmatch(string) else "other"
+
+
+def _label(string: str) -> Check:
+    """A text that shows up in the code or, where the starter prints it, in the student's output."""
+    pattern = "(?i)" + r"\s+".join(re.escape(word) for word in string.split())
+    return Alternatives(
+        label=f"has “{string}”", checks=(CodeMatches(all_of=(pattern,)), OutputMatches(all_of=(pattern,)))
+    )
+
+
+def _pattern(string: str) -> Check:
+    if string in PIPES:
+        return Uses(any_of=PIPES)
+    call = CALL.fullmatch(string)
+    label = f"has {string}"
+    if call:  # more arguments, in any order, are as good
+        arguments = [a.strip() for a in call.group(2).split(",") if a.strip()]
+        wanted = tuple(rf"\b{re.escape(call.group(1))}\s*\([^)]*\b{re.escape(a)}\b" for a in arguments)
+        return CodeMatches(all_of=wanted, label=label)
+    spellings = [string]
+    if "\\\\d" in string:
+        spellings += [string.replace("\\\\d", other) for other in ("[0-9]", "[[:digit:]]", "\\d")]
+    return CodeMatches(any_of=tuple(_spaced(s) for s in spellings), label=label)
+
+
+def _spaced(string: str) -> str:
+    """The text as a pattern that does not mind blanks between its signs."""
+    tokens = re.findall(r"%[^%\s]*%|\w+|\s+|.", string)
+    return r"\s*".join(re.escape(t) for t in tokens if t.strip())
+
+
+def ladder_for(rules: Sequence[Rule], functions: Iterable[str], notes: list[str]) -> Ladder | None:
+    """One ladder for the partial credit rules of a part, by priority; what is not understood is noted."""
+    rungs = []
+    for rule in rules:
+        when = _conditions(rule, tuple(functions), notes)
+        if when:
+            rungs.append(Rung(when=when, credit=rule.multiplier, note=rule.note))
+    return Ladder(rungs=tuple(rungs), label="how it was done") if rungs else None
+
+
+def _conditions(rule: Rule, functions: tuple[str, ...], notes: list[str]) -> tuple[Check, ...]:
+    at = f"partial_credit_rules.{rule.part}.{rule.key}"
+    for pattern in (*rule.patterns, *rule.not_patterns):
+        try:
+            compiled(pattern)
+        except AssignmentError as error:
+            notes.append(f"{at}: {error}; the rule is left out.")
+            return ()
+    if rule.kind == "count_formats" and rule.formats:
+        return (_formats(rule, functions),)
+    if rule.kind in ("regex", "any_of") and rule.patterns:
+        calls = [hit.group(1) for p in rule.patterns if (hit := PATTERN_CALL.fullmatch(p))]
+        others = [p for p in rule.patterns if not PATTERN_CALL.fullmatch(p)]
+        ways: list[Check] = [CodeMatches(any_of=tuple(others), none_of=rule.not_patterns)] if others else []
+        ways += [Uses(any_of=tuple(calls))] if calls else []
+        return (Alternatives(checks=tuple(ways)),)
+    if rule.kind == "all_of" and rule.patterns:
+        found: list[Check] = []
+        rest: list[str] = []
+        for pattern in rule.patterns:
+            hit = PATTERN_CALL.fullmatch(pattern)
+            if hit:
+                found.append(Uses(all_of=(hit.group(1),)))
+            else:
+                rest.append(pattern)
+        if rest or rule.not_patterns:
+            found.append(CodeMatches(all_of=tuple(rest), none_of=rule.not_patterns))
+        return tuple(found)
+    notes.append(f"{at}: condition_type {rule.kind!r} is not understood; the rule is left out.")
+    return ()
+
+
+def _formats(rule: Rule, functions: tuple[str, ...]) -> Check:
+    """At least so many formats: named to the function the rule is called after, or a function for each."""
+    least = max(1, min(rule.least, len(rule.formats)))
+    main = max((f for f in functions if rule.key.startswith(f.replace(".", "_"))), key=len, default="")
+    ways: list[Check] = []
+    for chosen in combinations(rule.formats, least):
+        ways.append(CodeMatches(all_of=tuple(_format(f) for f in chosen)))
+        if least > 1:  # as good: `coalesce(mdy(x), dmy(x))`
+            ways.append(Uses(all_of=chosen))
+        if len(ways) >= 40:
+            break
+    if not main:
+        return Alternatives(checks=tuple(ways))
+    rungs = []
+    for way in ways:
+        rungs.append(Rung(when=(way,) if way.kind == "uses" else (Uses(all_of=(main,)), way), credit=1.0))
+    return Ladder(rungs=tuple(rungs))
+
+
+def _format(name: str) -> str:
+    """A format such as `mdy` inside a string: "mdy HMS", "%m/%d/%Y", "m-d-y"."""
+    inner = r"[%/.\- ]{0,3}".join(re.escape(letter) for letter in name)
+    return rf"(?i)[\"'][^\"'\n]{{0,40}}?{inner}"

@@ -1,0 +1,22 @@
+"""Celery's result backend as this system uses it: chords count in it, nobody waits on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery.backends.redis import RedisBackend
+
+
+class UnwatchedRedis(RedisBackend):
+    """Redis results without a subscription for every task that is sent.
+
+    Celery subscribes a producer to each result it might wait for. Here results are read in SQL, so that would
+    be a round trip a task, and a list of subscriptions that grows in processes that live for months.
+    """
+
+    def on_task_call(self, producer: Any, task_id: str) -> None:
+        """Subscribe to nothing."""
+
+    def add_pending_result(self, result: Any, weak: bool = False, start_drainer: bool = True) -> Any:
+        """Wait for nothing."""
+        return result

@@ -1,0 +1,166 @@
+"""A student and an instructor in a real browser, over loopback."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+from werkzeug.serving import make_server
+
+from grading.leases import Lease
+from grading.store import accounts, tables
+from tests.integration.webapp import CODE, School, report
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture(scope="module")
+def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
+    made = School(tmp_path_factory.mktemp("school"))
+    with made.store.write() as session:
+        for name in ("anna", "teacher"):
+            user = session.get_one(tables.User, made.users[name])
+            user.password_hash = accounts.hash_password(PASSWORD)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def site(school: School) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, school.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where screenshots go; GRADER_SCREENSHOTS names a folder to keep them."""
+    kept = os.environ.get("GRADER_SCREENSHOTS")
+    return Path(kept) if kept else tmp_path_factory.mktemp("pictures")
+
+
+@pytest.fixture
+def careful(page: Page) -> Iterator[Page]:
+    """A page on which scripts may not fail and nothing may break the content policy."""
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
+    page.set_default_timeout(10_000)
+    yield page
+    assert problems == []
+
+
+def look(page: Page, pictures: Path, name: str) -> None:
+    """Take a picture and find no serious problem of accessibility, in light and dark."""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        expect(page.locator("html")).to_have_attribute("data-bs-theme", scheme)
+        page.screenshot(path=pictures / f"{name}-{scheme}.png", full_page=True)
+        found: list[dict[str, Any]] = Axe().run(page).response["violations"]
+        bad = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+        assert bad == [], (name, scheme)
+
+
+def sign_in(page: Page, site: str, name: str) -> None:
+    page.goto(site)
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    page.goto(site)
+    look(page, pictures, "1-sign-in")
+    sign_in(page, site, "anna")
+    expect(page.get_by_role("heading", name="Assignments")).to_be_visible()
+    page.get_by_role("link", name="Hand in Homework hw1").click()
+    look(page, pictures, "2-hand-in")
+    big = {"name": "big.py", "mimeType": "text/plain", "buffer": b"x" * (3 * 1024 * 1024)}
+    page.get_by_label("Your files").set_input_files([big])
+    expect(page.get_by_role("alert")).to_contain_text("larger than 2 MB")
+    files = [{"name": "work.py", "mimeType": "text/plain", "buffer": CODE + b"# <b>x</b>\n"}]
+    page.get_by_label("Your files").set_input_files(files)
+    expect(page.get_by_role("alert")).to_be_hidden()
+    page.get_by_role("button", name="Hand in").click()
+    status = page.locator("[data-live]")
+    expect(status).to_contain_text("Received")
+    page.evaluate("window.stayed = true")
+    submission = page.url.rsplit("/", 1)[-1]
+    advance(school, submission, "queued")
+    expect(status).to_contain_text("In the queue")
+    expect(status).to_contain_text("Place 1")
+    advance(school, submission, "running")
+    expect(status).to_contain_text("at work")
+    expect(status).to_contain_text("on dgx-spark-1 · qwen3-coder:30b · 4 s · 120 tokens")
+    look(page, pictures, "3-running")
+    school.grade(submission, report(), released=True)
+    expect(page.get_by_text("8.5 of 10 points")).to_be_visible()
+    expect(page.get_by_text("Good use of pandas")).to_be_visible()
+    assert page.evaluate("window.stayed") is True
+    page.get_by_text("How this came about").click()
+    look(page, pictures, "4-result")
+    page.set_viewport_size({"width": 390, "height": 844})
+    look(page, pictures, "5-result-phone")
+    page.goto(f"{site}/")
+    look(page, pictures, "6-home-student")
+
+
+def advance(school: School, submission: str, state: str) -> None:
+    with school.store.write() as session:
+        round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
+        round_.state = state
+        if state == "running":
+            for stage in round_.stages:
+                stage.state, stage.run_id = "dispatched", f"{stage.stage}-1"
+            lease = Lease("analysis-1", "dgx-spark-1", "p", "analysis", "generating", 120, 4.0)
+            school.dispatch.held["analysis-1"] = lease
+
+
+def test_the_instructors_pages(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    waiting = school.hand_in("ben")
+    school.grade(waiting, report(held=True))
+    sign_in(page, site, "teacher")
+    expect(page.get_by_role("heading", name="Hand-ins")).to_be_visible()
+    page.get_by_label("Assignment").select_option(label="Ba: Homework hw1")
+    page.get_by_role("button", name="Show").click()
+    look(page, pictures, "7-dashboard")
+    page.goto(f"{site}/submissions/{waiting}")
+    page.get_by_role("button", name="Release").click()
+    expect(page.get_by_text("The student can see this grade now.")).to_be_visible()
+    for name in ("machines", "tokens", "nothing-here"):
+        page.goto(f"{site}/{name}")
+        look(page, pictures, f"8-{name}")
+
+
+def test_a_class_zip_is_previewed_and_handed_in(
+    careful: Page, school: School, site: str, pictures: Path
+) -> None:
+    import io
+    import zipfile
+
+    page, packed = careful, io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in ("anna_LATE_111_222_work.py", "ben_work.py", "s-9_work.py"):
+            archive.writestr(name, CODE)
+    sign_in(page, site, "teacher")
+    page.goto(f"{site}/assignments/{school.quick}/class")
+    upload = {"name": "class.zip", "mimeType": "application/zip", "buffer": packed.getvalue()}
+    page.get_by_label("The zip with everybody's files").set_input_files([upload])
+    page.get_by_role("button", name="Show who is who").click()
+    expect(page.get_by_text("3 students in the zip, 2 known in this course, 1 not.")).to_be_visible()
+    look(page, pictures, "9-class")
+    page.get_by_label("Hand in s-9 for").select_option("create")
+    page.get_by_role("button", name="Hand in for these students").click()
+    expect(page.get_by_text("Handed in for 3 students.")).to_be_visible()

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grading.leases import Lease
+from grading.model import RoundState
+from grading.store import tables
+from tests.integration.webapp import CODE, School, report
+
+
+@pytest.fixture
+def school(tmp_path: Path) -> Iterator[School]:
+    made = School(tmp_path)
+    yield made
+    made.close()
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    return {
+        "assignment": "ba/hw1",
+        "student": "anna",
+        "files": (io.BytesIO(CODE), "work.py"),
+        **fields,
+    }
+
+
+def test_submit_is_accepted_announced_and_readable(school: School) -> None:
+    client, headers = school.client(), school.token("anna")
+    answer = client.post("/api/v1/submissions", data=body(), headers=headers)
+    assert answer.status_code == 202
+    made = answer.get_json()
+    assert set(made) == {"id", "status", "status_url"}
+    assert made["status"] == "received"
+    assert len(school.dispatch.announced) == 1
+    status = client.get(made["status_url"], headers=headers)
+    got = status.get_json()
+    assert got["queue"] == {"position": 1, "eta_s": 60}
+    assert got["stages"]["analysis"]["status"] == "waiting"
+    assert (got["score"], got["max_score"], got["report"]) == (None, 10, None)
+    again = client.get(made["status_url"], headers={**headers, "If-None-Match": status.headers["ETag"]})
+    assert (again.status_code, again.data) == (304, b"")
+
+
+def test_redis_away_still_accepts(school: School) -> None:
+    school.dispatch.away = True
+    answer = school.client().post("/api/v1/submissions", data=body(), headers=school.token("anna"))
+    assert answer.status_code == 202
+
+
+def test_idempotency_key_hands_in_once(school: School) -> None:
+    client, headers = school.client(), {**school.token("anna"), "Idempotency-Key": "k1"}
+    first = client.post("/api/v1/submissions", data=body(), headers=headers)
+    second = client.post("/api/v1/submissions", data=body(), headers=headers)
+    assert first.get_json()["id"] == second.get_json()["id"]
+    assert school.count(tables.Submission) == 1
+    assert len(school.dispatch.announced) == 1
+    other = body(files=(io.BytesIO(b"print(2)\n"), "work.py"))
+    refused = client.post("/api/v1/submissions", data=other, headers=headers)
+    assert (refused.status_code, refused.get_json()["code"]) == (409, "conflict")
+    assert refused.mimetype == "application/problem+json"
+
+
+def test_running_shows_the_machine_and_score_waits_for_release(school: School) -> None:
+    submission = school.hand_in("anna")
+    with school.store.write() as session:
+        round_ = session.query(tables.Round).one()
+        round_.state = "running"
+        round_.stages[0].state, round_.stages[0].run_id = "dispatched", "r1"
+    school.dispatch.held["r1"] = Lease("r1", "dgx-spark-1", "p", "analysis", "generating", 120, 4.0)
+    client, anna, teacher = school.client(), school.token("anna"), school.token("teacher")
+    url = f"/api/v1/submissions/{submission}"
+    stage = client.get(url, headers=anna).get_json()["stages"]["analysis"]
+    assert stage == {
+        "status": "running",
+        "machine": "dgx-spark-1",
+        "model": "qwen3-coder:30b",
+        "seconds": 4.0,
+        "tokens": 120,
+        "error": None,
+    }
+    school.grade(submission, report())
+    mine = client.get(url, headers=anna).get_json()
+    assert (mine["status"], mine["score"], mine["report"], mine["flags"]) == ("graded", None, None, [])
+    theirs = client.get(url, headers=teacher).get_json()
+    assert (theirs["score"], theirs["report"]["points"]) == (8.5, 8.5)
+    with school.store.write() as session:
+        grade = session.query(tables.Grade).one()
+        grade.released_at = grade.created_at
+    assert client.get(url, headers=anna).get_json()["score"] == 8.5
+
+
+def test_partial_has_no_total(school: School) -> None:
+    submission = school.hand_in("anna")
+    partial = report(status=RoundState.PARTIAL, points=None, points_so_far=4, stages={})
+    school.grade(submission, partial, released=True)
+    got = school.client().get(f"/api/v1/submissions/{submission}", headers=school.token("anna")).get_json()
+    assert (got["status"], got["score"], got["report"]["points_so_far"]) == ("partial", None, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"assignment": "ba/none"}, 404, "not_found"),
+        ({"assignment": "other/hw1"}, 404, "not_found"),
+        ({"assignment": ""}, 404, "not_found"),
+        ({"student": "ben"}, 403, "forbidden"),
+        ({"student": ""}, 422, "field_invalid"),
+        ({"priority": "batch"}, 403, "forbidden"),
+        ({"priority": "first"}, 422, "field_invalid"),
+        ({"more": "1"}, 422, "field_invalid"),
+        ({"files": []}, 422, "upload_empty"),
+        ({"files": (io.BytesIO(b""), "work.py")}, 422, "upload_empty"),
+        ({"files": (io.BytesIO(b"MZ\x90\0\0"), "virus.exe")}, 415, "unsupported_file"),
+        ({"files": (io.BytesIO(b"{not json"), "work.ipynb")}, 422, "document_unreadable"),
+        ({"files": (io.BytesIO(b"PK\x03\x04 no zip"), "work.zip")}, 422, "archive_refused"),
+        ({"files": (io.BytesIO(b"%PDF-1.7"), "work.py")}, 422, "document_unreadable"),
+    ],
+)
+def test_bad_uploads_are_refused_and_leave_nothing(
+    school: School, change: dict[str, Any], status: int, code: str
+) -> None:
+    before = school.count(tables.User)
+    data = {key: value for key, value in body(**change).items() if value != []}
+    answer = school.client().post("/api/v1/submissions", data=data, headers=school.token("anna"))
+    problem = answer.get_json()
+    assert (answer.status_code, problem["code"], problem["status"]) == (status, code, status)
+    assert answer.mimetype == "application/problem+json"
+    assert set(problem) == {"type", "title", "status", "detail", "code"}
+    for table in (tables.Submission, tables.Round, tables.Outbox, tables.IdempotencyKey):
+        assert school.count(table) == 0
+    assert school.count(tables.User) == before
+    assert school.dispatch.announced == []
+
+
+def test_more_than_the_limit_is_refused_in_plain_words(school: School) -> None:
+    head = b'--x\r\nContent-Disposition: form-data; name="files"; filename="work.py"\r\n\r\n'
+    answer = school.client().post(
+        "/api/v1/submissions",
+        data=head + b"x" * (2 * 1024 * 1024) + b"\r\n--x--\r\n",
+        content_type="multipart/form-data; boundary=x",
+        headers=school.token("anna"),
+    )
+    assert (answer.status_code, answer.get_json()["code"]) == (413, "upload_too_large")
+
+
+def test_200_mb_is_refused_without_keeping_it(school: School) -> None:
+    class Endless:
+        left = 200 * 1024 * 1024
+
+        def read(self, size: int = -1) -> bytes:
+            assert 0 < size <= 64 * 1024
+            taken = min(size, self.left)
+            self.left -= taken
+            return b"x" * taken
+
+    stream = Endless()
+    answer = school.client().post(
+        "/api/v1/submissions",
+        environ_overrides={"wsgi.input": stream, "CONTENT_LENGTH": str(stream.left)},
+        content_type="multipart/form-data; boundary=x",
+        headers=school.token("anna"),
+    )
+    assert answer.status_code == 413
+    assert "larger than the 2 MB" in answer.get_json()["detail"]
+    assert stream.left == 0
+
+
+def test_staff_hand_in_for_students_they_name(school: School) -> None:
+    answer = school.client().post(
+        "/api/v1/submissions", data=body(student="007", priority="batch"), headers=school.token("grader")
+    )
+    assert answer.status_code == 202
+    with school.store.read() as session:
+        round_ = session.query(tables.Round).one()
+        assert round_.priority == "batch"
+        assert session.query(tables.Identity).filter_by(subject="007").count() == 1
+
+
+@pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer grd_x"}, {"Authorization": "Basic eA=="}])
+def test_without_a_valid_token_401(school: School, header: dict[str, str]) -> None:
+    for method, url in (("post", "/api/v1/submissions"), ("get", "/api/v1/machines")):
+        answer = getattr(school.client(), method)(url, headers=header)
+        assert (answer.status_code, answer.get_json()["code"]) == (401, "not_signed_in")
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_a_session_is_no_token(school: School) -> None:
+    assert school.client("admin").get("/api/v1/machines").status_code == 401
+
+
+def test_scopes_expiry_and_revocation(school: School) -> None:
+    client = school.client()
+    read_only, submit_only = school.token("anna", "read"), school.token("anna", "submit")
+    refused = client.post("/api/v1/submissions", data=body(), headers=read_only)
+    assert refused.status_code == 403
+    made = client.post("/api/v1/submissions", data=body(), headers=submit_only).get_json()
+    assert client.get(made["status_url"], headers=submit_only).status_code == 404
+    assert client.get(made["status_url"], headers=read_only).status_code == 200
+    school.store.clock_offset_s = 2 * 86400
+    assert client.get(made["status_url"], headers=read_only).status_code == 401
+    school.store.clock_offset_s = 0
+    with school.store.write() as session:
+        token = session.query(tables.Token).filter_by(scopes=["read"]).one()
+        token.revoked_at = token.created_at
+    assert client.get(made["status_url"], headers=read_only).status_code == 401
+
+
+def test_others_submissions_do_not_exist(school: School) -> None:
+    submission = school.hand_in("anna")
+    client, url = school.client(), f"/api/v1/submissions/{submission}"
+    for name, status in (
+        ("anna", 200),
+        ("ben", 404),
+        ("stranger", 404),
+        ("teacher", 200),
+        ("grader", 200),
+        ("admin", 200),
+    ):
+        assert client.get(url, headers=school.token(name)).status_code == status, name
+
+
+def test_machines_are_for_staff(school: School) -> None:
+    client = school.client()
+    assert client.get("/api/v1/machines", headers=school.token("anna")).status_code == 403
+    got = client.get("/api/v1/machines", headers=school.token("teacher")).get_json()
+    assert [m["name"] for m in got["machines"]] == ["dgx-spark-1", "mac-studio-1"]
+    assert got["queues"] == {"analysis": 2, "store": 0}
+
+
+def test_upload_rate_is_bounded_per_token(tmp_path: Path) -> None:
+    school = School(tmp_path, uploads_per_minute=2)
+    client, anna, teacher = school.client(), school.token("anna"), school.token("teacher")
+    codes = [client.post("/api/v1/submissions", data=body(), headers=anna).status_code for _ in range(3)]
+    assert codes == [202, 202, 429]
+    assert client.post("/api/v1/submissions", data=body(), headers=teacher).status_code == 202
+    school.close()
+
+
+def test_openapi_describes_the_contract(school: School) -> None:
+    got = school.client().get("/api/v1/openapi.json").get_json()
+    assert {"/api/v1/submissions", "/api/v1/submissions/{id}", "/api/v1/machines"} <= set(got["paths"])
+    upload = got["paths"]["/api/v1/submissions"]["post"]
+    schema = upload["requestBody"]["content"]["multipart/form-data"]["schema"]
+    assert set(schema["required"]) == {"assignment", "student", "files"}
+    assert "202" in upload["responses"]
+    assert "422" in upload["responses"]
+    assert upload["security"] == [{"token": []}]
+
+
+def test_queue_positions_put_interactive_first(school: School) -> None:
+    from grading.store import views
+
+    ids = [school.hand_in("anna") for _ in range(3)]
+    with school.store.write() as session:
+        rounds = {r.submission_id: r for r in session.query(tables.Round)}
+        rounds[ids[0]].priority = "batch"
+    with school.store.read() as session:
+        places = [views.queue_position(session, rounds[i].id) for i in ids]
+    assert [p.position for p in places if p] == [3, 1, 2]
+
+
+def test_health_ready_and_metrics(school: School) -> None:
+    client = school.client()
+    assert client.get("/healthz").get_json() == {"status": "ok"}
+    metrics = client.get("/metrics").get_data(as_text=True)
+    assert 'grader_rounds{state="received"} 0.0' in metrics
+    assert 'grader_machine_up{machine="dgx-spark-1"} 1.0' in metrics
+    assert 'grader_queue_length{queue="analysis"} 2.0' in metrics
+
+
+def test_ready_says_what_is_missing(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = school.client()
+    monkeypatch.setattr("app.operations.at_head", lambda store: True)
+    assert client.get("/readyz").get_json()["status"] == "ok"
+    school.dispatch.away = True
+    degraded = client.get("/readyz")
+    assert (degraded.status_code, degraded.get_json()["status"]) == (200, "degraded")
+    monkeypatch.setattr("app.operations.at_head", lambda store: False)
+    assert client.get("/readyz").status_code == 503
+
+
+def test_unknown_errors_have_a_reference(
+    school: School, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("app.handin.read", broken)
+    answer = school.client().post("/api/v1/submissions", data=body(), headers=school.token("anna"))
+    detail = answer.get_json()["detail"]
+    assert answer.status_code == 500
+    assert "secret" not in detail
+    reference = detail.split("recorded as ")[1].split(";")[0]
+    assert reference in caplog.text

@@ -1,0 +1,401 @@
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from werkzeug.routing import Rule
+
+from app.render import documents, markdown
+from app.security import safe_next
+from grading.documents import UploadedFile, read
+from grading.model import RoundState
+from grading.store import accounts, tables
+from tests.integration.webapp import CODE, School, form_token, report
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def school(tmp_path: Path) -> Iterator[School]:
+    made = School(tmp_path)
+    yield made
+    made.close()
+
+
+# --- signing in ---------------------------------------------------------------------------------------
+
+
+def with_password(school: School, name: str = "anna") -> None:
+    with school.store.write() as session:
+        accounts.set_password(session, session.get_one(tables.User, school.users[name]), PASSWORD)
+
+
+def sign_in(school: School, password: str, target: str = "") -> tuple[int, str, object]:
+    client = school.client()
+    token = form_token(client, "/sign-in")
+    form = {"csrf_token": token, "name": "anna", "password": password, "next": target}
+    answer = client.post("/sign-in", data=form)
+    return answer.status_code, answer.headers.get("Location", ""), client
+
+
+def test_sign_in_leads_on_but_never_outside(school: School) -> None:
+    with_password(school)
+    assert sign_in(school, PASSWORD)[:2] == (303, "/")
+    assert sign_in(school, PASSWORD, "/tokens")[:2] == (303, "/tokens")
+    for outside in ("https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)"):
+        assert sign_in(school, PASSWORD, outside)[:2] == (303, "/")
+        assert safe_next(outside) is None
+
+
+def test_ten_failures_lock_for_15_minutes(school: School) -> None:
+    with_password(school)
+    for _ in range(accounts.MAX_FAILURES):
+        assert accounts.check_password(school.store, "anna", "wrong") is None
+    assert sign_in(school, PASSWORD)[0] == 401
+    school.store.clock_offset_s = 14 * 60
+    assert accounts.check_password(school.store, "anna", PASSWORD) is None
+    school.store.clock_offset_s = 16 * 60
+    assert accounts.check_password(school.store, "anna", PASSWORD) == school.users["anna"]
+
+
+def test_sign_in_is_bounded_per_address(school: School) -> None:
+    client = school.client()
+    token = form_token(client, "/sign-in")
+    form = {"csrf_token": token, "name": "nobody", "password": "x"}
+    codes = [client.post("/sign-in", data=form).status_code for _ in range(31)]
+    assert codes == [401] * 30 + [429]
+
+
+def test_passwords_are_argon2id_of_19_mib(school: School) -> None:
+    hashed = accounts.hash_password(PASSWORD)
+    assert hashed.startswith("$argon2id$")
+    assert "m=19456,t=2" in hashed
+
+
+def test_a_new_password_and_disabling_end_sessions(school: School) -> None:
+    client = school.client("anna")
+    assert client.get("/").status_code == 200
+    with_password(school)
+    assert client.get("/").status_code == 303
+    other = school.client("ben")
+    with school.store.write() as session:
+        session.get_one(tables.User, school.users["ben"]).disabled = True
+    assert other.get("/").status_code == 303
+
+
+def test_first_administrator_is_made_once(tmp_path: Path) -> None:
+    school = School(tmp_path)
+    with school.store.write() as session:
+        assert accounts.ensure_administrator(session) is None
+        session.get_one(tables.User, school.users["admin"]).administrator = False
+        session.query(tables.Identity).filter_by(subject="admin").delete()
+    with school.store.write() as session:
+        password = accounts.ensure_administrator(session)
+        assert password is not None
+        assert accounts.ensure_administrator(session) is None
+    assert accounts.check_password(school.store, "admin", password) is not None
+    school.close()
+
+
+def test_cookies_are_strict(tmp_path: Path) -> None:
+    school = School(tmp_path, public_url="https://grader.school.example")
+    answer = school.client().get("/sign-in", base_url="https://grader.school.example")
+    cookie = answer.headers["Set-Cookie"]
+    assert cookie.startswith("__Host-grader=")
+    for part in ("Secure", "HttpOnly", "SameSite=Lax", "Path=/"):
+        assert part in cookie
+    school.close()
+
+
+def test_headers(school: School) -> None:
+    answer = school.client().get("/sign-in")
+    policy = answer.headers["Content-Security-Policy"]
+    nonce = re.search(r"script-src 'nonce-([^']+)'", policy)
+    assert nonce is not None
+    assert policy.startswith("default-src 'none'")
+    assert "frame-ancestors 'none'" in policy
+    page = answer.get_data(as_text=True)
+    assert page.count("<script") == page.count(f'<script nonce="{nonce[1]}"')
+    assert " on" + "click=" not in page
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+# --- every role × every route -------------------------------------------------------------------------
+
+ROLES = ("nobody", "anna", "ben", "grader", "stranger", "teacher")
+# what anna's submission, hw1 and a class upload of the teacher's answer: nobody, anna, ben, grader, stranger, teacher
+EXPECTED = {
+    ("GET", "pages.home"): (303, 200, 200, 200, 200, 200),
+    ("GET", "pages.hand_in_form"): (303, 200, 200, 200, 404, 200),
+    ("POST", "pages.hand_in"): (303, 422, 422, 422, 404, 422),
+    ("GET", "pages.submission"): (303, 200, 404, 200, 404, 200),
+    ("GET", "pages.status"): (401, 200, 404, 200, 404, 200),
+    ("GET", "pages.result"): (303, 200, 404, 200, 404, 200),
+    ("POST", "pages.release"): (303, 403, 404, 403, 404, 303),
+    ("POST", "pages.release_all"): (303, 403, 403, 403, 404, 303),
+    ("GET", "classes.form"): (303, 403, 403, 403, 404, 200),
+    ("POST", "classes.upload"): (303, 403, 403, 403, 404, 422),
+    ("GET", "classes.preview"): (303, 403, 403, 403, 404, 200),
+    ("POST", "classes.confirm"): (303, 403, 403, 403, 404, 303),
+    ("GET", "operations.machines"): (303, 403, 403, 200, 200, 200),
+    ("GET", "tokens.listing"): (303, 200, 200, 200, 200, 200),
+    ("POST", "tokens.create"): (303, 400, 400, 400, 400, 400),
+    ("POST", "tokens.revoke"): (303, 404, 404, 404, 404, 404),
+    ("POST", "api.submit"): (401, 401, 401, 401, 401, 401),
+    ("GET", "api.status"): (401, 401, 401, 401, 401, 401),
+    ("GET", "api.machines"): (401, 401, 401, 401, 401, 401),
+    ("POST", "webhooks.receive"): (401, 401, 401, 401, 401, 401),
+}
+OPEN = {
+    *("static", "bootstrap.static", "sign_in.form", "sign_in.enter", "sign_in.leave"),
+    *("operations.health", "operations.ready", "metrics", "api.description"),
+}
+
+
+def test_every_role_and_route(school: School) -> None:
+    submission = school.hand_in("anna")
+    school.grade(submission, report())
+    batch = upload_class(school, {"anna_work.py": CODE})
+    values = {
+        "assignment_id": school.assignment,
+        "submission_id": submission,
+        "batch_id": batch,
+        "token_id": 99,
+        "id": submission,
+        "connection": "canvas",
+    }
+    seen = set()
+    for rule in school.app.url_map.iter_rules():
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
+            if rule.endpoint in OPEN:
+                continue
+            seen.add((method, rule.endpoint))
+            got = tuple(_status(school, role, method, rule, values) for role in ROLES)
+            assert got == EXPECTED[method, rule.endpoint], (method, rule.endpoint)
+    assert seen == set(EXPECTED)
+
+
+def _status(school: School, role: str, method: str, rule: Rule, values: dict[str, object]) -> int:
+    client = school.client(None if role == "nobody" else role)
+    with school.app.test_request_context():
+        url = school.app.url_for(rule.endpoint, **{k: values[k] for k in rule.arguments})
+    if method == "GET":
+        return client.get(url).status_code
+    token = form_token(client, "/sign-in" if role == "nobody" else "/tokens")
+    return client.post(url, data={"csrf_token": token}).status_code
+
+
+def test_every_form_needs_its_csrf_token(school: School) -> None:
+    client = school.client("admin")
+    for rule in school.app.url_map.iter_rules():
+        if "POST" not in (rule.methods or set()) or rule.endpoint in ("api.submit", "webhooks.receive"):
+            continue
+        with school.app.test_request_context():
+            url = school.app.url_for(rule.endpoint, **dict.fromkeys(rule.arguments, 1))
+        assert client.post(url, data={"name": "x"}).status_code == 400, rule.endpoint
+
+
+# --- handing in and seeing ----------------------------------------------------------------------------
+
+
+def test_hand_in_by_form_and_see_it(school: School) -> None:
+    client = school.client("anna")
+    url = f"/assignments/{school.assignment}/hand-in"
+    data = {
+        "csrf_token": form_token(client),
+        "files": [(io.BytesIO(CODE), "work.py"), (io.BytesIO(b"# Notes\n\nWords.\n"), "notes.md")],
+    }
+    answer = client.post(url, data=data)
+    assert answer.status_code == 303
+    page = client.get(answer.headers["Location"]).get_data(as_text=True)
+    assert "Received" in page
+    assert "work.py" in page
+    assert "notes.md" in page
+    bad = {"csrf_token": form_token(client), "files": (io.BytesIO(b""), "work.py")}
+    refused = client.post(url, data=bad)
+    assert refused.status_code == 422
+    assert 'role="alert"' in refused.get_data(as_text=True)
+    assert school.count(tables.Submission) == 1
+
+
+def test_students_see_points_only_after_release(school: School) -> None:
+    submission = school.hand_in("anna")
+    school.grade(submission, report(points=7.25, points_so_far=7.25))
+    student, teacher = school.client("anna"), school.client("teacher")
+    urls = (
+        f"/submissions/{submission}",
+        f"/submissions/{submission}/result",
+        "/",
+        f"/submissions/{submission}/status.json",
+    )
+    for url in urls:
+        assert "7.25" not in student.get(url).get_data(as_text=True)
+    assert "Waits for review" in student.get(urls[0]).get_data(as_text=True)
+    assert "7.25" in teacher.get(urls[0]).get_data(as_text=True)
+    key = student.get(urls[3]).get_json()["result"]
+    teacher.post(f"/submissions/{submission}/release", data={"csrf_token": form_token(teacher)})
+    live = student.get(urls[3]).get_json()
+    assert live["result"] != key
+    assert live["settled"]
+    assert "7.25" in student.get(urls[1]).get_data(as_text=True)
+    with school.store.read() as session:
+        assert session.query(tables.Audit).filter_by(action="grade.release").count() == 1
+
+
+def test_release_all_leaves_held_and_partial_ones(school: School) -> None:
+    plain, held, partial = (school.hand_in(name) for name in ("anna", "ben", "ben"))
+    school.grade(plain, report())
+    school.grade(held, report(held=True))
+    school.grade(partial, report(status=RoundState.PARTIAL, points=None))
+    teacher = school.client("teacher")
+    teacher.post(f"/assignments/{school.assignment}/release", data={"csrf_token": form_token(teacher)})
+    with school.store.read() as session:
+        released = session.query(tables.Grade).filter(tables.Grade.released_at.is_not(None)).all()
+        assert [grade.submission_id for grade in released] == [plain]
+
+
+def test_partial_and_failed_in_plain_words(school: School) -> None:
+    one, two = school.hand_in("anna"), school.hand_in("anna")
+    failure = {"feedback": "The machine did not answer in time."}
+    partial = report(
+        status=RoundState.PARTIAL, points=None, points_so_far=4, feedback=None, failures=failure
+    )
+    school.grade(one, partial, released=True)
+    with school.store.write() as session:
+        session.query(tables.Round).filter_by(submission_id=two).one().state = "failed"
+    client = school.client("anna")
+    page = client.get(f"/submissions/{one}").get_data(as_text=True)
+    assert "points so far, no total yet" in page
+    assert "Personal feedback did not work." in page
+    assert "That is no zero" in client.get(f"/submissions/{two}").get_data(as_text=True)
+
+
+def test_dashboard_filters_and_pages(school: School) -> None:
+    for _ in range(26):
+        school.hand_in("anna", school.quick)
+    school.hand_in("ben")
+    teacher = school.client("teacher")
+    page = teacher.get("/").get_data(as_text=True)
+    assert "Page 1 of 2, 27 in all" in page
+    assert teacher.get(f"/?assignment={school.assignment}").get_data(as_text=True).count("hand-in 1<") == 1
+    assert "Nothing has been handed in that fits" in teacher.get("/?state=failed").get_data(as_text=True)
+    assert teacher.get("/?page=99999999999&assignment=x&state=%00").status_code == 200
+    stranger = school.client("stranger").get("/").get_data(as_text=True)
+    assert "Nothing has been handed in" in stranger
+
+
+def test_tokens_are_shown_once_and_revoked(school: School) -> None:
+    client = school.client("anna")
+    form = {"csrf_token": form_token(client), "name": "laptop", "days": "30", "scope": ["read", "admin"]}
+    page = client.post("/tokens", data=form).get_data(as_text=True)
+    secret = re.search(r"grd_[\w-]{43}", page)
+    assert secret is not None
+    assert secret[0] not in client.get("/tokens").get_data(as_text=True)
+    with school.store.read() as session:
+        row = session.query(tables.Token).one()
+        assert (row.scopes, secret[0] in row.hash) == (["read"], False)
+    client.post(f"/tokens/{row.id}/revoke", data={"csrf_token": form_token(client)})
+    with school.store.read() as session:
+        assert accounts.verify_token(session, secret[0]) is None
+
+
+# --- what others wrote is never code ------------------------------------------------------------------
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "![x](https://evil.example/a.png)",
+    "[x](javascript:alert(1))",
+    "<svg/onload=alert(1)>",
+    "</code></pre><iframe src=//evil.example>",
+    "{{ 7*7 }}",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_escaped_everywhere(school: School, text: str) -> None:
+    code = f"# {text}\nx = '''{text}'''\nprint(x)\ny = 1\n".encode()
+    submission = school.hand_in("anna", data=code)
+    with school.store.write() as session:
+        session.get_one(tables.User, school.users["anna"]).name = text
+    school.grade(submission, report(text), released=True)
+    for name, url in (("anna", f"/submissions/{submission}"), ("teacher", "/"), ("anna", "/")):
+        page = school.client(name).get(url).get_data(as_text=True)
+        body = re.sub(r'<script nonce="[^"]+" src="/static/[a-z]+\.js"( defer)?></script>', "", page)
+        for bad in ("<script", "<img", "<svg", "<iframe", "href=\"javascript", ">49<"):
+            assert bad not in body.lower()
+        assert "evil.example" not in "".join(re.findall(r'(?:src|href|action)="[^"]*"', body))
+
+
+def test_markdown_keeps_words_and_nothing_else() -> None:
+    html = markdown("**Bold** `code`\n\n- one\n\n<b onclick=x>raw</b> ![i](http://x/y.png)")
+    assert "<strong>Bold</strong>" in html
+    assert "<li>one</li>" in html
+    assert "<b" not in html.replace("<br", "")
+    assert "<img" not in html
+
+
+def test_comments_stand_at_their_lines() -> None:
+    content = read([UploadedFile("work.py", CODE)])
+    (shown,) = documents(content.documents, report())
+    lines = {line.number: [c.title for c in line.comments] for line in shown.cells[0].lines}
+    assert lines[3] == ["Good use of pandas"]
+    assert lines[4] == ["Look at the types"]
+    assert "pd.read_csv" in re.sub("<[^>]+>", "", shown.cells[0].lines[2].html)
+
+
+# --- class zips ---------------------------------------------------------------------------------------
+
+
+def upload_class(school: School, files: dict[str, bytes]) -> str:
+    import zipfile
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    client = school.client("teacher")
+    answer = client.post(
+        f"/assignments/{school.assignment}/class",
+        data={"csrf_token": form_token(client), "zip": (io.BytesIO(packed.getvalue()), "class.zip")},
+    )
+    assert answer.status_code == 303, answer.get_data(as_text=True)
+    return str(answer.headers["Location"].rsplit("/", 1)[-1])
+
+
+def test_class_zip_preview_and_confirm(school: School) -> None:
+    batch = upload_class(
+        school,
+        {"anna_LATE_111_222_work.py": CODE, "ben_work.py": CODE, "new-1_work.py": CODE, "odd_work.py": CODE},
+    )
+    client = school.client("teacher")
+    page = client.get(f"/classes/{batch}").get_data(as_text=True)
+    assert "4 students in the zip, 2 known in this course, 2 not" in page
+    assert "✓ by name" in page
+    assert "✓ by id" in page
+    assert school.count(tables.Submission) == 0
+    keys = re.findall(r'<th scope="row">([^<]+)', page)
+    choice = {"anna · 111": school.users["anna"], "ben": school.users["ben"], "new-1": "create"}
+    form = {f"student-{n}": str(choice.get(key.strip(), "leave")) for n, key in enumerate(keys)}
+    form["csrf_token"] = form_token(client)
+    assert client.post(f"/classes/{batch}", data=form).status_code == 303
+    with school.store.read() as session:
+        rounds = session.query(tables.Round).all()
+        assert {r.priority for r in rounds} == {"batch"}
+        assert len(rounds) == len(school.dispatch.announced) == 3
+        names = {session.get_one(tables.User, r.student_id).name for r in rounds}
+        assert names == {"Anna", "Ben", "new-1"}
+    again = client.post(f"/classes/{batch}", data=form)
+    assert again.status_code == 409
+    assert school.count(tables.Submission) == 3
+
+
+def test_class_zip_cannot_reach_people_of_other_courses(school: School) -> None:
+    batch = upload_class(school, {"anna_work.py": CODE})
+    client = school.client("teacher")
+    form = {"csrf_token": form_token(client), "student-0": str(school.users["stranger"])}
+    assert client.post(f"/classes/{batch}", data=form).status_code == 400
+    assert school.count(tables.Submission) == 0

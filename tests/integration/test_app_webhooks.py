@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import base64
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from standardwebhooks import Webhook
+
+from app import Services, create_app
+from grading.store import tables
+from tests.integration.webapp import CODE, SECRET, School
+
+URL = "/webhooks/lms/canvas"
+OLDER_SECRET = "whsec_" + base64.b64encode(b"an older secret of 32 bytes long").decode()
+
+
+@pytest.fixture
+def school(tmp_path: Path) -> Iterator[School]:
+    made = School(tmp_path)
+    yield made
+    made.close()
+
+
+def message(kind: str = "submission.created", **changes: Any) -> bytes:
+    data = {
+        "assignment": "ba/hw1",
+        "student": {"id": "c-77", "name": "Carla Conti", "email": "carla@school.example"},
+        "files": [{"name": "work.py", "content_base64": base64.b64encode(CODE).decode()}],
+        **changes,
+    }
+    return json.dumps({"type": kind, "data": data}).encode()
+
+
+def signed(body: bytes, message_id: str = "m1", secret: str = SECRET, age_s: float = 0) -> dict[str, str]:
+    moment = datetime.now(UTC) - timedelta(seconds=age_s)
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(int(moment.timestamp())),
+        "webhook-signature": Webhook(secret).sign(message_id, moment, body.decode()),
+        "Content-Type": "application/json",
+    }
+
+
+def test_a_hand_in_by_webhook_is_done_once(school: School) -> None:
+    client, body = school.client(), message()
+    first = client.post(URL, data=body, headers=signed(body))
+    assert first.status_code == 200
+    again = client.post(URL, data=body, headers=signed(body, age_s=200))
+    assert (again.status_code, again.get_json()) == (200, first.get_json())
+    assert (school.count(tables.Submission), len(school.dispatch.announced)) == (1, 1)
+    with school.store.read() as session:
+        identity = session.query(tables.Identity).filter_by(provider="lms:canvas").one()
+        assert (identity.subject, identity.user.name) == ("c-77", "Carla Conti")
+
+
+def test_another_body_under_the_same_id_is_a_conflict(school: School) -> None:
+    client = school.client()
+    for body, status in ((message(), 200), (message(priority="batch"), 409)):
+        assert client.post(URL, data=body, headers=signed(body)).status_code == status
+    assert school.count(tables.Submission) == 1
+
+
+def test_old_forged_and_unknown_are_401(school: School) -> None:
+    client, body = school.client(), message()
+    good = signed(body)
+    cases = [
+        signed(body, age_s=301),
+        signed(body, age_s=-301),
+        signed(body, secret=OLDER_SECRET),
+        {**good, "webhook-id": "m2"},
+        {k: v for k, v in good.items() if k != "webhook-signature"},
+        {},
+    ]
+    for headers in cases:
+        answer = client.post(URL, data=body, headers=headers)
+        assert (answer.status_code, answer.get_json()["code"]) == (401, "signature_invalid")
+    assert client.post(URL, data=body + b" ", headers=good).status_code == 401
+    assert client.post("/webhooks/lms/moodle", data=body, headers=good).status_code == 401
+    assert school.count(tables.Submission) == 0
+
+
+def test_secrets_can_be_rotated_and_must_be_long(school: School) -> None:
+    short = "whsec_" + base64.b64encode(b"too short").decode()
+    for secrets, used, status in (
+        ((SECRET, OLDER_SECRET), OLDER_SECRET, 200),
+        ((short,), short, 401),
+        (("whsec_%%%",), SECRET, 401),
+    ):
+        services = Services(
+            config=school.services.config,
+            store=school.store,
+            dispatch=school.dispatch,
+            secret_key="x",
+            lms_secrets={"canvas": secrets},
+        )
+        body = message()
+        answer = create_app(services).test_client().post(URL, data=body, headers=signed(body, secret=used))
+        assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (message("course.updated"), 200),
+        (b"{", 422),
+        (b"[]", 422),
+        (json.dumps({"type": "submission.created"}).encode(), 422),
+        (message(assignment="ba/none"), 404),
+        (message(student={"id": ""}), 422),
+        (message(files=[]), 422),
+        (message(files=[{"name": "a.py", "content_base64": "%"}]), 422),
+        (message(files=[{"name": "a.exe", "content_base64": "eA=="}]), 415),
+    ],
+)
+def test_verified_messages_that_hand_in_nothing(school: School, body: bytes, status: int) -> None:
+    users = school.count(tables.User)
+    answer = school.client().post(URL, data=body, headers=signed(body))
+    assert answer.status_code == status
+    assert school.count(tables.Submission) == school.count(tables.InboundWebhook) == 0
+    assert school.count(tables.User) == users
+
+
+def at_once(count: int, work: Callable[[], tuple[int, str]]) -> set[tuple[int, str]]:
+    """What `count` threads got that began together."""
+    start, answers = threading.Barrier(count), list[tuple[int, str]]()
+
+    def one() -> None:
+        start.wait()
+        answers.append(work())
+
+    threads = [threading.Thread(target=one) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == count
+    return set(answers)
+
+
+def test_fifty_at_once_hand_in_once(database_url: str) -> None:
+    school, body = School(database_url), message()
+    headers = signed(body)
+
+    def post() -> tuple[int, str]:
+        answer = school.app.test_client().post(URL, data=body, headers=headers)
+        return answer.status_code, answer.get_json()["id"]
+
+    ((status, _),) = at_once(50, post)
+    assert status == 200
+    assert school.count(tables.Submission) == school.count(tables.InboundWebhook) == 1
+    assert len(school.dispatch.announced) == 1
+    school.close()
+
+
+def test_the_same_upload_at_once_is_one(database_url: str) -> None:
+    school = School(database_url)
+    headers = {**school.token("grader"), "Idempotency-Key": "k"}
+
+    def post() -> tuple[int, str]:
+        form = {"assignment": "ba/hw1", "student": "new", "files": (io.BytesIO(CODE), "work.py")}
+        answer = school.app.test_client().post("/api/v1/submissions", data=form, headers=headers)
+        return answer.status_code, answer.get_json()["id"]
+
+    ((status, _),) = at_once(20, post)
+    assert status == 202
+    assert school.count(tables.Submission) == 1
+    school.close()
+
+
+def test_the_documented_example_signs_as_expected(school: School, root: Path) -> None:
+    text = (root / "docs" / "webhooks.md").read_text(encoding="utf-8")
+    example = text.split("```python\n")[1].split("```")[0]
+    names: dict[str, Any] = {}
+    exec(compile(example, "webhooks.md", "exec"), names)
+    body = message()
+    answer = school.client().post(URL, data=body, headers=names["signed"](body, "msg-1", SECRET))
+    assert answer.status_code == 200
+
+
+header = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"), max_size=60)
+signature = st.one_of(
+    header,
+    st.lists(st.sampled_from(["v1,", "v1", "v1,%%%", "v2,eA==", "v1,eA==", ",", ""])).map(" ".join),
+)
+stamp = st.one_of(header, st.sampled_from(["nan", "inf", "-1", "1e309", "9" * 400, "0x10", "١٢"]))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
+    made = School(tmp_path_factory.mktemp("school"))
+    yield made
+    made.close()
+
+
+@settings(max_examples=200)
+@given(identifier=header, moment=stamp, sign=signature, body=st.binary(max_size=200))
+def test_malformed_headers_never_break_it(
+    shared: School, identifier: str, moment: str, sign: str, body: bytes
+) -> None:
+    environ = {
+        "HTTP_WEBHOOK_ID": identifier,
+        "HTTP_WEBHOOK_TIMESTAMP": moment,
+        "HTTP_WEBHOOK_SIGNATURE": sign,
+    }
+    answer = shared.client().post(URL, data=body, environ_overrides=environ)
+    assert answer.status_code == 401
+
+
+@settings(max_examples=100)
+@given(sign=signature, body=st.binary(max_size=200))
+def test_malformed_signatures_at_the_right_time_are_401(shared: School, sign: str, body: bytes) -> None:
+    environ = {
+        "HTTP_WEBHOOK_ID": "m1",
+        "HTTP_WEBHOOK_TIMESTAMP": str(int(datetime.now(UTC).timestamp())),
+        "HTTP_WEBHOOK_SIGNATURE": sign,
+    }
+    assert shared.client().post(URL, data=body, environ_overrides=environ).status_code == 401

@@ -1,0 +1,274 @@
+"""A small school for tests of the web app: two courses, six people, a fake dispatch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flask.testing import FlaskClient
+
+from app import Services, create_app
+from app.who import SignedIn
+from grading.config import Config, parse
+from grading.dispatch import MachineState
+from grading.documents import UploadedFile, read
+from grading.documents.limits import Limits
+from grading.leases import Lease
+from grading.model import (
+    AnalysisOutput,
+    CheckOutcome,
+    CriterionGrade,
+    FeedbackOutput,
+    Finding,
+    Flag,
+    Judgement,
+    Location,
+    Provenance,
+    Report,
+    RoundState,
+    Suggestion,
+    Tokens,
+)
+from grading.rubric import Criterion, Rubric
+from grading.store import Store, accounts, assignments, submissions, tables
+from grading.store.assignments import NewVersion
+from grading.store.database import now
+from grading.store.submissions import Incoming
+
+PEOPLE = ("admin", "teacher", "grader", "anna", "ben", "stranger")
+SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+CODE = b"import pandas as pd\n\nsales = pd.read_csv('sales.csv')\nprint(sales.head())\n"
+
+
+@dataclass
+class FakeDispatch:
+    """Records what was announced; leases and machines are what a test sets."""
+
+    announced: list[str] = field(default_factory=list)
+    held: dict[str, Lease] = field(default_factory=dict)
+    away: bool = False
+
+    def announce(self, round_id: str) -> bool:
+        self.announced.append(round_id)
+        return not self.away
+
+    def leases(self, run_ids: Sequence[str]) -> dict[str, Lease]:
+        return {run: self.held[run] for run in run_ids if run in self.held}
+
+    def machines(self) -> list[MachineState]:
+        stages = {"analysis": {"engine": "rules", "model": "rules"}}
+        return [
+            MachineState("dgx-spark-1", "primary", 8, stages, alive=not self.away, busy=3, beat_age_s=1.0),
+            MachineState("mac-studio-1", "primary", 8, stages),
+        ]
+
+    def backlog(self) -> dict[str, int] | None:
+        return None if self.away else {"analysis": 2, "store": 0}
+
+
+def configuration(**server: Any) -> Config:
+    stages = {
+        "analysis": {"engine": "rules", "model": "qwen3-coder:30b"},
+        "feedback": {"engine": "rules", "model": "gemma-3-27b"},
+    }
+    return parse(
+        {
+            "server": {"max_upload_mb": 2, "lms_connections": ["canvas"], **server},
+            "machines": [{"name": "dgx-spark-1", "stages": stages}],
+        }
+    )
+
+
+class School:
+    """A store with people and assignments, and the app on it."""
+
+    def __init__(self, place: Path | str, **server: Any) -> None:
+        self.store = Store(place if isinstance(place, str) else f"sqlite:///{place / 'grader.db'}")
+        tables.Base.metadata.create_all(self.store.engine)
+        self.dispatch = FakeDispatch()
+        self.users: dict[str, int] = {}
+        with self.store.write() as session:
+            for name in PEOPLE:
+                user = accounts.create_user(session, name, name=name.capitalize())
+                user.administrator = name == "admin"
+                self.users[name] = user.id
+            self.assignment = self._assignment(session, "ba", "hw1", "after_review")
+            self.quick = self._assignment(session, "ba", "quick", "at_once")
+            self.elsewhere = self._assignment(session, "other", "hw1", "after_review")
+            ba, other = (assignments.course(session, slug).id for slug in ("ba", "other"))
+            self.course = ba
+            for name, role in (
+                ("teacher", "instructor"),
+                ("grader", "grader"),
+                ("anna", "student"),
+                ("ben", "student"),
+            ):
+                accounts.enrol(session, self.users[name], ba, role)
+            accounts.enrol(session, self.users["stranger"], other, "instructor")
+        self.services = Services(
+            config=configuration(**server),
+            store=self.store,
+            dispatch=self.dispatch,
+            secret_key="only for tests",
+            lms_secrets={"canvas": (SECRET,)},
+        )
+        self.app = create_app(self.services)
+
+    def _assignment(self, session: Any, course: str, slug: str, release: str) -> int:
+        rubric = Rubric(
+            criteria=(
+                Criterion(id="load", title="Loads the data", points=4),
+                Criterion(id="think", title="Thinks about it", points=6, stage="feedback"),
+            )
+        )
+        new = NewVersion(slug, f"Homework {slug}", "python", release, f"d-{course}-{slug}", rubric)
+        return assignments.put(session, course, new)[0].id
+
+    def client(self, name: str | None = None) -> FlaskClient:
+        """A browser, signed in as somebody without the slow password."""
+        client = self.app.test_client()
+        if name is not None:
+            with self.store.read() as session, client.session_transaction() as cookie:
+                user = session.get_one(tables.User, self.users[name])
+                cookie["_user_id"] = SignedIn(user, accounts.actor_of(session, user)).get_id()
+                cookie["_fresh"] = True
+        return client
+
+    def token(self, name: str, *scopes: str) -> dict[str, str]:
+        """The header of a new token."""
+        from datetime import timedelta
+
+        with self.store.write() as session:
+            made = accounts.create_token(
+                session, self.users[name], "t", scopes or ("read", "submit"), timedelta(days=1)
+            )
+        return {"Authorization": f"Bearer {made.secret}"}
+
+    def hand_in(self, name: str, assignment: int | None = None, data: bytes = CODE) -> str:
+        """A submission of somebody; its id."""
+        content = read([UploadedFile("work.py", data)], Limits())
+        incoming = Incoming(assignment or self.assignment, self.users[name], "form", content)
+        with self.store.write() as session:
+            return submissions.accept(session, incoming).submission_id
+
+    def grade(self, submission_id: str, report: Report, *, released: bool = False) -> None:
+        """Finish the current round with this report."""
+        with self.store.write() as session:
+            round_ = (
+                session.query(tables.Round).filter_by(submission_id=submission_id, current=True).one()
+            )
+            round_.state, round_.finished_at = report.status.value, now(session)
+            for stage in round_.stages:
+                stage.state = "done" if stage.stage in report.stages else "dead"
+            session.add(
+                tables.Grade(
+                    round_id=round_.id,
+                    submission_id=submission_id,
+                    points=report.points,
+                    points_so_far=report.points_so_far,
+                    max_points=report.max_points,
+                    held=report.held,
+                    report=report.model_dump(mode="json"),
+                    created_at=now(session),
+                    released_at=now(session) if released else None,
+                )
+            )
+
+    def count(self, table: type[tables.Base]) -> int:
+        """Rows of a table."""
+        with self.store.read() as session:
+            return session.query(table).count()
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def form_token(client: FlaskClient, page: str = "/tokens") -> str:
+    """The CSRF token a page's forms carry."""
+    found = re.search(r'name="csrf_token" value="([^"]+)"', client.get(page).get_data(as_text=True))
+    assert found is not None
+    return found[1]
+
+
+def report(text: str = "pandas", **changes: Any) -> Report:
+    """A whole report; `text` turns up wherever a model may write."""
+    here = Location(document="work.py", cell=None, line=3)
+    origin = Provenance(
+        machine="dgx-spark-1",
+        engine="ollama",
+        model="qwen3-coder:30b",
+        digest="sha256:06c1097efce0",
+        prompt_version="analysis-3",
+        prompt_hash="0123456789abcdef0123",
+        tokens=Tokens(prompt=4120, cached=3880, output=512),
+        first_token_s=0.41,
+        seconds=11.2,
+        sampling={"temperature": 0.3},
+    )
+    outcome = CheckOutcome(check="c1", label="reads a file", earned=1, message=f"found {text}")
+    other = CheckOutcome(check="c2", label="shows a plot", earned=0, message="no picture in the outputs")
+    values: dict[str, Any] = {
+        "status": RoundState.GRADED,
+        "criteria": (
+            CriterionGrade(
+                criterion="load",
+                title="Loads the data",
+                stage="analysis",
+                points=4,
+                max_points=4,
+                level=4,
+                highest=4,
+                basis="checks and model",
+                reason=f"The file is read with {text}.",
+                evidence=(outcome, other),
+            ),
+            CriterionGrade(
+                criterion="think",
+                title="Thinks about it",
+                stage="feedback",
+                points=4.5,
+                max_points=6,
+                level=3,
+                highest=4,
+                basis="model",
+                reason=f"The reflection names {text} as a choice and says why.",
+            ),
+        ),
+        "points": 8.5,
+        "points_so_far": 8.5,
+        "max_points": 10,
+        "flags": (Flag(code="look", message=f"Worth a look: {text}"),),
+        "analysis": AnalysisOutput(
+            judgements=(Judgement(criterion="load", level=4),),
+            summary=f"Clear work with {text}. The data is loaded and looked at before anything else.",
+            strengths=("Names say what they hold.",),
+            findings=(
+                Finding(severity="praise", title=f"Good use of {text}", detail="Short.", location=here),
+                Finding(severity="minor", title="No check for missing values", detail="Add one."),
+            ),
+            suggestions=(
+                Suggestion(
+                    what="Look at the types",
+                    why="Dates come as text.",
+                    how="Give `parse_dates`.",
+                    example="pd.read_csv('sales.csv', parse_dates=['day'])",
+                    location=Location(document="work.py", cell=1, line=4),
+                ),
+            ),
+        ),
+        "feedback": FeedbackOutput(
+            judgements=(),
+            achieved=f"You loaded **the data** with {text} and looked at it first.",
+            reflection="You say what surprised you, which is a good habit.",
+            strengths=("You explain your choices.",),
+            practice="In a company you would note where the file came from.",
+            develop=("Say what you would try next.",),
+            next_step="Plot the sales by month.",
+        ),
+        "stages": {"analysis": origin, "feedback": origin.model_copy(update={"machine": "mac-studio-1"})},
+        "notice": "Written by two language models on the school's own machines. The points are computed by rules.",
+    }
+    return Report(**{**values, **changes})
