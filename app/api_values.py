@@ -10,13 +10,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.progress import StageStatus
 from grading.store.views import Queue
 
+PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
+
 
 class SubmissionForm(BaseModel):
     """The fields of a hand-in."""
 
     model_config = ConfigDict(extra="forbid")
-    assignment: str = Field(max_length=130, description="`course/assignment`")
-    student: str = Field(min_length=1, max_length=200, description="the student's id or sign-in name")
+    assignment: str = Field(max_length=130, pattern=PRINTABLE, description="`course/assignment`")
+    student: str = Field(max_length=200, pattern=PRINTABLE, description="the student's id or sign-in name")
     priority: Literal["interactive", "batch"] = "interactive"
 
 

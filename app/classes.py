@@ -13,7 +13,7 @@ from app import handin, who
 from app.services import services
 from grading.documents import Limits
 from grading.documents.classzip import StudentFiles, open_class
-from grading.documents.files import UploadedFile
+from grading.documents.files import UploadedFile, upload_name
 from grading.errors import DocumentError, NotFound
 from grading.may import Actor, Subject
 from grading.store import batches, tables
@@ -23,7 +23,7 @@ pages = Blueprint("classes", __name__)
 MAX_STUDENTS_FILES = 2000
 
 
-@pages.get("/assignments/<int:assignment_id>/class")
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/class")
 def form(assignment_id: int) -> str:
     """The form for the zip."""
     actor = who.actor()
@@ -32,7 +32,7 @@ def form(assignment_id: int) -> str:
     return render_template("class_upload.html", assignment=assignment, server=services().config.server)
 
 
-@pages.post("/assignments/<int:assignment_id>/class")
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/class")
 def upload(assignment_id: int) -> tuple[str, int] | Response:
     """Keep the zip and show whom its files belong to."""
     actor, given = who.actor(), services()
@@ -47,7 +47,7 @@ def upload(assignment_id: int) -> tuple[str, int] | Response:
         )
         return page, error.status
     with given.store.write() as session:
-        batch_id = batches.add(session, assignment_id, actor, file.name, file.data)
+        batch_id = batches.add(session, assignment_id, actor, upload_name(file.name), file.data)
     return redirect(url_for("classes.preview", batch_id=batch_id), 303)
 
 
@@ -117,7 +117,7 @@ def _batch(session: Session, actor: Actor, batch_id: str) -> tuple[tables.Batch,
 
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
-    found = session.get(tables.Assignment, assignment_id) if assignment_id < 2**31 else None
+    found = session.get(tables.Assignment, assignment_id)
     if found is None or not who.knows_course(actor, found.course_id):
         raise NotFound("There is no such assignment.")
     who.require(actor, "submit.class", Subject(found.course_id))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import secrets
 from http import HTTPStatus
 
-from flask import Flask, Response, jsonify, redirect, render_template, request, url_for
+from flask import Flask, Response, g, jsonify, redirect, render_template, request, url_for
 from flask_wtf.csrf import CSRFError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as BaseResponse
 
@@ -25,6 +27,8 @@ def handle_errors(app: Flask) -> None:
     """Install the boundary."""
     app.register_error_handler(GraderError, _known)
     app.register_error_handler(HTTPException, _http)
+    app.register_error_handler(OperationalError, _away)
+    app.register_error_handler(InterfaceError, _away)
     app.register_error_handler(Exception, _unknown)
 
 
@@ -88,7 +92,21 @@ def _sentence(error: HTTPException, status: int) -> str:
     }.get(status, error.description or "The request could not be understood.")
 
 
+def _away(error: DBAPIError) -> Response | BaseResponse:
+    """The database is restarting, locked or full: nothing was stored, the caller may send it again."""
+    g.broken = True
+    log.error("the database cannot be used: %s", error)
+    sentence = "The database cannot be used right now. Nothing was lost or stored; try again in a minute."
+    response = answer(503, "store_away", sentence)
+    response.headers["Retry-After"] = "30"
+    return response
+
+
 def _unknown(error: Exception) -> Response | BaseResponse:
+    g.broken = True
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        log.error("the disk is full")
+        return answer(507, "disk_full", "The server's disk is full. Nothing was stored; tell who runs it.")
     reference = secrets.token_hex(6)
     log.error("unexpected error %s at %s %s", reference, request.method, request.path, exc_info=error)
     return answer(

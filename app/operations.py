@@ -13,8 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import who
 from app.services import Services, services
-from grading.store import views
-from grading.store.schema import at_head
+from grading.store import migrate, views
 
 pages = Blueprint("operations", __name__)
 
@@ -30,7 +29,7 @@ def ready() -> tuple[Response, int]:
     """200 when uploads can be accepted: the database is there, with all migrations. Redis may be away."""
     given = services()
     try:
-        migrated = at_head(given.store)
+        migrated = migrate.current(given.store) == migrate.newest()
         database = "ok" if migrated else "migrations are missing; run `grader db upgrade`"
     except SQLAlchemyError:
         migrated, database = False, "away"

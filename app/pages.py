@@ -30,8 +30,8 @@ def home() -> str:
     page = _number("page") or 1
     state = request.args.get("state")
     chosen = Filters(
-        course_ids=actor.staff_courses if actor.staff else frozenset(actor.roles),
-        student_id=None if actor.staff else actor.user_id,
+        course_ids=actor.staff_courses,
+        own=actor.user_id,
         assignment_id=_number("assignment"),
         state=state if state in {s.value for s in RoundState} else None,
     )
@@ -44,13 +44,13 @@ def home() -> str:
     )
 
 
-@pages.get("/assignments/<int:assignment_id>/hand-in")
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/hand-in")
 def hand_in_form(assignment_id: int) -> str:
     """The upload form of an assignment."""
     return _hand_in_page(who.actor(), assignment_id)
 
 
-@pages.post("/assignments/<int:assignment_id>/hand-in")
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/hand-in")
 def hand_in(assignment_id: int) -> tuple[str, int] | BaseResponse:
     """Take files; what is wrong with them is said on the form."""
     actor = who.actor()
@@ -107,7 +107,7 @@ def release(submission_id: str) -> BaseResponse:
     return redirect(url_for("pages.submission", submission_id=submission_id), 303)
 
 
-@pages.post("/assignments/<int:assignment_id>/release")
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/release")
 def release_all(assignment_id: int) -> BaseResponse:
     """Release all grades of an assignment that no flag holds."""
     actor = who.actor()
@@ -126,7 +126,7 @@ def _number(name: str) -> int | None:
 
 def _assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
     with services().store.read() as session:
-        found = session.get(tables.Assignment, assignment_id) if assignment_id < 2**31 else None
+        found = session.get(tables.Assignment, assignment_id)
         if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
             raise NotFound("There is no such assignment.")
         return views.assignment_line(found, found.course)
@@ -142,7 +142,8 @@ def _hand_in_page(actor: Actor, assignment_id: int, problem: str | None = None) 
         assignment=line,
         attempts=mine,
         server=server,
-        allowed=sorted(ALLOWED),
+        allowed=ALLOWED,
+        endings=[*KINDS, ".zip"],
         problem=problem,
     )
 

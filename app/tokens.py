@@ -37,7 +37,7 @@ def create() -> str:
     return _page(made.secret)
 
 
-@pages.post("/<int:token_id>/revoke")
+@pages.post("/<int(max=2147483647):token_id>/revoke")
 def revoke(token_id: int) -> Response:
     """End a token."""
     actor = who.actor()

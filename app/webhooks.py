@@ -14,6 +14,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from app import handin
 from app.api import InvalidField, parse
+from app.api_values import PRINTABLE
 from app.services import services
 from grading.documents import HandIn, UploadedFile
 from grading.errors import Conflict, NotFound, SignatureInvalid
@@ -29,7 +30,7 @@ LEAST_SECRET = 24
 class Student(BaseModel):
     """Who handed in, as the learning system knows them."""
 
-    id: str = Field(min_length=1, max_length=200)
+    id: str = Field(max_length=200, pattern=PRINTABLE)
     name: str = Field(default="", max_length=200)
     email: str = Field(default="", max_length=200)
 
@@ -44,7 +45,7 @@ class File(BaseModel):
 class Data(BaseModel):
     """What was handed in."""
 
-    assignment: str = Field(max_length=130)
+    assignment: str = Field(max_length=130, pattern=PRINTABLE)
     student: Student
     files: list[File] = Field(min_length=1, max_length=1000)
     priority: Literal["interactive", "batch"] = "interactive"

@@ -25,7 +25,8 @@ class SignedIn(UserMixin):
 
 def load_users(app: Flask) -> None:
     """Install Flask-Login; a session ends when its user is disabled or gets a new password."""
-    manager = LoginManager(app)
+    manager = LoginManager()
+    manager.init_app(app, add_context_processor=False)  # `context` also works while the database is away
     manager.session_protection = None
     manager.user_loader(_load)
 
@@ -98,5 +99,5 @@ def can(who: Actor, action: str, course_id: int, owner_id: int | None = None, re
 
 def context() -> dict[str, Any]:
     """What every template knows of the reader."""
-    signed_in = current_user.is_authenticated
+    signed_in = not g.get("broken") and current_user.is_authenticated
     return {"reader": current_user if signed_in else None, "nonce": g.get("nonce", "")}

@@ -25,11 +25,17 @@ class Server(Value):
     """The web app: where it answers and what it accepts."""
 
     public_url: HttpUrl = "http://localhost:8080"
+    """The address people use; with https, cookies are secure and one proxy is trusted."""
     host: str = "127.0.0.1"
+    """The address the web app listens on."""
     port: int = Field(default=8080, ge=1, le=65535)
+    """The port the web app listens on."""
     threads: int = Field(default=8, ge=1, le=64)
+    """Requests answered at the same time."""
     max_upload_mb: int = Field(default=32, ge=1, le=1024)
+    """The largest upload, and the most that may be unpacked from it, in MiB."""
     max_files: int = Field(default=50, ge=1, le=1000)
+    """Readable files of one hand-in after unpacking."""
     uploads_per_minute: int = Field(default=120, ge=1)
     """Uploads one user or token may send a minute."""
     release: Literal["at_once", "after_review"] = "after_review"
@@ -41,6 +47,7 @@ class Redis(Value):
     """The broker."""
 
     url: str = "redis://127.0.0.1:6379/0"
+    """`redis://` or `rediss://` with a password; GRADER_REDIS_URL wins."""
     visibility_timeout_s: int = Field(default=1200, ge=10)
     """Must exceed the longest stage budget."""
 
@@ -49,27 +56,34 @@ class Database(Value):
     """The store."""
 
     url: str = "sqlite:///var/grader.db"
+    """SQLite or PostgreSQL, as SQLAlchemy writes it; GRADER_DATABASE_URL wins."""
 
 
 class StageSettings(Value):
     """Bounds of one stage, for every machine."""
 
     budget_s: float = Field(default=600, gt=0)
+    """Seconds a run may take on a machine, loading the model included."""
     max_output_tokens: int = Field(default=1200, ge=16, le=32768)
+    """Tokens of the answer; the shares of its texts follow from it."""
     temperature: float = Field(default=0.3, ge=0, le=2)
+    """Sampling temperature; 0 is the most repeatable."""
 
 
 class Placement(Value):
     """Which engine and model a machine uses for a stage."""
 
     engine: Literal["ollama", "mlx", "openai", "rules", "instant"]
+    """The engine; `ollama` and `openai` must stand under engines, too."""
     model: str = Field(min_length=1)
+    """The model by the engine's own name."""
 
 
 class EngineSettings(Value):
     """How an engine is reached; `url` for HTTP engines, nothing for those in process."""
 
     url: HttpUrl | None = None
+    """Where `ollama` and `openai` answer, as seen from the machine itself."""
     context_tokens: int = Field(default=32768, ge=1024)
     """What the model reads and writes at most; longer hand-ins are shortened by a stated rule."""
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
@@ -80,8 +94,11 @@ class Machine(Value):
     """One computer: its engines, its slots and the stages it can do, its own first."""
 
     name: Name
+    """Lower-case letters, digits and hyphens; unique."""
     role: Literal["primary", "spare"] = "primary"
+    """Shown to people; work is given to spares as to all others."""
     slots: int = Field(default=1, ge=1, le=256)
+    """Generations at the same time, all engines together."""
     engines: dict[str, EngineSettings] = Field(default_factory=dict)
     stages: dict[str, Placement] = Field(min_length=1)
 

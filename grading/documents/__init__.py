@@ -2,7 +2,7 @@
 
 from grading.documents.files import ALLOWED, HandIn, UploadedFile
 from grading.documents.limits import Limits
-from grading.documents.pseudonym import Identity, pseudonym_for, pseudonymise
+from grading.documents.pseudonym import Identity, pseudonym_for, pseudonymise, pseudonymise_texts
 from grading.documents.reading import read, read_document
 from grading.documents.starter import set_apart
 from grading.documents.text import hidden_characters
@@ -16,6 +16,7 @@ __all__ = [
     "hidden_characters",
     "pseudonym_for",
     "pseudonymise",
+    "pseudonymise_texts",
     "read",
     "read_document",
     "set_apart",

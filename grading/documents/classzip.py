@@ -15,9 +15,9 @@ from grading.documents.zipfiles import Budget
 _MOODLE = re.compile(
     r"^(?P<name>[^/]+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?/(?P<file>.+)$", re.IGNORECASE
 )
-_CANVAS = re.compile(r"^(?P<name>[^/_]+)(?P<late>_LATE)?_(?P<id>\d+)_\d+_(?P<file>[^/]+)$")
+_CANVAS = re.compile(r"^(?P<name>[^/_]+)(?P<late>_LATE)?_(?P<id>\d+)_\d+_(?P<file>.+)$")
 _BLACKBOARD = re.compile(
-    r"^(?:.*/)?[^/]+_(?P<id>[^/_]+)_attempt_\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d(?:_(?P<file>[^/]+))?(?:\.txt)?$"
+    r"^(?:.*/)?[^/]+_(?P<id>[^/_]+)_attempt_\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d(?:_(?P<file>.+))?(?:\.txt)?$"
 )
 
 

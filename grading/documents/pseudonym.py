@@ -70,6 +70,12 @@ def pseudonymise(documents: Sequence[Document], identity: Identity) -> tuple[Doc
     return tuple(result)
 
 
+def pseudonymise_texts(texts: Sequence[str], identity: Identity) -> list[str]:
+    """The same replacements in other texts about the hand-in, such as messages of checks."""
+    hide = _Hider(identity)
+    return [hide.text(text) for text in texts]
+
+
 def _cell(cell: Cell, hide: _Hider) -> Cell:
     source = hide_form(hide.text(cell.source), cell)
     outputs = tuple(

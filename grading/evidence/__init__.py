@@ -8,7 +8,7 @@ from grading.evidence.checks import outcome
 from grading.evidence.context import Context
 from grading.evidence.flags import work_flags
 from grading.evidence.manipulation import manipulation_flags
-from grading.evidence.scope import Scopes, find_scope
+from grading.evidence.scope import Scopes
 from grading.model import CheckOutcome, CriterionEvidence, Document, Evidence
 from grading.rubric import Criterion, Rubric
 
@@ -24,14 +24,18 @@ def collect(documents: Sequence[Document], rubric: Rubric, solution: Sequence[Do
     criteria = tuple(_criterion(c, Context(mine, rubric, solved, c.where)) for c in rubric.criteria)
     return Evidence(
         criteria=criteria,
-        flags=manipulation_flags(documents) + work_flags(documents),
-        added_lines=added_lines(documents),
+        flags=manipulation_flags(documents) + work_flags(mine),
+        added_lines=_added(mine),
     )
 
 
 def added_lines(documents: Sequence[Document]) -> int:
     """Lines the student wrote, blank ones not counted."""
-    return sum(len(piece.added) for piece in find_scope(documents, None).added)
+    return _added(Scopes(documents))
+
+
+def _added(scopes: Scopes) -> int:
+    return sum(len(piece.added) for piece in scopes.find().added)
 
 
 def _criterion(criterion: Criterion, context: Context) -> CriterionEvidence:

@@ -20,6 +20,30 @@ MAX_NODES = 400_000
 """Nodes of the tree visited at most; about a second of work."""
 MAX_ERRORS = 50
 
+
+class FactReader:
+    """Parses each piece of a hand-in's code once, and no more than `budget` bytes of it in all."""
+
+    def __init__(self, budget: int = MAX_BYTES) -> None:
+        self.cut = False
+        """Whether some code was not looked at."""
+        self._left = budget
+        self._known: dict[tuple[str, str], CodeFacts] = {}
+
+    def facts(self, source: str, language: str) -> CodeFacts:
+        """What the code calls and defines; nothing once the budget is spent."""
+        key = (source, language)
+        if key not in self._known:
+            size = len(source.encode("utf-8", "replace"))
+            if size > self._left:
+                self.cut = True
+                return CodeFacts(language=language, cut=True)
+            self._left -= size
+            self._known[key] = code_facts(source, language)
+            self.cut = self.cut or self._known[key].cut
+        return self._known[key]
+
+
 Visit = Callable[[Node, Collector], None]
 _FAMILIES: dict[str, Visit] = {
     "r": lang_r.visit,
@@ -66,11 +90,7 @@ def _language(name: str) -> Language:
 
 def code_facts(source: str, language: str) -> CodeFacts:
     """What `source` calls and defines; languages without a parser give only the code itself."""
-    return _facts(source, grammar_of(language) or "text")
-
-
-@lru_cache(maxsize=512)
-def _facts(source: str, name: str) -> CodeFacts:
+    name = grammar_of(language) or "text"
     if name == "python":
         name = lang_python.cell_language(source)
     if name != "python" and lang_python.CELL_MAGIC.match(source):

@@ -13,7 +13,7 @@ MAX_SCAN = 400
 """Most nodes looked at below one node, so that nested code stays linear."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Mention:
     """A name at a place: `first` to `last` are the 1-based lines it spans, arguments or value included.
 

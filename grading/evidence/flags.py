@@ -7,17 +7,25 @@ from collections.abc import Iterator, Sequence
 from grading.evidence.check_output import errors_in, executed
 from grading.evidence.code import LOOSE
 from grading.evidence.context import counted
-from grading.evidence.scope import Piece, find_scope, runs_recorded
-from grading.model import Document, Flag
+from grading.evidence.scope import Piece, Scopes, runs_recorded
+from grading.model import Flag
 
 
-def work_flags(documents: Sequence[Document]) -> tuple[Flag, ...]:
+def work_flags(scopes: Scopes) -> tuple[Flag, ...]:
     """None of these holds a grade; each points at the first place it is about."""
-    scope = find_scope(documents, None)
+    scope = scopes.find()
     if not scope.added:
         return (Flag(code="untouched", message="Nothing was added to the starter."),)
     code = scope.code
-    return (*_unexecuted(code), *_errors(code), *_unparsed(code))
+    return (*_unexecuted(code), *_errors(code), *_unparsed(code), *_cut(scopes))
+
+
+def _cut(scopes: Scopes) -> Iterator[Flag]:
+    if scopes.reader.cut:
+        yield Flag(
+            code="code_too_long",
+            message="There is more code than is checked (1 MB); checks on code saw only a part of it.",
+        )
 
 
 def _unexecuted(code: Sequence[Piece]) -> Iterator[Flag]:

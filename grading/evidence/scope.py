@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cached_property, lru_cache
 
-from grading.evidence.code import code_facts
+from grading.evidence.code import FactReader
 from grading.evidence.facts import CodeFacts, Mention
 from grading.evidence.patterns import compiled
 from grading.model import Cell, Document, Location
@@ -36,11 +36,12 @@ class Piece:
     first: int
     last: int
     added: frozenset[int]
+    reader: FactReader = field(compare=False, repr=False)
 
     @property
     def facts(self) -> CodeFacts:
         """What the whole cell's code calls and defines (parsed once, then remembered)."""
-        return code_facts(self.cell.source, self.cell.language or self.document.language)
+        return self.reader.facts(self.cell.source, self.cell.language or self.document.language)
 
     @cached_property
     def coded(self) -> bool:
@@ -104,33 +105,33 @@ def runs_recorded(document: Document) -> bool:
     return document.kind == "notebook"
 
 
-def find_scope(documents: Sequence[Document], where: str | None, files: str | None = None) -> Scope:
-    """The pieces that `where` (a regular expression on places) and `files` (a glob on paths) name."""
+def _find(documents: Sequence[Document], where: str | None, files: str | None, reader: FactReader) -> Scope:
     chosen = [d for d in documents if files is None or _path_fits(d.path, files)]
     if not chosen:
         return Scope((), f"no file is named like {files}" if files else "there is nothing to read")
     if where is None:
-        return Scope(tuple(_whole(d, c) for d in chosen for c in d.cells))
+        return Scope(tuple(_whole(d, c, reader) for d in chosen for c in d.cells))
     regex = compiled(where, re.IGNORECASE | re.MULTILINE)
-    pieces = tuple(piece for d in chosen for c in d.cells for piece in _named(d, c, regex))
+    pieces = tuple(piece for d in chosen for c in d.cells for piece in _named(d, c, regex, reader))
     if pieces:
         return Scope(pieces)
     if all(_plain(d) for d in chosen):
-        return Scope(tuple(_whole(d, c) for d in chosen for c in d.cells), fallback=True)
+        return Scope(tuple(_whole(d, c, reader) for d in chosen for c in d.cells), fallback=True)
     return Scope((), f"no cell or heading matches “{readable(where)}”")
 
 
 class Scopes:
-    """The scopes in some documents, each found once."""
+    """The scopes in some documents, each found once; their code is parsed once and within bounds."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents
+        self.reader = FactReader()
         self._known: dict[tuple[str | None, str | None], Scope] = {}
 
-    def find(self, where: str | None, files: str | None = None) -> Scope:
-        """See `find_scope`."""
+    def find(self, where: str | None = None, files: str | None = None) -> Scope:
+        """The pieces that `where` (a regular expression on places) and `files` (a glob on paths) name."""
         if (where, files) not in self._known:
-            self._known[where, files] = find_scope(self.documents, where, files)
+            self._known[where, files] = _find(self.documents, where, files, self.reader)
         return self._known[where, files]
 
 
@@ -156,8 +157,8 @@ def _path_fits(path: str, files: str) -> bool:
     return fnmatch(path, files) or fnmatch(path.rsplit("/", 1)[-1], files)
 
 
-def _whole(document: Document, cell: Cell) -> Piece:
-    return Piece(document, cell, 1, len(lines_of(cell.source)), frozenset(_written(cell)))
+def _whole(document: Document, cell: Cell, reader: FactReader) -> Piece:
+    return Piece(document, cell, 1, len(lines_of(cell.source)), frozenset(_written(cell)), reader)
 
 
 def _written(cell: Cell) -> list[int]:
@@ -166,7 +167,7 @@ def _written(cell: Cell) -> list[int]:
     return sorted(n for n in set(cell.added) if 1 <= n <= len(lines) and lines[n - 1].strip())
 
 
-def _named(document: Document, cell: Cell, regex: re.Pattern[str]) -> list[Piece]:
+def _named(document: Document, cell: Cell, regex: re.Pattern[str], reader: FactReader) -> list[Piece]:
     """The cell when its place fits, or those sections of a one-cell script whose heading comment fits."""
     if document.kind == "script" and len(document.cells) == 1:
         sections = _sections(cell.source)
@@ -174,13 +175,15 @@ def _named(document: Document, cell: Cell, regex: re.Pattern[str]) -> list[Piece
         if fitting:
             own = _written(cell)
             return [
-                Piece(document, cell, a, b, frozenset(own[bisect_left(own, a) : bisect_right(own, b)]))
+                Piece(
+                    document, cell, a, b, frozenset(own[bisect_left(own, a) : bisect_right(own, b)]), reader
+                )
                 for a, b in fitting
             ]
         if sections:
             return []
     if regex.search(cell.place[:4000]) or (cell.kind == "code" and regex.search(first_comments(cell))):
-        return [_whole(document, cell)]
+        return [_whole(document, cell, reader)]
     return []
 
 

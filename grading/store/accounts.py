@@ -56,8 +56,8 @@ def create_user(
 ) -> tables.User:
     """A user with the `local` identity `sign_in_name`. Raises Conflict when it is taken."""
     subject = sign_in_name.strip()
-    if not subject or len(subject) > 200:
-        raise GraderError("A sign-in name needs 1 to 200 characters.")
+    if not 0 < len(subject) <= 200 or not subject.isprintable():
+        raise GraderError("A sign-in name needs 1 to 200 printable characters.")
     if find_user(session, "local", subject) is not None:
         raise Conflict(f"The sign-in name '{subject}' is already taken.")
     user = tables.User(
@@ -142,6 +142,8 @@ def session_stamp(user: tables.User) -> str:
 
 def find_user(session: Session, provider: str, subject: str) -> tables.User | None:
     """The user with this identity, or nothing."""
+    if not subject.isprintable():
+        return None
     query = select(tables.User).join(tables.Identity)
     return session.scalar(
         query.where(tables.Identity.provider == provider, tables.Identity.subject == subject)
@@ -153,11 +155,12 @@ def find_or_create_student(
 ) -> tables.User:
     """The student with this identity, made and enrolled when needed. Staff keep their role."""
     subject = subject.strip()
-    if not 0 < len(subject) <= 200 or any(ord(c) < 32 for c in subject):
+    name, email = _printable(name), _printable(email)
+    if not 0 < len(subject) <= 200 or not subject.isprintable():
         raise GraderError("A student's id needs 1 to 200 printable characters.")
     user = find_user(session, provider, subject)
     if user is None:
-        user = tables.User(name=(name.strip() or subject)[:200], email=email[:200], created_at=now(session))
+        user = tables.User(name=(name or subject)[:200], email=email[:200], created_at=now(session))
         user.identities.append(tables.Identity(provider=provider, subject=subject))
         session.add(user)
         session.flush()
@@ -201,7 +204,7 @@ def create_token(
     moment = now(session)
     row = tables.Token(
         user_id=user_id,
-        name=(name.strip() or "token")[:100],
+        name=(_printable(name) or "token")[:100],
         hash=_token_hash(secret),
         scopes=wanted,
         created_at=moment,
@@ -250,6 +253,11 @@ def tokens_of(session: Session, user_id: int) -> tuple[TokenView, ...]:
         )
         for row in session.scalars(query)
     )
+
+
+def _printable(text: str) -> str:
+    """Without control characters, which databases and readers stumble over."""
+    return "".join(c for c in text if c.isprintable()).strip()
 
 
 def _token_hash(secret: str) -> str:

@@ -64,7 +64,7 @@ def add(session: Session, assignment_id: int, actor: Actor, filename: str, data:
 
 def find(session: Session, batch_id: str) -> tables.Batch:
     """The batch. Raises NotFound."""
-    row = session.get(tables.Batch, batch_id)
+    row = session.get(tables.Batch, batch_id) if batch_id.isalnum() else None
     if row is None:
         raise NotFound("There is no such class upload.")
     return row

@@ -12,7 +12,6 @@ from alembic.script import ScriptDirectory
 from grading.errors import GraderError
 from grading.store.database import Store
 
-
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any, cast
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, false, func, select
 from sqlalchemy.orm import Session, joinedload
 
 from grading.documents import set_apart
@@ -129,6 +129,8 @@ class Filters(Value):
     """What a list shows; nothing means all."""
 
     course_ids: frozenset[int] | None = None
+    own: int | None = None
+    """With `course_ids`: also what this student handed in elsewhere."""
     student_id: int | None = None
     assignment_id: int | None = None
     state: str | None = None
@@ -152,6 +154,8 @@ class Queue(Value):
 
 def submission_view(session: Session, submission_id: str) -> SubmissionView:
     """A submission with its current round, stages and grade. Raises NotFound."""
+    if not submission_id.isalnum():
+        raise NotFound("There is no such submission.")
     query = _current().options(joinedload(tables.Round.rubric_version))
     found = session.execute(query.where(tables.Submission.id == submission_id)).first()
     if found is None:
@@ -175,7 +179,7 @@ def submission_view(session: Session, submission_id: str) -> SubmissionView:
         state=round_.state,
         priority=round_.priority,
         failure=round_.failure,
-        created_at=round_.created_at,
+        created_at=submission.created_at,
         prepared_at=round_.prepared_at,
         dispatched_at=round_.dispatched_at,
         finished_at=round_.finished_at,
@@ -363,7 +367,8 @@ def _current() -> Select[Row]:
 
 def _filtered(query: Select[Row], filters: Filters) -> Select[Row]:
     if filters.course_ids is not None:
-        query = query.where(tables.Course.id.in_(filters.course_ids))
+        mine = tables.Submission.student_id == filters.own if filters.own is not None else false()
+        query = query.where(tables.Course.id.in_(filters.course_ids) | mine)
     if filters.student_id is not None:
         query = query.where(tables.Submission.student_id == filters.student_id)
     if filters.assignment_id is not None:

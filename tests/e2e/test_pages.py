@@ -85,6 +85,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     sign_in(page, site, "anna")
     expect(page.get_by_role("heading", name="Assignments")).to_be_visible()
     page.get_by_role("link", name="Hand in Homework hw1").click()
+    expect(page.get_by_text("Accepted: .ipynb, .R,")).to_be_visible()
     look(page, pictures, "2-hand-in")
     big = {"name": "big.py", "mimeType": "text/plain", "buffer": b"x" * (3 * 1024 * 1024)}
     page.get_by_label("Your files").set_input_files([big])

@@ -157,9 +157,7 @@ class School:
     def grade(self, submission_id: str, report: Report, *, released: bool = False) -> None:
         """Finish the current round with this report."""
         with self.store.write() as session:
-            round_ = (
-                session.query(tables.Round).filter_by(submission_id=submission_id, current=True).one()
-            )
+            round_ = session.query(tables.Round).filter_by(submission_id=submission_id, current=True).one()
             round_.state, round_.finished_at = report.status.value, now(session)
             for stage in round_.stages:
                 stage.state = "done" if stage.stage in report.stages else "dead"
@@ -269,6 +267,6 @@ def report(text: str = "pandas", **changes: Any) -> Report:
             next_step="Plot the sales by month.",
         ),
         "stages": {"analysis": origin, "feedback": origin.model_copy(update={"machine": "mac-studio-1"})},
-        "notice": "Written by two language models on the school's own machines. The points are computed by rules.",
+        "notice": "Written by two language models on the school's own machines. Rules give the points.",
     }
     return Report(**{**values, **changes})

@@ -8,7 +8,8 @@ import pytest
 from grading.assignment import read_folder
 from grading.documents import Limits
 from grading.errors import AssignmentError
-from grading.rubric import Uses
+from grading.rubric import CheckBase, Uses
+from grading.rubric_errors import KINDS
 
 COMPLETE = """
 title = "Rivers"
@@ -193,3 +194,20 @@ def test_a_starter_that_cannot_be_read_names_its_folder(folder: Path) -> None:
     (folder / "starter" / "work.ipynb").write_text("{")
     with pytest.raises(AssignmentError, match=r"^starter: .*work\.ipynb"):
         read_folder(folder)
+
+
+def test_the_example_in_the_documentation_is_read(folder: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "assignments.md").read_text(encoding="utf-8")
+    example = text.partition("```toml\n")[2].partition("```")[0]
+    found = read_folder(manifest(folder, example))
+    assert [c.id for c in found.rubric.criteria] == ["cleaning", "dates", "runs", "why"]
+    assert found.rubric.max_points == 50
+
+
+def test_the_documentation_names_every_check_and_key() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "assignments.md").read_text(encoding="utf-8")
+    for kind, model in KINDS.items():
+        row = next((line for line in text.split("\n") if line.startswith(f"| `{kind}` |")), "")
+        own = set(model.model_fields) - set(CheckBase.model_fields) - {"kind"}
+        assert row, kind
+        assert all(f"`{key}`" in row for key in own), kind

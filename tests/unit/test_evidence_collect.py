@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from grading.evidence import collect
+from grading.evidence.code import code_facts
+from grading.evidence.facts import CodeFacts
 from grading.model import Document, Output
 from grading.rubric import Criterion, Rubric, Uses, Words
 from tests.unit.evidence_samples import cell, notebook, script
@@ -73,3 +75,25 @@ def test_no_documents_and_odd_cells() -> None:
         cell("f()", added=[0, 7, 99]), cell(""), cell("\udcff".encode("utf-8", "replace").decode())
     )
     assert collect([odd], RUBRIC).criteria[0].share == 0
+
+
+def test_code_beyond_the_bound_is_left_out_and_said() -> None:
+    long = cell("f()\n" * 90_000, count=1)
+    evidence = collect(
+        [notebook(*[long.model_copy(update={"source": f"x <- {n}\n{long.source}"}) for n in range(4)])],
+        RUBRIC,
+    )
+    assert [f.code for f in evidence.flags] == ["code_too_long"]
+    assert evidence.criteria[0].share == pytest.approx(0.75)
+
+
+def test_each_cell_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def counting(source: str, language: str) -> CodeFacts:
+        parsed.append(source)
+        return code_facts(source, language)
+
+    monkeypatch.setattr("grading.evidence.code.code_facts", counting)
+    collect([notebook(cell("f()"), cell("g()"))], RUBRIC)
+    assert sorted(parsed) == ["f()", "g()"]

@@ -8,12 +8,12 @@ from sqlalchemy.orm import Session
 
 from grading import report
 from grading.errors import OutputInvalid
-from grading.model import Result, StageState
+from grading.model import Evidence, Result, StageState
 from grading.store import rounds
 from grading.store.rounds import Recorded
 from grading.store.tables import Round
 from workers.server.context import Server
-from workers.server.prepare import Prepared
+from workers.server.names import rename_documents
 
 log = logging.getLogger(__name__)
 
@@ -48,14 +48,15 @@ def _combine(server: Server, session: Session, current: Round | None) -> bool:
     if current is None:
         return False
     version = server.versions.get(session, current.rubric_version_id)
-    prepared = Prepared.model_validate(current.prepared)
+    prepared = current.prepared or {}
+    evidence = Evidence.model_validate(prepared["evidence"])
     results = {result.stage: result for result in rounds.accepted_results(session, current.id)}
     failures = {
         stage.stage: stage.message or "This part could not be done."
         for stage in current.stages
         if stage.state == StageState.DEAD
     }
-    outcome = report.combine(version.rubric, prepared.evidence, results, failures)
+    outcome = rename_documents(report.combine(version.rubric, evidence, results, failures), prepared["paths"])
     at_once = current.submission.assignment.release == "at_once"
     rounds.finish(session, current, outcome, release=at_once and not outcome.held and not failures)
     return True

@@ -13,14 +13,19 @@ from grading.rubric import Value
 from grading.store import rounds
 from grading.store.tables import Round, Submission, User
 from workers.server.context import Server
+from workers.server.names import hide_names
 from workers.server.versions import DOCUMENTS, Version
 
 
 class Prepared(Value):
-    """What every job of a round carries of the student's work."""
+    """A round made ready: what machines get, without names, and the evidence as reports show it."""
 
     documents: tuple[Document, ...]
+    """Without names; also in paths."""
+    hidden_evidence: Evidence
     evidence: Evidence
+    paths: dict[str, str]
+    """The path a document is sent under -> its own."""
 
 
 def prepare(server: Server, round_id: str) -> bool:
@@ -43,7 +48,14 @@ def prepare(server: Server, round_id: str) -> bool:
 def _prepare(version: Version, documents: tuple[Document, ...], identity: Identity) -> Prepared:
     own = set_apart(documents, version.starter)
     evidence = collect(own, version.rubric, version.solution)
-    return Prepared(documents=pseudonymise(own, identity), evidence=evidence)
+    sent = pseudonymise(own, identity)
+    names = {mine.path: other.path for mine, other in zip(own, sent, strict=True)}
+    return Prepared(
+        documents=sent,
+        hidden_evidence=hide_names(evidence, identity, names),
+        evidence=evidence,
+        paths={other: mine for mine, other in names.items()},
+    )
 
 
 def _load(

@@ -44,7 +44,7 @@ def release(server: Server) -> int:
 
 def _take(server: Server, room: Mapping[str, int]) -> tuple[list[list[Outgoing]], bool]:
     """What goes out now, one group a round, and whether more may be waiting."""
-    places = min(min(room.values()), AT_ONCE)
+    places = min(*room.values(), AT_ONCE)
     if max(room.values()) <= 0:
         return [], False
     with server.store.read() as session:
@@ -96,7 +96,7 @@ def _jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outg
                 material=version.material(order.stage),
                 rubric=version.rubric,
                 documents=prepared.documents,
-                evidence=prepared.evidence,
+                evidence=prepared.hidden_evidence,
                 nonce=secrets.token_hex(8),
                 budget_s=server.config.stages[order.stage].budget_s,
                 max_output_tokens=server.config.stages[order.stage].max_output_tokens,

@@ -1,0 +1,49 @@
+"""Keeping names on the server: what evidence says goes out without them, and locations come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from grading.documents import Identity, pseudonymise_texts
+from grading.model import Evidence
+from grading.rubric import Value
+
+V = TypeVar("V", bound=Value)
+
+
+def hide_names(evidence: Evidence, identity: Identity, paths: Mapping[str, str]) -> Evidence:
+    """Evidence for a machine: messages without names, documents by the `paths` they are sent under."""
+    return rename_documents(_map_messages(evidence, identity), paths)
+
+
+def rename_documents(value: V, paths: Mapping[str, str]) -> V:
+    """The value with the document of every location renamed; unknown names stay."""
+    if all(old == new for old, new in paths.items()):
+        return value
+    content = _walk(value.model_dump(mode="json"), "document", lambda path: paths.get(path, path))
+    return type(value).model_validate(content)
+
+
+def _map_messages(evidence: Evidence, identity: Identity) -> Evidence:
+    messages: list[str] = []
+
+    def collect(message: str) -> str:
+        messages.append(message)
+        return message
+
+    content = _walk(evidence.model_dump(mode="json"), "message", collect)
+    hidden = iter(pseudonymise_texts(messages, identity))
+    return Evidence.model_validate(_walk(content, "message", lambda _: next(hidden)))
+
+
+def _walk(content: Any, key: str, change: Callable[[str], str]) -> Any:
+    """A copy of JSON content in which the string under each `key` is changed."""
+    if isinstance(content, dict):
+        return {
+            name: change(value) if name == key and isinstance(value, str) else _walk(value, key, change)
+            for name, value in content.items()
+        }
+    if isinstance(content, list):
+        return [_walk(value, key, change) for value in content]
+    return content
