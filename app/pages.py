@@ -16,9 +16,10 @@ from grading.documents.files import KINDS
 from grading.errors import DocumentError, NotFound
 from grading.may import Actor, Subject, may
 from grading.model import RoundState
-from grading.store import grades, tables, views
+from grading.store import grades, lists, tables, views
+from grading.store.lists import AssignmentLine, Filters
 from grading.store.submissions import Incoming
-from grading.store.views import AssignmentLine, Filters, SubmissionView
+from grading.store.views import SubmissionView
 
 pages = Blueprint("pages", __name__)
 
@@ -36,9 +37,9 @@ def home() -> str:
         state=state if state in {s.value for s in RoundState} else None,
     )
     with services().store.read() as session:
-        listed = views.list_submissions(session, chosen, page)
+        listed = lists.list_submissions(session, chosen, page)
         courses = None if actor.administrator else frozenset(actor.roles)
-        known = views.assignments(session, courses)
+        known = lists.assignments(session, courses)
     return render_template(
         "home.html", listed=listed, assignments=known, chosen=chosen, states=list(RoundState), actor=actor
     )
@@ -70,7 +71,7 @@ def submission(submission_id: str) -> str:
     actor = who.actor()
     with services().store.read() as session:
         view, now = _seen(session, actor, submission_id)
-        attempts = views.attempts(session, view.student_id, view.assignment_id)
+        attempts = lists.attempts(session, view.student_id, view.assignment_id)
         result = _result(session, actor, view)
     return render_template(
         "submission.html", view=view, live=now, attempts=attempts, result=result, actor=actor
@@ -129,13 +130,13 @@ def _assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
         found = session.get(tables.Assignment, assignment_id)
         if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
             raise NotFound("There is no such assignment.")
-        return views.assignment_line(found, found.course)
+        return lists.assignment_line(found, found.course)
 
 
 def _hand_in_page(actor: Actor, assignment_id: int, problem: str | None = None) -> str:
     line = _assignment(actor, assignment_id)
     with services().store.read() as session:
-        mine = views.attempts(session, actor.user_id, assignment_id)
+        mine = lists.attempts(session, actor.user_id, assignment_id)
     server = services().config.server
     return render_template(
         "hand_in.html",

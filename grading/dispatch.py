@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from grading import queue
 from grading.config import Config
 from grading.leases import Beat, Lease, Leases, connect
-from grading.model import Job
+from grading.model import Job, Result
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -92,6 +92,14 @@ class Dispatch:
         return Signature(queue.RUN, kwargs={"job": job.model_dump(mode="json")}, app=self.celery).set(
             task_id=job.run_id, queue=queue.stage_queue(job.stage, outgoing.priority)
         )
+
+    def returned(self, run_id: str) -> Result | None:
+        """The result a machine returned to the chord, while Redis keeps it (an hour)."""
+        meta = self.celery.backend.get_task_meta(run_id)
+        content = meta.get("result")
+        if meta.get("status") != "SUCCESS" or not isinstance(content, dict) or "run_id" not in content:
+            return None
+        return Result.model_validate(content)
 
     def leases(self, run_ids: Sequence[str]) -> dict[str, Lease]:
         """Who works on these runs; empty when Redis is away."""

@@ -17,6 +17,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from grading.queue import own_queue
+
 LEASES = "grader:leases"
 MACHINES = "grader:machines"
 BEAT_S = 3.0
@@ -24,17 +26,53 @@ DEAD_AFTER_S = 10.0
 MAX_DELIVERIES = 3
 KEEP_S = 86_400
 
-# KEYS: leases, current run of (round, stage), deliveries of the run
-# ARGV: run, lease as JSON, most deliveries, seconds to keep
+# KEYS: leases, current run of (round, stage), deliveries of the run, places of the round (stage -> machine),
+#       machines
+# ARGV: run, lease as JSON, most deliveries, seconds to keep, role of the machine, 1 if the run may be handed
+#       on, seconds without a beat after which a machine is dead, prefix of the machines' own queues
 _CLAIM = """
+local lease = cjson.decode(ARGV[2])
+local now = tonumber(redis.call('TIME')[1])
+
+local function elsewhere()
+  local others, both = {}, false
+  local places = redis.call('HGETALL', KEYS[4])
+  for i = 1, #places, 2 do
+    if places[i] ~= lease['stage'] then others[places[i + 1]] = true end
+  end
+  both = others[lease['machine']]
+  if not both and ARGV[5] == 'primary' then return nil end
+  local busy = {}
+  for _, row in ipairs(redis.call('HVALS', KEYS[1])) do
+    local name = cjson.decode(row)['machine']
+    busy[name] = (busy[name] or 0) + 1
+  end
+  local best, least
+  for _, row in ipairs(redis.call('HVALS', KEYS[5])) do
+    local beat = cjson.decode(row)
+    local name = beat['machine']
+    local alive = now - beat['at'] <= tonumber(ARGV[7])
+    if alive and beat['stages'][lease['stage']] and name ~= lease['machine'] and not others[name] then
+      local load = ((busy[name] or 0) + redis.call('LLEN', ARGV[8] .. name)) / beat['slots']
+      local idle = beat['role'] == 'primary' and load == 0
+      if beat['role'] ~= 'primary' then load = load + 0.001 end
+      if (both or idle) and (not least or load < least) then best, least = name, load end
+    end
+  end
+  return best
+end
+
 local current = redis.call('GET', KEYS[2])
 if current and current ~= ARGV[1] then return 'superseded' end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 'superseded' end
+local better = ARGV[6] == '1' and elsewhere()
+redis.call('HSET', KEYS[4], lease['stage'], better or lease['machine'])
+redis.call('EXPIRE', KEYS[4], ARGV[4])
+if better then return 'elsewhere ' .. better end
 local count = redis.call('INCR', KEYS[3])
 redis.call('EXPIRE', KEYS[3], ARGV[4])
 if count > tonumber(ARGV[3]) then return 'exhausted' end
-local lease = cjson.decode(ARGV[2])
-lease['since'] = tonumber(redis.call('TIME')[1])
+lease['since'] = now
 redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(lease))
 return 'granted'
 """
@@ -56,7 +94,15 @@ redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(beat))
 return 1
 """
 
-Claim = Literal["granted", "superseded", "exhausted"]
+Answer = Literal["granted", "superseded", "exhausted", "elsewhere"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The answer to a machine that asks for a run; `machine` is where the run belongs if elsewhere."""
+
+    answer: Answer
+    machine: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,6 +127,7 @@ class Beat:
     slots: int
     busy: int
     stages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    role: str = "primary"
     age_s: float = 0.0
 
     @property
@@ -117,13 +164,34 @@ class Leases:
                 pipe.set(_current(round_id, stage), run_id, ex=KEEP_S)
             pipe.execute()
 
-    def claim(self, lease: Lease, round_id: str) -> Claim:
-        """Ask for a run before working on it."""
+    def claim(self, lease: Lease, round_id: str, *, role: str = "primary", hand_on: bool = False) -> Claim:
+        """Ask for a run before working on it.
+
+        With `hand_on` the answer may be that it belongs elsewhere: this machine has another stage of the
+        round while a live one could do this, or it is a spare and a primary machine is idle.
+        """
+        run_id, stage = lease.run_id, lease.stage
         answer = self._claim(
-            keys=[LEASES, _current(round_id, lease.stage), f"grader:deliveries:{lease.run_id}"],
-            args=[lease.run_id, json.dumps(asdict(lease)), MAX_DELIVERIES, KEEP_S],
+            keys=[
+                LEASES,
+                _current(round_id, stage),
+                f"grader:deliveries:{run_id}",
+                f"grader:places:{round_id}",
+                MACHINES,
+            ],
+            args=[
+                run_id,
+                json.dumps(asdict(lease)),
+                MAX_DELIVERIES,
+                KEEP_S,
+                role,
+                int(hand_on),
+                DEAD_AFTER_S,
+                own_queue(""),
+            ],
         )
-        return cast(Claim, answer)
+        word, _, machine = cast(str, answer).partition(" ")
+        return Claim(cast(Answer, word), machine)
 
     def progress(self, run_id: str, phase: str, tokens: int) -> bool:
         """Tell how far a run is; False when its lease was taken away."""

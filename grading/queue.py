@@ -23,6 +23,16 @@ def stage_queues(stages: list[str]) -> list[str]:
     return [stage_queue(s, "interactive") for s in stages] + [stage_queue(s, "batch") for s in stages]
 
 
+def own_queue(machine: str) -> str:
+    """The queue of runs that another machine handed to this one."""
+    return f"machine.{machine}"
+
+
+def machine_queues(machine: str, stages: list[str]) -> list[str]:
+    """All queues a machine listens to, what was handed to it first."""
+    return [own_queue(machine), *stage_queues(stages)]
+
+
 def celery_app(redis_url: str, visibility_timeout_s: int) -> Celery:
     """The application, connected to nothing yet.
 

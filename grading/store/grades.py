@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.errors import NotFound
@@ -14,12 +14,14 @@ from grading.store.database import now
 
 def release(session: Session, round_id: str, actor: Actor) -> None:
     """Let the student see the grade of this round. Raises NotFound while there is none."""
-    grade = session.scalar(select(tables.Grade).where(tables.Grade.round_id == round_id))
+    query = select(tables.Grade).where(tables.Grade.round_id == round_id).with_for_update()
+    grade = session.scalar(query)
     if grade is None:
         raise NotFound("There is no grade to release yet.")
     if grade.released_at is None:
         grade.released_at, grade.released_by = now(session), actor.user_id
         note(session, actor.name, "grade.release", f"submission:{grade.submission_id}", {"held": grade.held})
+        _tell(session, grade)
 
 
 def release_all(session: Session, assignment_id: int, actor: Actor) -> int:
@@ -35,9 +37,24 @@ def release_all(session: Session, assignment_id: int, actor: Actor) -> int:
         tables.Grade.points.is_not(None),
         tables.Grade.released_at.is_(None),
     )
-    ids = list(session.scalars(select(tables.Grade.id).where(*open_ones)))
+    found = list(session.scalars(select(tables.Grade).where(*open_ones).with_for_update()))
     moment = now(session)
-    values = {"released_at": moment, "released_by": actor.user_id}
-    session.execute(update(tables.Grade).where(tables.Grade.id.in_(ids)).values(values))
-    note(session, actor.name, "grade.release_all", f"assignment:{assignment_id}", {"count": len(ids)})
-    return len(ids)
+    for grade in found:
+        grade.released_at, grade.released_by = moment, actor.user_id
+        _tell(session, grade)
+    note(session, actor.name, "grade.release_all", f"assignment:{assignment_id}", {"count": len(found)})
+    return len(found)
+
+
+def _tell(session: Session, grade: tables.Grade) -> None:
+    """Leave the news for the outside; it names the submission, not the points."""
+    moment = now(session)
+    session.add(
+        tables.Outbox(
+            kind="event",
+            key=f"released:{grade.round_id}",
+            payload={"type": "submission.released", "submission": grade.submission_id},
+            created_at=moment,
+            not_before=moment,
+        )
+    )

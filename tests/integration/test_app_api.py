@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from grading.leases import Lease
 from grading.model import RoundState
@@ -298,3 +301,46 @@ def test_unknown_errors_have_a_reference(
     assert "secret" not in detail
     reference = detail.split("recorded as ")[1].split(";")[0]
     assert reference in caplog.text
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
+    made = School(tmp_path_factory.mktemp("school"), uploads_per_minute=100_000)
+    yield made
+    made.close()
+
+
+@settings(max_examples=150)
+@given(
+    assignment=st.sampled_from(["ba/hw1", "other/hw1", "/"]) | st.text(max_size=30),
+    student=st.sampled_from(["anna", "ben", "1e5", "[" * 200]) | st.text(max_size=30),
+    name=st.sampled_from(["work.py", "work.ipynb", "work.zip", "../x.py", "a/b.R"]) | st.text(max_size=30),
+    data=st.sampled_from([CODE, b"[" * 5000, b'{"cells": [1]}', b"PK\x05\x06" + bytes(18)])
+    | st.binary(max_size=60),
+    key=st.text(st.characters(max_codepoint=255, exclude_categories=["Cc"]), max_size=20),
+)
+def test_nothing_sent_breaks_it(
+    shared: School, assignment: str, student: str, name: str, data: bytes, key: str
+) -> None:
+    encoded = (part.encode("utf-8", "surrogatepass") for part in (assignment, student, name))
+    fields = dict(zip(("assignment", "student", "name"), encoded, strict=True))
+    raw = b"".join(
+        b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (field.encode(), fields[field])
+        for field in ("assignment", "student")
+    )
+    file_name = fields["name"].replace(b'"', b"").replace(b"\r", b"").replace(b"\n", b"")
+    head = b'--x\r\nContent-Disposition: form-data; name="files"; filename="%s"\r\n\r\n' % file_name
+    answer = shared.client().post(
+        "/api/v1/submissions",
+        data=raw + head + data + b"\r\n--x--\r\n",
+        content_type="multipart/form-data; boundary=x",
+        headers=shared_token(shared),
+        environ_overrides={"HTTP_IDEMPOTENCY_KEY": key},
+    )
+    assert answer.status_code < 500, answer.get_data(as_text=True)
+    assert answer.status_code == 202 or answer.mimetype == "application/problem+json"
+
+
+@functools.cache
+def shared_token(school: School) -> dict[str, str]:
+    return school.token("grader")

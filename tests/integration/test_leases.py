@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from grading import queue
-from grading.leases import MAX_DELIVERIES, Beat, Lease, Leases, connect
+from grading.leases import MAX_DELIVERIES, Beat, Claim, Lease, Leases, connect
+
+GRANTED, SUPERSEDED = Claim("granted"), Claim("superseded")
 
 
 @pytest.fixture
@@ -23,8 +25,8 @@ def lease(run_id: str = "run", process: str = "p1") -> Lease:
 
 def test_a_run_is_granted_once_while_it_is_held(leases: Leases) -> None:
     leases.make_current({("round", "analysis"): "run"})
-    assert leases.claim(lease(), "round") == "granted"
-    assert leases.claim(lease(process="p2"), "round") == "superseded"
+    assert leases.claim(lease(), "round") == GRANTED
+    assert leases.claim(lease(process="p2"), "round") == SUPERSEDED
     held = leases.held_of(["run", "other"])
     assert set(held) == {"run"}
     assert (held["run"].machine, held["run"].process) == ("dgx-spark-1", "p1")
@@ -32,18 +34,18 @@ def test_a_run_is_granted_once_while_it_is_held(leases: Leases) -> None:
 
 def test_an_older_run_is_superseded_by_the_current_one(leases: Leases) -> None:
     leases.make_current({("round", "analysis"): "newer"})
-    assert leases.claim(lease("older"), "round") == "superseded"
-    assert leases.claim(lease("newer"), "round") == "granted"
+    assert leases.claim(lease("older"), "round") == SUPERSEDED
+    assert leases.claim(lease("newer"), "round") == GRANTED
 
 
 def test_an_emptied_redis_grants(leases: Leases) -> None:
-    assert leases.claim(lease(), "round") == "granted"
+    assert leases.claim(lease(), "round") == GRANTED
 
 
 def test_a_job_that_kills_its_worker_is_exhausted(leases: Leases) -> None:
     answers = []
     for _ in range(MAX_DELIVERIES + 1):
-        answers.append(leases.claim(lease(), "round"))
+        answers.append(leases.claim(lease(), "round").answer)
         leases.give_back("run")
     assert answers == ["granted"] * MAX_DELIVERIES + ["exhausted"]
 

@@ -45,9 +45,7 @@ def result(stage: str, levels: dict[str, int], *, model: bool = True) -> Result:
     if stage == "feedback":
         output |= {"achieved": "a", "reflection": "r", "practice": "p", "next_step": "n"}
     provenance = Provenance(machine="m", engine="e", model="qwen", uses_model=model)
-    return Result(
-        run_id=stage, round_id="r", stage=stage, ok=True, output=output, provenance=provenance
-    )
+    return Result(run_id=stage, round_id="r", stage=stage, ok=True, output=output, provenance=provenance)
 
 
 def report(share: float | None, clean: int, *, model: bool = True, **other: Any) -> Report:
@@ -94,7 +92,10 @@ def test_a_criterion_nobody_judged_is_ungraded_not_zero() -> None:
 
 def test_a_dead_stage_makes_it_partial_without_a_total() -> None:
     made = combine(
-        RUBRIC, evidence(0.75), {"analysis": result("analysis", {"clean": 3, "style": 2})}, {"feedback": "away"}
+        RUBRIC,
+        evidence(0.75),
+        {"analysis": result("analysis", {"clean": 3, "style": 2})},
+        {"feedback": "away"},
     )
     assert (made.status, made.points, made.points_so_far) == (RoundState.PARTIAL, None, 20.0)
     assert made.failures == {"feedback": "away"}

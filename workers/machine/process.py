@@ -13,12 +13,16 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from grading.config import EngineSettings, Machine
-from grading.leases import BEAT_S, Beat, Lease, Leases
+from grading.errors import EngineError
+from grading.dispatch import AWAY
+from grading.leases import BEAT_S, Answer, Beat, Claim, Lease, Leases
 from grading.model import Job, Provenance, Result
-from workers.machine.engines.base import Engine
+from workers.machine.engines.base import Engine, LoadsModels
 from workers.machine.stages.run import run_stage
 
 log = logging.getLogger(__name__)
+HandOn = Callable[[str], None]
+"""Sends the run of this message to the machine of that name; raises one of AWAY when that fails."""
 SEND_FOR_S = 600.0
 """How long a finished result is offered to a Redis that is away, before the work is given up."""
 EXHAUSTED = "This work was begun three times and never came to an end; it is not begun again."
@@ -36,18 +40,24 @@ class MachineProcess:
     stop: threading.Event = field(default_factory=threading.Event)
     _tokens: dict[str, int] = field(default_factory=dict)
 
-    def run(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Do a job, send its result at once, and return it for the chord. Raises nothing for bad work."""
+    def run(self, raw: Mapping[str, Any], hand_on: HandOn | None = None) -> dict[str, Any] | None:
+        """Do a job, send its result at once, and return it for the chord. Raises nothing for bad work.
+
+        None when the run was handed on to another machine, which needs `hand_on`.
+        """
         try:
             job = Job.model_validate(raw)
         except ValidationError as error:
             log.error("a message that is no job was dropped: %d faults", error.error_count())
             return {"refused": "not a job"}
-        claim = self._claim(job)
-        if claim == "superseded":
+        answer = self._place(job, hand_on)
+        if answer == "elsewhere":
+            return None
+        if answer == "superseded":
             return {"superseded": job.run_id}
+        self._tokens[job.run_id] = 0
         try:
-            result = self._exhausted(job) if claim == "exhausted" else self._work(job)
+            result = self._exhausted(job) if answer == "exhausted" else self._work(job)
             content = result.model_dump(mode="json")
             self._offer(content)
         finally:
@@ -79,16 +89,26 @@ class MachineProcess:
             provenance=Provenance(machine=self.machine.name, engine=placement.engine, model=placement.model),
         )
 
-    def _claim(self, job: Job) -> str:
+    def _place(self, job: Job, hand_on: HandOn | None) -> Answer:
+        """Claim the run, or hand it on to where it belongs; when that fails, it is done here."""
+        claim = self._claim(job, hand_on is not None)
+        if claim.answer != "elsewhere" or hand_on is None:
+            return claim.answer
+        try:
+            hand_on(claim.machine)
+        except AWAY as error:
+            log.warning("redis is away, a run of machine %s is done here: %s", claim.machine, error)
+            return self._claim(job, False).answer
+        return "elsewhere"
+
+    def _claim(self, job: Job, hand_on: bool) -> Claim:
         lease = Lease(job.run_id, self.machine.name, self.process, job.stage)
         try:
-            answer = self.leases.claim(lease, job.round_id)
+            return self.leases.claim(lease, job.round_id, role=self.machine.role, hand_on=hand_on)
         except RedisError as error:
             # SQL accepts one result only, so working without a lease costs time at most
             log.warning("redis is away, working without a lease: %s", error)
-            answer = "granted"
-        self._tokens[job.run_id] = 0
-        return answer
+            return Claim("granted")
 
     def _give_back(self, run_id: str) -> None:
         self._tokens.pop(run_id, None)
@@ -102,11 +122,21 @@ class MachineProcess:
         while True:
             try:
                 return self.send(content)
-            except (RedisError, OSError) as error:
+            except AWAY as error:
                 if waited >= SEND_FOR_S or self.stop.wait(wait):
                     raise
                 log.warning("redis is away, the result waits here: %s", error)
             waited, wait = waited + wait, min(wait * 2, 5.0)
+
+    def load_models(self) -> None:
+        """Load what in-process engines will need, so that the first student does not wait for it."""
+        for placement in self.machine.stages.values():
+            engine = self.engines[placement.engine]
+            if isinstance(engine, LoadsModels):
+                try:
+                    engine.load(placement.model)
+                except EngineError as error:
+                    log.error("model %s cannot be loaded: %s", placement.model, error.message)
 
     def beat_until_stopped(self) -> None:
         """Beat every 3 s and tell the progress of each run; the body of the heartbeat thread."""
@@ -122,7 +152,10 @@ class MachineProcess:
         """One beat."""
         runs = dict(self._tokens)
         stages = {s: {"engine": p.engine, "model": p.model} for s, p in self.machine.stages.items()}
-        self.leases.beat(Beat(self.process, self.machine.name, self.machine.slots, len(runs), stages))
+        machine = self.machine
+        self.leases.beat(
+            Beat(self.process, machine.name, machine.slots, len(runs), stages, role=machine.role)
+        )
         for run_id, tokens in runs.items():
             self.leases.progress(run_id, "generating" if tokens else "reading", tokens)
 

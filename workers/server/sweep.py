@@ -7,9 +7,11 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from sqlalchemy.exc import DBAPIError
+
 from grading.dispatch import AWAY
 from grading.leases import DEAD_AFTER_S, Lease
-from grading.queue import stage_queues
+from grading.queue import own_queue, stage_queues
 from grading.store import rounds
 from workers.server import finish
 from workers.server.context import Server
@@ -50,6 +52,8 @@ class Sweeper:
         except AWAY as error:
             self._redis_since = None
             log.warning("redis is away, sweeping later: %s", error)
+        except DBAPIError as error:
+            log.warning("the database is away, sweeping later: %s", error)
 
     def _prepare_forgotten(self) -> None:
         with self.server.store.read() as session:
@@ -76,7 +80,8 @@ class Sweeper:
                 leases.give_back(lease.run_id)
                 self._lose(lease.run_id, MACHINE_DIED, started=True)
         for run_id in self._nowhere(in_flight):
-            self._lose(run_id, MESSAGE_LOST, started=False)
+            if not self._recover(run_id):
+                self._lose(run_id, MESSAGE_LOST, started=False)
 
     def _nowhere(self, in_flight: dict[str, float]) -> list[str]:
         """Runs sent a while ago that no queue holds and no machine works on.
@@ -85,7 +90,9 @@ class Sweeper:
         message out again only after the visibility timeout, so one that stays unclaimed counts as lost.
         """
         leases = self.server.dispatch.leases_
-        queued = leases.waiting(stage_queues(list(self.server.config.stages)))
+        alive = {own_queue(beat.machine) for beat in leases.beats() if beat.alive}
+        # what was handed to a machine that died waits in a queue that nobody reads
+        queued = leases.waiting([*stage_queues(list(self.server.config.stages)), *sorted(alive)])
         handed_out = leases.handed_out()
         working = {lease.run_id for lease in leases.held()}
         moment = time.monotonic()
@@ -111,6 +118,15 @@ class Sweeper:
                 log.warning("machine %s (process %s) is dead: no beat for 10 s", beat.machine, beat.process)
                 leases.leave(beat.process)
         return [lease for lease in held if lease.process not in alive]
+
+    def _recover(self, run_id: str) -> bool:
+        """Record a result whose message a dying store worker took along; the chord has a copy."""
+        returned = self.server.dispatch.returned(run_id)
+        if returned is None:
+            return False
+        log.info("run %s: its result was not recorded; done now", run_id)
+        finish.record(self.server, returned)
+        return True
 
     def _lose(self, run_id: str, message: str, *, started: bool) -> None:
         with self.server.store.write() as session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from grading.model import Job, Tokens
 
@@ -62,4 +62,13 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give back what the engine holds."""
+        ...
+
+
+@runtime_checkable
+class LoadsModels(Protocol):
+    """An engine that keeps models in this process and can load one before the first job asks for it."""
+
+    def load(self, model: str) -> str:
+        """Load a model; returns its digest."""
         ...
