@@ -132,6 +132,13 @@ def description() -> Response:
     return jsonify(cast(OpenAPI, current_app).api_doc)
 
 
+MESSAGES = {
+    "string_pattern_mismatch": "must not be empty or hold control characters",
+    "missing": "is missing",
+    "extra_forbidden": "is not a field of this request",
+}
+
+
 def parse(model: type[T], data: dict[str, Any]) -> T:
     """Validate fields of a request; the error names the field."""
     try:
@@ -139,7 +146,8 @@ def parse(model: type[T], data: dict[str, Any]) -> T:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "request"
-        raise InvalidField(f"{field}: {first['msg']}.") from None
+        message = MESSAGES.get(first["type"], first["msg"])
+        raise InvalidField(f"{field}: {message}.") from None
 
 
 class InvalidField(GraderError):

@@ -92,6 +92,7 @@ def add_metrics(app: Flask, given: Services) -> None:
         return response
 
     def metrics() -> Response:
+        """For Prometheus: rounds, queues, machines and requests."""
         return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
     app.after_request(count)

@@ -126,20 +126,23 @@ def _hand_in(client: Client, all_samples: Sequence[Sample]) -> list[tuple[Sample
 
 
 def _show(views: Sequence[tuple[Sample, dict[str, Any]]]) -> None:
-    table = Table("assignment", "hand-in", "status", "score", "analysis by", "feedback by", "flags")
-    order = sorted(views, key=lambda v: (v[0].assignment, -(v[1].get("score") or 0.0)))
-    for sample, view in order:
-        score = "–" if view["score"] is None else f"{view['score']:.1f} / {view['max_score']:g}"
-        flags = ", ".join(sorted({flag["code"] for flag in view["flags"]}))
-        machines = [view["stages"][stage]["machine"] or "–" for stage in ("analysis", "feedback")]
-        table.add_row(
-            sample.assignment.split("/")[1], sample.file.name, view["status"], score, *machines, flags
-        )
-    Console().print(table)
+    """A table for each assignment, narrow enough for 80 columns."""
+    for assignment in sorted({sample.assignment for sample, _ in views}):
+        table = Table(box=None, padding=(0, 1, 0, 0), title=assignment, title_justify="left")
+        for heading in ("hand-in", "status", "score", "analysis by", "feedback by", "flags"):
+            table.add_column(heading, no_wrap=heading != "flags")
+        mine = [view for view in views if view[0].assignment == assignment]
+        for sample, view in sorted(mine, key=lambda v: -(v[1].get("score") or 0.0)):
+            score = "–" if view["score"] is None else f"{view['score']:.1f} / {view['max_score']:g}"
+            flags = ", ".join(sorted({flag["code"] for flag in view["flags"]}))
+            machines = [view["stages"][stage]["machine"] or "–" for stage in ("analysis", "feedback")]
+            table.add_row(sample.file.name, view["status"], score, *machines, flags)
+        Console().print(table)
+        click.echo()
 
 
 def _say_where(system: System, people: People) -> None:
-    click.echo(f"\nLook at {system.url} and sign in as")
+    click.echo(f"Look at {system.url} and sign in as")
     for name, password in people.passwords.items():
         click.echo(f"  {name:<11} {password}")
     click.echo(f"Logs and data are in {system.folder}.")

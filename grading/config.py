@@ -96,7 +96,7 @@ class Machine(Value):
     name: Name
     """Lower-case letters, digits and hyphens; unique."""
     role: Literal["primary", "spare"] = "primary"
-    """Shown to people; work is given to spares as to all others."""
+    """A spare leaves work to an idle primary machine; else both take whatever waits."""
     slots: int = Field(default=1, ge=1, le=256)
     """Generations at the same time, all engines together."""
     engines: dict[str, EngineSettings] = Field(default_factory=dict)

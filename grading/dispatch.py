@@ -123,15 +123,19 @@ class Dispatch:
         return self._or(None, lambda: self.leases_.lengths(names))
 
     def room(self) -> dict[str, int]:
-        """For each stage, how many more runs may be sent: up to twice the live slots that serve it."""
+        """For each stage, how many more runs may be sent now.
+
+        Queues are filled up to twice the live slots that serve a stage, once they fell to half of that: so
+        machines never wait for work, and work is sent a few rounds at a time.
+        """
         lengths = self.leases_.lengths(queue.stage_queues(list(self.config.stages)))
         beats = [beat for beat in self.leases_.beats() if beat.alive]
-        return {
-            stage: 2 * sum(beat.slots for beat in beats if stage in beat.stages)
-            - lengths[queue.stage_queue(stage, "interactive")]
-            - lengths[queue.stage_queue(stage, "batch")]
-            for stage in self.config.stages
-        }
+        free = {}
+        for stage in self.config.stages:
+            most = 2 * sum(beat.slots for beat in beats if stage in beat.stages)
+            waiting = sum(lengths[queue.stage_queue(stage, p)] for p in ("interactive", "batch"))
+            free[stage] = most - waiting if waiting <= most / 2 else 0
+        return free
 
     def _or(self, otherwise: T, read: Callable[[], T]) -> T:
         try:

@@ -46,13 +46,20 @@ class Store:
 
 
 def now(session: Session) -> datetime:
-    """The database's time, aware, in UTC: the only clock that decides anything."""
+    """The database's time when the session first asked, aware, in UTC: the one clock that decides."""
+    if "now" not in session.info:
+        moment = _ask_time(session) + timedelta(seconds=session.info.get("offset", 0.0))
+        session.info["now"] = moment
+    known: datetime = session.info["now"]
+    return known
+
+
+def _ask_time(session: Session) -> datetime:
     if session.get_bind().dialect.name == "sqlite":
         value = session.execute(text("select strftime('%Y-%m-%dT%H:%M:%f', 'now')")).scalar_one()
-        moment = datetime.fromisoformat(value).replace(tzinfo=UTC)
-    else:
-        moment = session.execute(text("select clock_timestamp()")).scalar_one().astimezone(UTC)
-    return moment + timedelta(seconds=session.info.get("offset", 0.0))
+        return datetime.fromisoformat(value).replace(tzinfo=UTC)
+    answer: datetime = session.execute(text("select clock_timestamp()")).scalar_one()
+    return answer.astimezone(UTC)
 
 
 def _engine(url: str) -> Engine:

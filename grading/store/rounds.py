@@ -142,32 +142,30 @@ def begin_again(session: Session, round_id: str, stage_name: str) -> RunOrder | 
 
 
 def _order(session: Session, current: Round, stage: RoundStage) -> RunOrder:
-    attempts = select(func.count()).where(Run.round_id == current.id, Run.stage == stage.stage)
-    attempt = session.execute(attempts).scalar_one() + 1
     run_id = new_id()
+    stage.runs += 1
     session.add(
         Run(
             id=run_id,
             round_id=current.id,
             stage=stage.stage,
-            attempt=attempt,
+            attempt=stage.runs,
             state=RunState.DISPATCHED,
             dispatched_at=now(session),
         )
     )
     stage.state, stage.run_id, stage.not_before = StageState.DISPATCHED, run_id, None
     stage.tries += 1
-    return RunOrder(run_id, current.id, stage.stage, attempt, current.priority)
+    return RunOrder(run_id, current.id, stage.stage, stage.runs, current.priority)
 
 
 def record(session: Session, result: Result) -> Recorded:
     """Write a result down. Only runs that were dispatched count; the first valid result of a stage wins."""
+    current = locked(session, result.round_id)
     run = session.get(Run, result.run_id)
-    if run is None or run.round_id != result.round_id or run.stage != result.stage:
+    if current is None or run is None or (run.round_id, run.stage) != (current.id, result.stage):
         return Recorded("unknown")
-    current = locked(session, run.round_id)
-    session.refresh(run)
-    if current is None or run.state not in (RunState.DISPATCHED, RunState.LOST):
+    if run.state not in (RunState.DISPATCHED, RunState.LOST):
         return Recorded("duplicate")
     stage = next(s for s in current.stages if s.stage == run.stage)
     was_current = run.state == RunState.DISPATCHED and stage.run_id == run.id
@@ -213,11 +211,11 @@ def in_flight(session: Session, limit: int = 5000) -> list[tuple[str, float]]:
 
 def lose(session: Session, run_id: str, message: str, *, started: bool) -> str | None:
     """dispatched → lost. A run that no machine had `started` costs no try. Returns the round to combine."""
-    run = session.get(Run, run_id)
-    current = locked(session, run.round_id) if run is not None else None
-    if run is None or current is None:
+    round_id = session.execute(select(Run.round_id).where(Run.id == run_id)).scalar_one()
+    current = locked(session, round_id)
+    run = session.get_one(Run, run_id)
+    if current is None:
         return None
-    session.refresh(run)
     stage = next(s for s in current.stages if s.stage == run.stage)
     if run.state != RunState.DISPATCHED:
         return None

@@ -218,8 +218,8 @@ class Round(Base):
     priority: Mapped[str] = mapped_column(String(20), default="interactive")
     course_id: Mapped[int] = mapped_column(ForeignKey("courses.id"))
     student_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    prepared: Mapped[dict[str, Any] | None]
-    """Documents without names, and evidence: what every job of the round carries."""
+    prepared: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    """Documents without names, and evidence: what every job of the round carries. Large."""
     chord_open: Mapped[bool] = mapped_column(Boolean, default=False)
     """A chord is under way whose body will combine; without one, `record` does."""
     failure: Mapped[str] = mapped_column(Text, default="")
@@ -252,6 +252,8 @@ class RoundStage(Base):
     state: Mapped[str] = mapped_column(String(20))
     tries: Mapped[int] = mapped_column(Integer, default=0)
     """Runs that a machine took up, or may have."""
+    runs: Mapped[int] = mapped_column(Integer, default=0)
+    """Runs that were ever dispatched."""
     run_id: Mapped[str | None] = mapped_column(Id)
     not_before: Mapped[datetime | None]
     error: Mapped[str | None] = mapped_column(String(40))

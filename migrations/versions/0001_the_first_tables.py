@@ -347,6 +347,7 @@ def upgrade() -> None:
         sa.Column("stage", sa.String(length=40), nullable=False),
         sa.Column("state", sa.String(length=20), nullable=False),
         sa.Column("tries", sa.Integer(), nullable=False),
+        sa.Column("runs", sa.Integer(), nullable=False),
         sa.Column("run_id", sa.String(length=32), nullable=True),
         sa.Column("not_before", sa.DateTime(timezone=True), nullable=True),
         sa.Column("error", sa.String(length=40), nullable=True),

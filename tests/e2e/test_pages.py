@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from playwright.sync_api import Page, expect
 from werkzeug.serving import make_server
 
 from grading.leases import Lease
+from grading.model import AnalysisOutput, Finding, Location
 from grading.store import accounts, tables
 from tests.integration.webapp import CODE, School, report
 
@@ -126,6 +128,41 @@ def advance(school: School, submission: str, state: str) -> None:
                 stage.state, stage.run_id = "dispatched", f"{stage.stage}-1"
             lease = Lease("analysis-1", "dgx-spark-1", "p", "analysis", "generating", 120, 4.0)
             school.dispatch.held["analysis-1"] = lease
+
+
+def test_a_hostile_notebook_runs_nothing(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    bad = "<script>window.pwned=1</script><img src=//evil.example/x onerror=window.pwned=1>"
+    outputs = [
+        {"output_type": "stream", "name": "stdout", "text": f"{bad}\n   day  sum\n0  mon    3\n"},
+        {"output_type": "display_data", "metadata": {}, "data": {"text/html": bad, "image/png": "aGk="}},
+    ]
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "source": f"# Homework\n\n{bad}\n![x](//evil.example/y)"},
+        {
+            "cell_type": "code",
+            "metadata": {},
+            "execution_count": 1,
+            "source": f"import pandas as pd\n# {bad}\nfor day in days:\n    print(day, '{bad}')",
+            "outputs": outputs,
+        },
+    ]
+    notebook = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}
+    submission = school.hand_in("anna", data=json.dumps(notebook).encode(), name="work.ipynb")
+    places = (Location(document="work.ipynb", cell=2, line=3), Location(document="work.ipynb", cell=2))
+    findings = tuple(Finding(severity="major", title=bad, detail=bad, location=p) for p in places)
+    school.grade(
+        submission,
+        report(bad, analysis=AnalysisOutput(judgements=(), summary=bad, findings=findings)),
+        released=True,
+    )
+    sign_in(page, site, "anna")
+    page.goto(f"{site}/submissions/{submission}")
+    expect(page.get_by_text("Cell 2, code")).to_be_visible()
+    expect(page.get_by_text("Important: ")).to_have_count(2)
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("main script, main img, main iframe").count() == 0
+    look(page, pictures, "a-notebook")
 
 
 def test_the_instructors_pages(careful: Page, school: School, site: str, pictures: Path) -> None:

@@ -376,6 +376,18 @@ def test_comments_stand_at_their_lines() -> None:
     assert "pd.read_csv" in re.sub("<[^>]+>", "", shown.cells[0].lines[2].html)
 
 
+def test_lines_of_the_starter_are_dimmed(school: School) -> None:
+    starter = read([UploadedFile("work.py", b"import pandas as pd\n\nsales = None\n")])
+    with school.store.write() as session:
+        version = session.query(tables.RubricVersion).filter_by(assignment_id=school.assignment).one()
+        version.starter = [document.model_dump(mode="json") for document in starter.documents]
+    page = school.client("anna").get(f"/submissions/{school.hand_in('anna')}").get_data(as_text=True)
+    given = re.findall(r'class="line given"><span[^>]*>(\d)', page)
+    own = re.findall(r'class="line"><span[^>]*>(\d)', page)
+    assert "1" in given
+    assert {"3", "4"} <= set(own)
+
+
 # --- class zips ---------------------------------------------------------------------------------------
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from grading import queue
-from grading.leases import MAX_DELIVERIES, Beat, Claim, Lease, Leases, connect
+from grading.leases import MACHINES, MAX_DELIVERIES, Beat, Claim, Lease, Leases, connect
 
 GRANTED, SUPERSEDED = Claim("granted"), Claim("superseded")
 
@@ -79,3 +81,73 @@ def test_messages_are_seen_by_their_run(leases: Leases, redis_url: str) -> None:
     assert leases.lengths(queues) == {"analysis": 0, "feedback": 0, "analysis.batch": 1, "feedback.batch": 0}
     assert leases.handed_out() == set()
     app.close()
+
+
+# --- two machines a round -----------------------------------------------------------------------------
+
+BOTH = {"analysis": {}, "feedback": {}}
+
+
+def beat(leases: Leases, machine: str, role: str = "primary", slots: int = 2) -> None:
+    leases.beat(Beat(f"process of {machine}", machine, slots, 0, BOTH, role=role))
+
+
+def asked(leases: Leases, run_id: str, machine: str, stage: str, role: str = "primary") -> Claim:
+    asking = Lease(run_id, machine, f"process of {machine}", stage)
+    return leases.claim(asking, "round", role=role, hand_on=True)
+
+
+def test_the_second_stage_of_a_round_belongs_to_another_live_machine(leases: Leases) -> None:
+    beat(leases, "one")
+    assert asked(leases, "a", "one", "analysis") == GRANTED
+    assert asked(leases, "f", "one", "feedback") == GRANTED  # there is no other
+    beat(leases, "two", "spare")
+    leases.give_back("f")
+    assert asked(leases, "f", "one", "feedback") == Claim("elsewhere", "two")
+    # what was handed on to a machine counts as its own at once
+    assert asked(leases, "a2", "two", "analysis", "spare") == Claim("elsewhere", "one")
+
+
+def test_it_goes_to_the_machine_with_most_room(leases: Leases) -> None:
+    for name in ("one", "two", "three"):
+        beat(leases, name)
+    for run_id, machine in (("x", "two"), ("y", "two"), ("z", "three")):
+        leases.claim(Lease(run_id, machine, "p", "analysis"), f"round of {run_id}")
+    assert asked(leases, "a", "one", "analysis") == GRANTED
+    assert asked(leases, "f", "one", "feedback") == Claim("elsewhere", "three")
+
+
+def test_a_dead_machine_gets_nothing(leases: Leases) -> None:
+    beat(leases, "one")
+    beat(leases, "two")
+    row = json.loads(leases.redis.hget(MACHINES, "process of two"))
+    leases.redis.hset(MACHINES, "process of two", json.dumps({**row, "at": row["at"] - 11}))
+    assert asked(leases, "a", "one", "analysis") == GRANTED
+    assert asked(leases, "f", "one", "feedback") == GRANTED
+
+
+def test_a_spare_leaves_a_run_to_an_idle_primary_machine_only(leases: Leases) -> None:
+    beat(leases, "first")
+    beat(leases, "spare", "spare")
+    assert asked(leases, "a", "spare", "analysis", "spare") == Claim("elsewhere", "first")
+    assert leases.claim(Lease("a", "first", "p", "analysis"), "round") == GRANTED
+    other = Lease("b", "spare", "p", "analysis")
+    assert leases.claim(other, "another round", role="spare", hand_on=True) == GRANTED
+
+
+def test_stages_of_one_round_asked_for_at_once_are_parted(leases: Leases) -> None:
+    beat(leases, "one")
+    beat(leases, "two")
+    together = threading.Barrier(2)
+    answers: list[str] = []
+
+    def ask(stage: str) -> None:
+        together.wait()
+        answers.append(asked(leases, stage, "one", stage).answer)
+
+    threads = [threading.Thread(target=ask, args=(stage,)) for stage in BOTH]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == ["elsewhere", "granted"]

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from grading.config import EngineSettings, Machine
-from grading.errors import EngineError
 from grading.dispatch import AWAY
+from grading.errors import EngineError
 from grading.leases import BEAT_S, Answer, Beat, Claim, Lease, Leases
 from grading.model import Job, Provenance, Result
 from workers.machine.engines.base import Engine, LoadsModels

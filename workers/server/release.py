@@ -25,21 +25,32 @@ AT_ONCE = 16
 def release(server: Server) -> int:
     """Dispatch what there is room for; returns the number of runs sent. Safe to call from anywhere.
 
-    A run is written down before it is sent: when sending fails, the sweeper finds it missing and sends it
-    again.
+    One thread a process does it at a time, one helping at a time, so that results are recorded in between;
+    whoever finds it busy leaves it to that thread. A run is written down before it is sent: when sending
+    fails, the sweeper finds it missing and sends it again.
     """
-    sent = 0
-    with server.releasing:
-        try:
-            more = True
-            while more:
-                outgoing, more = _take(server, server.dispatch.room())
-                for group in outgoing:
-                    _send(server, group)
-                    sent += len(group)
-        except AWAY as error:
-            log.warning("redis is away, waiting rounds stay in SQL: %s", error)
-    return sent
+    if not server.releasing.acquire(blocking=False):
+        return 0
+    try:
+        groups, more = _take(server, server.dispatch.room())
+        for group in groups:
+            _send(server, group)
+        if more:
+            server.dispatch.release()
+        return sum(len(group) for group in groups)
+    except AWAY as error:
+        log.warning("redis is away, waiting rounds stay in SQL: %s", error)
+        return 0
+    finally:
+        server.releasing.release()
+
+
+def _send(server: Server, group: list[Outgoing]) -> None:
+    if group[0].job.attempt == 1 and len(group) > 1:
+        server.dispatch.send_round(group)
+    else:
+        for one in group:
+            server.dispatch.send_run(one)
 
 
 def _take(server: Server, room: Mapping[str, int]) -> tuple[list[list[Outgoing]], bool]:

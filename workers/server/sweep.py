@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sqlalchemy.exc import DBAPIError
@@ -33,6 +34,7 @@ class Sweeper:
     """Steps that may run at any time, in any number of processes; each change is conditional in SQL."""
 
     server: Server
+    clock: Callable[[], float] = time.monotonic
     _redis_since: float | None = None
     _unclaimed: dict[str, float] = field(default_factory=dict)
 
@@ -95,7 +97,7 @@ class Sweeper:
         queued = leases.waiting([*stage_queues(list(self.server.config.stages)), *sorted(alive)])
         handed_out = leases.handed_out()
         working = {lease.run_id for lease in leases.held()}
-        moment = time.monotonic()
+        moment = self.clock()
         idle = {run_id for run_id in in_flight if run_id not in queued | working}
         self._unclaimed = {r: self._unclaimed.get(r, moment) for r in idle & handed_out}
         vanished = {r for r in idle - handed_out if in_flight[r] > IN_TRANSIT_S}
@@ -104,7 +106,7 @@ class Sweeper:
 
     def _beats_can_be_trusted(self) -> bool:
         """Redis has answered long enough that a live machine must have beaten since."""
-        moment = time.monotonic()
+        moment = self.clock()
         self._redis_since = self._redis_since or moment
         seen_for = moment - self._redis_since
         return min(seen_for, self.server.dispatch.leases_.uptime_s()) >= DEAD_AFTER_S

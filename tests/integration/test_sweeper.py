@@ -1,0 +1,334 @@
+"""The sweeper on a real Redis and both databases: what was lost is set going again, and nothing twice."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select, update
+
+from grading import queue
+from grading.config import load
+from grading.dispatch import Outgoing
+from grading.leases import DEAD_AFTER_S, MACHINES, Beat, Lease, Leases
+from grading.model import RoundState, RunState
+from grading.store import migrate, rounds
+from grading.store.database import now
+from grading.store.tables import Grade, Round, RoundStage, Run
+from tests.factories import add_assignment, hand_in, result
+from tests.system import close_dispatch
+from workers.server import finish
+from workers.server.context import Server, open_server
+from workers.server.prepare import prepare
+from workers.server.release import release
+from workers.server.sweep import IN_TRANSIT_S, UNANNOUNCED_S, Sweeper
+
+BOTH = {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")}
+
+
+@dataclass
+class Clock:
+    """A clock that tests set."""
+
+    at: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@dataclass
+class Cluster:
+    """A server side, one sweeper with its own clock, and machines that are only beats."""
+
+    server: Server
+    clock: Clock
+    sweeper: Sweeper
+
+    @property
+    def leases(self) -> Leases:
+        return self.server.dispatch.leases_
+
+    def beat(self, machine: str = "dgx-spark-2", ago_s: float = 0.0) -> None:
+        self.leases.beat(Beat(f"of {machine}", machine, 4, 0, BOTH))
+        row = json.loads(self.leases.redis.hget(MACHINES, f"of {machine}"))
+        self.leases.redis.hset(MACHINES, f"of {machine}", json.dumps({**row, "at": row["at"] - ago_s}))
+
+    def running(self) -> str:
+        """A round whose two stages are dispatched."""
+        accepted = hand_in(self.server.store, add_assignment(self.server.store))
+        assert prepare(self.server, accepted.round_id)
+        self.beat()
+        assert release(self.server) == 2
+        return accepted.round_id
+
+    def take(self, round_id: str, stage: str, machine: str = "dgx-spark-2") -> str:
+        """A machine takes a run out of its queue and claims it."""
+        run_id = self.current(round_id, stage)
+        for name in queue.stage_queues([stage]):
+            for row in self.leases.redis.lrange(name, 0, -1):
+                if json.loads(row)["headers"]["id"] == run_id:
+                    self.leases.redis.lrem(name, 1, row)
+        assert self.leases.claim(Lease(run_id, machine, f"of {machine}", stage), round_id).answer == "granted"
+        return run_id
+
+    def current(self, round_id: str, stage: str) -> str:
+        with self.server.store.read() as session:
+            return str(session.get_one(RoundStage, (round_id, stage)).run_id)
+
+    def runs(self, round_id: str, stage: str) -> list[str]:
+        with self.server.store.read() as session:
+            query = select(Run.state).where(Run.round_id == round_id, Run.stage == stage)
+            return list(session.scalars(query.order_by(Run.attempt)))
+
+    def tries(self, round_id: str, stage: str) -> int:
+        with self.server.store.read() as session:
+            return session.get_one(RoundStage, (round_id, stage)).tries
+
+    def state(self, round_id: str) -> str:
+        with self.server.store.read() as session:
+            return session.get_one(Round, round_id).state
+
+    def age(self, seconds: float) -> None:
+        """Everything in SQL happened so much earlier, and so much time passes on the sweeper's clock."""
+        with self.server.store.write() as session:
+            moment = now(session) - timedelta(seconds=seconds)
+            session.execute(update(Round).values(created_at=moment))
+            session.execute(update(Run).values(dispatched_at=moment))
+        self.clock.at += seconds
+
+    def waiting(self) -> set[str]:
+        return self.leases.waiting(queue.stage_queues(list(BOTH)))
+
+    def sweep(self) -> None:
+        self.sweeper.step()
+
+    def trust_beats(self) -> None:
+        """Redis and the sweeper have seen each other long enough to call a machine dead."""
+        self.sweep()
+        self.clock.at += DEAD_AFTER_S
+
+
+@pytest.fixture
+def cluster(
+    fresh_database: Callable[..., str], redis_url: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
+    environ = {"GRADER_DATABASE_URL": fresh_database(migrate.upgrade), "GRADER_REDIS_URL": redis_url}
+    server, clock = open_server(load(root / "config.toml", environ)), Clock()
+    # the Redis of the tests may be younger than the 10 s after which beats are believed
+    monkeypatch.setattr(server.dispatch.leases_, "uptime_s", lambda: 3600.0)
+    yield Cluster(server, clock, Sweeper(server, clock))
+    close_dispatch(server.dispatch)
+    server.store.close()
+
+
+def test_a_round_that_was_never_announced_is_prepared(cluster: Cluster) -> None:
+    accepted = hand_in(cluster.server.store, add_assignment(cluster.server.store))
+    cluster.sweep()
+    assert cluster.state(accepted.round_id) == RoundState.RECEIVED  # its announcement may still come
+    cluster.age(UNANNOUNCED_S + 1)
+    cluster.beat()
+    cluster.sweep()
+    assert cluster.state(accepted.round_id) == RoundState.RUNNING
+    assert cluster.waiting() == {cluster.current(accepted.round_id, s) for s in BOTH}
+
+
+def test_the_run_of_a_dead_process_is_lost_and_sent_again_at_once(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    dead = cluster.take(round_id, "analysis")
+    cluster.trust_beats()
+    cluster.beat("mac-studio-2")
+    cluster.beat("dgx-spark-2", ago_s=DEAD_AFTER_S + 1)
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.LOST, RunState.DISPATCHED]
+    assert cluster.runs(round_id, "feedback") == [RunState.DISPATCHED]  # its message still waits
+    assert cluster.waiting() == {cluster.current(round_id, s) for s in BOTH}
+    assert cluster.tries(round_id, "analysis") == 2
+    assert [beat.machine for beat in cluster.leases.beats()] == ["mac-studio-2"]
+    # should the machine come back, its old run does not count any more
+    late = cluster.leases.claim(Lease(dead, "dgx-spark-2", "x", "analysis"), round_id)
+    assert late.answer == "superseded"
+
+
+def test_a_live_machine_keeps_its_run(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    cluster.take(round_id, "analysis")
+    cluster.trust_beats()
+    cluster.age(600)
+    cluster.beat(ago_s=DEAD_AFTER_S - 2)
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
+
+
+def test_a_message_that_vanished_is_sent_again(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    cluster.leases.redis.flushall()
+    cluster.beat()
+    cluster.age(IN_TRANSIT_S - 5)
+    cluster.sweep()
+    assert cluster.waiting() == set()  # it may be on its way
+    cluster.age(IN_TRANSIT_S + 1)
+    cluster.sweep()
+    for stage in BOTH:
+        assert cluster.runs(round_id, stage) == [RunState.LOST, RunState.DISPATCHED]
+        assert cluster.tries(round_id, stage) == 1  # no machine had begun it
+    assert cluster.waiting() == {cluster.current(round_id, s) for s in BOTH}
+
+
+def test_a_message_handed_to_a_worker_that_died_before_its_claim_is_sent_again(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    redis = cluster.leases.redis
+    message = redis.lpop("analysis")
+    redis.hset("unacked", "tag", json.dumps([json.loads(message), "", "analysis"]))
+    cluster.sweep()
+    cluster.clock.at += IN_TRANSIT_S - 1
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
+    cluster.clock.at += 2
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.LOST, RunState.DISPATCHED]
+    assert cluster.tries(round_id, "analysis") == 1
+    assert cluster.runs(round_id, "feedback") == [RunState.DISPATCHED]
+
+
+def hand_to(cluster: Cluster, machine: str) -> None:
+    """Move the message of the analysis into the machine's own queue."""
+    cluster.leases.redis.lmove("analysis", queue.own_queue(machine), "LEFT", "RIGHT")
+
+
+def test_what_was_handed_to_a_live_machine_waits_there(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    hand_to(cluster, "dgx-spark-2")
+    cluster.age(IN_TRANSIT_S + 1)
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
+
+
+def test_what_was_handed_to_a_machine_that_died_is_sent_again(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    hand_to(cluster, "mac-studio-1")
+    cluster.age(IN_TRANSIT_S + 1)
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.LOST, RunState.DISPATCHED]
+    assert cluster.current(round_id, "analysis") in cluster.waiting()
+
+
+def test_a_round_whose_chord_body_was_lost_is_combined(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    for stage in BOTH:
+        run_id = cluster.take(round_id, stage)
+        finish.record(cluster.server, result(run_id, round_id, stage))
+        cluster.leases.give_back(run_id)
+    assert cluster.state(round_id) == RoundState.RUNNING
+    cluster.sweep()
+    assert cluster.state(round_id) == RoundState.GRADED
+
+
+def test_a_redis_that_just_came_back_makes_no_machine_dead(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    round_id = cluster.running()
+    cluster.take(round_id, "analysis")
+    cluster.trust_beats()
+    cluster.beat(ago_s=60)  # as the append-only file kept it
+    monkeypatch.setattr(cluster.leases, "uptime_s", lambda: DEAD_AFTER_S - 1)
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
+    monkeypatch.setattr(cluster.leases, "uptime_s", lambda: DEAD_AFTER_S + 1)
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis")[0] == RunState.LOST
+
+
+def test_a_sweeper_that_just_started_makes_no_machine_dead(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    cluster.take(round_id, "analysis")
+    cluster.beat(ago_s=60)
+    cluster.sweep()
+    cluster.clock.at += DEAD_AFTER_S - 1
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
+
+
+def test_the_third_loss_of_begun_work_makes_the_stage_dead(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    finish.record(cluster.server, result(cluster.take(round_id, "feedback"), round_id, "feedback"))
+    cluster.leases.give_back(cluster.current(round_id, "feedback"))
+    cluster.trust_beats()
+    for _ in range(rounds.MAX_TRIES):
+        cluster.beat("dgx-spark-2")
+        cluster.beat("mac-studio-2")
+        cluster.sweep()
+        cluster.take(round_id, "analysis")
+        cluster.beat("dgx-spark-2", ago_s=60)
+        cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.LOST] * rounds.MAX_TRIES
+    assert cluster.state(round_id) == RoundState.PARTIAL
+    with cluster.server.store.read() as session:
+        assert "stopped answering" in session.get_one(Round, round_id).failure
+
+
+def test_two_sweepers_at_once_change_nothing_twice(cluster: Cluster) -> None:
+    lost, forgotten = cluster.running(), cluster.running()
+    cluster.take(lost, "analysis")
+    for stage in BOTH:
+        run_id = cluster.take(forgotten, stage)
+        finish.record(cluster.server, result(run_id, forgotten, stage))
+        cluster.leases.give_back(run_id)
+    unannounced = hand_in(cluster.server.store, add_assignment(cluster.server.store)).round_id
+    # another process: a lock of its own
+    twin = Server(cluster.server.config, cluster.server.store, cluster.server.dispatch)
+    sweepers = [cluster.sweeper, Sweeper(twin, cluster.clock)]
+    for sweeper in sweepers:
+        sweeper._beats_can_be_trusted()
+    cluster.age(DEAD_AFTER_S + 1)
+    cluster.beat("dgx-spark-2", ago_s=60)
+    cluster.beat("mac-studio-2")
+    together = threading.Barrier(2)
+    failed: list[BaseException] = []
+
+    def sweep(sweeper: Sweeper) -> None:
+        together.wait()
+        try:
+            sweeper.step()
+        except BaseException as error:  # noqa: BLE001 - told in the test's own thread
+            failed.append(error)
+
+    threads = [threading.Thread(target=sweep, args=(sweeper,)) for sweeper in sweepers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert cluster.runs(lost, "analysis") == [RunState.LOST, RunState.DISPATCHED]
+    assert cluster.state(forgotten) == RoundState.GRADED
+    assert cluster.state(unannounced) == RoundState.RUNNING
+    with cluster.server.store.read() as session:
+        assert session.scalar(select(func.count()).select_from(Grade)) == 1
+    sent = [
+        row for name in queue.stage_queues(list(BOTH)) for row in cluster.leases.redis.lrange(name, 0, -1)
+    ]
+    assert len(sent) == len(cluster.waiting()) == 4
+
+
+def test_a_run_that_was_written_but_not_sent_is_sent(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accepted = hand_in(cluster.server.store, add_assignment(cluster.server.store))
+    prepare(cluster.server, accepted.round_id)
+    cluster.beat()
+
+    def away(_self: object, _group: list[Outgoing]) -> None:
+        raise ConnectionError("Redis is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(cluster.server.dispatch), "send_round", away)
+        release(cluster.server)
+    assert cluster.state(accepted.round_id) == RoundState.RUNNING
+    assert cluster.waiting() == set()
+    cluster.age(IN_TRANSIT_S + 1)
+    cluster.sweep()
+    assert cluster.waiting() == {cluster.current(accepted.round_id, s) for s in BOTH}
