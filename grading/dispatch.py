@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from celery import Celery, chord
 from celery.canvas import Signature
@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from grading import queue
 from grading.config import Config
 from grading.leases import Beat, Lease, Leases, connect
-from grading.model import Job, Result
+from grading.model import Result
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -41,10 +41,13 @@ class MachineState:
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A job and the priority it is sent with."""
+    """A run to be sent and its job, a `grading.model.Job` as JSON."""
 
-    job: Job
-    priority: str = "interactive"
+    run_id: str
+    round_id: str
+    stage: str
+    priority: str
+    job: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,9 @@ class Dispatch:
     def send_round(self, outgoing: Sequence[Outgoing]) -> None:
         """A new round: its stages at once on their machines, then the body that combines them."""
         self._make_current(outgoing)
-        body = Signature(
-            queue.COMBINE, args=(outgoing[0].job.round_id,), immutable=True, app=self.celery
-        ).set(queue=queue.STORE, ignore_result=True)
+        body = Signature(queue.COMBINE, args=(outgoing[0].round_id,), immutable=True, app=self.celery).set(
+            queue=queue.STORE, ignore_result=True
+        )
         chord([self._signature(one) for one in outgoing], app=self.celery)(body)
 
     def send_run(self, outgoing: Outgoing) -> None:
@@ -85,12 +88,11 @@ class Dispatch:
         self._signature(outgoing).apply_async()
 
     def _make_current(self, outgoing: Sequence[Outgoing]) -> None:
-        self.leases_.make_current({(o.job.round_id, o.job.stage): o.job.run_id for o in outgoing})
+        self.leases_.make_current({(o.round_id, o.stage): o.run_id for o in outgoing})
 
     def _signature(self, outgoing: Outgoing) -> Signature:
-        job = outgoing.job
-        return Signature(queue.RUN, kwargs={"job": job.model_dump(mode="json")}, app=self.celery).set(
-            task_id=job.run_id, queue=queue.stage_queue(job.stage, outgoing.priority)
+        return Signature(queue.RUN, kwargs={"job": outgoing.job}, app=self.celery).set(
+            task_id=outgoing.run_id, queue=queue.stage_queue(outgoing.stage, outgoing.priority)
         )
 
     def returned(self, run_id: str) -> Result | None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -97,14 +97,23 @@ class Site:
 
     def until_final(self, count: int, timeout_s: float) -> None:
         """Wait until so many rounds are graded, partial or failed."""
-        final = [state for state in RoundState if state.final]
-        query = select(func.count()).where(Round.state.in_(final))
+        self._until([state for state in RoundState if state.final], count, timeout_s)
 
+    def until_state(self, state: RoundState, count: int, timeout_s: float) -> None:
+        """Wait until so many rounds are in a state."""
+        self._until([state], count, timeout_s)
+
+    def _until(self, states: list[RoundState], count: int, timeout_s: float) -> None:
         def reached() -> bool:
-            with self.store.read() as session:
-                return session.execute(query).scalar_one() >= count
+            return count_rounds(self.store, states) >= count
 
-        until(reached, timeout_s, f"{count} rounds end; see the logs in {self.folder}")
+        until(reached, timeout_s, f"{count} rounds {' or '.join(states)}; see the logs in {self.folder}")
+
+
+def count_rounds(store: Store, states: Sequence[RoundState]) -> int:
+    """How many rounds are in one of these states."""
+    with store.read() as session:
+        return session.execute(select(func.count()).where(Round.state.in_(states))).scalar_one()
 
 
 @contextmanager
@@ -147,7 +156,7 @@ def assert_graded_once(store: Store, count: int) -> None:
     with store.read() as session:
         states = Counter(session.scalars(select(Round.state)))
         grades = Counter(session.scalars(select(Grade.round_id)))
-        runs = Counter(session.execute(select(Run.round_id, Run.stage).where(Run.accepted)).tuples())
+        runs = Counter(session.execute(select(Run.round_id, Run.stage).where(Run.accepted)).all())
     assert states == {RoundState.GRADED: count}
     assert len(grades) == count
     assert set(grades.values()) == {1}

@@ -42,13 +42,14 @@ class Recorded:
 
 def locked(session: Session, round_id: str) -> Round | None:
     """The round with its stages, locked until the transaction ends."""
-    return session.execute(
+    query = (
         select(Round)
         .where(Round.id == round_id)
-        .options(selectinload(Round.stages))
+        .options(selectinload(Round.stages))  # read after the lock is there; a join would be older than it
         .with_for_update()
         .execution_options(populate_existing=True)
-    ).scalar_one_or_none()
+    )
+    return session.execute(query).scalar_one_or_none()
 
 
 def unprepared(session: Session, older_than_s: float, limit: int) -> list[str]:

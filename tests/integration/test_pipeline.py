@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
-from grading.model import Report, RoundState, StageState
+from grading.model import Report, RoundState, RunState, StageState
 from grading.store import migrate
 from grading.store.tables import Grade, Round, RoundStage, Run
 from tests.factories import add_assignment, hand_in
@@ -35,7 +36,7 @@ options = { seconds = 0.1 }
 analysis = { engine = "instant", model = "large" }
 feedback = { engine = "instant", model = "large" }
 """
-ONE_WITHOUT_ITS_MODEL = """
+ANALYSIS_AND_FEEDBACK = """
 [[machines]]
 name = "dgx-spark-1"
 [machines.stages]
@@ -45,9 +46,13 @@ analysis = {{ engine = "instant", model = "small" }}
 name = "mac-studio-1"
 [machines.engines.ollama]
 url = "{url}"
+context_tokens = {context}
 [machines.stages]
-feedback = {{ engine = "ollama", model = "absent" }}
+feedback = {{ engine = "ollama", model = "tiny" }}
 """
+WithOllama = Callable[[str, int], AbstractContextManager[Site]]
+"""A fault of the next request and the context in tokens give a system that runs."""
+WORK = "# The mean is far above the median, so a few sales are very large.\nmean(sales)"
 MACHINES = ("dgx-spark-1", "mac-studio-1")
 
 
@@ -59,6 +64,10 @@ def two_machines(fresh_database: Callable[..., str], redis_url: str, tmp_path: P
 
 def start(made: Site) -> None:
     made.parts.start("store", "store")
+    start_machines(made)
+
+
+def start_machines(made: Site) -> None:
     for machine in MACHINES:
         made.parts.start(machine, "worker", machine)
 
@@ -68,17 +77,20 @@ def announce(made: Site, count: int, priority: str = "interactive") -> list[str]
     assignment = add_assignment(made.store, release="at_once")
     found = []
     for number in range(count):
-        accepted = hand_in(made.store, assignment, f"{priority}-{number}", priority=priority)
+        accepted = hand_in(
+            made.store, assignment, f"{priority}-{number}", priority=priority, source_text=WORK
+        )
         assert made.dispatch.announce(accepted.round_id)
         found.append(accepted.round_id)
     return found
 
 
 def test_submissions_are_graded_once_by_two_machines_each(two_machines: Site) -> None:
-    # both wait before a machine is there: people first, then batches
     batch = announce(two_machines, 6, "batch")
     people = announce(two_machines, 6)
-    start(two_machines)
+    two_machines.parts.start("store", "store")
+    two_machines.until_state(RoundState.QUEUED, 12, 30)  # all wait before a machine is there
+    start_machines(two_machines)
     two_machines.until_final(12, 40)
     assert_graded_once(two_machines.store, 12)
     with two_machines.store.read() as session:
@@ -101,28 +113,45 @@ def test_submissions_are_graded_once_by_two_machines_each(two_machines: Site) ->
     assert two_machines.dispatch.leases_.held() == []
 
 
-def test_a_stage_that_fails_leaves_the_other_ones_points_and_says_why(
-    sqlite_databases: SqliteDatabases, redis_url: str, tmp_path: Path
-) -> None:
-    database = sqlite_databases.fresh(migrate.upgrade)
-    with (
-        ollama_server(("another",)) as server,
-        site(tmp_path, ONE_WITHOUT_ITS_MODEL.format(url=server.url), database, redis_url) as made,
-    ):
-        start(made)
+@pytest.fixture
+def with_ollama(sqlite_databases: SqliteDatabases, redis_url: str, tmp_path: Path) -> WithOllama:
+    @contextmanager
+    def make(fault: str, context: int) -> Iterator[Site]:
+        with ollama_server(fault=fault) as server:
+            server.behaviour.times = 1
+            config = ANALYSIS_AND_FEEDBACK.format(url=server.url, context=context)
+            with site(tmp_path, config, sqlite_databases.fresh(migrate.upgrade), redis_url) as made:
+                start(made)
+                yield made
+
+    return make
+
+
+def test_a_stage_that_cannot_be_done_leaves_the_points_so_far_and_says_why(with_ollama: WithOllama) -> None:
+    with with_ollama("", 1024) as made:  # no room for any prompt
         (round_id,) = announce(made, 1)
         made.until_final(1, 40)
         with made.store.read() as session:
             current = session.get_one(Round, round_id)
             failed = session.get_one(RoundStage, (round_id, "feedback"))
             grade = session.scalars(select(Grade)).one()
-        report = Report.model_validate(grade.report)
-        assert current.state == RoundState.PARTIAL
-        assert (failed.state, failed.error, failed.tries) == (StageState.DEAD, "model_missing", 1)
-        assert "absent" in failed.message
-        assert current.failure == failed.message == report.failures["feedback"]
-        assert (grade.points, grade.max_points) == (None, 100.0)
-        assert grade.points_so_far > 0
-        assert grade.released_at is None
-        assert report.feedback is None
-        assert report.analysis is not None
+    report = Report.model_validate(grade.report)
+    assert current.state == RoundState.PARTIAL
+    assert (failed.state, failed.error, failed.tries) == (StageState.DEAD, "job_invalid", 1)
+    assert current.failure == failed.message == report.failures["feedback"]
+    assert failed.message.endswith(".")
+    assert (grade.points, grade.max_points, grade.released_at) == (None, 100.0, None)
+    assert grade.points_so_far > 0
+    assert report.feedback is None
+    assert report.analysis is not None
+
+
+def test_a_stage_that_failed_once_is_done_at_the_second_try(with_ollama: WithOllama) -> None:
+    with with_ollama("500", 32768) as made:
+        made.parts.start("sweep", "sweep")
+        (round_id,) = announce(made, 1)
+        made.until_final(1, 40)
+        assert_graded_once(made.store, 1)
+        with made.store.read() as session:
+            query = select(Run.state).where(Run.round_id == round_id, Run.stage == "feedback")
+            assert list(session.scalars(query.order_by(Run.attempt))) == [RunState.FAILED, RunState.DONE]

@@ -10,12 +10,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.dispatch import AWAY, Outgoing
-from grading.model import Job
 from grading.store import rounds
 from grading.store.rounds import RunOrder
 from grading.store.tables import Round
 from workers.server.context import Server
-from workers.server.prepare import Prepared
 
 log = logging.getLogger(__name__)
 AT_ONCE = 16
@@ -46,7 +44,8 @@ def release(server: Server) -> int:
 
 
 def _send(server: Server, group: list[Outgoing]) -> None:
-    if group[0].job.attempt == 1 and len(group) > 1:
+    """A whole round as a chord; a single stage, begun again, as a task by itself."""
+    if len(group) > 1:
         server.dispatch.send_round(group)
     else:
         for one in group:
@@ -54,7 +53,7 @@ def _send(server: Server, group: list[Outgoing]) -> None:
 
 
 def _take(server: Server, room: Mapping[str, int]) -> tuple[list[list[Outgoing]], bool]:
-    """What goes out now, one group a round, and whether more may be waiting."""
+    """What goes out now, one group a round, and whether it was only a part for this pass."""
     places = min(*room.values(), AT_ONCE)
     if max(room.values()) <= 0:
         return [], False
@@ -65,7 +64,7 @@ def _take(server: Server, room: Mapping[str, int]) -> tuple[list[list[Outgoing]]
         return [], False
     with server.store.write() as session:
         groups = [_jobs(server, session, orders) for orders in _begin(session, room, again, new)]
-    return groups, len(new) == places or len(again) == AT_ONCE
+    return groups, AT_ONCE in (len(new), len(again))
 
 
 def _begin(
@@ -82,38 +81,33 @@ def _begin(
             yield orders
 
 
-def _send(server: Server, group: list[Outgoing]) -> None:
-    if group[0].job.attempt == 1 and len(group) > 1:
-        server.dispatch.send_round(group)
-    else:
-        for one in group:
-            server.dispatch.send_run(one)
-
-
 def _jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outgoing]:
-    """A job for each run of one round."""
+    """A job for each run of one round.
+
+    Put together from JSON that was validated when it was stored; the machine validates the whole.
+    """
     row = session.execute(
         select(Round.prepared, Round.rubric_version_id).where(Round.id == orders[0].round_id)
     ).one()
     version = server.versions.get(session, row.rubric_version_id)
-    prepared = Prepared.model_validate(row.prepared)
     return [
         Outgoing(
-            Job(
-                run_id=order.run_id,
-                round_id=order.round_id,
-                stage=order.stage,
-                attempt=order.attempt,
-                material=version.material(order.stage),
-                rubric=version.rubric,
-                documents=prepared.documents,
-                evidence=prepared.hidden_evidence,
-                nonce=secrets.token_hex(8),
-                budget_s=server.config.stages[order.stage].budget_s,
-                max_output_tokens=server.config.stages[order.stage].max_output_tokens,
-                temperature=server.config.stages[order.stage].temperature,
-            ),
+            order.run_id,
+            order.round_id,
+            order.stage,
             order.priority,
+            {
+                "run_id": order.run_id,
+                "round_id": order.round_id,
+                "stage": order.stage,
+                "attempt": order.attempt,
+                "material": version.material(order.stage),
+                "rubric": version.rubric_json,
+                "documents": row.prepared["documents"],
+                "evidence": row.prepared["hidden_evidence"],
+                "nonce": secrets.token_hex(8),
+                **server.config.stages[order.stage].model_dump(),
+            },
         )
         for order in orders
     ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from grading.model import Document, Material
 from grading.rubric import Rubric
+from grading.store.submissions import stages_of
 from grading.store.tables import Assignment, RubricVersion
 
 DOCUMENTS = TypeAdapter(tuple[Document, ...])
@@ -18,25 +20,18 @@ KEPT = 64
 
 @dataclass(frozen=True)
 class Version:
-    """A rubric version: what is graded, against what, and what each stage's class shares."""
+    """A rubric version: what is graded, against what, and what a class shares in each stage."""
 
     rubric: Rubric
+    rubric_json: Mapping[str, Any]
     starter: tuple[Document, ...]
     solution: tuple[Document, ...]
-    title: str
-    task: str
-    instructions: Mapping[str, str]
-    shown_solution: str
+    materials: Mapping[str, Mapping[str, Any]]
+    """stage -> Material as JSON"""
 
-    def material(self, stage: str) -> Material:
+    def material(self, stage: str) -> Mapping[str, Any]:
         """What the whole class shares in a stage's system message."""
-        return Material(
-            title=self.title,
-            task=self.task,
-            instructions=self.instructions.get(stage, ""),
-            starter=as_text(self.starter),
-            solution=self.shown_solution,
-        )
+        return self.materials[stage]
 
 
 class Versions:
@@ -58,15 +53,23 @@ class Versions:
 
 def _read(session: Session, version_id: int) -> Version:
     row = session.get_one(RubricVersion, version_id)
-    solution = DOCUMENTS.validate_python(row.solution)
-    return Version(
-        rubric=Rubric.model_validate(row.rubric),
-        starter=DOCUMENTS.validate_python(row.starter),
-        solution=solution,
+    rubric = Rubric.model_validate(row.rubric)
+    starter, solution = DOCUMENTS.validate_python(row.starter), DOCUMENTS.validate_python(row.solution)
+    shared = Material(
         title=session.get_one(Assignment, row.assignment_id).title,
         task=row.task,
-        instructions={stage: str(words) for stage, words in row.instructions.items()},
-        shown_solution=as_text(solution) if row.share_solution else "",
+        starter=as_text(starter),
+        solution=as_text(solution) if row.share_solution else "",
+    ).model_dump(mode="json")
+    return Version(
+        rubric=rubric,
+        rubric_json=rubric.model_dump(mode="json"),
+        starter=starter,
+        solution=solution,
+        materials={
+            stage: {**shared, "instructions": str(row.instructions.get(stage, ""))}
+            for stage in stages_of(rubric)
+        },
     )
 
 
