@@ -283,7 +283,7 @@ class CriterionGrade(Value):
     max_points: float
     level: float | None
     highest: int
-    basis: Literal["checks", "model", "checks and model", "ungraded"]
+    basis: Literal["checks", "rules", "model", "checks and model", "ungraded"]
     reason: str = ""
     evidence: tuple[CheckOutcome, ...] = ()
     quotes: tuple[Quote, ...] = ()

@@ -37,7 +37,7 @@ APART = 1.0
 """Levels that model and checks may differ by before a person must look."""
 
 OUTPUTS: Mapping[str, type[BaseModel]] = {"analysis": AnalysisOutput, "feedback": FeedbackOutput}
-Basis = Literal["checks", "model", "checks and model", "ungraded"]
+Basis = Literal["checks", "rules", "model", "checks and model", "ungraded"]
 
 
 def combine(
@@ -127,7 +127,8 @@ def _grade(
         level=None if level is None else round(level, 2),
         highest=criterion.highest,
         basis=basis,
-        reason=judgement.reason if judgement is not None else "",
+        # the rules engine's reason only repeats the checks, which are shown anyway
+        reason=judgement.reason if judgement is not None and (second_opinion or share is None) else "",
         evidence=evidence.outcomes if evidence is not None else (),
         quotes=judgement.quotes if judgement is not None else (),
     )
@@ -139,7 +140,8 @@ def _level(
 ) -> tuple[float | None, Basis, Flag | None]:
     checked = None if share is None else share * criterion.highest
     if checked is None:
-        return (None, "ungraded", None) if proposed is None else (float(proposed), "model", None)
+        alone: Basis = "model" if second_opinion else "rules"
+        return (None, "ungraded", None) if proposed is None else (float(proposed), alone, None)
     if proposed is None or not second_opinion:
         return checked, "checks", None
     if abs(proposed - checked) > APART:

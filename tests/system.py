@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -97,23 +97,15 @@ class Site:
 
     def until_final(self, count: int, timeout_s: float) -> None:
         """Wait until so many rounds are graded, partial or failed."""
-        self._until([state for state in RoundState if state.final], count, timeout_s)
-
-    def until_state(self, state: RoundState, count: int, timeout_s: float) -> None:
-        """Wait until so many rounds are in a state."""
-        self._until([state], count, timeout_s)
-
-    def _until(self, states: list[RoundState], count: int, timeout_s: float) -> None:
-        def reached() -> bool:
-            return count_rounds(self.store, states) >= count
-
-        until(reached, timeout_s, f"{count} rounds {' or '.join(states)}; see the logs in {self.folder}")
+        what = f"{count} rounds end; see the logs in {self.folder}"
+        until(lambda: count_final(self.store) >= count, timeout_s, what)
 
 
-def count_rounds(store: Store, states: Sequence[RoundState]) -> int:
-    """How many rounds are in one of these states."""
+def count_final(store: Store) -> int:
+    """How many rounds are graded, partial or failed."""
+    final = [state for state in RoundState if state.final]
     with store.read() as session:
-        return session.execute(select(func.count()).where(Round.state.in_(states))).scalar_one()
+        return session.execute(select(func.count()).where(Round.state.in_(final))).scalar_one()
 
 
 @contextmanager

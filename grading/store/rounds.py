@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, selectinload
 
 from grading.model import Report, Result, RoundState, RunState, StageState
 from grading.store.database import now
-from grading.store.tables import Grade, Outbox, Round, RoundStage, Run, new_id
+from grading.store.tables import Assignment, Grade, Outbox, Round, RoundStage, Run, Submission, new_id
 
 MAX_TRIES = 3
 BACKOFF_S = (2.0, 15.0)
@@ -251,6 +251,18 @@ def forgotten(session: Session, limit: int) -> list[str]:
     )
     query = select(Round.id).where(Round.state == RoundState.RUNNING, ~open_stage).limit(limit)
     return list(session.execute(query).scalars())
+
+
+def to_combine(session: Session, round_id: str) -> tuple[dict[str, Any], str]:
+    """What the round was prepared to, and when its assignment releases grades."""
+    query = (
+        select(Round.prepared, Assignment.release)
+        .join(Submission, Submission.id == Round.submission_id)
+        .join(Assignment, Assignment.id == Submission.assignment_id)
+        .where(Round.id == round_id)
+    )
+    row = session.execute(query).one()
+    return row.prepared or {}, row.release
 
 
 def accepted_results(session: Session, round_id: str) -> list[Result]:

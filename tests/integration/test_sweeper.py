@@ -332,3 +332,17 @@ def test_a_run_that_was_written_but_not_sent_is_sent(
     cluster.age(IN_TRANSIT_S + 1)
     cluster.sweep()
     assert cluster.waiting() == {cluster.current(accepted.round_id, s) for s in BOTH}
+
+
+def test_people_are_served_before_batches_and_only_as_much_as_machines_can_take(cluster: Cluster) -> None:
+    assignment = add_assignment(cluster.server.store)
+    for priority in ("batch", "interactive"):
+        for number in range(6):
+            accepted = hand_in(cluster.server.store, assignment, f"{priority}-{number}", priority=priority)
+            prepare(cluster.server, accepted.round_id)
+    assert release(cluster.server) == 0  # no machine is there
+    cluster.beat()  # 4 slots, so 8 runs a stage
+    assert release(cluster.server) == 16
+    lengths = cluster.leases.lengths(queue.stage_queues(list(BOTH)))
+    assert lengths == {"analysis": 6, "feedback": 6, "analysis.batch": 2, "feedback.batch": 2}
+    assert release(cluster.server) == 0

@@ -39,7 +39,7 @@ from grading.store.database import now
 from grading.store.submissions import Incoming
 
 PEOPLE = ("admin", "teacher", "grader", "anna", "ben", "stranger")
-SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+SECRET = "whsec_" + "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 CODE = b"import pandas as pd\n\nsales = pd.read_csv('sales.csv')\nprint(sales.head())\n"
 
 

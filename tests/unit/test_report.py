@@ -76,6 +76,7 @@ def test_further_apart_the_checks_count_and_a_person_decides() -> None:
 def test_rules_are_no_second_opinion_and_the_report_says_so() -> None:
     made = report(0.9, 4, model=False)
     assert points(made)["clean"] == 18.0
+    assert [grade.basis for grade in made.criteria] == ["checks", "rules", "rules"]
     assert "No language model was used" in made.notice
 
 

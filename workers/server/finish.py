@@ -48,7 +48,7 @@ def _combine(server: Server, session: Session, current: Round | None) -> bool:
     if current is None:
         return False
     version = server.versions.get(session, current.rubric_version_id)
-    prepared = current.prepared or {}
+    prepared, release_policy = rounds.to_combine(session, current.id)
     evidence = Evidence.model_validate(prepared["evidence"])
     results = {result.stage: result for result in rounds.accepted_results(session, current.id)}
     failures = {
@@ -57,6 +57,6 @@ def _combine(server: Server, session: Session, current: Round | None) -> bool:
         if stage.state == StageState.DEAD
     }
     outcome = rename_documents(report.combine(version.rubric, evidence, results, failures), prepared["paths"])
-    at_once = current.submission.assignment.release == "at_once"
+    at_once = release_policy == "at_once"
     rounds.finish(session, current, outcome, release=at_once and not outcome.held and not failures)
     return True
