@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, delete, func, select
+from sqlalchemy import select
+from sqlalchemy.orm import aliased
 
 from cli.embedded import free_port, start_redis
 from cli.settings import Settings
 from cli.submit import Client
 from cli.supervisor import processes
 from cli.system import System
-from grading.model import RoundState, RunState
 from grading.store import Store, migrate
-from grading.store.tables import Base, Round, Run
+from grading.store.tables import Run
 from tests.factories import add_assignment, hand_in
 from tests.services import SqliteDatabases
 from tests.system import ASSIGNMENT, assert_graded_once, count_final, furnish, site, until
 
 COUNT = 50
 TAKE_OVER_S = 30.0
+PARTS = ("sweep", "web", "store", "worker-dgx-spark-1")
 MACHINES = """
 [server]
 uploads_per_minute = 100000
@@ -90,5 +91,80 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             store.close()
 
 
+@pytest.mark.parametrize("part", PARTS)
 def test_all_are_graded_once_when_a_part_is_killed(running: Running, part: str) -> None:
-    pass
+    running.system.until_ready(60)
+    kill_in_the_middle(running, part)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("part", [*PARTS, "worker-dgx-spark-2"])
+def test_kills_again_and_again(running: Running, part: str, number: int) -> None:
+    running.system.until_ready(60)
+    kill_in_the_middle(running, part)
+
+
+def kill_in_the_middle(running: Running, part: str) -> None:
+    store = running.store
+    before = count_final(store)
+    with ThreadPoolExecutor(4) as pool:
+        handed_in: list[Future[str]] = [
+            pool.submit(running.hand_in, n) for n in range(before, before + COUNT)
+        ]
+        if part == "web":  # while uploads are under way
+            until(lambda: sum(one.done() for one in handed_in) >= COUNT // 5, 30, "the first uploads")
+        else:
+            until(lambda: count_final(store) >= before + COUNT // 5, 30, "the first grades")
+        killed = datetime.now(UTC)
+        running.kill(part)
+        ids = {one.result() for one in handed_in}
+    assert len(ids) == COUNT
+    until(lambda: count_final(store) >= before + COUNT, 60, f"all end; see {running.system.folder}")
+    assert_graded_once(store, before + COUNT)
+    waits = taken_over(store, killed)
+    print(f"{part}: {(datetime.now(UTC) - killed).total_seconds():.1f} s, sent again after {waits}")
+    assert all(wait <= TAKE_OVER_S for wait in waits)
+    assert part != "worker-dgx-spark-1" or waits
+
+
+def taken_over(store: Store, killed: datetime) -> list[float]:
+    """Seconds from the kill to the next run of each stage whose run was lost."""
+    lost, following = aliased(Run), aliased(Run)
+    same = (following.round_id == lost.round_id) & (following.stage == lost.stage)
+    query = (
+        select(following.dispatched_at)
+        .join(lost, same & (following.attempt == lost.attempt + 1))
+        .where(lost.error == "machine_lost", following.dispatched_at >= killed)
+    )
+    with store.read() as session:
+        return sorted((moment - killed).total_seconds() for moment in session.scalars(query))
+
+
+def test_a_spare_takes_over_from_a_machine_that_stays_dead(
+    sqlite_databases: SqliteDatabases, tmp_path: Path
+) -> None:
+    database = sqlite_databases.fresh(migrate.upgrade)
+    with start_redis(tmp_path / "redis") as redis, site(tmp_path, MACHINES, database, redis.url) as made:
+        names = [machine.name for machine in made.config.machines]
+        made.parts.start("store", "store")
+        made.parts.start("sweep", "sweep")
+        for name in names:
+            made.parts.start(name, "worker", name)
+        made.until_alive(*names)
+        assignment = add_assignment(made.store, release="at_once")
+        for number in range(COUNT):
+            made.dispatch.announce(hand_in(made.store, assignment, f"s-{number}").round_id)
+        until(lambda: count_final(made.store) >= COUNT // 5, 30, "the first grades")
+        killed = datetime.now(UTC)
+        made.parts.kill("dgx-spark-1")
+        made.until_final(COUNT, 60)
+        assert_graded_once(made.store, COUNT)
+        waits = taken_over(made.store, killed)
+        print(f"a machine that stays dead: sent again after {waits}")
+        assert waits
+        assert all(wait <= TAKE_OVER_S for wait in waits)
+        with made.store.read() as session:
+            query = select(Run.machine).where(Run.stage == "analysis", Run.finished_at > killed, Run.accepted)
+            after = set(session.scalars(query.where(Run.dispatched_at > killed)))
+        assert after == {"dgx-spark-2"}

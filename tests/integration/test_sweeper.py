@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from grading import queue
-from grading.config import load
+from grading.config import Config, Database, Machine, Placement, load
 from grading.dispatch import Outgoing
 from grading.leases import DEAD_AFTER_S, MACHINES, Beat, Lease, Leases
 from grading.model import RoundState, RunState
@@ -346,3 +346,12 @@ def test_people_are_served_before_batches_and_only_as_much_as_machines_can_take(
     lengths = cluster.leases.lengths(queue.stage_queues(list(BOTH)))
     assert lengths == {"analysis": 6, "feedback": 6, "analysis.batch": 2, "feedback.batch": 2}
     assert release(cluster.server) == 0
+
+
+def test_a_database_that_is_away_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine(name="one", stages={"analysis": Placement(engine="rules", model="rules")})
+    nowhere = Database(url="postgresql://grader@127.0.0.1:1/grader")
+    server = open_server(Config(machines=(machine,), database=nowhere))
+    Sweeper(server).step()
+    assert "the database is away" in caplog.text
+    server.store.close()

@@ -1,0 +1,231 @@
+"""The `grader` command as an administrator uses it, from an empty database to a graded submission."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from cli import submit as submitting
+from cli.embedded import free_port
+from cli.main import COMMANDS, main
+from cli.system import _accepts_uploads
+from grading.store import Store, accounts
+from grading.store.tables import Assignment, Membership
+from tests.services import SqliteDatabases
+from tests.system import Site, site, until
+
+CONFIG = """
+[server]
+port = {port}
+[[machines]]
+name = "dgx-spark-1"
+slots = 4
+[machines.stages]
+analysis = {{ engine = "rules", model = "rules" }}
+feedback = {{ engine = "rules", model = "rules" }}
+"""
+ASSIGNMENT = "business-analytics/python-basket"
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a command ended."""
+
+    status: int
+    out: str
+    error: str
+
+
+Grader = Callable[..., Said]
+
+
+@pytest.fixture
+def grader(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Grader:
+    """Run a command in this process."""
+
+    def run(*arguments: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["grader", *arguments])
+        status = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = int(end.code or 0)
+        said = capsys.readouterr()
+        return Said(status, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def empty(
+    sqlite_databases: SqliteDatabases, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """A configuration whose database is empty; its URL."""
+    url = sqlite_databases.fresh()
+    (tmp_path / "config.toml").write_text(CONFIG.format(port=free_port()))
+    monkeypatch.setenv("GRADER_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("GRADER_DATABASE_URL", url)
+    monkeypatch.setenv("GRADER_REDIS_URL", redis_url)
+    yield url
+    sqlite_databases.drop(url)
+
+
+@pytest.fixture
+def store(empty: str, grader: Grader) -> Iterator[Store]:
+    assert grader("db", "upgrade").status == 0
+    made = Store(empty)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def running(store: Store, redis_url: str, tmp_path: Path) -> Iterator[Site]:
+    """The system of the configuration, without the sweeper."""
+    config = (tmp_path / "config.toml").read_text()
+    with site(tmp_path, config, store.engine.url.render_as_string(hide_password=False), redis_url) as made:
+        made.parts.start("dgx-spark-1", "worker", "dgx-spark-1")
+        made.parts.start("store", "store")
+        made.parts.start("web", "web", "--var", str(tmp_path))
+        made.until_alive("dgx-spark-1")
+        until(
+            lambda: _accepts_uploads(f"http://127.0.0.1:{made.config.server.port}"), 30, "the web app answers"
+        )
+        yield made
+
+
+def test_help_names_every_command(grader: Grader) -> None:
+    said = grader("--help")
+    assert said.status == 0
+    for command in COMMANDS:
+        assert f"\n  {command} " in said.out
+        assert grader(command, "--help").status == 0
+
+
+def test_a_command_that_does_not_exist_is_refused(grader: Grader) -> None:
+    said = grader("grade")
+    assert said.status == 2
+    assert "No such command 'grade'" in said.error
+
+
+def test_a_configuration_that_is_not_there_is_one_sentence(grader: Grader) -> None:
+    said = grader("--config", "absent.toml", "machines")
+    assert (said.status, said.out) == (1, "")
+    assert said.error == "grader: absent.toml: there is no such file; give one with --config.\n"
+
+
+def test_an_empty_database_is_upgraded_and_again_changes_nothing(
+    empty: str, grader: Grader, root: Path
+) -> None:
+    sample = str(root / "samples/assignments/python-basket")
+    early = grader("assignment", "import", sample)
+    assert early.status == 1
+    assert "grader db upgrade" in early.error
+    first = grader("db", "upgrade")
+    assert first.status == 0
+    assert "revision" in first.out
+    assert grader("db", "upgrade") == first
+
+
+def test_people_and_tokens_are_made(store: Store, grader: Grader, root: Path) -> None:
+    assert grader("assignment", "import", str(root / "samples/assignments/python-basket")).status == 0
+    person = ("user", "add", "ada", "--name", "Ada", "--password", "a long enough one")
+    said = grader(*person, "--role", "instructor", "--course", "business-analytics")
+    assert (said.status, said.out) == (0, "'ada' can sign in now.\n")
+    assert grader(*person).status == 1  # there is one already
+    assert grader("user", "add", "bob", "--password", "a long enough one", "--role", "student").status == 2
+    with store.read() as session:
+        ada = accounts.find_user(session, "local", "ada")
+        assert ada is not None
+        assert [m.role for m in session.scalars(select(Membership).where(Membership.user_id == ada.id))] == [
+            "instructor"
+        ]
+    token = grader("token", "create", "--user", "ada", "--scope", "read")
+    assert token.status == 0
+    assert token.out.startswith("grd_")
+    nobody = grader("token", "create", "--user", "nobody")
+    assert nobody.status == 1
+    assert "grader user add" in nobody.error
+
+
+def test_the_samples_are_imported_once(store: Store, grader: Grader, root: Path, tmp_path: Path) -> None:
+    for folder in sorted((root / "samples/assignments").iterdir()):
+        first = grader("assignment", "import", str(folder))
+        assert (first.status, first.out.splitlines()[-1].split(": ")[1]) == (0, "version 1 stored")
+        assert "version 1 is unchanged" in grader("assignment", "import", str(folder)).out
+    with store.read() as session:
+        assert set(session.scalars(select(Assignment.slug))) == {"python-basket", "sales-cleaning"}
+    (tmp_path / "none").mkdir()
+    bad = grader("assignment", "import", str(tmp_path / "none"))
+    assert bad.status == 1
+    assert "assignment.toml" in bad.error
+
+
+def test_a_sample_is_handed_in_and_graded(
+    running: Site, store: Store, grader: Grader, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert grader("assignment", "import", str(root / "samples/assignments/python-basket")).status == 0
+    assert grader("user", "add", "admin", "--administrator", "--password", "a long enough one").status == 0
+    server = ("--server", f"http://127.0.0.1:{running.config.server.port}")
+    file = str(root / "samples/submissions/python-basket/excellent.py")
+    submit = ("submit", file, "--assignment", ASSIGNMENT, "--student", "s-1", *server)
+    monkeypatch.delenv("GRADER_TOKEN", raising=False)
+    without = grader(*submit)
+    assert without.status == 1
+    assert "GRADER_TOKEN" in without.error
+    monkeypatch.setenv("GRADER_TOKEN", grader("token", "create").out.strip())
+    said = grader(*submit, "--wait", "--json")
+    assert said.status == 0
+    view = json.loads(said.out)
+    assert view["status"] == "graded"
+    assert 0 < view["score"] <= view["max_score"]
+    assert {stage["machine"] for stage in view["stages"].values()} == {"dgx-spark-1"}
+    assert " graded: " in grader(*submit, "--wait").out
+    unknown = grader("submit", file, "--assignment", "business-analytics/none", "--student", "s-1", *server)
+    assert unknown.status == 1
+    assert unknown.error.startswith("grader: ")
+
+    machines = json.loads(grader("machines", "--json").out)
+    (machine,) = machines["machines"]
+    assert (machine["name"], machine["alive"], machine["slots"]) == ("dgx-spark-1", True, 4)
+    assert machines["queues"]["analysis"] == 0
+    assert "dgx-spark-1" in grader("machines").out
+    doctor = grader("doctor")
+    assert (doctor.status, doctor.out[0]) == (0, "✓")
+
+
+def test_doctor_names_what_is_wrong(store: Store, grader: Grader) -> None:
+    said = grader("doctor")
+    assert said.status == 1
+    assert "✗ Machine dgx-spark-1 does not beat; run `grader worker dgx-spark-1` there." in said.out
+    assert said.error == "grader: 1 problem(s) found.\n"
+
+
+def test_without_redis_doctor_and_machines_say_so(
+    store: Store, grader: Grader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADER_REDIS_URL", f"redis://127.0.0.1:{free_port()}/0")
+    said = grader("doctor")
+    assert said.status == 1
+    assert "✗ Redis does not answer" in said.out
+    machines = grader("machines", "--json")
+    assert machines.status == 1
+    assert "Redis does not answer" in machines.error
+
+
+def test_a_server_that_is_away_is_named(
+    grader: Grader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submitting, "TRIES", 1)
+    monkeypatch.setenv("GRADER_TOKEN", "grd_none")
+    (tmp_path / "work.R").write_text("mean(sales)")
+    server = f"http://127.0.0.1:{free_port()}"
+    submit = ("submit", str(tmp_path / "work.R"), "--assignment", ASSIGNMENT, "--student", "s-1")
+    said = grader(*submit, "--server", server)
+    assert said.status == 1
+    assert said.error == f"grader: {server} does not answer: ConnectionError.\n"
