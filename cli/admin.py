@@ -55,14 +55,19 @@ def import_assignment(settings: Settings, folder: Path, course: str | None) -> N
     """Read an assignment FOLDER and make it the version that counts from now on."""
     read = read_folder(folder)
     with _writing(settings) as session:
-        name, number, added = store_assignment(session, read, course)
+        name, number, added = store_assignment(session, read, course, release=settings.config.server.release)
     for sentence in read.notes:
         click.echo(f"⚠ {sentence}")
     click.echo(f"{name}: version {number} {'stored' if added else 'is unchanged'}")
 
 
-def store_assignment(session: Session, read: Assignment, course: str | None = None) -> tuple[str, int, bool]:
-    """Store what a folder holds; returns its name, version number and whether that is new."""
+def store_assignment(
+    session: Session, read: Assignment, course: str | None = None, *, release: str = "after_review"
+) -> tuple[str, int, bool]:
+    """Store what a folder holds; returns its name, version number and whether that is new.
+
+    `course` and `release` count where the folder names none.
+    """
     course_slug = read.course or course
     if not course_slug:
         raise AssignmentError("assignment.toml: course: this key is missing; or give --course.")
@@ -73,7 +78,7 @@ def store_assignment(session: Session, read: Assignment, course: str | None = No
             slug=read.slug,
             title=read.title,
             language=read.language,
-            release=read.release,
+            release=read.release or release,
             digest=read.version,
             rubric=read.rubric,
             task=read.task,
@@ -147,3 +152,18 @@ def user_add(
             accounts.enrol(session, made.id, assignments.course(session, course).id, role)
         note(session, "cli", "user.create", f"user:{made.id}", {"role": role, "course": course})
     click.echo(f"'{sign_in_name}' can sign in now.")
+
+
+@user.command("password")
+@click.argument("sign_in_name")
+@click.password_option(help="Asked for when not given.")
+@click.pass_obj
+def user_password(settings: Settings, sign_in_name: str, password: str) -> None:
+    """Set the password of SIGN_IN_NAME, also of a student who came from an upload or the API."""
+    with _writing(settings) as session:
+        found = accounts.find_user(session, "local", sign_in_name)
+        if found is None:
+            raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")
+        accounts.set_password(session, found, password)
+        note(session, "cli", "user.password", f"user:{found.id}", {})
+    click.echo(f"'{sign_in_name}' can sign in with it now.")

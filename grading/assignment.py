@@ -37,7 +37,7 @@ class Manifest(Value):
     language: Language | None = None
     task: str | None = None
     due: AwareDatetime | None = None
-    release: Release = "after_review"
+    release: Release | None = None
     share_solution: bool = False
     rubric: str | None = None
     criteria: tuple[Criterion, ...] = ()
@@ -53,7 +53,8 @@ class Assignment:
     language: str
     task: str
     due: datetime | None
-    release: Release
+    release: Release | None
+    """Nothing: as the server's configuration says."""
     rubric: Rubric
     instructions: dict[str, str]
     """The instructor's own words, by stage."""

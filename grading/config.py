@@ -39,6 +39,7 @@ class Server(Value):
     uploads_per_minute: int = Field(default=120, ge=1)
     """Uploads one user or token may send a minute."""
     release: Literal["at_once", "after_review"] = "after_review"
+    """When students see grades, for assignments that do not say it themselves."""
     lms_connections: tuple[Name, ...] = ()
     """Names of the LMS connections that may post webhooks."""
 

@@ -84,7 +84,7 @@ def test_a_complete_folder(folder: Path) -> None:
 
 def test_defaults(folder: Path) -> None:
     found = read_folder(manifest(folder, HEAD))
-    assert (found.slug, found.language, found.release, found.due) == ("my-rivers", "r", "after_review", None)
+    assert (found.slug, found.language, found.release, found.due) == ("my-rivers", "r", None, None)
     assert not found.share_solution
 
 
