@@ -23,7 +23,13 @@ SCHEME: dict[str, Any] = {"token": {"type": "http", "scheme": "bearer"}}
 
 def create_app(services: Services) -> OpenAPI:
     """A Flask app that works with these services."""
-    app = OpenAPI(__name__, info=Info(title="Grader", version="1"), security_schemes=SCHEME, doc_ui=False)
+    app = OpenAPI(
+        __name__,
+        info=Info(title="Grader", version="1"),
+        security_schemes=SCHEME,
+        doc_ui=False,
+        validation_error_callback=api.invalid,
+    )
     app.extensions["grader"] = services
     app.config.update(BOOTSTRAP_SERVE_LOCAL=True)
     errors.handle_errors(app)
@@ -47,14 +53,15 @@ def create_app(services: Services) -> OpenAPI:
 
 
 def _limit(app: OpenAPI, services: Services) -> None:
-    """Bound how often somebody may try passwords (per address) and upload (per person or token)."""
+    """Bound how often somebody may try passwords (per address) and upload (per person)."""
     limiter = Limiter(get_remote_address, app=app, storage_uri="memory://", strategy="moving-window")
     uploads = f"{services.config.server.uploads_per_minute} per minute"
     per_view = {
         "sign_in.enter": (SIGN_INS, get_remote_address),
-        "api.submit": (uploads, lambda: who.bearer().name),
-        "pages.hand_in": (uploads, lambda: who.actor().name),
-        "classes.upload": (uploads, lambda: who.actor().name),
+        # for the person, however many tokens they make
+        "api.submit": (uploads, lambda: f"user:{who.bearer().user_id}"),
+        "pages.hand_in": (uploads, lambda: f"user:{who.actor().user_id}"),
+        "classes.upload": (uploads, lambda: f"user:{who.actor().user_id}"),
     }
     for endpoint, (limit, key) in per_view.items():
         limited: Any = limiter.limit(limit, key_func=key)(app.view_functions[endpoint])

@@ -9,6 +9,7 @@ from flask import Response, current_app, jsonify, request, url_for
 from flask_openapi3 import APIBlueprint, OpenAPI, Tag
 from pydantic import BaseModel, ValidationError
 from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response as BaseResponse
 
 from app import handin, who
 from app.api_values import (
@@ -22,9 +23,11 @@ from app.api_values import (
     SubmissionUpload,
     Timing,
 )
+from app.errors import answer
 from app.progress import progress
 from app.services import services
 from grading.documents import HandIn, UploadedFile
+from grading.documents.files import shown
 from grading.errors import Forbidden, GraderError, NotFound
 from grading.may import Actor, Subject, may
 from grading.store import accounts, assignments, tables, views
@@ -62,6 +65,8 @@ def authenticate() -> None:
 )
 def submit() -> tuple[Response, int]:
     """Hand in files. Repeat it with the same Idempotency-Key and nothing is handed in twice."""
+    if request.mimetype not in ("multipart/form-data", "application/x-www-form-urlencoded"):
+        raise WrongType
     form, caller = parse(SubmissionForm, request.form.to_dict()), who.bearer()
     with services().store.read() as session:
         _assignment(session, caller, form)
@@ -135,6 +140,7 @@ def description() -> Response:
 MESSAGES = {
     "string_pattern_mismatch": "must not be empty or hold control characters",
     "missing": "is missing",
+    "string_too_long": "is too long",
     "extra_forbidden": "is not a field of this request",
 }
 
@@ -144,10 +150,27 @@ def parse(model: type[T], data: dict[str, Any]) -> T:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "request"
-        message = MESSAGES.get(first["type"], first["msg"])
-        raise InvalidField(f"{field}: {message}.") from None
+        raise _invalid_field(error) from None
+
+
+def invalid(error: ValidationError) -> BaseResponse:
+    """The answer when a path of the API has a part that is not allowed."""
+    problem = _invalid_field(error)
+    return answer(problem.status, problem.code, problem.message)
+
+
+def _invalid_field(error: ValidationError) -> InvalidField:
+    first = error.errors()[0]
+    field = shown(".".join(str(part) for part in first["loc"])) if first["loc"] else "request"
+    message = MESSAGES.get(first["type"], first["msg"])
+    return InvalidField(f"{field}: {message}.")
+
+
+class WrongType(GraderError):
+    """Send the hand-in as multipart/form-data with the fields assignment, student and files."""
+
+    code = "wrong_content_type"
+    status = 415
 
 
 class InvalidField(GraderError):

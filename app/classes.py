@@ -72,13 +72,17 @@ def confirm(batch_id: str) -> Response:
         batch, assignment = _batch(session, actor, batch_id)
         entries = _entries(session, batch)
     choices, problems = _choices(entries)
+    if not choices:
+        for sentence in ("Nothing was handed in; choose a student for at least one row.", *problems):
+            flash(sentence)
+        return redirect(url_for("classes.preview", batch_id=batch_id), 303)
     with given.store.write() as session:
         accepted = batches.confirm(
             session, batches.locked(session, batch_id), assignment.course_id, choices, actor
         )
     for one in accepted:
         given.dispatch.announce(one.round_id)
-    flash(f"Handed in for {len(accepted)} students.")
+    flash(f"Handed in for {len(accepted)} student{'' if len(accepted) == 1 else 's'}.")
     for problem in problems:
         flash(problem)
     return redirect(url_for("pages.home", assignment=assignment.id), 303)

@@ -82,8 +82,13 @@ def _http(error: HTTPException) -> Response | BaseResponse:
 
 def _sentence(error: HTTPException, status: int) -> str:
     if isinstance(error, CSRFError):
-        return "This form is too old or was sent from another site. Go back, load the page again and retry."
-    limit = services().config.server.max_upload_mb
+        return (
+            "This form is too old or was sent from another site. Go back, load the page again, "
+            "sign in if it asks for that, and try again."
+        )
+    limit, length = services().config.server.max_upload_mb, request.content_length
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and length is not None and length <= limit * 1024 * 1024:
+        return "The form has too many fields or too much text in one. Put your work into files and send them."
     return {
         404: "There is nothing at this address.",
         405: "This address does not take that kind of request.",

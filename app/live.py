@@ -68,6 +68,8 @@ def _headline(view: SubmissionView, queue: Queue | None, *, sees_score: bool) ->
             "One part of the grading did not work. There is no total yet, and that is no zero.",
         )
     about = f"About {duration(queue.eta_s)} to go." if queue else ""
+    if view.release == "after_review" and not sees_score:
+        about += " Then a person looks at the result before you see it."
     if view.state == RoundState.RUNNING:
         return "Being graded", about
     if view.state == RoundState.QUEUED and queue:

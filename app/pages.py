@@ -116,7 +116,7 @@ def release_all(assignment_id: int) -> BaseResponse:
     who.require(actor, "grade.release", Subject(line.course_id))
     with services().store.write() as session:
         count = grades.release_all(session, assignment_id, actor)
-    flash(f"{count} grades released. Held ones still wait for you.")
+    flash(f"{count} grade{'' if count == 1 else 's'} released. Held ones still wait for you.")
     return redirect(url_for("pages.home", assignment=assignment_id), 303)
 
 

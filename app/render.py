@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 
 import nh3
 from markdown_it import MarkdownIt
-from markupsafe import Markup
-from pygments import highlight
+from markupsafe import Markup, escape
 from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
-from pygments.util import ClassNotFound
+from pygments.token import Text, _TokenType
 
 from grading.model import Cell, Document, Finding, Location, Report, Suggestion
 
@@ -34,6 +36,19 @@ TAGS = {
 }
 SHOWN_OUTPUT = 4000
 """Characters of one output that a page shows."""
+SHOWN_LINES = 5000
+"""Lines of a whole hand-in that a page shows."""
+SHOWN_CHARS = 400_000
+"""Characters of a whole hand-in that a page shows."""
+CUT = "This page shows only the beginning of a hand-in this long. All of it was handed in."
+COLOURED = frozenset("python r sql java c cpp javascript typescript bash html latex markdown julia".split())
+"""Languages that get colours. A notebook may name any; some lexers take very long on hostile text."""
+COLOURED_CHARS = 50_000
+"""Longest cell that gets colours."""
+COLOURED_LINE = 1000
+"""Longest line in it."""
+COLOURING_S = 1.0
+"""Seconds for the colours of a whole hand-in; what is left then stays plain."""
 
 
 @dataclass(frozen=True)
@@ -108,47 +123,101 @@ def markdown(text: str) -> Markup:
     return Markup(nh3.clean(html, tags=TAGS, attributes={}, link_rel=None))  # noqa: S704 - cleaned
 
 
+@dataclass
+class _Room:
+    """What a page still takes of a hand-in, and until when it may be coloured."""
+
+    lines: int = SHOWN_LINES
+    chars: int = SHOWN_CHARS
+    until: float = field(default_factory=lambda: time.monotonic() + COLOURING_S)
+
+    def take(self, lines: Sequence[str]) -> tuple[str, ...]:
+        """The first of these lines that still have room."""
+        kept = 0
+        for line in lines:
+            if self.lines < 1 or self.chars < len(line):
+                self.lines = 0
+                break
+            self.lines, self.chars, kept = self.lines - 1, self.chars - len(line), kept + 1
+        return tuple(lines[:kept])
+
+    def outputs(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """These outputs, but for those there is no room for one sentence."""
+        kept: list[str] = []
+        for text in texts:
+            self.chars -= len(text)
+            if self.chars < 0:
+                return (*kept, "… (the rest is not shown)")
+            kept.append(text)
+        return tuple(kept)
+
+
 def documents(shown: Iterable[Document], report: Report | None) -> tuple[ShownDocument, ...]:
-    """Documents as numbered lines with the report's comments beside them."""
-    comments = _Comments([*_comments(report)] if report else [])
-    return tuple(_document(document, comments) for document in shown)
+    """Documents as numbered lines with the report's comments beside them; of very long ones the beginning."""
+    comments, room = _Comments([*_comments(report)] if report else []), _Room()
+    return tuple(_document(document, comments, room) for document in shown)
 
 
-def _document(document: Document, comments: _Comments) -> ShownDocument:
+def _document(document: Document, comments: _Comments, room: _Room) -> ShownDocument:
     whole = comments.take(document.path, None, None)
-    cells = tuple(_cell(document, cell, comments) for cell in document.cells)
+    cells, notes = [], document.notes
+    for cell in document.cells:
+        lines = room.take(cell.lines)
+        if lines or not cell.lines:
+            cells.append(_cell(document, cell, lines, comments, room))
+        if len(lines) < len(cell.lines):
+            notes = (
+                *notes,
+                CUT,
+            )
+            break
     rest = comments.rest(document.path)
-    return ShownDocument(document.path, document.kind, cells, document.notes, whole + rest)
+    return ShownDocument(document.path, document.kind, tuple(cells), notes, whole + rest)
 
 
-def _cell(document: Document, cell: Cell, comments: _Comments) -> ShownCell:
+def _cell(
+    document: Document, cell: Cell, kept: tuple[str, ...], comments: _Comments, room: _Room
+) -> ShownCell:
     added = set(cell.added)
     lines = []
-    for index, html in enumerate(_highlighted(cell), start=1):
+    for index, html in enumerate(_highlighted(cell, kept, room), start=1):
         number = cell.first_line + index - 1
         here = comments.take(document.path, cell.number, number)
         if len(document.cells) == 1 or document.kind != "notebook":
             here += comments.take(document.path, None, number)
         lines.append(Line(number, html, index not in added, here))
-    if len(lines) > 1 and not cell.lines[-1] and not lines[-1].comments:
+    if len(lines) > 1 and not kept[-1] and not lines[-1].comments:
         lines.pop()  # what follows the last line end
-    outputs = tuple(_shortened(output.text) for output in cell.outputs if output.text.strip())
+    outputs = room.outputs(_shortened(output.text) for output in cell.outputs if output.text.strip())
     images = sum(output.image for output in cell.outputs)
     return ShownCell(cell, tuple(lines), outputs, images, comments.rest(document.path, cell.number))
 
 
-def _highlighted(cell: Cell) -> list[Markup]:
-    try:
-        lexer = get_lexer_by_name(
-            "text" if cell.kind != "code" else cell.language, stripnl=False, ensurenl=False
-        )
-    except ClassNotFound:
-        lexer = get_lexer_by_name("text", stripnl=False, ensurenl=False)
-    html = highlight(cell.source, lexer, HtmlFormatter(nowrap=True))
-    lines = html.split("\n")
-    wanted = len(cell.lines)
-    lines = (lines + [""] * wanted)[:wanted]
-    return [Markup(line) for line in lines]  # noqa: S704 - Pygments escapes
+def _highlighted(cell: Cell, lines: tuple[str, ...], room: _Room) -> list[Markup]:
+    """Each line as HTML: with colours where that is cheap, else only escaped."""
+    source = "\n".join(lines)
+    language = cell.language if cell.kind == "code" else "text"
+    cheap = len(source) <= COLOURED_CHARS and max(map(len, lines), default=0) <= COLOURED_LINE
+    if language not in COLOURED or not cheap:
+        return [escape(line) for line in lines]
+    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    html = StringIO()
+    HtmlFormatter(nowrap=True).format(_tokens(lexer, source, room.until), html)
+    coloured = html.getvalue().split("\n")
+    coloured = (coloured + [""] * len(lines))[: len(lines)]
+    return [Markup(line) for line in coloured]  # noqa: S704 - Pygments escapes
+
+
+def _tokens(lexer: Lexer, source: str, until: float) -> Iterator[tuple[_TokenType, str]]:
+    """The tokens of a source; when the time is over, the rest as one."""
+    at = 0
+    for start, kind, text in lexer.get_tokens_unprocessed(source):
+        if time.monotonic() > until:
+            break
+        at = start + len(text)
+        yield kind, text
+    if at < len(source):
+        yield Text, source[at:]
 
 
 def _shortened(text: str) -> str:

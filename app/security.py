@@ -34,8 +34,8 @@ def secure(app: Flask, services: Services) -> CSRFProtect:
     )
     if services.https:
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1, x_proto=1, x_host=1)  # type: ignore[method-assign]
-    app.before_request(_refuse_large)
     app.before_request(_nonce)
+    app.before_request(_refuse_large)
     app.after_request(_headers)
     return CSRFProtect(app)
 

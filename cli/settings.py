@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,13 +42,25 @@ def secret_key(folder: Path) -> str:
         return given
     path = folder / "secret_key"
     folder.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        _make_key(path)
+    key = path.read_text(encoding="ascii").strip()
+    if len(key) < MIN_SECRET:
+        raise ConfigError(f"{path} holds no key; remove it, and a new one is made.")
+    return key
+
+
+def _make_key(path: Path) -> None:
+    """Write a new key; it appears whole or not at all, and the first of several processes wins."""
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_text(encoding="ascii").strip()
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write(secrets.token_urlsafe(32))
-    return path.read_text(encoding="ascii").strip()
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(32))
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        temporary.unlink()
 
 
 def lms_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

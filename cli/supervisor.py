@@ -73,11 +73,21 @@ class Supervisor:
         """Restart what dies, until `stop`."""
         while (ended := self._ended.get()) is not None:
             part, lived = ended
-            wait = 0.0 if lived > STEADY_S else min(self._waits.get(part.name, 0.25) * 2, LONGEST_WAIT_S)
-            self._waits[part.name] = wait
-            if self._stopping.wait(wait):
+            if self._stopping.wait(self._wait_before(part, lived)):
                 break
-            self.start(part)
+            try:
+                self.start(part)
+            except OSError as error:  # no memory, no disk, no more processes: later there may be
+                log.warning("%s cannot be started, trying again: %s", part.name, error)
+                self._ended.put((part, 0.0))
+
+    def _wait_before(self, part: Part, lived: float) -> float:
+        """Seconds to wait before a restart: none after a steady life, twice as long each time otherwise."""
+        if lived > STEADY_S:
+            self._waits.pop(part.name, None)
+            return 0.0
+        self._waits[part.name] = min(self._waits.get(part.name, 0.25) * 2, LONGEST_WAIT_S)
+        return self._waits[part.name]
 
     def stop(self) -> None:
         """End all parts: politely, then by force after 20 s."""

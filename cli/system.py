@@ -8,8 +8,10 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
@@ -23,6 +25,7 @@ from grading.errors import ConfigError, GraderError
 from grading.store import Store, accounts, migrate
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class System:
@@ -53,10 +56,12 @@ class System:
         self._redis: RedisProcess | None = None
         self._supervisor: Supervisor | None = None
         self._ended = threading.Event()
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> System:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _refuse_taken_port(self.config.server.host, self.port)
+        self._on_signals(_interrupt)  # without, being ended now would leave processes behind
         try:
             self._start()
         except BaseException:
@@ -116,7 +121,7 @@ class System:
         deadline = time.monotonic() + timeout_s
         while True:
             away = [s.name for s in dispatch.machines() if self._machines and not s.alive]
-            if not away and _accepts_uploads(self.url):
+            if not away and accepts_uploads(self.url):
                 return
             if time.monotonic() > deadline:
                 waits_for = ", ".join(away) or "the web app"
@@ -138,18 +143,43 @@ class System:
         def end(_number: int, _frame: FrameType | None) -> None:
             self._ended.set()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, end)
+        self._on_signals(end)
         self._ended.wait()
 
+    def _on_signals(self, do: Callable[[int, FrameType | None], None]) -> None:
+        """What SIGTERM, Ctrl-C and a closed terminal do; only the main thread may say so."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in ENDS:
+            before = signal.getsignal(number)
+            if before == signal.SIG_IGN:
+                continue  # nohup
+            self._before.setdefault(number, before)
+            signal.signal(number, do)
+
     def _stop(self) -> None:
-        if self._supervisor is not None:
-            self._supervisor.stop()
-        if self._redis is not None:
-            self._redis.stop()
+        self._on_signals(_patience)
+        try:
+            if self._supervisor is not None:
+                self._supervisor.stop()
+            if self._redis is not None:
+                self._redis.stop()
+        finally:
+            for number, before in self._before.items():
+                signal.signal(number, before)
+            self._before.clear()
 
 
-def _accepts_uploads(url: str) -> bool:
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _patience(_number: int, _frame: FrameType | None) -> None:
+    """Everything is ending already; a second Ctrl-C would leave processes behind."""
+
+
+def accepts_uploads(url: str) -> bool:
+    """Whether the web app at this address is ready."""
     try:
         return requests.get(f"{url}/readyz", timeout=5).ok
     except requests.RequestException:

@@ -6,6 +6,7 @@ Secrets and addresses with passwords come from the environment: `GRADER_REDIS_UR
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,7 +48,7 @@ class Server(Value):
 class Redis(Value):
     """The broker."""
 
-    url: str = "redis://127.0.0.1:6379/0"
+    url: Annotated[str, StringConstraints(pattern=r"^rediss?://\S+$")] = "redis://127.0.0.1:6379/0"
     """`redis://` or `rediss://` with a password; GRADER_REDIS_URL wins."""
     visibility_timeout_s: int = Field(default=1200, ge=10)
     """Must exceed the longest stage budget."""
@@ -58,6 +59,17 @@ class Database(Value):
 
     url: str = "sqlite:///var/grader.db"
     """SQLite or PostgreSQL, as SQLAlchemy writes it; GRADER_DATABASE_URL wins."""
+
+    @field_validator("url")
+    @classmethod
+    def _shared(cls, url: str) -> str:
+        """Every process must see the same tables, so none that live in memory."""
+        if re.match(r"postgresql(\+psycopg)?://\S", url) or (
+            re.match(r"sqlite(\+pysqlite)?:///[^:?]", url) and "mode=memory" not in url
+        ):
+            return url
+        # not the value itself: it may hold a password
+        raise ValueError("write postgresql://user@host/name, or sqlite:///path of a file")
 
 
 class StageSettings(Value):
@@ -140,6 +152,9 @@ class Config(Value):
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:
+        for stage in ("analysis", "feedback"):
+            if stage not in self.stages:
+                raise ValueError(f"stages.{stage}: this table is missing; every hand-in has this stage")
         names = [machine.name for machine in self.machines]
         for name in names:
             if names.count(name) > 1:
@@ -190,7 +205,11 @@ def load(path: Path, environ: Mapping[str, str]) -> Config:
     for key, variable in (("redis", "GRADER_REDIS_URL"), ("database", "GRADER_DATABASE_URL")):
         if environ.get(variable):
             raw[key] = {**raw.get(key, {}), "url": environ[variable]}
-    return parse(raw)
+    config = parse(raw)
+    for stage in config.stages:
+        if not any(stage in machine.stages for machine in config.machines):
+            raise ConfigError(f"stages.{stage}: no machine does this stage, so nothing could be graded")
+    return config
 
 
 def parse(raw: dict[str, Any]) -> Config:

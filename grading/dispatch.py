@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from celery import Celery, chord
 from celery.canvas import Signature
-from kombu.exceptions import OperationalError
+from kombu.exceptions import LimitExceeded, OperationalError
 from redis.exceptions import RedisError
 
 from grading import queue
@@ -22,7 +22,8 @@ from grading.model import Result
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-AWAY = (RedisError, OperationalError, OSError)
+AWAY = (RedisError, OperationalError, LimitExceeded, OSError)
+"""What is raised while Redis does not answer; LimitExceeded when all connections wait for one that hangs."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, cast
 
 from redis import Redis
@@ -29,7 +29,8 @@ KEEP_S = 86_400
 # KEYS: leases, current run of (round, stage), deliveries of the run, places of the round (stage -> machine),
 #       machines
 # ARGV: run, lease as JSON, most deliveries, seconds to keep, role of the machine, 1 if the run may be handed
-#       on, seconds without a beat after which a machine is dead, prefix of the machines' own queues
+#       on, seconds without a beat after which a machine is dead, prefix of the machines' own queues, prefix
+#       of the marks of machines that a run is on its way to: for a second they are not idle
 _CLAIM = """
 local lease = cjson.decode(ARGV[2])
 local now = tonumber(redis.call('TIME')[1])
@@ -54,7 +55,7 @@ local function elsewhere()
     local alive = now - beat['at'] <= tonumber(ARGV[7])
     if alive and beat['stages'][lease['stage']] and name ~= lease['machine'] and not others[name] then
       local load = ((busy[name] or 0) + redis.call('LLEN', ARGV[8] .. name)) / beat['slots']
-      local idle = beat['role'] == 'primary' and load == 0
+      local idle = beat['role'] == 'primary' and load == 0 and redis.call('EXISTS', ARGV[9] .. name) == 0
       if beat['role'] ~= 'primary' then load = load + 0.001 end
       if (both or idle) and (not least or load < least) then best, least = name, load end
     end
@@ -68,7 +69,10 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 'superseded' end
 local better = ARGV[6] == '1' and elsewhere()
 redis.call('HSET', KEYS[4], lease['stage'], better or lease['machine'])
 redis.call('EXPIRE', KEYS[4], ARGV[4])
-if better then return 'elsewhere ' .. better end
+if better then
+  redis.call('SET', ARGV[9] .. better, 1, 'PX', 1000)
+  return 'elsewhere ' .. better
+end
 local count = redis.call('INCR', KEYS[3])
 redis.call('EXPIRE', KEYS[3], ARGV[4])
 if count > tonumber(ARGV[3]) then return 'exhausted' end
@@ -188,6 +192,7 @@ class Leases:
                 int(hand_on),
                 DEAD_AFTER_S,
                 own_queue(""),
+                "grader:handed:",
             ],
         )
         word, _, machine = cast(str, answer).partition(" ")
@@ -232,7 +237,7 @@ class Leases:
         for row in rows.values():
             content = json.loads(row)
             age = max(0.0, moment - content.pop("at", 0.0))
-            found.append(Beat(**{**content, "age_s": age}))
+            found.append(Beat(**_known(Beat, {**content, "age_s": age})))
         return found
 
     def time(self) -> float:
@@ -272,4 +277,10 @@ def _current(round_id: str, stage: str) -> str:
 def _lease(run_id: str, row: dict[str, Any], moment: float) -> Lease:
     since = row.pop("since", moment)
     row.pop("since_s", None)
-    return Lease(**{**row, "run_id": run_id, "since_s": max(0.0, moment - since)})
+    return Lease(**_known(Lease, {**row, "run_id": run_id, "since_s": max(0.0, moment - since)}))
+
+
+def _known(kind: type[Lease] | type[Beat], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Only the fields of this version: while versions change, machines may already say more."""
+    names = {one.name for one in fields(kind)}
+    return {key: value for key, value in row.items() if key in names}

@@ -17,7 +17,7 @@ DEFAULT_LEVELS = ("nothing usable", "a beginning", "partly there", "good", "comp
 class Value(BaseModel):
     """A frozen value that crosses process borders as JSON; unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class CheckBase(Value):

@@ -16,6 +16,7 @@ def run() -> None:
     with store.engine.connect() as connection:
         if connection.dialect.name == "postgresql":
             # one migration at a time, whoever starts it
+            connection.execute(text("set lock_timeout = 0"))
             connection.execute(text("select pg_advisory_lock(724001)"))
             connection.commit()
         context.configure(

@@ -84,7 +84,7 @@ def parse(path: str) -> tuple[Owner, str | None]:
     if rest:
         return Owner(f"folder:{folder}", *_id_and_name(folder)), rest
     first, _, rest = path.partition("_")
-    if rest:
+    if first.strip() and rest:
         return Owner(f"id:{first}", first, None), rest
     stem = path.rpartition(".")[0] or path
     return Owner(f"id:{stem}", stem, None), path

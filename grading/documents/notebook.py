@@ -73,6 +73,8 @@ def _not_a_notebook(name: str) -> DocumentError:
 
 def _cells(name: str, book: dict[str, Any]) -> list[dict[str, Any]]:
     version = book.get("nbformat")
+    if isinstance(version, bool):
+        raise _not_a_notebook(name)
     if version in (1, 2, 3) or (version is None and "worksheets" in book):
         number = 3 if version is None else version
         raise DocumentError(

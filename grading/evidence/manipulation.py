@@ -1,8 +1,9 @@
 """Signs that a hand-in tries to talk to the model that reviews it.
 
-Looks at what the student added, sources and outputs. Everything found holds the grade for a person; nobody
-loses points by it. Patterns ask for a whole phrase, not a word, so that `# ignore previous NA values` or a
-column named `marks` say nothing. All gaps in patterns are bounded: the work is linear in the text.
+Looks at the sources the student added, at all outputs (a hidden one can be put into an untouched cell) and at
+the names of files. Everything found holds the grade for a person; nobody loses points by it. Patterns ask for
+a whole phrase, not a word, so that `# ignore previous NA values` or a column named `marks` say nothing. All
+gaps in patterns are bounded: the work is linear in the text.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from grading.evidence.phrases import FLOWING, LINES
 from grading.model import Cell, Document, Flag, Location
 
 CODE = "manipulation"
-MAX_CHARS = 200_000
+MAX_CHARS = 400_000
 """Of one cell, looked at."""
 MAX_FLAGS = 10
 BLOB = re.compile(r"[A-Za-z0-9+/_-]{400,}={0,2}")
 LONG_BLOB = 5_000
 MARKERS = re.compile(r"^[\s#*>/|\-\"'`;%]+", re.MULTILINE)
 LOOKALIKES = str.maketrans("ІЅЈаеорсухіѕјԁոΑΒΕΗΙΚΜΝΟΡΤΧΥΖаЕОРСТХ", "ISJaeopcyxisjdnABEHIKMNOPTXYZaEOPCTX")
+WORD_SIGNS = re.compile(r"[_.+-]+")
+"""What stands for a blank in names of files."""
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 
 
@@ -32,9 +35,10 @@ def manipulation_flags(documents: Sequence[Document]) -> tuple[Flag, ...]:
     """A flag that holds the grade for each sign found, at most ten."""
     flags: list[Flag] = []
     for document in documents:
+        for _, message in _in_text(WORD_SIGNS.sub(" ", document.path), code=False):
+            place = Location(document=document.path)
+            flags.append(Flag(code=CODE, message=f"{message} (in a file's name)", hold=True, location=place))
         for cell in document.cells:
-            if not cell.added:
-                continue
             for line, message in _signs(cell):
                 place = Location(
                     document=document.path,
@@ -43,8 +47,8 @@ def manipulation_flags(documents: Sequence[Document]) -> tuple[Flag, ...]:
                 )
                 flags.append(Flag(code=CODE, message=message, hold=True, location=place))
                 if len(flags) >= MAX_FLAGS:
-                    return tuple(flags)
-    return tuple(flags)
+                    return tuple(flags[:MAX_FLAGS])
+    return tuple(flags[:MAX_FLAGS])
 
 
 def _signs(cell: Cell) -> Iterator[tuple[int | None, str]]:

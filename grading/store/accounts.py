@@ -115,6 +115,7 @@ def check_password(store: Store, sign_in_name: str, password: str) -> int | None
 
 
 def _count_try(session: Session, user: tables.User) -> bool:
+    session.refresh(user, with_for_update=True)  # or parallel tries would count as one
     moment = now(session)
     if user.locked_until is not None and user.locked_until > moment:
         return False

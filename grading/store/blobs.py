@@ -14,15 +14,16 @@ from grading.store.tables import Blob
 
 
 def keep(session: Session, data: Iterable[bytes]) -> list[str]:
-    """Store each of `data` unless it is there; returns their SHA-256 in order."""
+    """Store each of `data` unless it is there; returns their SHA-256 in order.
+
+    They are inserted by name: transactions with the same files in another order would wait for each other.
+    """
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
-    names = []
-    for content in data:
-        name = hashlib.sha256(content).hexdigest()
+    named = [(hashlib.sha256(content).hexdigest(), content) for content in data]
+    for name, content in sorted(dict(named).items()):
         row = {"sha256": name, "size": len(content), "data": content}
         session.execute(insert(Blob).values(row).on_conflict_do_nothing())
-        names.append(name)
-    return names
+    return [name for name, _ in named]
 
 
 def fetch(session: Session, sha256: str) -> bytes:

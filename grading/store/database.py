@@ -11,6 +11,15 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, event, make_url, text
 from sqlalchemy.orm import Session, sessionmaker
 
+POSTGRES = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    # a process that stands still in a transaction must not hold its rows against all others
+    "options": "-c idle_in_transaction_session_timeout=60s -c lock_timeout=30s",
+}
+
 
 class Store:
     """A database and the two ways to use it: `write()` and `read()`, each one transaction.
@@ -67,7 +76,8 @@ def _engine(url: str) -> Engine:
     if parsed.get_backend_name() == "postgresql":
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
-        return create_engine(parsed, pool_pre_ping=True, pool_size=10, max_overflow=10)
+        ours = {key: value for key, value in POSTGRES.items() if key not in parsed.query}
+        return create_engine(parsed, pool_pre_ping=True, pool_size=10, max_overflow=10, connect_args=ours)
     if parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(parsed, connect_args={"timeout": 30}, pool_size=10, max_overflow=10)

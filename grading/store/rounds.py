@@ -19,6 +19,7 @@ from grading.store.tables import Assignment, Grade, Outbox, Round, RoundStage, R
 MAX_TRIES = 3
 BACKOFF_S = (2.0, 15.0)
 """Waits before the second and the third try."""
+MAX_SENTENCE = 2000
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,22 @@ def reject(session: Session, round_id: str, sentence: str) -> None:
     session.execute(
         update(Round)
         .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
-        .values(state=RoundState.FAILED, failure=sentence, finished_at=moment)
+        .values(state=RoundState.FAILED, failure=_storable(sentence), finished_at=moment)
     )
     session.execute(
         update(Outbox).where(Outbox.kind == "prepare", Outbox.key == round_id).values(done_at=moment)
     )
+
+
+def count_prepare(session: Session, round_id: str) -> int:
+    """Count one more try to prepare a round; returns how many there were."""
+    row = session.execute(
+        update(Outbox)
+        .where(Outbox.kind == "prepare", Outbox.key == round_id)
+        .values(tries=Outbox.tries + 1)
+        .returning(Outbox.tries)
+    ).first()
+    return row.tries if row is not None else 0
 
 
 def next_queued(session: Session, limit: int) -> list[str]:
@@ -119,11 +131,15 @@ def begin(session: Session, round_id: str) -> list[RunOrder]:
     return [_order(session, current, stage) for stage in current.stages if stage.state == StageState.WAITING]
 
 
-def due_again(session: Session, limit: int) -> list[tuple[str, str]]:
-    """(round, stage) pairs whose next try is due."""
+def due_again(session: Session, stages: Sequence[str], limit: int) -> list[tuple[str, str]]:
+    """(round, stage) pairs of these stages whose next try is due."""
     query = (
         select(RoundStage.round_id, RoundStage.stage)
-        .where(RoundStage.state == StageState.FAILED, RoundStage.not_before <= now(session))
+        .where(
+            RoundStage.state == StageState.FAILED,
+            RoundStage.stage.in_(stages),
+            RoundStage.not_before <= now(session),
+        )
         .order_by(RoundStage.not_before)
         .limit(limit)
     )
@@ -170,8 +186,8 @@ def record(session: Session, result: Result) -> Recorded:
         return Recorded("duplicate")
     stage = next(s for s in current.stages if s.stage == run.stage)
     was_current = run.state == RunState.DISPATCHED and stage.run_id == run.id
-    run.machine, run.finished_at = result.provenance.machine, now(session)
-    run.result, run.error = result.model_dump(mode="json"), result.error
+    run.machine, run.finished_at = result.provenance.machine[:40], now(session)
+    run.result, run.error = result.model_dump(mode="json"), result.error and result.error[:40]
     if result.ok and stage.state not in (StageState.DONE, StageState.DEAD):
         run.state, run.accepted = RunState.DONE, True
         stage.state, stage.error, stage.message = StageState.DONE, None, ""
@@ -186,12 +202,17 @@ def record(session: Session, result: Result) -> Recorded:
 
 
 def _failed(session: Session, stage: RoundStage, error: str, message: str, *, retry: bool) -> None:
-    stage.error, stage.message = error, message
+    stage.error, stage.message = error[:40], _storable(message)
     if retry and stage.tries < MAX_TRIES:
         wait = BACKOFF_S[min(stage.tries, len(BACKOFF_S)) - 1] if stage.tries else 0.0
         stage.state, stage.not_before = StageState.FAILED, now(session) + timedelta(seconds=wait)
     else:
         stage.state, stage.not_before = StageState.DEAD, None
+
+
+def _storable(text: str) -> str:
+    """A sentence any database takes: PostgreSQL refuses NUL, and machines are not trusted with length."""
+    return text.replace("\0", "")[:MAX_SENTENCE]
 
 
 def _ready(current: Round) -> bool:
@@ -212,11 +233,11 @@ def in_flight(session: Session, limit: int = 5000) -> list[tuple[str, float]]:
 
 def lose(session: Session, run_id: str, message: str, *, started: bool) -> str | None:
     """dispatched → lost. A run that no machine had `started` costs no try. Returns the round to combine."""
-    round_id = session.execute(select(Run.round_id).where(Run.id == run_id)).scalar_one()
-    current = locked(session, round_id)
-    run = session.get_one(Run, run_id)
+    round_id = session.execute(select(Run.round_id).where(Run.id == run_id)).scalar_one_or_none()
+    current = locked(session, round_id) if round_id is not None else None
     if current is None:
-        return None
+        return None  # a lease from before this database
+    run = session.get_one(Run, run_id, populate_existing=True)
     stage = next(s for s in current.stages if s.stage == run.stage)
     if run.state != RunState.DISPATCHED:
         return None
@@ -300,6 +321,12 @@ def finish(session: Session, current: Round, report: Report, *, release: bool) -
     )
     session.flush()
     return grade
+
+
+def give_up(session: Session, current: Round, sentence: str) -> None:
+    """running → failed, without a grade: no report can be made of what there is."""
+    current.state, current.finished_at = RoundState.FAILED, now(session)
+    current.failure = _storable(sentence)
 
 
 def still_open(session: Session, round_ids: Sequence[str]) -> int:

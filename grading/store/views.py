@@ -7,7 +7,7 @@ from statistics import median
 from typing import cast
 
 from sqlalchemy import Select, func, select
-from sqlalchemy.orm import Session, joinedload
+from sqlalchemy.orm import Session, defer, joinedload
 
 from grading.documents import set_apart
 from grading.errors import NotFound
@@ -19,6 +19,8 @@ from grading.store.database import now
 WAITING = (RoundState.RECEIVED.value, RoundState.QUEUED.value)
 TYPICAL_S = 60.0
 """What one grading takes as long as none has been seen."""
+DIMMED_CHARS = 300_000
+"""Longest hand-in that is compared with the starter at each look."""
 
 
 class StageView(Value):
@@ -174,12 +176,12 @@ def _stages(session: Session, round_: tables.Round) -> tuple[StageView, ...]:
 
 
 def documents(session: Session, submission_id: str) -> tuple[Document, ...]:
-    """The documents of a submission; `added` says which lines the student wrote."""
+    """The documents of a submission; `added` says which lines the student wrote, all in very long ones."""
     query = select(tables.RubricVersion.starter).join(tables.Round).where(tables.Round.current)
     starter = session.scalar(query.where(tables.Round.submission_id == submission_id)) or []
     stored = session.get_one(tables.Submission, submission_id).documents
     read = [Document.model_validate(document) for document in stored]
-    if starter:
+    if starter and sum(len(cell.source) for document in read for cell in document.cells) <= DIMMED_CHARS:
         return set_apart(read, [Document.model_validate(document) for document in starter])
     return tuple(document.model_copy(update={"cells": tuple(map(_own, document.cells))}) for document in read)
 
@@ -261,5 +263,6 @@ def current_rounds() -> Select[Row]:
         .join(tables.Course, tables.Course.id == tables.Assignment.course_id)
         .join(tables.User, tables.User.id == tables.Submission.student_id)
         .outerjoin(tables.Grade, tables.Grade.round_id == tables.Round.id)
+        .options(defer(tables.Submission.documents))
     )
     return cast("Select[Row]", query)

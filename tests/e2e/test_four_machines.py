@@ -17,13 +17,13 @@ from sqlalchemy import select
 
 from cli.embedded import free_port, start_redis
 from cli.submit import Client
-from cli.system import _accepts_uploads
+from cli.system import accepts_uploads
 from grading.model import Provenance, Report
 from grading.store import migrate
 from grading.store.tables import Grade, Round, Run
 from tests.servers.ollama_server import digest_of, ollama_server
 from tests.services import SqliteDatabases
-from tests.system import ASSIGNMENT, Site, assert_graded_once, furnish, site, until
+from tests.system import ASSIGNMENT, Site, assert_graded_once, count_final, furnish, site, until
 from tests.tiny_model import make_tiny_model
 
 CONFIG = """
@@ -160,10 +160,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDa
             url = f"http://127.0.0.1:{port}"
             client = furnish(made.store, url)
             made.until_alive(*(machine.name for machine in made.config.machines))
-            until(lambda: _accepts_uploads(url), 30, "the web app answers")
-            ready = Cluster(made, client, model)
-            client.wait(ready.hand_in("first"), 90)  # loads the models
-            yield ready
+            until(lambda: accepts_uploads(url), 30, "the web app answers")
+            yield Cluster(made, client, model)
 
 
 def expect_provenance(cluster: Cluster, provenance: dict[str, Any], model: str) -> None:
@@ -213,4 +211,4 @@ def test_four_submissions_at_once_use_the_spares_and_two_machines_each(cluster: 
     busy = {machine for one in done for machine in one.machines}
     assert busy == {machine.name for machine in cluster.site.config.machines}
     print([(one.machines, round(one.total_s, 2), round(one.longer_s, 2)) for one in done])
-    assert_graded_once(cluster.site.store, len(done) + 2)
+    assert_graded_once(cluster.site.store, count_final(cluster.site.store))

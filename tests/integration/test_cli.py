@@ -14,7 +14,7 @@ from sqlalchemy import select
 from cli import submit as submitting
 from cli.embedded import free_port
 from cli.main import COMMANDS, main
-from cli.system import _accepts_uploads
+from cli.system import accepts_uploads
 from grading.store import Store, accounts
 from grading.store.tables import Assignment, Membership
 from tests.services import SqliteDatabases
@@ -94,7 +94,7 @@ def running(store: Store, redis_url: str, tmp_path: Path) -> Iterator[Site]:
         made.parts.start("web", "web", "--var", str(tmp_path))
         made.until_alive("dgx-spark-1")
         until(
-            lambda: _accepts_uploads(f"http://127.0.0.1:{made.config.server.port}"), 30, "the web app answers"
+            lambda: accepts_uploads(f"http://127.0.0.1:{made.config.server.port}"), 30, "the web app answers"
         )
         yield made
 

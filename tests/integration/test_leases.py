@@ -130,6 +130,9 @@ def test_a_spare_leaves_a_run_to_an_idle_primary_machine_only(leases: Leases) ->
     beat(leases, "first")
     beat(leases, "spare", "spare")
     assert asked(leases, "a", "spare", "analysis", "spare") == Claim("elsewhere", "first")
+    # it is on its way there, so the primary machine is not idle for the next one
+    next_one = Lease("c", "spare", "p", "analysis")
+    assert leases.claim(next_one, "third round", role="spare", hand_on=True) == GRANTED
     assert leases.claim(Lease("a", "first", "p", "analysis"), "round") == GRANTED
     other = Lease("b", "spare", "p", "analysis")
     assert leases.claim(other, "another round", role="spare", hand_on=True) == GRANTED

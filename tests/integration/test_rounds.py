@@ -199,7 +199,7 @@ def test_three_failures_make_a_stage_dead_and_the_round_partial(store: Store, as
     for _ in range(2):
         assert stage(store, accepted.round_id, "analysis").state == StageState.FAILED
         with store.read() as session:
-            assert rounds.due_again(session, 5) == []  # it waits first
+            assert rounds.due_again(session, ["analysis", "feedback"], 5) == []  # it waits first
         with store.write() as session:
             again = rounds.begin_again(session, accepted.round_id, "analysis")
         assert again is not None

@@ -27,9 +27,9 @@ def test_the_shipped_file_has_the_four_machines(root: Path) -> None:
 
 def test_addresses_come_from_the_environment(root: Path) -> None:
     config = load(
-        root / "config.toml", {"GRADER_REDIS_URL": "redis://r:1/0", "GRADER_DATABASE_URL": "sqlite://"}
+        root / "config.toml", {"GRADER_REDIS_URL": "redis://r:1/0", "GRADER_DATABASE_URL": "sqlite:///a.db"}
     )
-    assert (config.redis.url, config.database.url) == ("redis://r:1/0", "sqlite://")
+    assert (config.redis.url, config.database.url) == ("redis://r:1/0", "sqlite:///a.db")
 
 
 def put(raw: dict[str, Any], path: str, value: Any) -> None:
@@ -56,6 +56,12 @@ def put(raw: dict[str, Any], path: str, value: Any) -> None:
         ("machines/1/stages/feedback/engine", "ollama", "machines[1]: stages.feedback uses engine 'ollama'"),
         ("machines/1/stages/style", {"engine": "mlx", "model": "m"}, "machines[1].stages.style: not a stage"),
         ("stages/analysis/budget_s", 1200, "stages.analysis.budget_s: must be below"),
+        ("stages/feedback", None, "stages.feedback: this table is missing"),
+        ("stages/analysis/temperature", float("nan"), "stages.analysis.temperature: Input should be"),
+        ("redis/url", "127.0.0.1:6379", "redis.url: String should match"),
+        ("database/url", "sqlite://", "database.url: write postgresql://"),
+        ("database/url", "sqlite:///:memory:", "database.url: write postgresql://"),
+        ("database/url", "mysql://grader:secret@db/x", "database.url: write postgresql://"),
         ("server/prt", 8080, "server.prt: there is no such key"),
         ("machines", [], "machines: Tuple should have at least 1 item"),
     ],
@@ -82,6 +88,13 @@ def test_a_file_that_is_absent_or_no_toml_is_one_sentence(tmp_path: Path) -> Non
         load(tmp_path / "config.toml", {})
     (tmp_path / "config.toml").write_text("machines = [")
     with pytest.raises(ConfigError, match="not valid TOML"):
+        load(tmp_path / "config.toml", {})
+
+
+def test_a_stage_that_no_machine_does_is_refused_at_start(tmp_path: Path, root: Path) -> None:
+    shipped = (root / "config.toml").read_text(encoding="utf-8")
+    (tmp_path / "config.toml").write_text(shipped + "\n[stages.style]\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"stages\.style: no machine does this stage"):
         load(tmp_path / "config.toml", {})
 
 

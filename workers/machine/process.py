@@ -145,6 +145,8 @@ class MachineProcess:
                 self.beat()
             except RedisError as error:
                 log.warning("redis is away, no beat: %s", error)
+            except Exception:
+                log.exception("no beat this time")  # this thread must outlive anything: silence means death
             if self.stop.wait(BEAT_S):
                 break
 

@@ -66,7 +66,7 @@ def start(config: Config, name: str) -> None:
     heart = threading.Thread(target=process.beat_until_stopped, name="heartbeat", daemon=True)
 
     def ready() -> None:
-        process.beat()
+        # first of all and whatever Redis answers: a machine that never beats loses all its work
         heart.start()
         threading.Thread(target=process.load_models, name="load", daemon=True).start()
         app.send_task(queue.RELEASE, queue=queue.STORE, ignore_result=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from grading import report
 from grading.errors import OutputInvalid
-from grading.model import Evidence, Result, StageState
+from grading.model import Evidence, Report, Result, StageState
 from grading.store import rounds
 from grading.store.rounds import Recorded
 from grading.store.tables import Round
@@ -16,6 +17,7 @@ from workers.server.context import Server
 from workers.server.names import rename_documents
 
 log = logging.getLogger(__name__)
+NO_REPORT = "No report could be put together from the results; a person must look at it."
 
 
 def record(server: Server, result: Result) -> Recorded:
@@ -47,6 +49,21 @@ def combine(server: Server, round_id: str) -> bool:
 def _combine(server: Server, session: Session, current: Round | None) -> bool:
     if current is None:
         return False
+    try:
+        outcome, at_once = _outcome(server, session, current)
+    except DBAPIError:
+        raise
+    except Exception:
+        # else this round would undo every try to record it, for ever
+        log.exception("round %s cannot be combined", current.id)
+        rounds.give_up(session, current, NO_REPORT)
+        return False
+    rounds.finish(session, current, outcome, release=at_once and not outcome.held and not outcome.failures)
+    return True
+
+
+def _outcome(server: Server, session: Session, current: Round) -> tuple[Report, bool]:
+    """The report of a complete round, and whether its assignment releases grades at once."""
     version = server.versions.get(session, current.rubric_version_id)
     prepared, release_policy = rounds.to_combine(session, current.id)
     evidence = Evidence.model_validate(prepared["evidence"])
@@ -57,6 +74,4 @@ def _combine(server: Server, session: Session, current: Round | None) -> bool:
         if stage.state == StageState.DEAD
     }
     outcome = rename_documents(report.combine(version.rubric, evidence, results, failures), prepared["paths"])
-    at_once = release_policy == "at_once"
-    rounds.finish(session, current, outcome, release=at_once and not outcome.held and not failures)
-    return True
+    return outcome, release_policy == "at_once"

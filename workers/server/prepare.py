@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
+from pydantic import ValidationError
 from sqlalchemy import select
+from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
 from grading.documents import Identity, pseudonymise, set_apart
@@ -15,6 +20,9 @@ from grading.store.tables import Round, Submission, User
 from workers.server.context import Server
 from workers.server.names import hide_names
 from workers.server.versions import DOCUMENTS, Version
+
+log = logging.getLogger(__name__)
+UNEXPECTED = "This hand-in could not be examined: the checks failed on it. A person must look at it."
 
 
 class Prepared(Value):
@@ -29,20 +37,39 @@ class Prepared(Value):
 
 
 def prepare(server: Server, round_id: str) -> bool:
-    """Compute the evidence of a received round and queue it. False when there was nothing to do."""
-    with server.store.read() as session:
-        found = _load(server, session, round_id)
-    if found is None:
-        return False
-    version, documents, identity = found
+    """Compute the evidence of a received round and queue it. False when there was nothing to do.
+
+    Whatever cannot be prepared ends the round: the checks give the same each time they look.
+    """
     try:
-        prepared = _prepare(version, documents, identity)
-    except GraderError as error:
+        with server.store.read() as session:
+            found = _load(server, session, round_id)
+        if found is None:
+            return False
+        content = _content(*found)
         with server.store.write() as session:
-            rounds.reject(session, round_id, error.message)
-        return False
+            return rounds.save_prepared(session, round_id, content)
+    except GraderError as error:
+        sentence = error.message
+    except (_ChecksFailed, ValidationError, DataError):
+        log.exception("round %s cannot be prepared", round_id)
+        sentence = UNEXPECTED
     with server.store.write() as session:
-        return rounds.save_prepared(session, round_id, prepared.model_dump(mode="json"))
+        rounds.reject(session, round_id, sentence)
+    return False
+
+
+class _ChecksFailed(Exception):
+    """The checks raised what they should not."""
+
+
+def _content(version: Version, documents: tuple[Document, ...], identity: Identity) -> dict[str, Any]:
+    try:
+        return _prepare(version, documents, identity).model_dump(mode="json")
+    except GraderError:
+        raise
+    except Exception as error:  # one hand-in must not stop the sweeper, nor wait for ever
+        raise _ChecksFailed from error
 
 
 def _prepare(version: Version, documents: tuple[Document, ...], identity: Identity) -> Prepared:

@@ -55,16 +55,18 @@ def _send(server: Server, group: list[Outgoing]) -> None:
 def _take(server: Server, room: Mapping[str, int]) -> tuple[list[list[Outgoing]], bool]:
     """What goes out now, one group a round, and whether it was only a part for this pass."""
     places = min(*room.values(), AT_ONCE)
-    if max(room.values()) <= 0:
+    # a stage without room must not fill the list: the others would never be reached
+    with_room = [stage for stage, free in room.items() if free > 0]
+    if not with_room:
         return [], False
     with server.store.read() as session:
-        again = rounds.due_again(session, AT_ONCE)
+        again = rounds.due_again(session, with_room, AT_ONCE)
         new = rounds.next_queued(session, places) if places > 0 else []
     if not again and not new:
         return [], False
     with server.store.write() as session:
         groups = [_jobs(server, session, orders) for orders in _begin(session, room, again, new)]
-    return groups, AT_ONCE in (len(new), len(again))
+    return groups, bool(groups) and AT_ONCE in (len(new), len(again))
 
 
 def _begin(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from grading.dispatch import AWAY
 from grading.leases import DEAD_AFTER_S, Lease
@@ -25,7 +25,10 @@ UNANNOUNCED_S = 5.0
 IN_TRANSIT_S = 15.0
 """A run that has been neither in a queue nor in a machine's hands for so long is lost."""
 LIMIT = 200
+MOST_PREPARES = 5
+"""Tries of the sweeper to prepare a round; a hand-in that kills whoever looks at it ends there."""
 MACHINE_DIED = "The machine that worked on this stopped answering; another one takes over."
+KILLS_CHECKS = "The checks never came to an end on this hand-in; a person must look at it."
 MESSAGE_LOST = "The order to do this was lost on its way; it is sent again."
 
 
@@ -45,31 +48,52 @@ class Sweeper:
             stop.wait(EVERY_S)
 
     def step(self) -> None:
-        """One sweep. Whatever is away now is tried again at the next."""
-        try:
-            self._prepare_forgotten()
-            self._lost_runs()
-            self._combine_forgotten()
-            release(self.server)
-        except AWAY as error:
-            self._redis_since = None
-            log.warning("redis is away, sweeping later: %s", error)
-        except DBAPIError as error:
-            log.warning("the database is away, sweeping later: %s", error)
+        """One sweep. Whatever is away now is tried again at the next; no part stops the others."""
+        for part in (self._lost_runs, self._combine_forgotten, self._prepare_forgotten, self._release):
+            try:
+                part()
+            except AWAY as error:
+                self._redis_since = None
+                log.warning("redis is away, sweeping later: %s", error)
+            except DBAPIError as error:
+                log.warning("the database is away, sweeping later: %s", error)
+            except Exception:
+                log.exception("a part of the sweep failed; the others go on")
+
+    def _release(self) -> None:
+        release(self.server)
+
+    def _each(self, ids: Iterable[str], do: Callable[[str], None]) -> None:
+        """Do something for each round or run; one that fails by itself does not keep the others waiting."""
+        for identifier in ids:
+            try:
+                do(identifier)
+            except (*AWAY, OperationalError, InterfaceError):
+                raise
+            except Exception:
+                log.exception("%s cannot be set going again", identifier)
 
     def _prepare_forgotten(self) -> None:
         with self.server.store.read() as session:
             waiting = rounds.unprepared(session, UNANNOUNCED_S, LIMIT)
-        for round_id in waiting:
-            log.info("round %s was never announced; preparing it", round_id)
-            prepare(self.server, round_id)
+        self._each(waiting, self._prepare)
+
+    def _prepare(self, round_id: str) -> None:
+        with self.server.store.write() as session:
+            if rounds.count_prepare(session, round_id) > MOST_PREPARES:
+                rounds.reject(session, round_id, KILLS_CHECKS)
+                return
+        log.info("round %s was never announced; preparing it", round_id)
+        prepare(self.server, round_id)
 
     def _combine_forgotten(self) -> None:
         with self.server.store.read() as session:
             waiting = rounds.forgotten(session, LIMIT)
-        for round_id in waiting:
-            if finish.combine(self.server, round_id):
-                log.info("round %s was complete but not combined; done now", round_id)
+        self._each(waiting, self._combine)
+
+    def _combine(self, round_id: str) -> None:
+        if finish.combine(self.server, round_id):
+            log.info("round %s was complete but not combined; done now", round_id)
 
     def _lost_runs(self) -> None:
         """Runs of dead machines, and runs whose message is nowhere."""
@@ -81,9 +105,11 @@ class Sweeper:
             for lease in self._of_dead_machines(list(held.values())):
                 leases.give_back(lease.run_id)
                 self._lose(lease.run_id, MACHINE_DIED, started=True)
-        for run_id in self._nowhere(in_flight):
-            if not self._recover(run_id):
-                self._lose(run_id, MESSAGE_LOST, started=False)
+        self._each(self._nowhere(in_flight), self._find)
+
+    def _find(self, run_id: str) -> None:
+        if not self._recover(run_id):
+            self._lose(run_id, MESSAGE_LOST, started=False)
 
     def _nowhere(self, in_flight: dict[str, float]) -> list[str]:
         """Runs sent a while ago that no queue holds and no machine works on.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from celery import Celery
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 
 from grading import queue
 from grading.model import Result
@@ -15,7 +15,8 @@ from workers.server.prepare import prepare
 from workers.server.release import release
 
 UNTIL_SQL_IS_BACK = {
-    "autoretry_for": (DBAPIError,),
+    # not DBAPIError: data a database refuses will be refused again
+    "autoretry_for": (OperationalError, InterfaceError, InternalError),
     "retry_backoff": 1,
     "retry_backoff_max": 10,
     "max_retries": 60,

@@ -15,9 +15,10 @@ _INVISIBLE = re.compile(
     "]"
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_LINE_END = re.compile("\r\n|[\r\x85\u2028\u2029]")
 # Markers that chat templates turn into role changes when they reach a tokenizer as text.
 _CHAT_MARK = re.compile(
-    r"<(?=\|[\w▁ -]{1,40}\|>|/?(?:start_of_turn|end_of_turn|bos|eos|s|think|tool_call|tool_response)>)"
+    r"<(?=[|｜][\w▁ -]{1,40}[|｜]>|/?(?:start_of_turn|end_of_turn|bos|eos|s|think|tool_call|tool_response)>)"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS)\])",
     re.IGNORECASE,
 )
@@ -27,7 +28,7 @@ _DASHES = str.maketrans({"–": "-", "—": "-", "−": "-", "‐": "-", "‑": 
 
 def visible(text: str) -> str:
     """Without characters a person does not see and control characters; newline and tab stay."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _LINE_END.sub("\n", text)
     return _CONTROL.sub("", _INVISIBLE.sub("", text))
 
 
