@@ -141,6 +141,12 @@ MESSAGES = {
     "string_pattern_mismatch": "must not be empty or hold control characters",
     "missing": "is missing",
     "string_too_long": "is too long",
+    "string_type": "must be text",
+    "list_type": "must be a list",
+    "too_short": "must not be empty",
+    "too_long": "has too many entries",
+    "model_type": "must be an object with its own fields",
+    "dict_type": "must be an object with its own fields",
     "extra_forbidden": "is not a field of this request",
 }
 

@@ -37,6 +37,7 @@ from grading.documents.classzip import by_student, name_key, parse
         ),
         ("doejane_12345_67890_work/src/hw.py", "canvas:12345", "12345", "doejane", False, "work/src/hw.py"),
         ("s0815_hw.ipynb", "id:s0815", "s0815", None, False, "hw.ipynb"),
+        ("_hw.ipynb", "id:_hw", "_hw", None, False, "_hw.ipynb"),
         ("s0815.ipynb", "id:s0815", "s0815", None, False, "s0815.ipynb"),
         ("s0815_Jane_Doe/hw.ipynb", "folder:s0815_Jane_Doe", "s0815", "Jane Doe", False, "hw.ipynb"),
         ("Doe, Jane/src/hw.ipynb", "folder:Doe, Jane", "Doe, Jane", "Doe, Jane", False, "src/hw.ipynb"),
