@@ -77,6 +77,8 @@ def _http(error: HTTPException) -> Response | BaseResponse:
     for name, value in error.get_headers():
         if name.lower() in ("allow", "retry-after"):
             response.headers[name] = value
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        response.headers.setdefault("Retry-After", "60")
     return response
 
 

@@ -50,7 +50,7 @@ class Sample:
 @click.pass_obj
 def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None:
     """Start everything with the rules engine, hand in the samples, show what each scored."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.environ["GRADER_DATABASE_URL"] = f"sqlite:///{(folder / 'grader.db').resolve()}"
     os.environ.pop("GRADER_REDIS_URL", None)
     chosen = port or _port(settings.config.server.port)

@@ -130,6 +130,7 @@ def add_round(
 ) -> Round:
     """A new current round for a submission, with its outbox row."""
     version = assignments.version(session, assignment)
+    session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
     session.execute(update(Round).where(Round.submission_id == submission.id).values(current=False))
     number = session.execute(
         select(func.coalesce(func.max(Round.number), 0)).where(Round.submission_id == submission.id)

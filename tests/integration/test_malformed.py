@@ -288,6 +288,7 @@ def test_characters_databases_refuse_are_left_out(database_url: str) -> None:
 def test_many_tokens_do_not_lift_the_upload_rate(tmp_path: Path) -> None:
     school = School(tmp_path, uploads_per_minute=2)
     data = [sent([("a.py", CODE)], assignment="ba/hw1", student="anna") for _ in range(3)]
-    codes = [school.client().post(API, data=one, headers=school.token("anna")).status_code for one in data]
-    assert codes == [202, 202, 429]
+    answers = [school.client().post(API, data=one, headers=school.token("anna")) for one in data]
+    assert [answer.status_code for answer in answers] == [202, 202, 429]
+    assert answers[2].headers["Retry-After"] == "60"
     school.close()

@@ -20,6 +20,8 @@ class Server:
     dispatch: Dispatch
     versions: Versions = field(default_factory=Versions)
     releasing: threading.Lock = field(default_factory=threading.Lock)
+    wanted: threading.Event = field(default_factory=threading.Event)
+    """Somebody asked for a release since the last one began."""
 
 
 def open_server(config: Config) -> Server:

@@ -23,24 +23,32 @@ AT_ONCE = 16
 def release(server: Server) -> int:
     """Dispatch what there is room for; returns the number of runs sent. Safe to call from anywhere.
 
-    One thread a process does it at a time, one helping at a time, so that results are recorded in between;
-    whoever finds it busy leaves it to that thread. A run is written down before it is sent: when sending
-    fails, the sweeper finds it missing and sends it again.
+    One thread a process does it at a time; whoever finds it busy leaves the wish to that thread. A run is
+    written down before it is sent: when sending fails, the sweeper finds it missing and sends it again.
     """
-    if not server.releasing.acquire(blocking=False):
-        return 0
+    sent = 0
+    server.wanted.set()
+    while server.wanted.is_set() and server.releasing.acquire(blocking=False):
+        try:
+            server.wanted.clear()
+            sent += _pass(server)
+        finally:
+            server.releasing.release()
+    return sent
+
+
+def _pass(server: Server) -> int:
+    """One helping, so that results are recorded between two."""
     try:
         groups, more = _take(server, server.dispatch.room())
         for group in groups:
             _send(server, group)
-        if more:
-            server.dispatch.release()
-        return sum(len(group) for group in groups)
     except AWAY as error:
         log.warning("redis is away, waiting rounds stay in SQL: %s", error)
         return 0
-    finally:
-        server.releasing.release()
+    if more:
+        server.dispatch.release()
+    return sum(len(group) for group in groups)
 
 
 def _send(server: Server, group: list[Outgoing]) -> None:

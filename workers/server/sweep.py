@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from grading.dispatch import AWAY
 from grading.leases import DEAD_AFTER_S, Lease
-from grading.queue import own_queue, stage_queues
+from grading.queue import CHECKS, own_queue, stage_queues
 from grading.store import rounds
 from workers.server import finish
 from workers.server.context import Server
@@ -24,7 +24,11 @@ EVERY_S = 5.0
 UNANNOUNCED_S = 5.0
 IN_TRANSIT_S = 15.0
 """A run that has been neither in a queue nor in a machine's hands for so long is lost."""
+BUSY_S = 60.0
+"""The same while other announcements wait in the queue: this one is probably among them."""
 LIMIT = 200
+PREPARE_AT_ONCE = 10
+"""Checks take time; dead machines must be noticed in between."""
 MOST_PREPARES = 5
 """Tries of the sweeper to prepare a round; a hand-in that kills whoever looks at it ends there."""
 MACHINE_DIED = "The machine that worked on this stopped answering; another one takes over."
@@ -74,8 +78,10 @@ class Sweeper:
                 log.exception("%s cannot be set going again", identifier)
 
     def _prepare_forgotten(self) -> None:
+        queued = self.server.dispatch.leases_.lengths([CHECKS])[CHECKS]
         with self.server.store.read() as session:
-            waiting = rounds.unprepared(session, UNANNOUNCED_S, LIMIT)
+            patience = UNANNOUNCED_S if queued == 0 else BUSY_S
+            waiting = rounds.unprepared(session, patience, PREPARE_AT_ONCE)
         self._each(waiting, self._prepare)
 
     def _prepare(self, round_id: str) -> None:
