@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.progress import Progress, StageStatus
 from grading.model import RoundState, StageState
 from grading.rubric import Value
-from grading.store.views import Queue, SubmissionView
+from grading.store.views import SubmissionView
 
 TITLES = {"analysis": "Technical review", "feedback": "Personal feedback"}
 WORDS = {
@@ -42,7 +42,7 @@ class Live(Value):
 
 def live(view: SubmissionView, progress: Progress, *, sees_score: bool) -> Live:
     """The state of a submission as this reader may see it."""
-    headline, detail = _headline(view, progress.queue, sees_score=sees_score)
+    headline, detail = _headline(view, progress, sees_score=sees_score)
     seen = int(sees_score and view.grade is not None)
     stages = () if view.final and not sees_score else progress.stages.items()
     return Live(
@@ -55,7 +55,8 @@ def live(view: SubmissionView, progress: Progress, *, sees_score: bool) -> Live:
     )
 
 
-def _headline(view: SubmissionView, queue: Queue | None, *, sees_score: bool) -> tuple[str, str]:
+def _headline(view: SubmissionView, progress: Progress, *, sees_score: bool) -> tuple[str, str]:
+    queue = progress.queue
     if view.state == RoundState.FAILED:
         return "Not graded", "The grading did not work. That is no zero: a person will look at it."
     if view.grade is not None and not sees_score:
@@ -71,7 +72,8 @@ def _headline(view: SubmissionView, queue: Queue | None, *, sees_score: bool) ->
     if view.release == "after_review" and not sees_score:
         about += " Then a person looks at the result before you see it."
     if view.state == RoundState.RUNNING:
-        return "Being graded", about
+        begun = any(stage.status != StageState.DISPATCHED for stage in progress.stages.values())
+        return ("Being graded" if begun else "Next in line"), about
     if view.state == RoundState.QUEUED and queue:
         return "In the queue", f"Place {queue.position}. {about}"
     return "Received", f"Your files are being read. {about}"

@@ -38,7 +38,7 @@ class Server(Value):
     max_files: int = Field(default=50, ge=1, le=1000)
     """Readable files of one hand-in after unpacking."""
     uploads_per_minute: int = Field(default=120, ge=1)
-    """Uploads one user or token may send a minute."""
+    """Uploads one person may send a minute, with all their tokens together."""
     release: Literal["at_once", "after_review"] = "after_review"
     """When students see grades, for assignments that do not say it themselves."""
     lms_connections: tuple[Name, ...] = ()
