@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from grading import report
 from grading.errors import Conflict
 from grading.model import Evidence, RoundState, StageState
-from grading.store import Store, migrate, rounds
+from grading.store import Store, migrate, rounds, waiting
 from grading.store.rounds import RunOrder
 from grading.store.submissions import Idempotency
 from grading.store.tables import Blob, Grade, Outbox, Round, RoundStage, Run, Submission
@@ -60,7 +60,7 @@ def combine(store: Store, round_id: str) -> bool:
         if current is None:
             return False
         results = {r.stage: r for r in rounds.accepted_results(session, round_id)}
-        dead = {s.stage: s.message for s in current.stages if s.state == StageState.DEAD}
+        dead = {s.stage: s.message for s in current.stages.values() if s.state == StageState.DEAD}
         made = report.combine(RUBRIC, Evidence(added_lines=1), results, dead)
         rounds.finish(session, current, made, release=False)
         return True
@@ -199,7 +199,7 @@ def test_three_failures_make_a_stage_dead_and_the_round_partial(store: Store, as
     for _ in range(2):
         assert stage(store, accepted.round_id, "analysis").state == StageState.FAILED
         with store.read() as session:
-            assert rounds.due_again(session, ["analysis", "feedback"], 5) == []  # it waits first
+            assert waiting.due_again(session, ["analysis", "feedback"], 5) == []  # it waits first
         with store.write() as session:
             again = rounds.begin_again(session, accepted.round_id, "analysis")
         assert again is not None
@@ -236,10 +236,10 @@ def test_a_complete_round_whose_body_was_lost_is_found(store: Store, assignment:
     for order in begin(store, accepted.round_id).values():
         record(store, order)
     with store.read() as session:
-        assert rounds.forgotten(session, 10) == [accepted.round_id]
+        assert waiting.forgotten(session, 10) == [accepted.round_id]
     assert combine(store, accepted.round_id)
     with store.read() as session:
-        assert rounds.forgotten(session, 10) == []
+        assert waiting.forgotten(session, 10) == []
 
 
 def test_waiting_rounds_are_fair_and_interactive_ones_first(store: Store, assignment: int) -> None:
@@ -250,7 +250,7 @@ def test_waiting_rounds_are_fair_and_interactive_ones_first(store: Store, assign
         for round_id in [*many, late, batch]:
             rounds.save_prepared(session, round_id, PREPARED)
     with store.read() as session:
-        order = rounds.next_queued(session, 10)
+        order = waiting.next_queued(session, 10)
     assert order == [many[0], late, many[1], many[2], batch]
 
 

@@ -11,8 +11,7 @@ from grading import report
 from grading.errors import OutputInvalid
 from grading.model import Evidence, Report, Result, StageState
 from grading.store import rounds
-from grading.store.rounds import Recorded
-from grading.store.tables import Round
+from grading.store.rounds import LockedRound, Recorded
 from workers.server.context import Server
 from workers.server.names import rename_documents
 
@@ -46,7 +45,7 @@ def combine(server: Server, round_id: str) -> bool:
         return _combine(server, session, rounds.close_chord(session, round_id))
 
 
-def _combine(server: Server, session: Session, current: Round | None) -> bool:
+def _combine(server: Server, session: Session, current: LockedRound | None) -> bool:
     if current is None:
         return False
     try:
@@ -62,7 +61,7 @@ def _combine(server: Server, session: Session, current: Round | None) -> bool:
     return True
 
 
-def _outcome(server: Server, session: Session, current: Round) -> tuple[Report, bool]:
+def _outcome(server: Server, session: Session, current: LockedRound) -> tuple[Report, bool]:
     """The report of a complete round, and whether its assignment releases grades at once."""
     version = server.versions.get(session, current.rubric_version_id)
     prepared, release_policy = rounds.to_combine(session, current.id)
@@ -70,7 +69,7 @@ def _outcome(server: Server, session: Session, current: Round) -> tuple[Report, 
     results = {result.stage: result for result in rounds.accepted_results(session, current.id)}
     failures = {
         stage.stage: stage.message or "This part could not be done."
-        for stage in current.stages
+        for stage in current.stages.values()
         if stage.state == StageState.DEAD
     }
     outcome = rename_documents(report.combine(version.rubric, evidence, results, failures), prepared["paths"])

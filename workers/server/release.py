@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.dispatch import AWAY, Outgoing
-from grading.store import rounds
+from grading.store import rounds, waiting
 from grading.store.rounds import RunOrder
 from grading.store.tables import Round
 from workers.server.context import Server
@@ -68,8 +68,8 @@ def _take(server: Server, room: Mapping[str, int]) -> tuple[list[list[Outgoing]]
     if not with_room:
         return [], False
     with server.store.read() as session:
-        again = rounds.due_again(session, with_room, AT_ONCE)
-        new = rounds.next_queued(session, places) if places > 0 else []
+        again = waiting.due_again(session, with_room, AT_ONCE)
+        new = waiting.next_queued(session, places) if places > 0 else []
     if not again and not new:
         return [], False
     with server.store.write() as session:

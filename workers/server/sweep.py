@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from grading.dispatch import AWAY
 from grading.leases import DEAD_AFTER_S, Lease
 from grading.queue import CHECKS, own_queue, stage_queues
-from grading.store import rounds
+from grading.store import rounds, waiting
 from workers.server import finish
 from workers.server.context import Server
 from workers.server.prepare import prepare
@@ -81,8 +81,8 @@ class Sweeper:
         queued = self.server.dispatch.leases_.lengths([CHECKS])[CHECKS]
         with self.server.store.read() as session:
             patience = UNANNOUNCED_S if queued == 0 else BUSY_S
-            waiting = rounds.unprepared(session, patience, PREPARE_AT_ONCE)
-        self._each(waiting, self._prepare)
+            found = waiting.unprepared(session, patience, PREPARE_AT_ONCE)
+        self._each(found, self._prepare)
 
     def _prepare(self, round_id: str) -> None:
         with self.server.store.write() as session:
@@ -94,8 +94,8 @@ class Sweeper:
 
     def _combine_forgotten(self) -> None:
         with self.server.store.read() as session:
-            waiting = rounds.forgotten(session, LIMIT)
-        self._each(waiting, self._combine)
+            found = waiting.forgotten(session, LIMIT)
+        self._each(found, self._combine)
 
     def _combine(self, round_id: str) -> None:
         if finish.combine(self.server, round_id):
@@ -105,7 +105,7 @@ class Sweeper:
         """Runs of dead machines, and runs whose message is nowhere."""
         leases = self.server.dispatch.leases_
         with self.server.store.read() as session:
-            in_flight = dict(rounds.in_flight(session))
+            in_flight = dict(waiting.in_flight(session))
         held = {lease.run_id: lease for lease in leases.held()}
         if self._beats_can_be_trusted():
             for lease in self._of_dead_machines(list(held.values())):

@@ -1,0 +1,85 @@
+"""What waits in SQL: to be prepared, to be sent, to be sent again, to be combined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy.orm import Session
+
+from grading.model import RoundState, RunState, StageState
+from grading.store.database import now
+from grading.store.tables import Round, RoundStage, Run
+
+
+def unprepared(session: Session, older_than_s: float, limit: int) -> list[str]:
+    """Received rounds whose announcement seems lost."""
+    cutoff = now(session) - timedelta(seconds=older_than_s)
+    query = (
+        select(Round.id)
+        .where(Round.state == RoundState.RECEIVED, Round.created_at <= cutoff)
+        .order_by(Round.created_at)
+        .limit(limit)
+    )
+    return list(session.execute(query).scalars())
+
+
+def next_queued(session: Session, limit: int) -> list[str]:
+    """Queued rounds in a fair order: interactive first, then everyone's first before anyone's second."""
+    by_student = func.row_number().over(partition_by=Round.student_id, order_by=Round.created_at)
+    by_course = func.row_number().over(partition_by=Round.course_id, order_by=Round.created_at)
+    query = (
+        select(Round.id)
+        .where(Round.state == RoundState.QUEUED)
+        .order_by(_batch_last(), by_student, by_course, Round.created_at)
+        .limit(limit)
+    )
+    return list(session.execute(query).scalars())
+
+
+def _batch_last() -> ColumnElement[int]:
+    return case((Round.priority == "batch", 1), else_=0)
+
+
+def due_again(session: Session, stages: Sequence[str], limit: int) -> list[tuple[str, str]]:
+    """(round, stage) pairs of these stages whose next try is due."""
+    query = (
+        select(RoundStage.round_id, RoundStage.stage)
+        .where(
+            RoundStage.state == StageState.FAILED,
+            RoundStage.stage.in_(stages),
+            RoundStage.not_before <= now(session),
+        )
+        .order_by(RoundStage.not_before)
+        .limit(limit)
+    )
+    return [(row.round_id, row.stage) for row in session.execute(query)]
+
+
+def in_flight(session: Session, limit: int = 5000) -> list[tuple[str, float]]:
+    """Dispatched runs and their age in seconds."""
+    moment = now(session)
+    query = select(Run.id, Run.dispatched_at).where(Run.state == RunState.DISPATCHED).limit(limit)
+    return [(row.id, (moment - row.dispatched_at).total_seconds()) for row in session.execute(query)]
+
+
+def forgotten(session: Session, limit: int) -> list[str]:
+    """Running rounds with no stage under way: their chord's body was lost."""
+    open_stage = (
+        select(RoundStage.round_id)
+        .where(
+            RoundStage.round_id == Round.id,
+            RoundStage.state.not_in((StageState.DONE, StageState.DEAD)),
+        )
+        .exists()
+    )
+    query = select(Round.id).where(Round.state == RoundState.RUNNING, ~open_stage).limit(limit)
+    return list(session.execute(query).scalars())
+
+
+def still_open(session: Session, round_ids: Sequence[str]) -> int:
+    """How many of these rounds are not final."""
+    final = [state for state in RoundState if state.final]
+    query = select(func.count()).where(Round.id.in_(round_ids), Round.state.not_in(final))
+    return session.execute(query).scalar_one()
