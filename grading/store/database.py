@@ -54,6 +54,10 @@ class Store:
         self.engine.dispose()
 
 
+_SQLITE_TIME = text("select strftime('%Y-%m-%dT%H:%M:%f', 'now')")
+_POSTGRESQL_TIME = text("select clock_timestamp()")
+
+
 def now(session: Session) -> datetime:
     """The database's time when the session first asked, aware, in UTC: the one clock that decides."""
     if "now" not in session.info:
@@ -65,9 +69,9 @@ def now(session: Session) -> datetime:
 
 def _ask_time(session: Session) -> datetime:
     if session.get_bind().dialect.name == "sqlite":
-        value = session.execute(text("select strftime('%Y-%m-%dT%H:%M:%f', 'now')")).scalar_one()
+        value = session.execute(_SQLITE_TIME).scalar_one()
         return datetime.fromisoformat(value).replace(tzinfo=UTC)
-    answer: datetime = session.execute(text("select clock_timestamp()")).scalar_one()
+    answer: datetime = session.execute(_POSTGRESQL_TIME).scalar_one()
     return answer.astimezone(UTC)
 
 

@@ -7,16 +7,16 @@ nothing. Plain statements, not mapped objects: this is the busiest code of the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from sqlalchemy import Table, select, update
+from sqlalchemy import Table, bindparam, select, update
 from sqlalchemy.orm import Session
 
 from grading.model import Report, Result, RoundState, RunState, StageState
 from grading.store.database import now
-from grading.store.tables import Assignment, Base, Outbox, Round, Run, Submission, new_id
+from grading.store.tables import Assignment, Base, Outbox, Round, Submission, new_id
 
 MAX_TRIES = 3
 BACKOFF_S = (2.0, 15.0)
@@ -74,34 +74,52 @@ class LockedRound:
     chord_open: bool
     stages: Mapping[str, Stage]
 
+    COLUMNS: ClassVar = ("id", "submission_id", "rubric_version_id", "state", "priority", "chord_open")
+
     def complete(self, but: str = "") -> bool:
         """Whether no stage, leaving out the one named, is under way any more."""
         return all(stage.state in OVER for stage in self.stages.values() if stage.stage != but)
 
 
+# made once: putting a statement together costs more than running it
+_LOCK = (
+    select(*(_ROUNDS.c[name] for name in LockedRound.COLUMNS))
+    .where(_ROUNDS.c.id == bindparam("at_round"))
+    .with_for_update()
+)
+_READ_STAGES = select(*(_STAGES.c[field.name] for field in fields(Stage))).where(
+    _STAGES.c.round_id == bindparam("at_round")
+)
+_READ_RUN = select(_RUNS.c.round_id, _RUNS.c.stage, _RUNS.c.state).where(_RUNS.c.id == bindparam("at_run"))
+_UPDATE_ROUND = _ROUNDS.update().where(_ROUNDS.c.id == bindparam("at_round"))
+_UPDATE_STAGE = _STAGES.update().where(
+    _STAGES.c.round_id == bindparam("at_round"), _STAGES.c.stage == bindparam("at_stage")
+)
+_UPDATE_RUN = _RUNS.update().where(_RUNS.c.id == bindparam("at_run"))
+_INSERT_RUN = _RUNS.insert()
+_READ_ACCEPTED = select(_RUNS.c.result).where(_RUNS.c.round_id == bindparam("at_round"), _RUNS.c.accepted)
+
+
 def locked(session: Session, round_id: str) -> LockedRound | None:
     """The round, locked; its stages are read after the lock is there, a join would be older than it."""
-    columns = ("id", "submission_id", "rubric_version_id", "state", "priority", "chord_open")
-    query = select(*(_ROUNDS.c[name] for name in columns)).where(_ROUNDS.c.id == round_id)
-    row = session.execute(query.with_for_update()).one_or_none()
+    at = {"at_round": round_id}
+    row = session.execute(_LOCK, at).one_or_none()
     if row is None:
         return None
-    names = ("stage", "state", "tries", "runs", "run_id", "message")
-    stages = session.execute(select(*(_STAGES.c[n] for n in names)).where(_STAGES.c.round_id == round_id))
+    stages = session.execute(_READ_STAGES, at)
     return LockedRound(**row._mapping, stages={stage.stage: Stage(*stage) for stage in stages})
 
 
 def _set_round(session: Session, round_id: str, **values: Any) -> None:
-    session.execute(_ROUNDS.update().where(_ROUNDS.c.id == round_id).values(**values))
+    session.execute(_UPDATE_ROUND, {"at_round": round_id, **values})
 
 
 def _set_stage(session: Session, round_id: str, stage: str, **values: Any) -> None:
-    which = (_STAGES.c.round_id == round_id) & (_STAGES.c.stage == stage)
-    session.execute(_STAGES.update().where(which).values(**values))
+    session.execute(_UPDATE_STAGE, {"at_round": round_id, "at_stage": stage, **values})
 
 
 def _set_run(session: Session, run_id: str, **values: Any) -> None:
-    session.execute(_RUNS.update().where(_RUNS.c.id == run_id).values(**values))
+    session.execute(_UPDATE_RUN, {"at_run": run_id, **values})
 
 
 def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> bool:
@@ -168,15 +186,16 @@ def begin_again(session: Session, round_id: str, stage_name: str) -> RunOrder | 
 def _order(session: Session, current: LockedRound, stage: Stage) -> RunOrder:
     order = RunOrder(new_id(), current.id, stage.stage, stage.runs + 1, current.priority)
     session.execute(
-        _RUNS.insert().values(
-            id=order.run_id,
-            round_id=order.round_id,
-            stage=order.stage,
-            attempt=order.attempt,
-            state=RunState.DISPATCHED,
-            accepted=False,
-            dispatched_at=now(session),
-        )
+        _INSERT_RUN,
+        {
+            "id": order.run_id,
+            "round_id": order.round_id,
+            "stage": order.stage,
+            "attempt": order.attempt,
+            "state": RunState.DISPATCHED,
+            "accepted": False,
+            "dispatched_at": now(session),
+        },
     )
     _set_stage(
         session,
@@ -194,8 +213,7 @@ def _order(session: Session, current: LockedRound, stage: Stage) -> RunOrder:
 def record(session: Session, result: Result) -> Recorded:
     """Write a result down. Only runs that were dispatched count; the first valid result of a stage wins."""
     current = locked(session, result.round_id)
-    query = select(_RUNS.c.round_id, _RUNS.c.stage, _RUNS.c.state).where(_RUNS.c.id == result.run_id)
-    run = session.execute(query).one_or_none()
+    run = session.execute(_READ_RUN, {"at_run": result.run_id}).one_or_none()
     if current is None or run is None or (run.round_id, run.stage) != (current.id, result.stage):
         return Recorded("unknown")
     if run.state not in (RunState.DISPATCHED, RunState.LOST):
@@ -252,11 +270,12 @@ def _ready(current: LockedRound, ended: str) -> bool:
 
 def lose(session: Session, run_id: str, message: str, *, started: bool) -> str | None:
     """dispatched → lost. A run that no machine had `started` costs no try. Returns the round to combine."""
-    round_id = session.execute(select(_RUNS.c.round_id).where(_RUNS.c.id == run_id)).scalar_one_or_none()
-    current = locked(session, round_id) if round_id is not None else None
+    at = {"at_run": run_id}
+    known = session.execute(_READ_RUN, at).one_or_none()
+    current = locked(session, known.round_id) if known is not None else None
     if current is None:
         return None  # a lease from before this database
-    run = session.execute(select(_RUNS.c.stage, _RUNS.c.state).where(_RUNS.c.id == run_id)).one()
+    run = session.execute(_READ_RUN, at).one()
     if run.state != RunState.DISPATCHED:
         return None
     _set_run(session, run_id, state=RunState.LOST, finished_at=now(session), error="machine_lost")
@@ -294,8 +313,8 @@ def to_combine(session: Session, round_id: str) -> tuple[dict[str, Any], str]:
 
 def accepted_results(session: Session, round_id: str) -> list[Result]:
     """The result that counts of each stage that has one."""
-    query = select(Run.result).where(Run.round_id == round_id, Run.accepted)
-    return [Result.model_validate(row) for row in session.execute(query).scalars()]
+    rows = session.execute(_READ_ACCEPTED, {"at_round": round_id}).scalars()
+    return [Result.model_validate(row) for row in rows]
 
 
 def finish(session: Session, current: LockedRound, report: Report, *, release: bool) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import bindparam, case, func, select
 from sqlalchemy.orm import Session
 
 from grading.model import RoundState, RunState, StageState
 from grading.store.database import now
-from grading.store.tables import Round, RoundStage, Run
+from grading.store.tables import Round, RoundStage, Run, UtcDateTime
 
 
 def unprepared(session: Session, older_than_s: float, limit: int) -> list[str]:
@@ -25,36 +25,39 @@ def unprepared(session: Session, older_than_s: float, limit: int) -> list[str]:
     return list(session.execute(query).scalars())
 
 
+# made once: putting a statement together costs more than running it
+_NEXT_QUEUED = (
+    select(Round.id)
+    .where(Round.state == RoundState.QUEUED)
+    .order_by(
+        case((Round.priority == "batch", 1), else_=0),
+        func.row_number().over(partition_by=Round.student_id, order_by=Round.created_at),
+        func.row_number().over(partition_by=Round.course_id, order_by=Round.created_at),
+        Round.created_at,
+    )
+    .limit(bindparam("most"))
+)
+_DUE_AGAIN = (
+    select(RoundStage.round_id, RoundStage.stage)
+    .where(
+        RoundStage.state == StageState.FAILED,
+        RoundStage.stage.in_(bindparam("stages", expanding=True)),
+        RoundStage.not_before <= bindparam("moment", type_=UtcDateTime()),
+    )
+    .order_by(RoundStage.not_before)
+    .limit(bindparam("most"))
+)
+
+
 def next_queued(session: Session, limit: int) -> list[str]:
     """Queued rounds in a fair order: interactive first, then everyone's first before anyone's second."""
-    by_student = func.row_number().over(partition_by=Round.student_id, order_by=Round.created_at)
-    by_course = func.row_number().over(partition_by=Round.course_id, order_by=Round.created_at)
-    query = (
-        select(Round.id)
-        .where(Round.state == RoundState.QUEUED)
-        .order_by(_batch_last(), by_student, by_course, Round.created_at)
-        .limit(limit)
-    )
-    return list(session.execute(query).scalars())
-
-
-def _batch_last() -> ColumnElement[int]:
-    return case((Round.priority == "batch", 1), else_=0)
+    return list(session.execute(_NEXT_QUEUED, {"most": limit}).scalars())
 
 
 def due_again(session: Session, stages: Sequence[str], limit: int) -> list[tuple[str, str]]:
     """(round, stage) pairs of these stages whose next try is due."""
-    query = (
-        select(RoundStage.round_id, RoundStage.stage)
-        .where(
-            RoundStage.state == StageState.FAILED,
-            RoundStage.stage.in_(stages),
-            RoundStage.not_before <= now(session),
-        )
-        .order_by(RoundStage.not_before)
-        .limit(limit)
-    )
-    return [(row.round_id, row.stage) for row in session.execute(query)]
+    values = {"stages": list(stages), "moment": now(session), "most": limit}
+    return [(row.round_id, row.stage) for row in session.execute(_DUE_AGAIN, values)]
 
 
 def in_flight(session: Session, limit: int = 5000) -> list[tuple[str, float]]:
