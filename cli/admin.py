@@ -87,6 +87,7 @@ def store_assignment(
             solution=read.solution,
             share_solution=read.share_solution,
             files=dict(read.files),
+            due=read.due,
         ),
     )
     if added:

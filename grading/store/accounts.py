@@ -169,6 +169,8 @@ def find_or_create_student(
     if user.disabled:
         raise Forbidden("This student's account is disabled.")
     if session.get(tables.Membership, (user.id, course_id)) is None:
+        if user.administrator or set(roles(session, user.id).values()) - {"student"}:
+            raise Forbidden(f"The id '{subject}' belongs to a member of staff; give the student's own id.")
         enrol(session, user.id, course_id, "student")
     return user
 

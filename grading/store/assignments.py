@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -32,6 +33,7 @@ class NewVersion:
     solution: Sequence[Document] = ()
     share_solution: bool = False
     files: Mapping[str, bytes] = field(default_factory=dict)
+    due: datetime | None = None
 
 
 def course(session: Session, slug: str, title: str | None = None) -> Course:
@@ -54,6 +56,7 @@ def put(session: Session, course_slug: str, new: NewVersion) -> tuple[Assignment
         assignment = Assignment(course_id=owner.id, slug=new.slug, title=new.title, created_at=now(session))
         session.add(assignment)
     assignment.title, assignment.language, assignment.release = new.title, new.language, new.release
+    assignment.due_at = new.due
     session.flush()
     newest = _newest(session, assignment)
     if newest is not None and newest.digest == new.digest:

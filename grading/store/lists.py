@@ -47,6 +47,7 @@ class AssignmentLine(Value):
     slug: str
     title: str
     release: str
+    due_at: datetime | None = None
 
     @property
     def path(self) -> str:
@@ -111,6 +112,7 @@ def assignment_line(assignment: tables.Assignment, course: tables.Course) -> Ass
         slug=assignment.slug,
         title=assignment.title,
         release=assignment.release,
+        due_at=assignment.due_at,
     )
 
 

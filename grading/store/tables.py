@@ -131,6 +131,8 @@ class Assignment(Base):
     title: Mapped[str] = mapped_column(String(200))
     language: Mapped[str] = mapped_column(String(32), default="")
     release: Mapped[str] = mapped_column(String(20), default="after_review")
+    due_at: Mapped[datetime | None]
+    """Shown to students; what is handed in later is graded all the same."""
     created_at: Mapped[datetime]
     course: Mapped[Course] = relationship()
     __table_args__ = (UniqueConstraint("course_id", "slug"),)

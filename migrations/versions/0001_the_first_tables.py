@@ -81,6 +81,7 @@ def upgrade() -> None:
         sa.Column("title", sa.String(length=200), nullable=False),
         sa.Column("language", sa.String(length=32), nullable=False),
         sa.Column("release", sa.String(length=20), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
             ["course_id"],

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from grading.leases import Lease
 from grading.model import RoundState
-from grading.store import migrate, tables
+from grading.store import accounts, migrate, tables
 from tests.integration.webapp import CODE, School, report
 
 
@@ -184,6 +184,18 @@ def test_staff_hand_in_for_students_they_name(school: School) -> None:
         round_ = session.query(tables.Round).one()
         assert round_.priority == "batch"
         assert session.query(tables.Identity).filter_by(subject="007").count() == 1
+
+
+@pytest.mark.parametrize("someone", ["admin", "stranger"])
+def test_staff_of_elsewhere_do_not_become_students_by_their_id(school: School, someone: str) -> None:
+    answer = school.client().post(
+        "/api/v1/submissions", data=body(student=someone), headers=school.token("grader")
+    )
+    assert answer.status_code == 403
+    assert "belongs to a member of staff" in answer.get_json()["detail"]
+    with school.store.read() as session:
+        assert session.query(tables.Submission).count() == 0
+        assert accounts.roles(session, school.users[someone]).keys().isdisjoint({school.course})
 
 
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer grd_x"}, {"Authorization": "Basic eA=="}])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -440,3 +441,13 @@ def test_class_zip_cannot_reach_people_of_other_courses(school: School) -> None:
     form = {"csrf_token": form_token(client), "student-0": str(school.users["stranger"])}
     assert client.post(f"/classes/{batch}", data=form).status_code == 400
     assert school.count(tables.Submission) == 0
+
+
+def test_students_see_when_an_assignment_is_due(school: School) -> None:
+    with school.store.write() as session:
+        session.get_one(tables.Assignment, school.assignment).due_at = datetime(
+            2026, 12, 1, 22, 59, tzinfo=UTC
+        )
+    client = school.client("anna")
+    for url in ("/", f"/assignments/{school.assignment}/hand-in"):
+        assert "01 Dec 2026, 22:59" in client.get(url).get_data(as_text=True)
