@@ -51,7 +51,7 @@ def doctor(settings: Settings) -> None:
 
 def _redis_problems(settings: Settings) -> list[str]:
     try:
-        persistent = open_dispatch(settings.config).leases_.redis.config_get("appendonly")
+        persistent = open_dispatch(settings.config).registry.redis.config_get("appendonly")
     except AWAY as error:
         return [f"Redis does not answer ({error}); start it or set GRADER_REDIS_URL."]
     if persistent.get("appendonly") != "yes":

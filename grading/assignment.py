@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.documents.files import KINDS, extension
 from grading.errors import AssignmentError, DocumentError
-from grading.legacy_rubric import is_legacy, read_legacy_rubric
+from grading.legacy import is_legacy, read_legacy_rubric
 from grading.model import Document
 from grading.rubric import Criterion, Rubric, Value
 from grading.rubric_errors import check_rubric, explain

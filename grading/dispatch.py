@@ -57,7 +57,7 @@ class Dispatch:
 
     config: Config
     celery: Celery
-    leases_: Leases
+    registry: Leases
 
     def announce(self, round_id: str) -> bool:
         """After the commit: say that a round waits. Best effort, the sweeper finds it otherwise."""
@@ -89,7 +89,7 @@ class Dispatch:
         self._signature(outgoing).apply_async()
 
     def _make_current(self, outgoing: Sequence[Outgoing]) -> None:
-        self.leases_.make_current({(o.round_id, o.stage): o.run_id for o in outgoing})
+        self.registry.make_current({(o.round_id, o.stage): o.run_id for o in outgoing})
 
     def _signature(self, outgoing: Outgoing) -> Signature:
         return Signature(queue.RUN, kwargs={"job": outgoing.job}, app=self.celery).set(
@@ -106,12 +106,12 @@ class Dispatch:
 
     def leases(self, run_ids: Sequence[str]) -> dict[str, Lease]:
         """Who works on these runs; empty when Redis is away."""
-        return self._or({}, lambda: self.leases_.held_of(run_ids))
+        return self._or({}, lambda: self.registry.held_of(run_ids))
 
     def machines(self) -> list[MachineState]:
         """Every machine of the configuration, with what its processes say of themselves."""
         none: list[Beat] = []
-        beats = self._or(none, self.leases_.beats)
+        beats = self._or(none, self.registry.beats)
         return [_state(machine, beats) for machine in self._configured()]
 
     def _configured(self) -> list[MachineState]:
@@ -123,7 +123,7 @@ class Dispatch:
     def backlog(self) -> dict[str, int] | None:
         """Messages in each queue; nothing when Redis is away."""
         names = [*queue.stage_queues(list(self.config.stages)), queue.STORE, queue.CHECKS]
-        return self._or(None, lambda: self.leases_.lengths(names))
+        return self._or(None, lambda: self.registry.lengths(names))
 
     def room(self) -> dict[str, int]:
         """For each stage, how many more runs may be sent now.
@@ -131,8 +131,8 @@ class Dispatch:
         Queues are filled up to twice the live slots that serve a stage, once they fell to half of that: so
         machines never wait for work, and work is sent a few rounds at a time.
         """
-        lengths = self.leases_.lengths(queue.stage_queues(list(self.config.stages)))
-        beats = [beat for beat in self.leases_.beats() if beat.alive]
+        lengths = self.registry.lengths(queue.stage_queues(list(self.config.stages)))
+        beats = [beat for beat in self.registry.beats() if beat.alive]
         free = {}
         for stage in self.config.stages:
             most = 2 * sum(beat.slots for beat in beats if stage in beat.stages)

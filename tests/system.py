@@ -127,7 +127,7 @@ def site(folder: Path, config: str, database_url: str, redis_url: str) -> Iterat
 
 def close_dispatch(dispatch: Dispatch) -> None:
     """Give back its connections."""
-    dispatch.leases_.redis.close()
+    dispatch.registry.redis.close()
     dispatch.celery.close()
 
 

@@ -35,7 +35,7 @@ def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> It
     made = open_server(load(root / "config.toml", environ))
     yield made
     made.store.close()
-    made.dispatch.leases_.redis.close()
+    made.dispatch.registry.redis.close()
     made.dispatch.celery.close()
 
 
@@ -68,7 +68,7 @@ def test_reports_point_at_the_files_as_they_were_handed_in(server: Server) -> No
     from grading.leases import Beat
 
     stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
-    server.dispatch.leases_.beat(Beat("p", "dgx-spark-1", 2, 0, stages))
+    server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 2, 0, stages))
     assert release(server) == 2
     with server.store.read() as session:
         current = session.get_one(Round, round_id)

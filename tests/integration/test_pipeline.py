@@ -100,7 +100,7 @@ def test_submissions_are_graded_once_by_two_machines_each(two_machines: Site) ->
             assert 0.1 <= provenance.first_token_s <= provenance.seconds < 10
     assert {run.machine for run in runs} == set(MACHINES)
     assert all(run.attempt == 1 and run.finished_at >= run.dispatched_at for run in runs)
-    assert two_machines.dispatch.leases_.held() == []
+    assert two_machines.dispatch.registry.held() == []
 
 
 @pytest.fixture

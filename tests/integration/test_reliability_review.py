@@ -136,7 +136,7 @@ def test_a_broken_part_of_the_sweep_does_not_stop_the_rest(
     server: Server, assignment: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     waits = received(server, assignment, "s1")
-    server.dispatch.leases_.redis.hset(LEASES, "nonsense", "{")
+    server.dispatch.registry.redis.hset(LEASES, "nonsense", "{")
     Sweeper(server).step()
     assert row(server, waits).state == RoundState.QUEUED
     assert "a part of the sweep failed" in caplog.text
@@ -169,13 +169,13 @@ def test_a_stage_without_machines_does_not_hold_up_the_tries_of_the_other(
         lost(server, running(server, assignment, f"f{number}")["feedback"])
     waits = running(server, assignment, "last")["analysis"]
     lost(server, waits)
-    server.dispatch.leases_.beat(Beat("p", "dgx-spark-1", 4, 0, ANALYSIS))
+    server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 4, 0, ANALYSIS))
     assert release(server) == 1
     with server.store.read() as session:
         again = session.get_one(RoundStage, (session.get_one(Run, waits).round_id, "analysis"))
         assert again.state == StageState.DISPATCHED
     assert release(server) == 0
-    assert server.dispatch.leases_.lengths([queue.STORE]) == {queue.STORE: 0}  # nor asks for itself again
+    assert server.dispatch.registry.lengths([queue.STORE]) == {queue.STORE: 0}  # nor asks for itself again
 
 
 def lost(server: Server, run_id: str) -> None:
@@ -185,7 +185,7 @@ def lost(server: Server, run_id: str) -> None:
 
 
 def test_a_machine_of_a_newer_version_is_seen(server: Server) -> None:
-    leases = server.dispatch.leases_
+    leases = server.dispatch.registry
     leases.beat(Beat("p", "dgx-spark-1", 4, 0, BOTH))
     leases.claim(Lease("r", "dgx-spark-1", "p", "analysis"), "round")
     for name, key in ((MACHINES, "p"), (LEASES, "r")):

@@ -51,7 +51,7 @@ class Cluster:
 
     @property
     def leases(self) -> Leases:
-        return self.server.dispatch.leases_
+        return self.server.dispatch.registry
 
     def beat(self, machine: str = "dgx-spark-2", ago_s: float = 0.0) -> None:
         self.leases.beat(Beat(f"of {machine}", machine, 4, 0, BOTH))
@@ -120,7 +120,7 @@ def cluster(
     environ = {"GRADER_DATABASE_URL": fresh_database(migrate.upgrade), "GRADER_REDIS_URL": redis_url}
     server, clock = open_server(load(root / "config.toml", environ)), Clock()
     # the Redis of the tests may be younger than the 10 s after which beats are believed
-    monkeypatch.setattr(server.dispatch.leases_, "uptime_s", lambda: 3600.0)
+    monkeypatch.setattr(server.dispatch.registry, "uptime_s", lambda: 3600.0)
     yield Cluster(server, clock, Sweeper(server, clock))
     close_dispatch(server.dispatch)
     server.store.close()

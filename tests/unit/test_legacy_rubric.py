@@ -7,7 +7,7 @@ import pytest
 
 from grading.errors import AssignmentError
 from grading.evidence import collect
-from grading.legacy_rubric import is_legacy, read_legacy_rubric, scaled
+from grading.legacy import is_legacy, read_legacy_rubric, scaled
 from grading.model import Document, Output
 from grading.rubric import Ladder, Words
 from tests.unit.evidence_samples import cell, notebook

@@ -78,7 +78,7 @@ class Sweeper:
                 log.exception("%s cannot be set going again", identifier)
 
     def _prepare_forgotten(self) -> None:
-        queued = self.server.dispatch.leases_.lengths([CHECKS])[CHECKS]
+        queued = self.server.dispatch.registry.lengths([CHECKS])[CHECKS]
         with self.server.store.read() as session:
             patience = UNANNOUNCED_S if queued == 0 else BUSY_S
             found = waiting.unprepared(session, patience, PREPARE_AT_ONCE)
@@ -103,7 +103,7 @@ class Sweeper:
 
     def _lost_runs(self) -> None:
         """Runs of dead machines, and runs whose message is nowhere."""
-        leases = self.server.dispatch.leases_
+        leases = self.server.dispatch.registry
         with self.server.store.read() as session:
             in_flight = dict(waiting.in_flight(session))
         held = {lease.run_id: lease for lease in leases.held()}
@@ -123,7 +123,7 @@ class Sweeper:
         A message may have been handed to a worker that died before it claimed the run; Redis gives such a
         message out again only after the visibility timeout, so one that stays unclaimed counts as lost.
         """
-        leases = self.server.dispatch.leases_
+        leases = self.server.dispatch.registry
         alive = {own_queue(beat.machine) for beat in leases.beats() if beat.alive}
         # what was handed to a machine that died waits in a queue that nobody reads
         queued = leases.waiting([*stage_queues(list(self.server.config.stages)), *sorted(alive)])
@@ -141,10 +141,10 @@ class Sweeper:
         moment = self.clock()
         self._redis_since = self._redis_since or moment
         seen_for = moment - self._redis_since
-        return min(seen_for, self.server.dispatch.leases_.uptime_s()) >= DEAD_AFTER_S
+        return min(seen_for, self.server.dispatch.registry.uptime_s()) >= DEAD_AFTER_S
 
     def _of_dead_machines(self, held: list[Lease]) -> list[Lease]:
-        leases = self.server.dispatch.leases_
+        leases = self.server.dispatch.registry
         beats = leases.beats()
         alive = {beat.process for beat in beats if beat.alive}
         for beat in beats:

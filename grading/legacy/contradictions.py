@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from grading.evidence.context import listed
-from grading.legacy_checks import same_names
-from grading.legacy_source import Legacy, Part, Section
+from grading.legacy.checks import same_names
+from grading.legacy.source import Legacy, Part, Section
 
 
 def contradictions(legacy: Legacy) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reads a rubric file of the older autograder into plain values; `grading.legacy_rubric` maps them."""
+"""Reads a rubric file of the older autograder into plain values; `grading.legacy` maps them."""
 
 from __future__ import annotations
 

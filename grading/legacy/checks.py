@@ -8,7 +8,7 @@ from itertools import combinations
 
 from grading.errors import AssignmentError
 from grading.evidence.patterns import compiled
-from grading.legacy_source import Rule, Task
+from grading.legacy.source import Rule, Task
 from grading.rubric import (
     Alternatives,
     Check,

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from grading.errors import AssignmentError
-from grading.legacy_checks import PIPES, checks_for, ladder_for, same_names, shown_output
-from grading.legacy_contradictions import contradictions
-from grading.legacy_source import Legacy, Section, Task, parse, part_number
+from grading.legacy.checks import PIPES, checks_for, ladder_for, same_names, shown_output
+from grading.legacy.contradictions import contradictions
+from grading.legacy.source import Legacy, Section, Task, parse, part_number
 from grading.rubric import AllExecuted, Check, Criterion, Defines, NoErrors, Rubric, Uses, Words
 
 DEFAULT_WORDS = 50
