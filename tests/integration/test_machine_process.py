@@ -183,12 +183,23 @@ def test_a_failing_engine_gives_a_failed_result(
     assert leases.held() == []
 
 
-@pytest.mark.parametrize("raw", [{}, {"run_id": "x"}, {**job(), "stage": 7}, {**job(), "budget_s": "soon"}])
+@pytest.mark.parametrize("raw", [{}, {"run_id": "x"}, {**job(), "stage": 7}])
 def test_a_message_that_is_no_job_is_refused(
     process: MachineProcess, engine: Scripted, sent: list[Mapping[str, Any]], raw: dict[str, Any]
 ) -> None:
     assert process.run(raw) == {"refused": "not a job"}
     assert (engine.calls, sent) == (0, [])
+
+
+@pytest.mark.parametrize("change", [{"budget_s": "soon"}, {"from_a_newer_version": 1}, {"stage": "style"}])
+def test_a_job_this_machine_cannot_do_fails_and_nobody_waits_for_it(
+    process: MachineProcess, engine: Scripted, sent: list[Mapping[str, Any]], change: dict[str, Any]
+) -> None:
+    content = process.run({**job(), **change})
+    assert content is not None
+    assert (content["ok"], content["error"], content["retry"]) == (False, "job_invalid", True)
+    assert sent == [content]
+    assert engine.calls == 0
 
 
 def test_both_stages_of_a_round_are_not_done_here_while_another_machine_is_alive(

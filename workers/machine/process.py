@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from grading.config import EngineSettings, Machine
 from grading.dispatch import AWAY
-from grading.errors import EngineError
+from grading.errors import EngineError, JobInvalid
 from grading.leases import BEAT_S, Answer, Beat, Claim, Lease, Leases
 from grading.model import Job, Provenance, Result
 from workers.machine.engines.base import Engine, LoadsModels
@@ -26,6 +26,12 @@ HandOn = Callable[[str], None]
 SEND_FOR_S = 600.0
 """How long a finished result is offered to a Redis that is away, before the work is given up."""
 EXHAUSTED = "This work was begun three times and never came to an end; it is not begun again."
+NOT_HERE = (
+    "The machine that got this work does not do this stage; its configuration differs from the server's."
+)
+OTHER_VERSION = (
+    "The machine that got this work does not understand it; it runs another version than the server."
+)
 
 
 @dataclass
@@ -48,8 +54,8 @@ class MachineProcess:
         try:
             job = Job.model_validate(raw)
         except ValidationError as error:
-            log.error("a message that is no job was dropped: %d faults", error.error_count())
-            return {"refused": "not a job"}
+            log.error("a message that is no job was refused: %d faults", error.error_count())
+            return self._refuse(raw)
         answer = self._place(job, hand_on)
         if answer == "elsewhere":
             return None
@@ -57,15 +63,19 @@ class MachineProcess:
             return {"superseded": job.run_id}
         self._tokens[job.run_id] = 0
         try:
-            result = self._exhausted(job) if answer == "exhausted" else self._work(job)
-            content = result.model_dump(mode="json")
-            self._offer(content)
+            result = (
+                _exhausted(job, self._provenance(job.stage)) if answer == "exhausted" else self._work(job)
+            )
+            return self._offer(result)
         finally:
             self._give_back(job.run_id)
-        return content
 
     def _work(self, job: Job) -> Result:
-        placement = self.machine.stages[job.stage]
+        placement = self.machine.stages.get(job.stage)
+        if placement is None:
+            return _failed(
+                job.run_id, job.round_id, job.stage, self._provenance(job.stage), JobInvalid(NOT_HERE)
+            )
         settings = self.machine.engines.get(placement.engine)
         return run_stage(
             job,
@@ -76,18 +86,19 @@ class MachineProcess:
             context_tokens=(settings or EngineSettings()).context_tokens,
         )
 
-    def _exhausted(self, job: Job) -> Result:
-        placement = self.machine.stages[job.stage]
-        return Result(
-            run_id=job.run_id,
-            round_id=job.round_id,
-            stage=job.stage,
-            ok=False,
-            error="exhausted",
-            message=EXHAUSTED,
-            retry=False,
-            provenance=Provenance(machine=self.machine.name, engine=placement.engine, model=placement.model),
+    def _refuse(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a message that is no job: as a failed run, if it says which, so that nobody waits."""
+        run_id, round_id, stage = (raw.get(key) for key in ("run_id", "round_id", "stage"))
+        if not (isinstance(run_id, str) and isinstance(round_id, str) and isinstance(stage, str)):
+            return {"refused": "not a job"}
+        return self._offer(
+            _failed(run_id, round_id, stage, self._provenance(stage), JobInvalid(OTHER_VERSION))
         )
+
+    def _provenance(self, stage: str) -> Provenance:
+        placement = self.machine.stages.get(stage)
+        engine, model = (placement.engine, placement.model) if placement else ("", "")
+        return Provenance(machine=self.machine.name, engine=engine, model=model)
 
     def _place(self, job: Job, hand_on: HandOn | None) -> Answer:
         """Claim the run, or hand it on to where it belongs; when that fails, it is done here."""
@@ -117,11 +128,14 @@ class MachineProcess:
         except RedisError as error:
             log.warning("redis is away, a lease stays until the sweeper ends it: %s", error)
 
-    def _offer(self, content: Mapping[str, Any]) -> None:
+    def _offer(self, result: Result) -> dict[str, Any]:
+        """Send a result to the server, for ten minutes if need be; returns it as JSON."""
+        content = result.model_dump(mode="json")
         waited, wait = 0.0, 0.2
         while True:
             try:
-                return self.send(content)
+                self.send(content)
+                return content
             except AWAY as error:
                 if waited >= SEND_FOR_S or self.stop.wait(wait):
                     raise
@@ -170,3 +184,22 @@ class MachineProcess:
             log.warning("redis is away, the sweeper will notice that this process ended: %s", error)
         for engine in self.engines.values():
             engine.close()
+
+
+def _exhausted(job: Job, provenance: Provenance) -> Result:
+    """The failure of a job that was begun too often, for good."""
+    failure = _failed(job.run_id, job.round_id, job.stage, provenance, EngineError(EXHAUSTED))
+    return failure.model_copy(update={"error": "exhausted", "retry": False})
+
+
+def _failed(run_id: str, round_id: str, stage: str, provenance: Provenance, error: EngineError) -> Result:
+    """A failure that another machine, or this one later, may not have."""
+    return Result(
+        run_id=run_id,
+        round_id=round_id,
+        stage=stage,
+        ok=False,
+        error=error.code,
+        message=error.message,
+        provenance=provenance,
+    )
