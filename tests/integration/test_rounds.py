@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from grading import report
 from grading.errors import Conflict
 from grading.model import Evidence, RoundState, StageState
-from grading.store import Store, migrate, rounds, waiting
+from grading.store import Store, combining, migrate, rounds, waiting
 from grading.store.rounds import RunOrder
 from grading.store.submissions import Idempotency
 from grading.store.tables import Blob, Grade, Outbox, Round, RoundStage, Run, Submission
@@ -56,13 +56,13 @@ def stage(store: Store, round_id: str, name: str) -> RoundStage:
 
 def combine(store: Store, round_id: str) -> bool:
     with store.write() as session:
-        current = rounds.close_chord(session, round_id)
+        current = combining.close_chord(session, round_id)
         if current is None:
             return False
-        results = {r.stage: r for r in rounds.accepted_results(session, round_id)}
+        results = {r.stage: r for r in combining.accepted_results(session, round_id)}
         dead = {s.stage: s.message for s in current.stages.values() if s.state == StageState.DEAD}
         made = report.combine(RUBRIC, Evidence(added_lines=1), results, dead)
-        rounds.finish(session, current, made, release=False)
+        combining.finish(session, current, made, release=False)
         return True
 
 

@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 from grading import report
 from grading.errors import OutputInvalid
 from grading.model import Evidence, Report, Result, StageState
-from grading.store import rounds
-from grading.store.rounds import LockedRound, Recorded
+from grading.store import combining, locking, rounds
+from grading.store.locking import LockedRound
+from grading.store.rounds import Recorded
 from workers.server.context import Server
 from workers.server.names import rename_documents
 
@@ -33,7 +34,7 @@ def record(server: Server, result: Result) -> Recorded:
     with server.store.write() as session:
         recorded = rounds.record(session, result)
         if recorded.combine:
-            _combine(server, session, rounds.locked(session, result.round_id))
+            _combine(server, session, locking.locked(session, result.round_id))
     if recorded.outcome == "unknown":
         log.warning("a result for run %s, which was never dispatched, was ignored", result.run_id)
     return recorded
@@ -42,7 +43,7 @@ def record(server: Server, result: Result) -> Recorded:
 def combine(server: Server, round_id: str) -> bool:
     """The chord's body, or the sweeper in its place. True when this call made the grade."""
     with server.store.write() as session:
-        return _combine(server, session, rounds.close_chord(session, round_id))
+        return _combine(server, session, combining.close_chord(session, round_id))
 
 
 def _combine(server: Server, session: Session, current: LockedRound | None) -> bool:
@@ -55,18 +56,18 @@ def _combine(server: Server, session: Session, current: LockedRound | None) -> b
     except Exception:
         # else this round would undo every try to record it, for ever
         log.exception("round %s cannot be combined", current.id)
-        rounds.give_up(session, current, NO_REPORT)
+        combining.give_up(session, current, NO_REPORT)
         return False
-    rounds.finish(session, current, outcome, release=at_once and not outcome.held and not outcome.failures)
+    combining.finish(session, current, outcome, release=at_once and not outcome.held and not outcome.failures)
     return True
 
 
 def _outcome(server: Server, session: Session, current: LockedRound) -> tuple[Report, bool]:
     """The report of a complete round, and whether its assignment releases grades at once."""
     version = server.versions.get(session, current.rubric_version_id)
-    prepared, release_policy = rounds.to_combine(session, current.id)
+    prepared, release_policy = combining.to_combine(session, current.id)
     evidence = Evidence.model_validate(prepared["evidence"])
-    results = {result.stage: result for result in rounds.accepted_results(session, current.id)}
+    results = {result.stage: result for result in combining.accepted_results(session, current.id)}
     failures = {
         stage.stage: stage.message or "This part could not be done."
         for stage in current.stages.values()

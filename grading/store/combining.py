@@ -1,0 +1,81 @@
+"""The end of a round in SQL: its results put together into a report and a grade."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Table, select
+from sqlalchemy.orm import Session
+
+from grading.model import Report, Result, RoundState
+from grading.store.database import now
+from grading.store.locking import LockedRound, locked, read_accepted, set_round
+from grading.store.rounds import storable
+from grading.store.tables import Assignment, Base, Round, Submission
+
+_GRADES: Table = Base.metadata.tables["grades"]
+_OUTBOX: Table = Base.metadata.tables["outbox"]
+
+
+def close_chord(session: Session, round_id: str) -> LockedRound | None:
+    """The chord's body has come. The round, locked, when it can be combined now."""
+    current = locked(session, round_id)
+    if current is None or RoundState(current.state).final:
+        return None
+    set_round(session, round_id, chord_open=False)
+    return current if current.complete() and current.state == RoundState.RUNNING else None
+
+
+def to_combine(session: Session, round_id: str) -> tuple[dict[str, Any], str]:
+    """What the round was prepared to, and when its assignment releases grades."""
+    query = (
+        select(Round.prepared, Assignment.release)
+        .join(Submission, Submission.id == Round.submission_id)
+        .join(Assignment, Assignment.id == Submission.assignment_id)
+        .where(Round.id == round_id)
+    )
+    row = session.execute(query).one()
+    return row.prepared or {}, row.release
+
+
+def accepted_results(session: Session, round_id: str) -> list[Result]:
+    """The result that counts of each stage that has one."""
+    return [Result.model_validate(row) for row in read_accepted(session, round_id)]
+
+
+def finish(session: Session, current: LockedRound, report: Report, *, release: bool) -> None:
+    """running → graded, partial or failed, with its grade and the news of it for the outside."""
+    moment = now(session)
+    why = "" if report.status == RoundState.GRADED else " ".join(dict.fromkeys(report.failures.values()))
+    set_round(session, current.id, state=report.status, finished_at=moment, failure=why)
+    session.execute(
+        _GRADES.insert().values(
+            round_id=current.id,
+            submission_id=current.submission_id,
+            points=report.points,
+            points_so_far=report.points_so_far,
+            max_points=report.max_points,
+            held=report.held,
+            report=report.model_dump(mode="json"),
+            created_at=moment,
+            released_at=moment if release else None,
+        )
+    )
+    session.execute(
+        _OUTBOX.insert().values(
+            kind="event",
+            key=f"graded:{current.id}",
+            payload={"type": f"submission.{report.status}", "submission": current.submission_id},
+            created_at=moment,
+            not_before=moment,
+            tries=0,
+            error="",
+        )
+    )
+
+
+def give_up(session: Session, current: LockedRound, sentence: str) -> None:
+    """running → failed, without a grade: no report can be made of what there is."""
+    set_round(
+        session, current.id, state=RoundState.FAILED, finished_at=now(session), failure=storable(sentence)
+    )
