@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cli.logs import configure
 from cli.settings import Settings
 
 ENGINE = click.option(
@@ -33,6 +34,7 @@ def web(settings: Settings, port: int | None, host: str | None, folder: Path) ->
     """The web app: pages, API, webhooks."""
     from cli.web_server import WebServer
 
+    configure()
     server = settings.config.server
     WebServer(settings.config, folder, host or server.host, port or server.port).run()
 
@@ -45,6 +47,7 @@ def worker(settings: Settings, machine: str, engine: str | None) -> None:
     """The worker of one MACHINE of config.toml; run it on that machine."""
     from workers.machine.start import start
 
+    configure()
     start(settings.with_engine(engine), machine)
 
 
@@ -54,6 +57,7 @@ def store(settings: Settings) -> None:
     """The worker that writes to the database."""
     from workers.server.start import start_store
 
+    configure()
     start_store(settings.config)
 
 
@@ -63,6 +67,7 @@ def sweep(settings: Settings) -> None:
     """The sweeper: sets going again what was lost."""
     from workers.server.start import start_sweeper
 
+    configure()
     start_sweeper(settings.config)
 
 
@@ -75,6 +80,7 @@ def up(settings: Settings, engine: str | None, port: int | None, folder: Path) -
     """The whole system of config.toml on this machine; restarts what dies."""
     from cli.system import System
 
+    configure()
     with System(settings, engine=engine, port=port, folder=folder) as system:
         click.echo(f"Grader answers at {system.url}")
         if system.first_password:
