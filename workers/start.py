@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import Celery, signals
 
+log = logging.getLogger(__name__)
 SWITCH_S = 0.0005
 
 
@@ -21,12 +23,16 @@ def run_worker(
 
     def on_ready(**_: Any) -> None:
         ready()
+        log.info("%s takes work from %s on %d threads", name, ", ".join(queues), concurrency)
 
     # the thread that takes messages off Redis must not wait 5 ms for one that computes
     sys.setswitchinterval(SWITCH_S)
+    # logging is set up by the command, once for all
+    signals.setup_logging.connect(_leave_logging, weak=False)
     signals.worker_ready.connect(on_ready, weak=False)
     app.worker_main(
         [
+            "--quiet",
             "worker",
             "--pool=threads",
             f"--concurrency={concurrency}",
@@ -38,3 +44,7 @@ def run_worker(
             "--without-heartbeat",
         ]
     )
+
+
+def _leave_logging(**_: Any) -> None:
+    """Keep Celery from changing handlers and levels."""

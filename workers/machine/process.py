@@ -66,6 +66,14 @@ class MachineProcess:
             result = (
                 _exhausted(job, self._provenance(job.stage)) if answer == "exhausted" else self._work(job)
             )
+            log.info(
+                "run %s, %s of round %s: %s after %.1f s",
+                job.run_id,
+                job.stage,
+                job.round_id,
+                "done" if result.ok else result.error,
+                result.provenance.seconds,
+            )
             return self._offer(result)
         finally:
             self._give_back(job.run_id)

@@ -59,6 +59,7 @@ def _combine(server: Server, session: Session, current: LockedRound | None) -> b
         combining.give_up(session, current, NO_REPORT)
         return False
     combining.finish(session, current, outcome, release=at_once and not outcome.held and not outcome.failures)
+    log.info("round %s is %s%s", current.id, outcome.status, ", held for a person" if outcome.held else "")
     return True
 
 

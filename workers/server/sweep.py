@@ -47,6 +47,7 @@ class Sweeper:
 
     def run(self, stop: threading.Event) -> None:
         """Sweep every 5 s until told to stop."""
+        log.info("sweeping every %g s", EVERY_S)
         while not stop.is_set():
             self.step()
             stop.wait(EVERY_S)
