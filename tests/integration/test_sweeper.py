@@ -26,7 +26,7 @@ from workers.server import finish
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare
 from workers.server.release import release
-from workers.server.sweep import IN_TRANSIT_S, UNANNOUNCED_S, Sweeper
+from workers.server.sweep import IN_TRANSIT_S, UNANNOUNCED_S, UNCLAIMED_S, Sweeper
 
 BOTH = {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")}
 
@@ -185,7 +185,7 @@ def test_a_message_handed_to_a_worker_that_died_before_its_claim_is_sent_again(c
     message = redis.lpop("analysis")
     redis.hset("unacked", "tag", json.dumps([json.loads(message), "", "analysis"]))
     cluster.sweep()
-    cluster.clock.at += IN_TRANSIT_S - 1
+    cluster.clock.at += UNCLAIMED_S - 1
     cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
     cluster.clock.at += 2

@@ -24,6 +24,8 @@ EVERY_S = 5.0
 UNANNOUNCED_S = 5.0
 IN_TRANSIT_S = 15.0
 """A run that has been neither in a queue nor in a machine's hands for so long is lost."""
+UNCLAIMED_S = 8.0
+"""The same once it was handed to a worker, which claims a run within milliseconds if it lives."""
 BUSY_S = 60.0
 """The same while other announcements wait in the queue: this one is probably among them."""
 LIMIT = 200
@@ -134,7 +136,7 @@ class Sweeper:
         idle = {run_id for run_id in in_flight if run_id not in queued | working}
         self._unclaimed = {r: self._unclaimed.get(r, moment) for r in idle & handed_out}
         vanished = {r for r in idle - handed_out if in_flight[r] > IN_TRANSIT_S}
-        stuck = {r for r, since in self._unclaimed.items() if moment - since > IN_TRANSIT_S}
+        stuck = {r for r, since in self._unclaimed.items() if moment - since > UNCLAIMED_S}
         return sorted(vanished | stuck)
 
     def _beats_can_be_trusted(self) -> bool:
