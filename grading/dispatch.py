@@ -93,7 +93,9 @@ class Dispatch:
 
     def _signature(self, outgoing: Outgoing) -> Signature:
         return Signature(queue.RUN, kwargs={"job": outgoing.job}, app=self.celery).set(
-            task_id=outgoing.run_id, queue=queue.stage_queue(outgoing.stage, outgoing.priority)
+            task_id=outgoing.run_id,
+            queue=queue.stage_queue(outgoing.stage, outgoing.priority),
+            **queue.unsaid(),
         )
 
     def returned(self, run_id: str) -> Result | None:
@@ -131,11 +133,11 @@ class Dispatch:
         Queues are filled up to twice the live slots that serve a stage, once they fell to half of that: so
         machines never wait for work, and work is sent a few rounds at a time.
         """
-        lengths = self.registry.lengths(queue.stage_queues(list(self.config.stages)))
-        beats = [beat for beat in self.registry.beats() if beat.alive]
+        lengths, beats = self.registry.load(queue.stage_queues(list(self.config.stages)))
+        alive = [beat for beat in beats if beat.alive]
         free = {}
         for stage in self.config.stages:
-            most = 2 * sum(beat.slots for beat in beats if stage in beat.stages)
+            most = 2 * sum(beat.slots for beat in alive if stage in beat.stages)
             waiting = sum(lengths[queue.stage_queue(stage, p)] for p in ("interactive", "batch"))
             free[stage] = most - waiting if waiting <= most / 2 else 0
         return free

@@ -231,14 +231,18 @@ class Leases:
 
     def beats(self) -> list[Beat]:
         """The last beat of every worker process that did not end in order."""
-        moment = self.time()
-        rows = cast("dict[str, str]", self.redis.hgetall(MACHINES))
-        found = []
-        for row in rows.values():
-            content = json.loads(row)
-            age = max(0.0, moment - content.pop("at", 0.0))
-            found.append(Beat(**_known(Beat, {**content, "age_s": age})))
-        return found
+        return self.load([])[1]
+
+    def load(self, queues: Sequence[str]) -> tuple[dict[str, int], list[Beat]]:
+        """Messages that wait in each queue, and the last beats, in one round trip."""
+        with self.redis.pipeline(transaction=False) as pipe:
+            pipe.time()
+            pipe.hgetall(MACHINES)
+            for queue in queues:
+                pipe.llen(queue)
+            (seconds, micro), rows, *lengths = pipe.execute()
+        beats = [_beat(json.loads(row), seconds + micro / 1e6) for row in rows.values()]
+        return dict(zip(queues, lengths, strict=True)), beats
 
     def time(self) -> float:
         """Redis' clock in seconds."""
@@ -272,6 +276,11 @@ def _task_id(message: dict[str, Any]) -> str:
 
 def _current(round_id: str, stage: str) -> str:
     return f"grader:current:{round_id}:{stage}"
+
+
+def _beat(row: dict[str, Any], moment: float) -> Beat:
+    age = max(0.0, moment - row.pop("at", 0.0))
+    return Beat(**_known(Beat, {**row, "age_s": age}))
 
 
 def _lease(run_id: str, row: dict[str, Any], moment: float) -> Lease:

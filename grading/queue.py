@@ -33,6 +33,11 @@ def machine_queues(machine: str, stages: list[str]) -> list[str]:
     return [own_queue(machine), *stage_queues(stages)]
 
 
+def unsaid() -> dict[str, str]:
+    """Options that keep students' work out of a message's headers, where Celery repeats arguments as text."""
+    return {"argsrepr": "(…)", "kwargsrepr": "{…}"}
+
+
 def celery_app(redis_url: str, visibility_timeout_s: int) -> Celery:
     """The application, connected to nothing yet.
 

@@ -10,6 +10,7 @@ import pytest
 
 from grading.config import load
 from grading.documents import UploadedFile, read
+from grading.leases import Beat
 from grading.model import Flag, Location, Result
 from grading.store import Store, accounts, assignments, migrate, submissions
 from grading.store.assignments import NewVersion
@@ -65,8 +66,6 @@ def test_what_is_sent_holds_no_name(server: Server) -> None:
 def test_reports_point_at_the_files_as_they_were_handed_in(server: Server) -> None:
     round_id = hand_in(server.store)
     prepare(server, round_id)
-    from grading.leases import Beat
-
     stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
     server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 2, 0, stages))
     assert release(server) == 2
@@ -83,3 +82,15 @@ def test_reports_point_at_the_files_as_they_were_handed_in(server: Server) -> No
         stored = json.dumps(session.query(Grade).one().report)
     assert "annika_ueberschaer.R" in stored
     assert prepared.documents[0].path not in stored
+
+
+def test_students_work_is_in_no_message_header(server: Server) -> None:
+    round_id = hand_in(server.store)
+    prepare(server, round_id)
+    stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
+    server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 2, 0, stages))
+    release(server)
+    for queue in ("analysis", "feedback"):
+        message = json.loads(server.dispatch.registry.redis.lindex(queue, 0))
+        assert "read.csv" not in json.dumps(message["headers"])
+        assert message["headers"]["kwargsrepr"] == "{…}"

@@ -23,7 +23,7 @@ def open_machine(config: Config, machine: Machine, app: Celery) -> MachineProces
     engines = {name: open_engine(name, _settings(machine, name)) for name in sorted(names)}
 
     def send(result: Mapping[str, Any]) -> None:
-        app.send_task(queue.RECORD, args=[result], queue=queue.STORE, ignore_result=True)
+        app.send_task(queue.RECORD, args=[result], queue=queue.STORE, ignore_result=True, **queue.unsaid())
 
     return MachineProcess(machine, engines, Leases(connect(config.redis.url)), send)
 
