@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,16 @@ class Store:
         self.clock_offset_s = clock_offset_s
         self.engine = _engine(url)
         self._write = sessionmaker(self.engine.execution_options(write=True), expire_on_commit=False)
+        # SQLite has one writer; threads that wait here take turns at once, those that wait there sleep
+        self._turn: AbstractContextManager[object] = (
+            threading.Lock() if self.engine.dialect.name == "sqlite" else nullcontext()
+        )
         self._read = sessionmaker(self.engine, expire_on_commit=False)
 
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A session that commits at the end, or rolls back on an error."""
-        with self._write.begin() as session:
+        with self._turn, self._write.begin() as session:
             session.info["offset"] = self.clock_offset_s
             yield session
 
