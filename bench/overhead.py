@@ -2,7 +2,7 @@
 
 Latency: from the accepted POST to the stored grade with an engine that takes no time, against from sending a
 chord to the end of its body. Drain: grades a second while 1,000 waiting submissions are worked off, against
-bodies a second of 1,000 waiting chords.
+bodies a second of 1,000 waiting chords, the mean of a run before and one after.
 """
 
 from __future__ import annotations
