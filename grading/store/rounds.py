@@ -163,22 +163,24 @@ def record(session: Session, result: Result) -> Recorded:
         return Recorded("accepted", combine=_ready(current, stage.stage))
     if result.ok:
         return Recorded("duplicate")
-    dead = counts and _fail(session, current, stage, result.error or "error", result.message, result.retry)
+    wait = BACKOFF_S[min(stage.tries, len(BACKOFF_S)) - 1]
+    code = result.error or "error"
+    dead = counts and _fail(session, current, stage, code, result.message, wait if result.retry else None)
     return Recorded("failed", combine=dead and _ready(current, stage.stage))
 
 
 def _fail(
-    session: Session, current: LockedRound, stage: Stage, error: str, message: str, retry: bool
+    session: Session, current: LockedRound, stage: Stage, error: str, message: str, wait_s: float | None
 ) -> bool:
-    """The stage waits for its next try, or is dead (True)."""
-    again = retry and stage.tries < MAX_TRIES
-    wait = BACKOFF_S[min(stage.tries, len(BACKOFF_S)) - 1] if stage.tries else 0.0
+    """The stage waits `wait_s` for its next try, or is dead (True) when it has none left or no wait helps."""
+    again = wait_s is not None and stage.tries < MAX_TRIES
     set_stage(
         session,
         current.id,
         stage.stage,
         state=StageState.FAILED if again else StageState.DEAD,
-        not_before=now(session) + timedelta(seconds=wait) if again else None,
+        tries=stage.tries,
+        not_before=now(session) + timedelta(seconds=wait_s or 0.0) if again else None,
         error=error[:40],
         message=storable(message),
     )
@@ -210,7 +212,6 @@ def lose(session: Session, run_id: str, message: str, *, started: bool) -> str |
     dead = stage.state in OVER
     if stage.run_id == run_id and stage.state == StageState.DISPATCHED:
         tried = stage if started else replace(stage, tries=stage.tries - 1)
-        dead = _fail(session, current, tried, "machine_lost", message, retry=True)
         # another machine can start at once
-        set_stage(session, current.id, stage.stage, tries=tried.tries, not_before=now(session))
+        dead = _fail(session, current, tried, "machine_lost", message, wait_s=0.0)
     return current.id if dead and current.complete(but=stage.stage) else None

@@ -79,10 +79,3 @@ def forgotten(session: Session, limit: int) -> list[str]:
     )
     query = select(Round.id).where(Round.state == RoundState.RUNNING, ~open_stage).limit(limit)
     return list(session.execute(query).scalars())
-
-
-def still_open(session: Session, round_ids: Sequence[str]) -> int:
-    """How many of these rounds are not final."""
-    final = [state for state in RoundState if state.final]
-    query = select(func.count()).where(Round.id.in_(round_ids), Round.state.not_in(final))
-    return session.execute(query).scalar_one()

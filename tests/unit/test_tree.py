@@ -127,7 +127,7 @@ def test_no_secrets() -> None:
 
 def test_the_patterns_find_what_they_are_for() -> None:
     assert MACHINE_PATH.search('folder = "' + "/".join(["", "home", "ada", "grader"]) + '"')
-    assert not MACHINE_PATH.search("GET /api/v1/work/1 or docs/home/index")
+    assert not MACHINE_PATH.search("GET /api/v1/root/1 or docs/home/index")
     assert SECRET.search("key: AKIA" + "A" * 16)
     assert SECRET.search("-----BEGIN PRIVATE KEY-----")
     assert not SECRET.search("task-" + "a" * 40)

@@ -33,7 +33,7 @@ PREPARE_AT_ONCE = 10
 """Checks take time; dead machines must be noticed in between."""
 MOST_PREPARES = 5
 """Tries of the sweeper to prepare a round; a hand-in that kills whoever looks at it ends there."""
-MACHINE_DIED = "The machine that worked on this stopped answering; another one takes over."
+MACHINE_DIED = "The machine that worked on this stopped answering before it was done."
 KILLS_CHECKS = "The checks never came to an end on this hand-in; a person must look at it."
 MESSAGE_LOST = "The order to do this was lost on its way; it is sent again."
 
