@@ -6,6 +6,11 @@ what to do about it.
 
 from __future__ import annotations
 
+from typing import Literal
+
+Retry = Literal["elsewhere", "later", "never"]
+"""What may help after a failure: another machine, a while, or nothing."""
+
 
 class GraderError(Exception):
     """Something Grader refuses or cannot do, said in one plain sentence."""
@@ -107,8 +112,8 @@ class EngineError(GraderError):
     """The engine did not give a usable answer."""
 
     code = "engine_failed"
-    retry = True
-    """Whether another try, here or elsewhere, may succeed."""
+    retry: Retry = "elsewhere"
+    """What may help."""
 
 
 class EngineUnreachable(EngineError):
@@ -121,6 +126,7 @@ class EngineBusy(EngineError):
     """The engine's own queue is full."""
 
     code = "engine_busy"
+    retry: Retry = "later"
 
 
 class ModelMissing(EngineError):
@@ -157,4 +163,4 @@ class JobInvalid(EngineError):
     """The job cannot be done by any machine as it is."""
 
     code = "job_invalid"
-    retry = False
+    retry: Retry = "never"

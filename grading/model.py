@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from grading.errors import Retry
 from grading.rubric import Rubric, Value
 
 
@@ -173,6 +174,10 @@ class Job(Value):
     budget_s: float
     max_output_tokens: int
     temperature: float = 0.3
+    avoid: tuple[str, ...] = ()
+    """Machines that failed at it; they hand it on while another one that can do it is alive."""
+    alone: bool = False
+    """It was lost together with other runs: nothing else runs beside it."""
 
 
 class Quote(Value):
@@ -269,8 +274,14 @@ class Result(Value):
     flags: tuple[Flag, ...] = ()
     error: str | None = None
     message: str = ""
-    retry: bool = True
+    retry: Retry = "elsewhere"
     provenance: Provenance
+
+    @field_validator("retry", mode="before")
+    @classmethod
+    def _older(cls, retry: object) -> object:
+        """Machines of version 0.1 say only whether another try may help."""
+        return {True: "elsewhere", False: "never"}[retry] if isinstance(retry, bool) else retry
 
 
 class CriterionGrade(Value):

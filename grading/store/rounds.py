@@ -165,7 +165,9 @@ def record(session: Session, result: Result) -> Recorded:
         return Recorded("duplicate")
     wait = BACKOFF_S[min(stage.tries, len(BACKOFF_S)) - 1]
     code = result.error or "error"
-    dead = counts and _fail(session, current, stage, code, result.message, wait if result.retry else None)
+    dead = counts and _fail(
+        session, current, stage, code, result.message, None if result.retry == "never" else wait
+    )
     return Recorded("failed", combine=dead and _ready(current, stage.stage))
 
 

@@ -256,6 +256,12 @@ class RoundStage(Base):
     """Runs that a machine took up, or may have."""
     runs: Mapped[int] = mapped_column(Integer, default=0)
     """Runs that were ever dispatched."""
+    losses: Mapped[int] = mapped_column(Integer, default=0)
+    """Runs that were begun and lost with their machine."""
+    alone: Mapped[bool] = mapped_column(Boolean, default=False)
+    """A run was lost together with others: the next has its machine to itself."""
+    avoid: Mapped[list[Any]] = mapped_column(default=list)
+    """Machines that failed at it; others are tried first."""
     run_id: Mapped[str | None] = mapped_column(Id)
     not_before: Mapped[datetime | None]
     error: Mapped[str | None] = mapped_column(String(40))
@@ -278,6 +284,13 @@ class Run(Base):
     result: Mapped[dict[str, Any] | None]
     dispatched_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
+    engine: Mapped[str | None] = mapped_column(String(40))
+    model: Mapped[str | None] = mapped_column(String(200))
+    seconds: Mapped[float | None] = mapped_column(Float)
+    first_token_s: Mapped[float | None] = mapped_column(Float)
+    prompt_tokens: Mapped[int | None]
+    cached_tokens: Mapped[int | None]
+    output_tokens: Mapped[int | None]
     __table_args__ = (
         UniqueConstraint("round_id", "stage", "attempt"),
         Index(
@@ -289,6 +302,7 @@ class Run(Base):
             postgresql_where=text("accepted"),
         ),
         Index("runs_by_state", "state", "dispatched_at"),
+        Index("runs_by_end", "finished_at"),
     )
 
 
@@ -323,6 +337,16 @@ class Outbox(Base):
     done_at: Mapped[datetime | None]
     error: Mapped[str] = mapped_column(Text, default="")
     __table_args__ = (UniqueConstraint("kind", "key"), Index("outbox_open", "done_at", "not_before"))
+
+
+class Drain(Base):
+    """A machine that an operator took out: it finishes what it has and gets nothing new."""
+
+    __tablename__ = "drains"
+    machine: Mapped[str] = mapped_column(String(40), primary_key=True)
+    why: Mapped[str] = mapped_column(String(200), default="")
+    by: Mapped[str] = mapped_column(String(100))
+    since: Mapped[datetime]
 
 
 class InboundWebhook(Base):

@@ -151,7 +151,7 @@ def test_what_machines_say_is_stored_whatever_it_holds(server: Server, assignmen
     runs = running(server, assignment, "s1")
     for stage, run_id in runs.items():
         said = result(
-            run_id, round_of(server, run_id), stage, ok=False, retry=False, message="no\0 " + "x" * 5000
+            run_id, round_of(server, run_id), stage, ok=False, retry="never", message="no\0 " + "x" * 5000
         ).model_copy(update={"error": "e" * 60, "output": {"text": "\0"}})
         assert finish.record(server, said).outcome == "failed"
     with server.store.read() as session:

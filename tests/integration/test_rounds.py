@@ -215,7 +215,7 @@ def test_three_failures_make_a_stage_dead_and_the_round_partial(store: Store, as
 def test_an_error_that_no_try_can_mend_is_final_at_once(store: Store, assignment: int) -> None:
     accepted = hand_in(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
-    record(store, order, ok=False, retry=False)
+    record(store, order, ok=False, retry="never")
     assert stage(store, accepted.round_id, "analysis").state == StageState.DEAD
 
 

@@ -117,7 +117,7 @@ def test_two_bad_answers_are_a_failure_that_may_be_tried_again() -> None:
     engine = Scripted(BAD, "prose", GOOD)
     result = run(engine)
     assert not result.ok
-    assert (result.error, result.retry, result.output) == ("output_invalid", True, {})
+    assert (result.error, result.retry, result.output) == ("output_invalid", "elsewhere", {})
     assert len(engine.requests) == 2
     assert result.provenance.repaired
     assert result.provenance.tokens.output == 20
@@ -165,19 +165,19 @@ def test_no_repair_without_time() -> None:
 def test_a_spent_budget_is_not_begun() -> None:
     engine = Scripted(GOOD)
     result = run(engine, job(budget_s=0.0))
-    assert (result.error, result.retry, engine.requests) == ("budget_exceeded", True, [])
+    assert (result.error, result.retry, engine.requests) == ("budget_exceeded", "elsewhere", [])
 
 
 def test_an_unknown_stage_is_refused_for_good() -> None:
     result = run(Scripted(GOOD), job(stage="poetry"))
-    assert (result.ok, result.error, result.retry) == (False, "job_invalid", False)
+    assert (result.ok, result.error, result.retry) == (False, "job_invalid", "never")
     assert "analysis" in result.message
 
 
 def test_a_prompt_that_cannot_fit_is_refused_for_good() -> None:
     engine = Scripted(GOOD)
     result = run_stage(job(), engine, "m", "x", lambda count: None, engine.clock, context_tokens=2_000)
-    assert (result.error, result.retry, engine.requests) == ("job_invalid", False, [])
+    assert (result.error, result.retry, engine.requests) == ("job_invalid", "never", [])
 
 
 def test_flags_tell_of_invented_quotes() -> None:

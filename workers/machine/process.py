@@ -197,7 +197,7 @@ class MachineProcess:
 def _exhausted(job: Job, provenance: Provenance) -> Result:
     """The failure of a job that was begun too often, for good."""
     failure = _failed(job.run_id, job.round_id, job.stage, provenance, EngineError(EXHAUSTED))
-    return failure.model_copy(update={"error": "exhausted", "retry": False})
+    return failure.model_copy(update={"error": "exhausted", "retry": "never"})
 
 
 def _failed(run_id: str, round_id: str, stage: str, provenance: Provenance, error: EngineError) -> Result:
