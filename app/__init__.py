@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from flask import request
 from flask_bootstrap import Bootstrap5
 from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
 from flask_openapi3 import OpenAPI
 from flask_openapi3.models import Info
 
-from app import api, classes, errors, operations, pages, render, security, sign_in, tokens, webhooks, who
+from app import api, classes, errors, given_up, operations, pages, render, security, sign_in, tokens, webhooks, who
 from app.live import TITLES
 from app.services import Services
+from grading import logs
 
 __all__ = ["Services", "create_app"]
 
@@ -32,6 +34,8 @@ def create_app(services: Services) -> OpenAPI:
     )
     app.extensions["grader"] = services
     app.config.update(BOOTSTRAP_SERVE_LOCAL=True)
+    operations.add_metrics(app, services)
+    app.before_request(_about)
     errors.handle_errors(app)
     csrf = security.secure(app, services)
     who.load_users(app)
@@ -41,15 +45,20 @@ def create_app(services: Services) -> OpenAPI:
         markdown=render.markdown, finding=render.finding, suggestion=render.suggestion
     )
     app.jinja_env.globals.update(stage_titles=TITLES, can=who.can, provenance_rows=render.provenance_rows)
-    for blueprint in (pages.pages, sign_in.pages, tokens.pages, classes.pages, operations.pages):
+    for blueprint in (pages.pages, sign_in.pages, tokens.pages, classes.pages, given_up.pages, operations.pages):
         app.register_blueprint(blueprint)
     app.register_blueprint(webhooks.endpoints)
     app.register_api(api.api)
     csrf.exempt(api.api)
     csrf.exempt(webhooks.endpoints)
-    operations.add_metrics(app, services)
     _limit(app, services)
     return app
+
+
+def _about() -> None:
+    """What is logged during a request is about the hand-in in its address, if there is one."""
+    given = request.view_args or {}
+    logs.begin(submission=str(given.get("submission_id") or given.get("id") or "")[:32])
 
 
 def _limit(app: OpenAPI, services: Services) -> None:

@@ -9,26 +9,28 @@ from http import HTTPStatus
 
 from flask import Flask, Response, g, jsonify, redirect, render_template, request, url_for
 from flask_wtf.csrf import CSRFError
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as BaseResponse
 
+from app import security
 from app.services import services
 from grading.errors import GraderError, NotSignedIn
+from grading.store import outages
 
 log = logging.getLogger(__name__)
 CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "upload_too_large"} | {
     415: "unsupported_file",
     429: "too_many_requests",
 }
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def handle_errors(app: Flask) -> None:
     """Install the boundary."""
     app.register_error_handler(GraderError, _known)
     app.register_error_handler(HTTPException, _http)
-    app.register_error_handler(OperationalError, _away)
-    app.register_error_handler(InterfaceError, _away)
+    app.register_error_handler(SQLAlchemyError, _store)
     app.register_error_handler(Exception, _unknown)
 
 
@@ -99,10 +101,15 @@ def _sentence(error: HTTPException, status: int) -> str:
     }.get(status, error.description or "The request could not be understood.")
 
 
-def _away(error: DBAPIError) -> Response | BaseResponse:
-    """The database is restarting, locked or full: nothing was stored, the caller may send it again."""
+def _store(error: SQLAlchemyError) -> Response | BaseResponse:
+    """Whatever the database could not do was rolled back; the caller may send it again."""
     g.broken = True
+    if outages.disk_full(error, services().store):
+        return _full(error)
+    if not outages.away(error):
+        return _unknown(error)
     log.error("the database cannot be used: %s", error)
+    security.read_rest()
     sentence = "The database cannot be used right now. Nothing was lost or stored; try again in a minute."
     response = answer(503, "store_away", sentence)
     response.headers["Retry-After"] = "30"
@@ -111,9 +118,8 @@ def _away(error: DBAPIError) -> Response | BaseResponse:
 
 def _unknown(error: Exception) -> Response | BaseResponse:
     g.broken = True
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        log.error("the disk is full")
-        return answer(507, "disk_full", "The server's disk is full. Nothing was stored; tell who runs it.")
+    if _no_room(error):
+        return _full(error)
     reference = secrets.token_hex(6)
     log.error("unexpected error %s at %s %s", reference, request.method, request.path, exc_info=error)
     return answer(
@@ -121,3 +127,22 @@ def _unknown(error: Exception) -> Response | BaseResponse:
         "internal",
         f"Something went wrong on our side. It was recorded as {reference}; name that when you report it.",
     )
+
+
+def _no_room(error: Exception) -> bool:
+    """Whether a file could not be written: large uploads are kept in temporary files while they arrive."""
+    # a process that never wrote one says so when none of the folders for them takes any
+    return isinstance(error, OSError) and (
+        error.errno in NO_ROOM or (error.errno == errno.ENOENT and "temporary directory" in str(error))
+    )
+
+
+def _full(error: Exception) -> Response | BaseResponse:
+    # as text: who keeps the record would keep the half-written file with it
+    log.error("the disk is full: %s", str(error))
+    security.read_rest()
+    sentence = (
+        "The server's disk is full, so nothing was stored. Tell whoever runs this server; "
+        "once there is room again, send the same again."
+    )
+    return answer(507, "disk_full", sentence)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 from sqlalchemy.exc import IntegrityError
@@ -14,9 +16,12 @@ from grading import documents
 from grading.config import Server
 from grading.documents import HandIn, Limits, UploadedFile
 from grading.errors import EmptyUpload
+from grading.logs import working_on
 from grading.store import submissions
 from grading.store.submissions import Accepted, Incoming
+from grading.tracing import mark
 
+log = logging.getLogger(__name__)
 MIB = 1024 * 1024
 
 
@@ -45,13 +50,17 @@ def accept(
     build: Callable[[Session], Incoming], also: Callable[[Session, str], None] | None = None
 ) -> Accepted:
     """Build and store a hand-in in one transaction (`also` gets its id there), then announce it."""
+    began_ns = time.time_ns()
     try:
         accepted = _stored(build, also)
     except IntegrityError:
         # two of the same at once on a database that locks rows: now the first one's rows are there
         accepted = _stored(build, also)
     if not accepted.repeated:
-        services().dispatch.announce(accepted.round_id)
+        with working_on(submission=accepted.submission_id, round=accepted.round_id):
+            log.info("round %s of submission %s was accepted", accepted.round_id, accepted.submission_id)
+            mark("accept", accepted.round_id, began_ns, **{"grader.submission": accepted.submission_id})
+            services().dispatch.announce(accepted.round_id)
     return accepted
 
 

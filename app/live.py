@@ -58,9 +58,11 @@ def live(view: SubmissionView, progress: Progress, *, sees_score: bool) -> Live:
 def _headline(view: SubmissionView, progress: Progress, *, sees_score: bool) -> tuple[str, str]:
     queue = progress.queue
     if view.state == RoundState.FAILED:
-        return "Not graded", "The grading did not work. That is no zero: a person will look at it."
+        why = _why(view) or view.failure or "The grading did not work. A person will look at it."
+        return "Not graded", f"{why} That is no zero."
     if view.grade is not None and not sees_score:
-        return "Waits for review", "The grading is done. A person looks at it before you see the result."
+        done = _why(view) or "The grading is done."
+        return "Waits for review", f"{done} A person looks at it before you see the result."
     if view.state == RoundState.GRADED:
         return "Graded", ""
     if view.state == RoundState.PARTIAL:
@@ -77,6 +79,11 @@ def _headline(view: SubmissionView, progress: Progress, *, sees_score: bool) -> 
     if view.state == RoundState.QUEUED and queue:
         return "In the queue", f"Place {queue.position}. {about}"
     return "Received", f"Your files are being read. {about}"
+
+
+def _why(view: SubmissionView) -> str:
+    """The sentences about stages that were given up."""
+    return " ".join(dict.fromkeys(stage.student for stage in view.stages if stage.student))
 
 
 def _stage(name: str, stage: StageStatus) -> LiveStage:

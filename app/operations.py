@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hmac
+import time
+from ipaddress import ip_address
 
-from flask import Blueprint, Flask, Response, jsonify, render_template, request
-from prometheus_client import CollectorRegistry, Counter, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from flask import Blueprint, Flask, Response, g, jsonify, render_template, request
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import who
+from app.metrics import FromQueue, FromStore
 from app.services import Services, services
-from grading.store import migrate, views
+from grading.errors import NotSignedIn
+from grading.store import migrate
 
 pages = Blueprint("operations", __name__)
+HTTP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+REFUSED = (
+    "Metrics are for this machine itself; from elsewhere send the token that GRADER_METRICS_TOKEN holds, "
+    "as `Authorization: Bearer …`."
+)
 
 
 @pages.get("/healthz")
@@ -50,50 +63,54 @@ def machines() -> str:
     return render_template("machines.html", machines=dispatch.machines(), queues=dispatch.backlog())
 
 
-class State(Collector):
-    """Reads the state of the system at each scrape."""
-
-    def __init__(self, given: Services) -> None:
-        self.given = given
-
-    def collect(self) -> Iterator[Metric]:
-        """Rounds, queues and machines."""
-        rounds = GaugeMetricFamily("grader_rounds", "Current rounds by state.", labels=["state"])
-        with self.given.store.read() as session:
-            for state, count in views.rounds_by_state(session).items():
-                rounds.add_metric([state], count)
-        yield rounds
-        backlog = self.given.dispatch.backlog()
-        yield GaugeMetricFamily("grader_redis_up", "1 when Redis answers.", value=backlog is not None)
-        queues = GaugeMetricFamily("grader_queue_length", "Messages in a queue.", labels=["queue"])
-        for name, length in (backlog or {}).items():
-            queues.add_metric([name], length)
-        yield queues
-        up = GaugeMetricFamily("grader_machine_up", "1 when the machine beats.", labels=["machine"])
-        busy = GaugeMetricFamily("grader_machine_busy_slots", "Slots that generate.", labels=["machine"])
-        slots = GaugeMetricFamily("grader_machine_slots", "Slots of a machine.", labels=["machine"])
-        for machine in self.given.dispatch.machines():
-            up.add_metric([machine.name], machine.alive)
-            busy.add_metric([machine.name], machine.busy)
-            slots.add_metric([machine.name], machine.slots)
-        yield from (up, busy, slots)
-
-
 def add_metrics(app: Flask, given: Services) -> None:
-    """Serve /metrics from a registry of this app's own."""
+    """Serve /metrics from a registry of this app's own, and measure each request. First of all hooks."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(State(given))
-    requests = Counter(
+    registry.register(FromStore(given))
+    registry.register(FromQueue(given))
+    answered = Counter(
         "grader_http_requests", "Answered requests.", ["endpoint", "status"], registry=registry
     )
+    took = Histogram(
+        "grader_http_request_duration_seconds",
+        "From a request to its answer.",
+        ["endpoint"],
+        buckets=HTTP_S,
+        registry=registry,
+    )
+
+    def begin() -> None:
+        g.began = time.perf_counter()
 
     def count(response: Response) -> Response:
-        requests.labels(request.endpoint or "none", str(response.status_code)).inc()
+        endpoint = request.endpoint or "none"
+        answered.labels(endpoint, str(response.status_code)).inc()
+        took.labels(endpoint).observe(time.perf_counter() - g.began)
         return response
 
     def metrics() -> Response:
-        """For Prometheus: rounds, queues, machines and requests."""
+        """For Prometheus: queues, runs, machines, grades and requests."""
+        _require_operator()
         return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
+    app.before_request(begin)
     app.after_request(count)
     app.add_url_rule("/metrics", "metrics", metrics)
+
+
+def _require_operator() -> None:
+    """Let in who asks from this machine and not through a proxy, or has the token. Raises NotSignedIn."""
+    token, given = services().metrics_token, request.headers.get("Authorization", "")
+    if token and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        return
+    forwarded = "Forwarded" in request.headers or "X-Forwarded-For" in request.headers
+    if forwarded or not _loopback(request.remote_addr):
+        raise NotSignedIn(REFUSED)
+
+
+def _loopback(address: str | None) -> bool:
+    try:
+        return ip_address(address or "").is_loopback
+    except ValueError:
+        return False

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
+from typing import IO
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, g, request
 from flask_wtf.csrf import CSRFProtect
-from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from app.services import Services
@@ -45,11 +47,20 @@ def _refuse_large() -> None:
     length, limit = request.content_length or 0, request.max_content_length
     if limit is None or length <= limit:
         return
-    stream = request.environ["wsgi.input"]
-    left = length if length <= DRAIN_BYTES else 0
-    while left > 0 and (chunk := stream.read(min(left, 64 * 1024))):
-        left -= len(chunk)
+    if length <= DRAIN_BYTES:
+        _throw_away(request.environ["wsgi.input"], length)
     raise RequestEntityTooLarge
+
+
+def read_rest() -> None:
+    """Read what is left of the request: browsers do not show an answer that comes before they sent it all."""
+    with suppress(OSError, HTTPException):
+        _throw_away(request.stream, DRAIN_BYTES)
+
+
+def _throw_away(stream: IO[bytes], most: int) -> None:
+    while most > 0 and (chunk := stream.read(min(most, 64 * 1024))):
+        most -= len(chunk)
 
 
 def _nonce() -> None:

@@ -8,6 +8,7 @@ from typing import Protocol, cast
 
 from flask import current_app
 
+from grading.canaries import PartBeat
 from grading.config import Config
 from grading.dispatch import MachineState
 from grading.leases import Lease
@@ -29,6 +30,9 @@ class Dispatch(Protocol):
     def backlog(self) -> dict[str, int] | None:
         """Messages in each queue; nothing when Redis is away."""
 
+    def parts(self) -> list[PartBeat]:
+        """The last word of every process beside the database."""
+
 
 @dataclass(frozen=True)
 class Services:
@@ -40,6 +44,8 @@ class Services:
     secret_key: str
     lms_secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Signing secrets of each LMS connection, several during a rotation."""
+    metrics_token: str = ""
+    """Who sends it may read /metrics from elsewhere; empty: only this machine itself."""
 
     @property
     def https(self) -> bool:

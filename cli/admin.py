@@ -18,7 +18,7 @@ from grading.store.audit import note
 
 
 @contextmanager
-def _writing(settings: Settings) -> Iterator[Session]:
+def writing(settings: Settings) -> Iterator[Session]:
     """A session on the configured database, which must be at the newest revision."""
     store = Store(settings.config.database.url)
     try:
@@ -54,7 +54,7 @@ def assignment() -> None:
 def import_assignment(settings: Settings, folder: Path, course: str | None) -> None:
     """Read an assignment FOLDER and make it the version that counts from now on."""
     read = read_folder(folder)
-    with _writing(settings) as session:
+    with writing(settings) as session:
         name, number, added = store_assignment(session, read, course, release=settings.config.server.release)
     for sentence in read.notes:
         click.echo(f"⚠ {sentence}")
@@ -110,7 +110,7 @@ def token_create(
     settings: Settings, sign_in_name: str, scopes: tuple[str, ...], days: int, name: str
 ) -> None:
     """Make a token and print it; it is shown only this once."""
-    with _writing(settings) as session:
+    with writing(settings) as session:
         user = accounts.find_user(session, "local", sign_in_name)
         if user is None:
             raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")
@@ -145,7 +145,7 @@ def user_add(
     """Add a person who signs in as SIGN_IN_NAME."""
     if bool(role) != bool(course):
         raise click.UsageError("--role and --course go together.")
-    with _writing(settings) as session:
+    with writing(settings) as session:
         made = accounts.create_user(
             session, sign_in_name, password, name=name, email=email, administrator=administrator
         )
@@ -161,7 +161,7 @@ def user_add(
 @click.pass_obj
 def user_password(settings: Settings, sign_in_name: str, password: str) -> None:
     """Set the password of SIGN_IN_NAME, also of a student who came from an upload or the API."""
-    with _writing(settings) as session:
+    with writing(settings) as session:
         found = accounts.find_user(session, "local", sign_in_name)
         if found is None:
             raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")

@@ -24,8 +24,19 @@ COMMANDS = {
     "user": "cli.admin",
     "db": "cli.admin",
     "machines": "cli.machines",
-    "doctor": "cli.machines",
+    "doctor": "cli.doctor",
+    "redis": "cli.redis",
+    "drain": "cli.drain",
+    "replay": "cli.replay",
     "bench": "cli.bench",
+    "backup": "cli.backup",
+    "restore": "cli.backup",
+    "retention": "cli.privacy",
+    "erase": "cli.privacy",
+    "export": "cli.privacy",
+    "cluster": "cli.cluster",
+    "deploy": "cli.deploy",
+    "service": "cli.service",
 }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
 from cli.logs import configure
-from cli.settings import Settings
+from cli.settings import Settings, event_secrets
+from grading import redis_guard, tracing
 
 ENGINE = click.option(
     "--engine",
@@ -34,21 +36,37 @@ def web(settings: Settings, port: int | None, host: str | None, folder: Path) ->
     """The web app: pages, API, webhooks."""
     from cli.web_server import WebServer
 
-    configure()
     server = settings.config.server
+    configure("web")
+    redis_guard.refuse_open(settings.config.redis.url, needed=False)
     WebServer(settings.config, folder, host or server.host, port or server.port).run()
 
 
 @click.command()
 @click.argument("machine")
 @ENGINE
+@click.option("--grace", type=click.FloatRange(0, 3600), help="Other than the machine's grace_s, seconds.")
+@click.option(
+    "--service",
+    type=click.Choice(["systemd", "launchd"]),
+    help="Run nothing; print what keeps this worker running, as `grader service` does.",
+)
 @click.pass_obj
-def worker(settings: Settings, machine: str, engine: str | None) -> None:
+def worker(
+    settings: Settings, machine: str, engine: str | None, grace: float | None, service: str | None
+) -> None:
     """The worker of one MACHINE of config.toml; run it on that machine."""
+    if service is not None:
+        from cli.service import show
+
+        show(settings, settings.config.machine(machine).name, service)
+        return
     from workers.machine.start import start
 
-    configure()
-    start(settings.with_engine(engine), machine)
+    configure("worker", machine)
+    redis_guard.refuse_open(settings.config.redis.url)
+    tracing.start("worker", os.environ, machine)
+    start(settings.with_engine(engine), machine, grace)
 
 
 @click.command()
@@ -57,7 +75,9 @@ def store(settings: Settings) -> None:
     """The worker that writes to the database."""
     from workers.server.start import start_store
 
-    configure()
+    configure("store")
+    redis_guard.refuse_open(settings.config.redis.url)
+    tracing.start("store", os.environ)
     start_store(settings.config)
 
 
@@ -67,8 +87,10 @@ def sweep(settings: Settings) -> None:
     """The sweeper: sets going again what was lost."""
     from workers.server.start import start_sweeper
 
-    configure()
-    start_sweeper(settings.config)
+    configure("sweeper")
+    redis_guard.refuse_open(settings.config.redis.url)
+    tracing.start("sweeper", os.environ)
+    start_sweeper(settings.config, event_secrets(settings.config, os.environ))
 
 
 @click.command()
@@ -80,7 +102,8 @@ def up(settings: Settings, engine: str | None, port: int | None, folder: Path) -
     """The whole system of config.toml on this machine; restarts what dies."""
     from cli.system import System
 
-    configure()
+    configure("up")
+    redis_guard.refuse_open(settings.config.redis.url)
     with System(settings, engine=engine, port=port, folder=folder) as system:
         click.echo(f"Grader answers at {system.url}")
         if system.first_password:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,11 +65,23 @@ def _make_key(path: Path) -> None:
 
 def lms_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """The signing secrets of each LMS connection: GRADER_LMS_<NAME>_SECRET, several with spaces between."""
+    return _secrets("server.lms_connections", "LMS", config.server.lms_connections, environ)
+
+
+def event_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The secrets of each receiver of events: GRADER_EVENTS_<NAME>_SECRET, several with spaces between."""
+    names = [receiver.name for receiver in config.server.event_receivers]
+    return _secrets("server.event_receivers", "EVENTS", names, environ)
+
+
+def _secrets(
+    key: str, prefix: str, names: Iterable[str], environ: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
     found = {}
-    for name in config.server.lms_connections:
-        variable = f"GRADER_LMS_{name.upper().replace('-', '_')}_SECRET"
+    for name in names:
+        variable = f"GRADER_{prefix}_{name.upper().replace('-', '_')}_SECRET"
         value = environ.get(variable, "").split()
         if not value:
-            raise ConfigError(f"server.lms_connections: '{name}' needs {variable} in the environment.")
+            raise ConfigError(f"{key}: '{name}' needs {variable} in the environment.")
         found[name] = tuple(value)
     return found

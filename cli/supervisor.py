@@ -20,6 +20,8 @@ STEADY_S = 5.0
 """A process that lived this long is started again at once; others wait longer each time."""
 LONGEST_WAIT_S = 10.0
 STOP_S = 20.0
+GRACE_S = 12.0
+"""What workers are given to finish: when everything ends, nobody waits for minutes."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import requests
 
 from cli.embedded import RedisProcess, start_redis
 from cli.settings import Settings, secret_key
-from cli.supervisor import Part, Supervisor, part_argv
+from cli.supervisor import GRACE_S, Part, Supervisor, part_argv
 from grading.config import Config
 from grading.dispatch import open_dispatch
 from grading.errors import ConfigError, GraderError
@@ -110,7 +110,9 @@ class System:
         engine = ("--engine", self.engine) if self.engine else ()
         self._machines = True
         for machine in self.config.machines:
-            self._supervisor.start(self._part(f"worker-{machine.name}", "worker", machine.name, *engine))
+            self._supervisor.start(
+                self._part(f"worker-{machine.name}", "worker", machine.name, "--grace", str(GRACE_S), *engine)
+            )
 
     def _part(self, name: str, *command: str) -> Part:
         return Part(name, part_argv(sys.executable, self.settings.path, command))

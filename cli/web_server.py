@@ -8,10 +8,12 @@ from typing import Any
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication
+from gunicorn.glogging import Logger
 
 from app import create_app
 from app.services import Services
 from cli.settings import lms_secrets, secret_key
+from grading import tracing
 from grading.config import Config
 from grading.dispatch import open_dispatch
 from grading.store import Store
@@ -26,8 +28,19 @@ def build(config: Config, folder: Path) -> Flask:
             dispatch=open_dispatch(config),
             secret_key=secret_key(folder),
             lms_secrets=lms_secrets(config, os.environ),
+            metrics_token=os.environ.get("GRADER_METRICS_TOKEN", ""),
         )
     )
+
+
+class _OneLog(Logger):  # type: ignore[misc]
+    """Gunicorn's messages go where all others go, in the same form."""
+
+    def setup(self, cfg: Any) -> None:
+        """As gunicorn does, but without handlers of its own."""
+        super().setup(cfg)
+        self.error_log.handlers.clear()
+        self.error_log.propagate = True
 
 
 class WebServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
@@ -52,6 +65,7 @@ class WebServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "loglevel": "warning",
             "proc_name": "grader-web",
             "control_socket_disable": True,
+            "logger_class": _OneLog,
         }
         for key, value in settings.items():
             if key in self.cfg.settings:
@@ -59,4 +73,5 @@ class WebServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
     def load(self) -> Flask:
         """The app, built after the fork: no connection is shared between processes."""
+        tracing.start("web", os.environ)
         return build(self.grader_config, self.folder)

@@ -1,7 +1,8 @@
 """config.toml as frozen values, validated at start; an error names the key and says what is allowed.
 
 Secrets and addresses with passwords come from the environment: `GRADER_REDIS_URL`, `GRADER_DATABASE_URL`,
-`GRADER_SECRET_KEY`, and `GRADER_LMS_<CONNECTION>_SECRET` for each inbound webhook connection.
+`GRADER_SECRET_KEY`, `GRADER_LMS_<CONNECTION>_SECRET` for each inbound webhook connection, and
+`GRADER_EVENTS_<NAME>_SECRET` for each receiver of events.
 """
 
 from __future__ import annotations
@@ -11,15 +12,41 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import (
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from grading import redis_url
 from grading.errors import ConfigError
 from grading.rubric import Value
 
 ENGINES = ("ollama", "mlx", "openai", "rules", "instant")
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
 HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
+
+
+class EventReceiver(Value):
+    """Who is told what happens to submissions; its secret comes from the environment, see docs/events.md."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=30)]
+    """Lower-case letters, digits and hyphens; unique."""
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=2000)]
+    """Where messages are posted to."""
+
+    @field_validator("url")
+    @classmethod
+    def _with_host(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.port == 0:  # a port that is no number is a ValueError of its own
+            raise ValueError("write an address such as https://lms.example/events")
+        return url
 
 
 class Server(Value):
@@ -43,15 +70,35 @@ class Server(Value):
     """When students see grades, for assignments that do not say it themselves."""
     lms_connections: tuple[Name, ...] = ()
     """Names of the LMS connections that may post webhooks."""
+    event_receivers: tuple[EventReceiver, ...] = ()
+    """Who is told what happens to submissions; a table each, `[[server.event_receivers]]`."""
+
+    @field_validator("event_receivers")
+    @classmethod
+    def _one_name_each(cls, receivers: tuple[EventReceiver, ...]) -> tuple[EventReceiver, ...]:
+        names = [receiver.name for receiver in receivers]
+        if len(set(names)) < len(names):
+            raise ValueError("two receivers have the same name; names must be unique")
+        return receivers
 
 
 class Redis(Value):
     """The broker."""
 
+    ca_file: str | None = None
+    """The certificate authority of a `rediss://` server, as a PEM file; else those this computer trusts."""
     url: Annotated[str, StringConstraints(pattern=r"^rediss?://\S+$")] = "redis://127.0.0.1:6379/0"
-    """`redis://` or `rediss://` with a password; GRADER_REDIS_URL wins."""
+    """`redis://` or `rediss://`, with a password unless on loopback; GRADER_REDIS_URL wins."""
     visibility_timeout_s: int = Field(default=1200, ge=10)
     """Must exceed the longest stage budget."""
+    monitor: bool = False
+    """Workers tell Celery's monitors, such as Flower, what they do; never what students wrote."""
+
+    @field_validator("url")
+    @classmethod
+    def _checked(cls, url: str, others: ValidationInfo) -> str:
+        """Completed once, so that every client reads the same."""
+        return redis_url.checked(url, others.data.get("ca_file"))
 
 
 class Database(Value):
@@ -70,6 +117,21 @@ class Database(Value):
             return url
         # not the value itself: it may hold a password
         raise ValueError("write postgresql://user@host/name, or sqlite:///path of a file")
+
+
+class Retention(Value):
+    """How long things are kept, in days; 0 keeps them for ever. Ungraded and unreleased work always stays."""
+
+    submissions_days: int = Field(default=0, ge=0)
+    """Hand-ins with their files, reports and grades, from the day they were handed in."""
+    results_days: int = Field(default=0, ge=0)
+    """What machines were sent and answered, from the day of the grade; report and grade stay."""
+    batches_days: int = Field(default=30, ge=0)
+    """Class zips, from their upload; the hand-ins made of them stay."""
+    audit_days: int = Field(default=0, ge=0)
+    """Audit rows, except those of erasures."""
+    messages_days: int = Field(default=30, ge=4)
+    """Idempotency keys, ids of inbound webhooks and what was sent out: as long as repeats are recognised."""
 
 
 class StageSettings(Value):
@@ -103,6 +165,37 @@ class EngineSettings(Value):
     """Further settings of the engine, such as keep_alive or api_key_env; see docs/engines.md."""
 
 
+RemotePath = Annotated[str, StringConstraints(pattern=r"^(~/|/)[A-Za-z0-9._@+/-]+$", max_length=200)]
+
+
+class Ssh(Value):
+    """How the server sets a machine up and starts and stops its worker; see docs/cluster.md."""
+
+    host: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]*$", max_length=253)]
+    """Name or address of the machine, or a `Host` of the operator's ssh configuration."""
+    user: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9._-]*$", max_length=64)] | None = (
+        None
+    )
+    """Whom the worker runs as; without it, ssh decides."""
+    port: int = Field(default=22, ge=1, le=65535)
+    """Port of the machine's ssh server."""
+    folder: RemotePath = "~/grader"
+    """Where everything of Grader is kept there; begins with `/` or `~/`."""
+    python: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9/][A-Za-z0-9._+/-]*$")] | None = None
+    """The Python 3.11 or newer to use there; without it, one is looked for."""
+    service: Literal["auto", "systemd", "launchd", "supervised"] = "auto"
+    """What keeps the worker running; `supervised` is for machines without systemd and launchd."""
+    models: RemotePath | None = None
+    """Where models are kept there; without it, where Ollama and Hugging Face keep them."""
+
+    @field_validator("folder", "models")
+    @classmethod
+    def _stays_there(cls, path: str | None) -> str | None:
+        if path is not None and (".." in path.split("/") or not path.strip("~/")):
+            raise ValueError("write a folder of its own, without '..', such as ~/grader")
+        return path
+
+
 class Machine(Value):
     """One computer: its engines, its slots and the stages it can do, its own first."""
 
@@ -112,8 +205,11 @@ class Machine(Value):
     """A spare leaves work to an idle primary machine; else both take whatever waits."""
     slots: int = Field(default=1, ge=1, le=256)
     """Generations at the same time, all engines together."""
+    grace_s: float = Field(default=100, ge=0, le=3600)
+    """Seconds a worker that was told to stop has to finish; what is left then goes back to its queue."""
     engines: dict[str, EngineSettings] = Field(default_factory=dict)
     stages: dict[str, Placement] = Field(min_length=1)
+    ssh: Ssh | None = None
 
     @field_validator("engines")
     @classmethod
@@ -142,6 +238,7 @@ class Config(Value):
     server: Server = Server()
     redis: Redis = Redis()
     database: Database = Database()
+    retention: Retention = Retention()
     stages: dict[str, StageSettings] = Field(
         default_factory=lambda: {
             "analysis": StageSettings(max_output_tokens=1200),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from celery import Celery, chord
@@ -16,6 +16,7 @@ from kombu.exceptions import LimitExceeded, OperationalError
 from redis.exceptions import RedisError
 
 from grading import queue
+from grading.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
 from grading.config import Config
 from grading.leases import Beat, Lease, Leases, connect
 from grading.model import Result
@@ -38,6 +39,16 @@ class MachineState:
     alive: bool = False
     busy: int = 0
     beat_age_s: float | None = None
+    drained: bool = False
+    """It was taken out: it gets nothing new."""
+    canary_age_s: float | None = None
+    """How long its last canary waits for an answer; 0 when it was answered, nothing when none was sent."""
+
+    @property
+    def hung(self) -> bool:
+        """It beats and has a free slot, but takes no work."""
+        waits = (self.canary_age_s or 0.0) > OVERDUE_S
+        return self.alive and not self.drained and waits and self.busy < self.slots
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,8 @@ class Outgoing:
     stage: str
     priority: str
     job: Mapping[str, Any]
+    submission_id: str = ""
+    """For logs; travels beside the job."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +108,7 @@ class Dispatch:
         return Signature(queue.RUN, kwargs={"job": outgoing.job}, app=self.celery).set(
             task_id=outgoing.run_id,
             queue=queue.stage_queue(outgoing.stage, outgoing.priority),
+            headers={queue.SUBMISSION: outgoing.submission_id},
             **queue.unsaid(),
         )
 
@@ -114,7 +128,17 @@ class Dispatch:
         """Every machine of the configuration, with what its processes say of themselves."""
         none: list[Beat] = []
         beats = self._or(none, self.registry.beats)
-        return [_state(machine, beats) for machine in self._configured()]
+        found = [_state(machine, beats) for machine in self._configured()]
+        if not beats:
+            return found
+        unknown: dict[str, Waiting] = {}
+        waiting = self._or(unknown, Canaries(self.registry.redis).waiting)
+        return [
+            replace(state, canary_age_s=canary.waits_s)
+            if (canary := waiting.get(queue.own_queue(state.name)))
+            else state
+            for state in found
+        ]
 
     def _configured(self) -> list[MachineState]:
         return [
@@ -127,6 +151,11 @@ class Dispatch:
         names = [*queue.stage_queues(list(self.config.stages)), queue.STORE, queue.CHECKS]
         return self._or(None, lambda: self.registry.lengths(names))
 
+    def parts(self) -> list[PartBeat]:
+        """The last word of every process beside the database; empty when Redis is away."""
+        none: list[PartBeat] = []
+        return self._or(none, Canaries(self.registry.redis).parts)
+
     def room(self) -> dict[str, int]:
         """For each stage, how many more runs may be sent now.
 
@@ -137,7 +166,7 @@ class Dispatch:
         alive = [beat for beat in beats if beat.alive]
         free = {}
         for stage in self.config.stages:
-            most = 2 * sum(beat.slots for beat in alive if stage in beat.stages)
+            most = 2 * sum(beat.slots for beat in alive if stage in beat.stages and not beat.drained)
             waiting = sum(lengths[queue.stage_queue(stage, p)] for p in ("interactive", "batch"))
             free[stage] = most - waiting if waiting <= most / 2 else 0
         return free
@@ -169,4 +198,5 @@ def _state(machine: MachineState, beats: Sequence[Beat]) -> MachineState:
         alive=newest.alive,
         busy=sum(beat.busy for beat in mine if beat.alive),
         beat_age_s=newest.age_s,
+        drained=newest.drained,
     )

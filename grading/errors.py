@@ -114,12 +114,15 @@ class EngineError(GraderError):
     code = "engine_failed"
     retry: Retry = "elsewhere"
     """What may help."""
+    student = "A fault stopped the computer that was working on this part."
+    """What happened, for the student: without names, addresses and jargon."""
 
 
 class EngineUnreachable(EngineError):
     """The engine refused the connection or did not answer within 5 s."""
 
     code = "engine_unreachable"
+    student = "The computer that should work on this part could not be reached."
 
 
 class EngineBusy(EngineError):
@@ -127,36 +130,71 @@ class EngineBusy(EngineError):
 
     code = "engine_busy"
     retry: Retry = "later"
+    student = "The computers that work on this part had too much to do."
 
 
 class ModelMissing(EngineError):
     """The model is not present on the machine."""
 
     code = "model_missing"
+    student = "The computer that should work on this part was not fully set up."
 
 
 class EngineStalled(EngineError):
     """The engine sent nothing for longer than it may."""
 
     code = "engine_stalled"
+    student = "The computer that was working on this part stopped responding."
+
+
+class EngineBrokeOff(EngineError):
+    """The engine began to answer and ended before the answer was complete."""
+
+    code = "engine_broke_off"
+    student = "The computer that was working on this part stopped before it was done."
+
+
+class EngineGarbled(EngineError):
+    """What answered does not speak the engine's protocol."""
+
+    code = "engine_garbled"
+    student = "The computer that should work on this part gave an answer that could not be read."
 
 
 class BudgetExceeded(EngineError):
     """The stage did not finish within its time budget."""
 
     code = "budget_exceeded"
+    student = "This part took longer than it may."
 
 
 class OutputTruncated(EngineError):
     """The model reached its token limit before the answer was complete."""
 
     code = "output_truncated"
+    retry: Retry = "later"
+    student = "What was written about this part became too long and broke off."
+
+
+class OutputEmpty(EngineError):
+    """The model finished without writing anything."""
+
+    code = "output_empty"
+    student = "Nothing was written about this part."
+
+
+class OutputEndless(EngineError):
+    """The model wrote far more than it was allowed to, or nothing but blanks without end."""
+
+    code = "output_endless"
+    student = "What was written about this part came to no end."
 
 
 class OutputInvalid(EngineError):
     """The model's answer does not follow the schema, also after one repair try."""
 
     code = "output_invalid"
+    student = "What was written about this part did not make sense, so it was not used."
 
 
 class JobInvalid(EngineError):
@@ -164,3 +202,47 @@ class JobInvalid(EngineError):
 
     code = "job_invalid"
     retry: Retry = "never"
+    student = "This part of your hand-in cannot be graded automatically as it is."
+
+
+class MachineLost(EngineError):
+    """The machine that did this run no longer answers."""
+
+    code = "machine_lost"
+    student = "The computer that was working on this part went off."
+
+
+class MachineStalled(EngineError):
+    """The machine is alive but this run made no progress for longer than it may."""
+
+    code = "machine_stalled"
+    student = "The computer that was working on this part got stuck."
+
+
+class Exhausted(EngineError):
+    """The work was begun as often as it may be and never came to an end."""
+
+    code = "exhausted"
+    retry: Retry = "never"
+    student = "This part was begun several times and never came to an end."
+
+
+_AGAIN = "Your work is safe, and a person can have this part graded again; you do not need to do anything."
+_PERSON = "Your work is safe, and a person will look at this part; you do not need to do anything."
+
+
+def model_faults() -> dict[str, type[EngineError]]:
+    """Every way a stage can fail, by code."""
+    found: dict[str, type[EngineError]] = {}
+    kinds: list[type[EngineError]] = [EngineError]
+    while kinds:
+        kind = kinds.pop(0)
+        found.setdefault(kind.code, kind)
+        kinds += kind.__subclasses__()
+    return found
+
+
+def for_student(code: str) -> str:
+    """What a student reads about a stage that failed with this code; also for codes nobody knows."""
+    kind = model_faults().get(code, EngineError)
+    return f"{kind.student} {_PERSON if kind.retry == 'never' else _AGAIN}"

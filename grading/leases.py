@@ -7,7 +7,7 @@ time: SQL decides what counts.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, cast
 
@@ -17,86 +17,16 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from grading import lua
 from grading.queue import own_queue
 
 LEASES = "grader:leases"
 MACHINES = "grader:machines"
+DRAINED = "grader:drained"
 BEAT_S = 3.0
 DEAD_AFTER_S = 10.0
 MAX_DELIVERIES = 3
 KEEP_S = 86_400
-
-# KEYS: leases, current run of (round, stage), deliveries of the run, places of the round (stage -> machine),
-#       machines
-# ARGV: run, lease as JSON, most deliveries, seconds to keep, role of the machine, 1 if the run may be handed
-#       on, seconds without a beat after which a machine is dead, prefix of the machines' own queues, prefix
-#       of the marks of machines that a run is on its way to: for a second they are not idle
-_CLAIM = """
-local lease = cjson.decode(ARGV[2])
-local now = tonumber(redis.call('TIME')[1])
-
-local function elsewhere()
-  local others, both = {}, false
-  local places = redis.call('HGETALL', KEYS[4])
-  for i = 1, #places, 2 do
-    if places[i] ~= lease['stage'] then others[places[i + 1]] = true end
-  end
-  both = others[lease['machine']]
-  if not both and ARGV[5] == 'primary' then return nil end
-  local busy = {}
-  for _, row in ipairs(redis.call('HVALS', KEYS[1])) do
-    local name = cjson.decode(row)['machine']
-    busy[name] = (busy[name] or 0) + 1
-  end
-  local best, least
-  for _, row in ipairs(redis.call('HVALS', KEYS[5])) do
-    local beat = cjson.decode(row)
-    local name = beat['machine']
-    local alive = now - beat['at'] <= tonumber(ARGV[7])
-    if alive and beat['stages'][lease['stage']] and name ~= lease['machine'] and not others[name] then
-      local load = ((busy[name] or 0) + redis.call('LLEN', ARGV[8] .. name)) / beat['slots']
-      local idle = beat['role'] == 'primary' and load == 0 and redis.call('EXISTS', ARGV[9] .. name) == 0
-      if beat['role'] ~= 'primary' then load = load + 0.001 end
-      if (both or idle) and (not least or load < least) then best, least = name, load end
-    end
-  end
-  return best
-end
-
-local current = redis.call('GET', KEYS[2])
-if current and current ~= ARGV[1] then return 'superseded' end
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 'superseded' end
-local better = ARGV[6] == '1' and elsewhere()
-redis.call('HSET', KEYS[4], lease['stage'], better or lease['machine'])
-redis.call('EXPIRE', KEYS[4], ARGV[4])
-if better then
-  redis.call('SET', ARGV[9] .. better, 1, 'PX', 1000)
-  return 'elsewhere ' .. better
-end
-local count = redis.call('INCR', KEYS[3])
-redis.call('EXPIRE', KEYS[3], ARGV[4])
-if count > tonumber(ARGV[3]) then return 'exhausted' end
-lease['since'] = now
-redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(lease))
-return 'granted'
-"""
-# KEYS: leases; ARGV: run, phase, tokens. Only a lease that is held is renewed.
-_PROGRESS = """
-local held = redis.call('HGET', KEYS[1], ARGV[1])
-if not held then return 0 end
-local lease = cjson.decode(held)
-lease['phase'] = ARGV[2]
-lease['tokens'] = tonumber(ARGV[3])
-redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(lease))
-return 1
-"""
-# KEYS: machines; ARGV: process, beat as JSON
-_BEAT = """
-local beat = cjson.decode(ARGV[2])
-beat['at'] = tonumber(redis.call('TIME')[1])
-redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(beat))
-return 1
-"""
 
 Answer = Literal["granted", "superseded", "exhausted", "elsewhere"]
 
@@ -111,7 +41,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Lease:
-    """A run in the hands of a machine's process. `since_s` is its age in seconds."""
+    """A run in the hands of a machine's process; ages in seconds by Redis' clock.
+
+    Phases: `waiting` for its turn on the machine, `starting`, `loading` the model, `reading` the prompt,
+    `generating`.
+    """
 
     run_id: str
     machine: str
@@ -120,6 +54,11 @@ class Lease:
     phase: str = "starting"
     tokens: int = 0
     since_s: float = 0.0
+    round_id: str = ""
+    prompt_tokens: int = 0
+    """Estimated."""
+    idle_s: float = 0.0
+    """Since phase or tokens last changed."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +72,8 @@ class Beat:
     stages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     role: str = "primary"
     age_s: float = 0.0
+    drained: bool = False
+    """It has heard that it was taken out, and takes nothing new."""
 
     @property
     def alive(self) -> bool:
@@ -157,9 +98,10 @@ class Leases:
 
     def __init__(self, client: Redis) -> None:
         self.redis = client
-        self._claim = client.register_script(_CLAIM)
-        self._progress = client.register_script(_PROGRESS)
-        self._beat = client.register_script(_BEAT)
+        self._claim = client.register_script(lua.CLAIM)
+        self._progress = client.register_script(lua.PROGRESS)
+        self._finish = client.register_script(lua.FINISH)
+        self._beat = client.register_script(lua.BEAT)
 
     def make_current(self, runs: Mapping[tuple[str, str], str]) -> None:
         """Say which run of each (round, stage) counts from now on."""
@@ -168,11 +110,20 @@ class Leases:
                 pipe.set(_current(round_id, stage), run_id, ex=KEEP_S)
             pipe.execute()
 
-    def claim(self, lease: Lease, round_id: str, *, role: str = "primary", hand_on: bool = False) -> Claim:
+    def claim(
+        self,
+        lease: Lease,
+        round_id: str,
+        *,
+        role: str = "primary",
+        hand_on: bool = False,
+        avoid: Sequence[str] = (),
+    ) -> Claim:
         """Ask for a run before working on it.
 
-        With `hand_on` the answer may be that it belongs elsewhere: this machine has another stage of the
-        round while a live one could do this, or it is a spare and a primary machine is idle.
+        With `hand_on` the answer may be that it belongs elsewhere, if a live machine could do it: this one
+        has another stage of the round, is to be avoided or was drained, or it is a spare and a primary
+        machine is idle.
         """
         run_id, stage = lease.run_id, lease.stage
         answer = self._claim(
@@ -182,10 +133,11 @@ class Leases:
                 f"grader:deliveries:{run_id}",
                 f"grader:places:{round_id}",
                 MACHINES,
+                DRAINED,
             ],
             args=[
                 run_id,
-                json.dumps(asdict(lease)),
+                json.dumps({**asdict(lease), "round_id": round_id}),
                 MAX_DELIVERIES,
                 KEEP_S,
                 role,
@@ -193,23 +145,46 @@ class Leases:
                 DEAD_AFTER_S,
                 own_queue(""),
                 "grader:handed:",
+                json.dumps(list(avoid)),
             ],
         )
         word, _, machine = cast(str, answer).partition(" ")
         return Claim(cast(Answer, word), machine)
 
-    def progress(self, run_id: str, phase: str, tokens: int) -> bool:
-        """Tell how far a run is; False when its lease was taken away."""
-        return bool(self._progress(keys=[LEASES], args=[run_id, phase, tokens]))
+    def progress(self, lease: Lease) -> bool:
+        """Tell how far a run is; False when its lease was taken away. A Redis that forgot it learns it."""
+        keys = [LEASES, _current(lease.round_id, lease.stage)]
+        return bool(self._progress(keys=keys, args=[lease.run_id, json.dumps(asdict(lease)), KEEP_S]))
+
+    def finish(self, lease: Lease) -> None:
+        """End the lease of a run whose result was sent; its message may come again, it is not begun again."""
+        keys = [LEASES, _current(lease.round_id, lease.stage)]
+        self._finish(keys=keys, args=[lease.run_id, KEEP_S])
 
     def give_back(self, run_id: str) -> None:
-        """End a lease."""
+        """End the lease of a run that is not done."""
         self.redis.hdel(LEASES, run_id)
 
-    def beat(self, beat: Beat) -> None:
-        """Say that a worker process is alive."""
+    def hand_back(self, run_id: str) -> None:
+        """End the lease of a run that somebody else shall begin; this beginning does not count."""
+        with self.redis.pipeline() as pipe:
+            pipe.hdel(LEASES, run_id)
+            pipe.decr(f"grader:deliveries:{run_id}")
+            pipe.execute()
+
+    def drain(self, machines: Iterable[str]) -> None:
+        """These machines get nothing new, all others do."""
+        with self.redis.pipeline() as pipe:
+            pipe.delete(DRAINED)
+            for name in machines:
+                pipe.hset(DRAINED, name, "1")
+            pipe.execute()
+
+    def beat(self, beat: Beat) -> bool:
+        """Say that a worker process is alive. True when its machine was drained."""
         content = {**asdict(beat), "stages": {k: dict(v) for k, v in beat.stages.items()}}
-        self._beat(keys=[MACHINES], args=[beat.process, json.dumps(content)])
+        args = [beat.process, json.dumps(content), beat.machine]
+        return bool(self._beat(keys=[MACHINES, DRAINED], args=args))
 
     def leave(self, process: str) -> None:
         """A worker process ends, or is found dead."""
@@ -285,8 +260,8 @@ def _beat(row: dict[str, Any], moment: float) -> Beat:
 
 def _lease(run_id: str, row: dict[str, Any], moment: float) -> Lease:
     since = row.pop("since", moment)
-    row.pop("since_s", None)
-    return Lease(**_known(Lease, {**row, "run_id": run_id, "since_s": max(0.0, moment - since)}))
+    ages = {"since_s": max(0.0, moment - since), "idle_s": max(0.0, moment - row.pop("moved", since))}
+    return Lease(**_known(Lease, {**row, "run_id": run_id, **ages}))
 
 
 def _known(kind: type[Lease] | type[Beat], row: Mapping[str, Any]) -> dict[str, Any]:

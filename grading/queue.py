@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from celery import Celery
 
+from grading import transport
+
 STORE = "store"
 CHECKS = "checks"
 RUN = "grader.run"
@@ -11,6 +13,10 @@ PREPARE = "grader.prepare"
 RELEASE = "grader.release"
 RECORD = "grader.record"
 COMBINE = "grader.combine"
+CANARY = "grader.canary"
+EXAMINE = "grader.examine"
+SUBMISSION = "grader_submission"
+"""A header of messages that says which hand-in they are about."""
 
 
 def stage_queue(stage: str, priority: str) -> str:
@@ -44,6 +50,7 @@ def celery_app(redis_url: str, visibility_timeout_s: int) -> Celery:
     These settings lost nothing when workers and Redis were killed in every way tried: messages are
     acknowledged after the work, unacknowledged ones are restored, results are written until it works.
     """
+    transport.install()
     backend = f"grading.results:UnwatchedRedis+{redis_url}"
     app = Celery("grader", broker=redis_url, backend=backend, set_as_current=False)
     timeout = {"visibility_timeout": visibility_timeout_s}
@@ -73,7 +80,9 @@ def celery_app(redis_url: str, visibility_timeout_s: int) -> Celery:
         task_default_queue=STORE,
         task_create_missing_queues=True,
         worker_hijack_root_logger=False,
-        worker_send_task_events=False,
+        worker_send_task_events=False,  # redis.monitor
+        # events tell results as text: not a word of those
+        task_annotations={"*": {"resultrepr_maxsize": 0}},
         task_publish_retry_policy={"max_retries": 2, "interval_start": 0, "interval_max": 0.5},
         timezone="UTC",
     )

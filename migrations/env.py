@@ -8,28 +8,53 @@ from grading.store.tables import Base
 
 
 def run() -> None:
-    """Migrate the database of the configured URL, one transaction a revision."""
+    """Migrate the database of the configured URL; safe to start several times at once."""
     url = context.config.get_main_option("sqlalchemy.url")
     if url is None:
         raise SystemExit("migrations are run by `grader db upgrade`")
     store = Store(url)
+    try:
+        if store.engine.dialect.name == "sqlite":
+            _sqlite(store)
+        else:
+            _postgresql(store)
+    finally:
+        store.close()
+
+
+def _sqlite(store: Store) -> None:
+    """All revisions in one transaction that holds the writer's lock from its start.
+
+    So a second upgrade, started at the same time, waits and then finds nothing to do.
+    """
+    with store.engine.connect().execution_options(write=True) as connection:
+        raw = connection.connection.dbapi_connection
+        assert raw is not None
+        # tables are copied to change them, which must not touch the rows that refer to them
+        raw.execute("PRAGMA foreign_keys=OFF")
+        raw.execute("PRAGMA busy_timeout=600000")
+        with connection.begin():
+            context.configure(
+                connection=connection, target_metadata=Base.metadata, render_as_batch=True, compare_type=True
+            )
+            context.run_migrations()
+
+
+def _postgresql(store: Store) -> None:
+    """One transaction a revision; one migration at a time, whoever starts it."""
     with store.engine.connect() as connection:
-        if connection.dialect.name == "postgresql":
-            # one migration at a time, whoever starts it
-            connection.execute(text("set lock_timeout = 0"))
-            connection.execute(text("select pg_advisory_lock(724001)"))
-            connection.commit()
+        connection.execute(text("set lock_timeout = 0"))
+        connection.execute(text("select pg_advisory_lock(724001)"))
+        connection.commit()
         context.configure(
             connection=connection,
             target_metadata=Base.metadata,
-            render_as_batch=connection.dialect.name == "sqlite",
             transaction_per_migration=True,
             compare_type=True,
         )
         with context.begin_transaction():
             context.run_migrations()
         connection.commit()
-    store.close()
 
 
 run()

@@ -132,6 +132,42 @@ def libpq(url: str) -> str:
 # --- PostgreSQL ---------------------------------------------------------------------------------------
 
 
+@dataclass
+class Postgres:
+    """A PostgreSQL server of one's own, on loopback."""
+
+    url: str
+    folder: Path
+    command: list[str | Path]
+    run_as: dict[str, Any]
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **self.run_as,
+            )
+        _wait_for_postgres(self.url, self.process, self.folder / "log")
+
+    def stop(self) -> None:
+        """As `pg_ctl stop -m immediate`: at once, without a checkpoint; its children follow."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.send_signal(signal.SIGQUIT)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(10)
+
+
 @contextmanager
 def running_postgres() -> Iterator[str]:
     """URL of TEST_DATABASE_URL's server, else of one started here: new, on loopback, durable in nothing."""
@@ -139,6 +175,13 @@ def running_postgres() -> Iterator[str]:
     if given:
         yield given
         return
+    with own_postgres(durable=False) as postgres:
+        yield postgres.url
+
+
+@contextmanager
+def own_postgres(*, durable: bool) -> Iterator[Postgres]:
+    """A new server that ends with the context; a `durable` one keeps what was committed when it is killed."""
     programs = find_postgres()
     # not pytest's tmp_path: the postgres user must be able to enter its parents
     folder = Path(tempfile.mkdtemp(prefix="grader-postgres-"))
@@ -146,11 +189,12 @@ def running_postgres() -> Iterator[str]:
     try:
         if user:
             os.chown(folder, user.pw_uid, user.pw_gid)
-        url, process = _start_postgres(programs, folder, user)
+        postgres = _made_postgres(programs, folder, user, durable)
         try:
-            yield url
+            postgres.start()
+            yield postgres
         finally:
-            _stop_postgres(process)
+            postgres.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -184,9 +228,7 @@ def unprivileged_user() -> pwd.struct_passwd | None:
     raise ServiceMissing("PostgreSQL does not run as root and there is no user 'postgres' to run it as.")
 
 
-def _start_postgres(
-    programs: Path, folder: Path, user: pwd.struct_passwd | None
-) -> tuple[str, subprocess.Popen[bytes]]:
+def _made_postgres(programs: Path, folder: Path, user: pwd.struct_passwd | None, durable: bool) -> Postgres:
     run_as: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
     password = secrets.token_urlsafe(16)
     password_file = folder / "password"
@@ -217,7 +259,7 @@ def _start_postgres(
         "port": port,
         "unix_socket_directories": "",
         "fsync": "off",
-        "synchronous_commit": "off",
+        "synchronous_commit": "on" if durable else "off",
         "full_page_writes": "off",
         "max_connections": 200,
         "shared_buffers": "64MB",
@@ -225,23 +267,8 @@ def _start_postgres(
     command: list[str | Path] = [programs / "postgres", "-D", data]
     for key, value in settings.items():
         command += ["-c", f"{key}={value}"]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            **run_as,
-        )
     url = f"postgresql+psycopg://grader:{password}@127.0.0.1:{port}/postgres"
-    try:
-        _wait_for_postgres(url, process, folder / "log")
-    except BaseException:
-        _stop_postgres(process)
-        raise
-    return url, process
+    return Postgres(url, folder, command, run_as)
 
 
 def _wait_for_postgres(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -252,16 +279,6 @@ def _wait_for_postgres(url: str, process: subprocess.Popen[bytes], log: Path) ->
             return
         time.sleep(0.05)
     raise ServiceMissing(f"PostgreSQL did not start:\n{log.read_text(errors='replace')[-2000:]}")
-
-
-def _stop_postgres(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.send_signal(signal.SIGQUIT)  # at once, without a checkpoint; its children follow
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
 
 
 # --- browser ------------------------------------------------------------------------------------------

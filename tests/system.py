@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -28,6 +29,8 @@ from tests.factories import COURSE, RUBRIC
 
 ASSIGNMENT = f"{COURSE}/sales"
 STOP_S = 15.0
+_MIGRATING = threading.Lock()
+"""Alembic keeps its state in modules."""
 
 
 def until(reached: Callable[[], Any], timeout_s: float, what: str) -> Any:
@@ -47,12 +50,15 @@ class Parts:
     environ: dict[str, str]
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def start(self, name: str, *command: str) -> None:
-        """Start `grader COMMAND`; its output goes to `name`.log."""
+    def start(
+        self, name: str, *command: str, prefix: Sequence[str] = (), environ: Mapping[str, str] | None = None
+    ) -> None:
+        """Start `PREFIX grader COMMAND`, with more environment; its output goes to `name`.log."""
+        grader = [sys.executable, "-m", "cli", "--config", str(self.folder / "config.toml")]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [sys.executable, "-m", "cli", "--config", str(self.folder / "config.toml"), *command],
-                env=self.environ,
+                [*prefix, *grader, *command],
+                env={**self.environ, **(environ or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -114,7 +120,8 @@ def site(folder: Path, config: str, database_url: str, redis_url: str) -> Iterat
     (folder / "config.toml").write_text(config, encoding="utf-8")
     addresses = {"GRADER_DATABASE_URL": database_url, "GRADER_REDIS_URL": redis_url}
     read = load(folder / "config.toml", addresses)
-    migrate.upgrade(database_url)
+    with _MIGRATING:
+        migrate.upgrade(database_url)
     store, dispatch = Store(database_url), open_dispatch(read)
     parts = Parts(folder, {**os.environ, **addresses})
     try:

@@ -14,22 +14,35 @@ SWITCH_S = 0.0005
 
 
 def run_worker(
-    app: Celery, name: str, queues: Sequence[str], concurrency: int, ready: Callable[[], None]
+    app: Celery,
+    name: str,
+    queues: Sequence[str],
+    concurrency: int,
+    ready: Callable[[Any], None],
+    stopping: Callable[[], None] = lambda: None,
 ) -> None:
-    """Consume `queues`, first ones first, on `concurrency` threads until SIGTERM; `ready` is called once.
+    """Consume `queues`, first ones first, on `concurrency` threads until SIGTERM.
+
+    `ready` is called once, with Celery's consumer; `stopping` when the end was asked for and what is under
+    way goes on.
 
     Threads, because in-process models do not survive a fork and because a busy thread pool still answers.
     """
 
-    def on_ready(**_: Any) -> None:
-        ready()
+    def on_ready(sender: Any, **_: Any) -> None:
+        ready(sender)
         log.info("%s takes work from %s on %d threads", name, ", ".join(queues), concurrency)
 
+    def on_stopping(**_: Any) -> None:
+        stopping()
+
+    monitored = app.conf.worker_send_task_events
     # the thread that takes messages off Redis must not wait 5 ms for one that computes
     sys.setswitchinterval(SWITCH_S)
     # logging is set up by the command, once for all
     signals.setup_logging.connect(_leave_logging, weak=False)
     signals.worker_ready.connect(on_ready, weak=False)
+    signals.worker_shutting_down.connect(on_stopping, weak=False)
     app.worker_main(
         [
             "--quiet",
@@ -41,7 +54,8 @@ def run_worker(
             "--loglevel=WARNING",
             "--without-gossip",
             "--without-mingle",
-            "--without-heartbeat",
+            # beats of Celery's own, for monitors only; see grading/leases.py for ours
+            *([] if monitored else ["--without-heartbeat"]),
         ]
     )
 

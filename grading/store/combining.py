@@ -7,14 +7,14 @@ from typing import Any
 from sqlalchemy import Table, select
 from sqlalchemy.orm import Session
 
-from grading.model import Report, Result, RoundState
+from grading.model import Report, Result, RoundState, StageState
+from grading.store import outbox
 from grading.store.database import now
 from grading.store.locking import LockedRound, locked, read_accepted, set_round
 from grading.store.rounds import storable
-from grading.store.tables import Assignment, Base, Round, Submission
+from grading.store.tables import Assignment, Base, Round, RoundStage, Submission
 
 _GRADES: Table = Base.metadata.tables["grades"]
-_OUTBOX: Table = Base.metadata.tables["outbox"]
 
 
 def close_chord(session: Session, round_id: str) -> LockedRound | None:
@@ -43,6 +43,13 @@ def accepted_results(session: Session, round_id: str) -> list[Result]:
     return [Result.model_validate(row) for row in read_accepted(session, round_id)]
 
 
+def dead_codes(session: Session, round_id: str) -> dict[str, str]:
+    """The error code of each stage that is given up."""
+    query = select(RoundStage.stage, RoundStage.error)
+    query = query.where(RoundStage.round_id == round_id, RoundStage.state == StageState.DEAD)
+    return {row.stage: row.error or "error" for row in session.execute(query)}
+
+
 def finish(session: Session, current: LockedRound, report: Report, *, release: bool) -> None:
     """running → graded, partial or failed, with its grade and the news of it for the outside."""
     moment = now(session)
@@ -61,17 +68,9 @@ def finish(session: Session, current: LockedRound, report: Report, *, release: b
             released_at=moment if release else None,
         )
     )
-    session.execute(
-        _OUTBOX.insert().values(
-            kind="event",
-            key=f"graded:{current.id}",
-            payload={"type": f"submission.{report.status}", "submission": current.submission_id},
-            created_at=moment,
-            not_before=moment,
-            tries=0,
-            error="",
-        )
-    )
+    news = {"type": f"submission.{report.status}", "submission": current.submission_id}
+    # after a replay there is news again when the outcome is another
+    outbox.put(session, "event", f"{report.status}:{current.id}", news)
 
 
 def give_up(session: Session, current: LockedRound, sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
+WAIT_S = 30.0
+"""Seconds a write waits for others to finish theirs."""
 POSTGRES = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -22,21 +26,36 @@ POSTGRES = {
 }
 
 
+class _Turn:
+    """A lock for one thread at a time; who waits too long gets the error of a locked database."""
+
+    def __init__(self, wait_s: float) -> None:
+        self._wait_s = wait_s
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=self._wait_s):
+            raise OperationalError("BEGIN IMMEDIATE", None, sqlite3.OperationalError("database is locked"))
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class Store:
     """A database and the two ways to use it: `write()` and `read()`, each one transaction.
 
     SQLite runs in WAL mode; a write takes its lock at the start, so that it never fails half way for want of
-    one. `clock_offset_s` shifts `now`, for tests.
+    one, and waits for it up to `wait_s`. `clock_offset_s` shifts `now`, for tests.
     """
 
-    def __init__(self, url: str, *, clock_offset_s: float = 0.0) -> None:
+    def __init__(self, url: str, *, clock_offset_s: float = 0.0, wait_s: float = WAIT_S) -> None:
         self.url = url
         self.clock_offset_s = clock_offset_s
-        self.engine = _engine(url)
+        self.engine = _engine(url, wait_s)
         self._write = sessionmaker(self.engine.execution_options(write=True), expire_on_commit=False)
         # SQLite has one writer; threads that wait here take turns at once, those that wait there sleep
         self._turn: AbstractContextManager[object] = (
-            threading.Lock() if self.engine.dialect.name == "sqlite" else nullcontext()
+            _Turn(wait_s) if self.engine.dialect.name == "sqlite" else nullcontext()
         )
         self._read = sessionmaker(self.engine, expire_on_commit=False)
 
@@ -80,16 +99,25 @@ def _ask_time(session: Session) -> datetime:
     return answer.astimezone(UTC)
 
 
-def _engine(url: str) -> Engine:
+def _engine(url: str, wait_s: float) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() == "postgresql":
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
         ours = {key: value for key, value in POSTGRES.items() if key not in parsed.query}
-        return create_engine(parsed, pool_pre_ping=True, pool_size=10, max_overflow=10, connect_args=ours)
+        return create_engine(
+            parsed,
+            pool_pre_ping=True,
+            pool_size=10,
+            max_overflow=10,
+            connect_args=ours,
+            hide_parameters=True,  # errors end up in logs, students' work must not
+        )
     if parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(parsed, connect_args={"timeout": 30}, pool_size=10, max_overflow=10)
+    engine = create_engine(
+        parsed, connect_args={"timeout": wait_s}, pool_size=10, max_overflow=10, hide_parameters=True
+    )
     event.listen(engine, "connect", _sqlite_connect)
     event.listen(engine, "begin", _sqlite_begin)
     return engine
@@ -97,7 +125,7 @@ def _engine(url: str) -> Engine:
 
 def _sqlite_connect(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # transactions are begun below, not by the driver
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=30000"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 

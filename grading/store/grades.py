@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from grading.errors import NotFound
 from grading.may import Actor
-from grading.store import tables
+from grading.store import outbox, tables
 from grading.store.audit import note
 from grading.store.database import now
 
@@ -48,13 +48,5 @@ def release_all(session: Session, assignment_id: int, actor: Actor) -> int:
 
 def _tell(session: Session, grade: tables.Grade) -> None:
     """Leave the news for the outside; it names the submission, not the points."""
-    moment = now(session)
-    session.add(
-        tables.Outbox(
-            kind="event",
-            key=f"released:{grade.round_id}",
-            payload={"type": "submission.released", "submission": grade.submission_id},
-            created_at=moment,
-            not_before=moment,
-        )
-    )
+    news = {"type": "submission.released", "submission": grade.submission_id}
+    outbox.put(session, "event", f"released:{grade.round_id}", news)

@@ -32,6 +32,9 @@ class Stage:
     runs: int
     run_id: str | None
     message: str
+    losses: int
+    alone: bool
+    avoid: list[str]
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,11 @@ class KnownRun:
 
 
 # made once: putting a statement together costs more than running it
-_LOCK = (
-    select(*(_ROUNDS.c[name] for name in LockedRound.COLUMNS))
-    .where(_ROUNDS.c.id == bindparam("at_round"))
-    .with_for_update()
+_READ = select(*(_ROUNDS.c[name] for name in LockedRound.COLUMNS)).where(
+    _ROUNDS.c.id == bindparam("at_round")
 )
+_LOCK = _READ.with_for_update()
+_LOCK_IF_FREE = _READ.with_for_update(skip_locked=True)
 _READ_STAGES = select(*(_STAGES.c[field.name] for field in fields(Stage))).where(
     _STAGES.c.round_id == bindparam("at_round")
 )
@@ -81,10 +84,13 @@ _UPDATE_RUN = _RUNS.update().where(_RUNS.c.id == bindparam("at_run"))
 _INSERT_RUN = _RUNS.insert()
 
 
-def locked(session: Session, round_id: str) -> LockedRound | None:
-    """The round, locked; its stages are read after the lock is there, a join would be older than it."""
+def locked(session: Session, round_id: str, *, if_free: bool = False) -> LockedRound | None:
+    """The round, locked; its stages are read after the lock is there, a join would be older than it.
+
+    With `if_free`, nothing when somebody else holds the lock, instead of waiting for it.
+    """
     at = {"at_round": round_id}
-    row = session.execute(_LOCK, at).one_or_none()
+    row = session.execute(_LOCK_IF_FREE if if_free else _LOCK, at).one_or_none()
     if row is None:
         return None
     stages = session.execute(_READ_STAGES, at)

@@ -45,6 +45,12 @@ def newest() -> str:
     return head or ""
 
 
+def known() -> frozenset[str]:
+    """All revisions of this code."""
+    script = ScriptDirectory.from_config(_config("sqlite://"))
+    return frozenset(revision.revision for revision in script.walk_revisions())
+
+
 def current(store: Store) -> str | None:
     """The revision the database is at; nothing when it is empty."""
     with store.engine.connect() as connection:

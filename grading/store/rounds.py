@@ -6,6 +6,7 @@ nothing. Plain statements, not mapped objects: this is the busiest code of the s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
@@ -13,7 +14,8 @@ from typing import Any, Literal
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from grading.model import Result, RoundState, RunState, StageState
+from grading.errors import Retry
+from grading.model import Provenance, Result, RoundState, RunState, StageState
 from grading.store.database import now
 from grading.store.locking import (
     OVER,
@@ -29,8 +31,10 @@ from grading.store.locking import (
 from grading.store.tables import Outbox, Round, new_id
 
 MAX_TRIES = 3
-BACKOFF_S = (2.0, 15.0)
-"""Waits before the second and the third try."""
+MAX_LOSSES = 3
+"""Runs of a stage that may be begun and lost with their machine, whoever was to blame."""
+BACKOFF_S: Mapping[Retry, tuple[float, float]] = {"elsewhere": (2.0, 15.0), "later": (15.0, 60.0)}
+"""Waits before the second and the third try, by what may help."""
 MAX_SENTENCE = 2000
 
 
@@ -43,6 +47,12 @@ class RunOrder:
     stage: str
     attempt: int
     priority: str
+    avoid: tuple[str, ...] = ()
+    alone: bool = False
+
+
+Loss = Literal["unbegun", "alone", "together"]
+"""How a run was lost: before a machine began it, by itself, or with others of the same process."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +104,7 @@ def count_prepare(session: Session, round_id: str) -> int:
 
 def begin(session: Session, round_id: str) -> list[RunOrder]:
     """queued → running: one run for each waiting stage. Empty when somebody else began it."""
-    current = locked(session, round_id)
+    current = locked(session, round_id, if_free=True)
     if current is None or current.state != RoundState.QUEUED:
         return []
     set_round(session, round_id, state=RoundState.RUNNING, dispatched_at=now(session), chord_open=True)
@@ -104,7 +114,7 @@ def begin(session: Session, round_id: str) -> list[RunOrder]:
 
 def begin_again(session: Session, round_id: str, stage_name: str) -> RunOrder | None:
     """failed → dispatched: the next run of one stage. None when somebody else began it."""
-    current = locked(session, round_id)
+    current = locked(session, round_id, if_free=True)
     if current is None or current.state != RoundState.RUNNING:
         return None
     stage = current.stages[stage_name]
@@ -115,7 +125,15 @@ def begin_again(session: Session, round_id: str, stage_name: str) -> RunOrder | 
 
 
 def _order(session: Session, current: LockedRound, stage: Stage) -> RunOrder:
-    order = RunOrder(new_id(), current.id, stage.stage, stage.runs + 1, current.priority)
+    order = RunOrder(
+        run_id=new_id(),
+        round_id=current.id,
+        stage=stage.stage,
+        attempt=stage.runs + 1,
+        priority=current.priority,
+        avoid=tuple(stage.avoid),
+        alone=stage.alone,
+    )
     add_run(
         session,
         id=order.run_id,
@@ -157,25 +175,64 @@ def record(session: Session, result: Result) -> Recorded:
         finished_at=now(session),
         result=result.model_dump(mode="json"),
         error=result.error and result.error[:40],
+        **_measures(result.provenance),
     )
     if accepted:
         set_stage(session, current.id, stage.stage, state=StageState.DONE, error=None, message="")
         return Recorded("accepted", combine=_ready(current, stage.stage))
     if result.ok:
         return Recorded("duplicate")
-    wait = BACKOFF_S[min(stage.tries, len(BACKOFF_S)) - 1]
-    code = result.error or "error"
     dead = counts and _fail(
-        session, current, stage, code, result.message, None if result.retry == "never" else wait
+        session,
+        current,
+        stage,
+        result.error or "error",
+        result.message,
+        _wait(result.retry, stage.tries),
+        avoid=_avoid(stage, result),
+        alone=False,  # it came to an end, so it kills nobody
     )
     return Recorded("failed", combine=dead and _ready(current, stage.stage))
 
 
+def _measures(how: Provenance) -> dict[str, Any]:
+    """What a run measured, in the columns that statistics read."""
+    return {
+        "engine": how.engine[:40],
+        "model": how.model[:200],
+        "seconds": how.seconds,
+        "first_token_s": how.first_token_s,
+        "prompt_tokens": how.tokens.prompt,
+        "cached_tokens": how.tokens.cached,
+        "output_tokens": how.tokens.output,
+    }
+
+
+def _wait(retry: Retry, tries: int) -> float | None:
+    """Seconds before the next try; nothing when none can help."""
+    waits = BACKOFF_S.get(retry)
+    return waits[min(max(tries, 1), len(waits)) - 1] if waits else None
+
+
+def _avoid(stage: Stage, result: Result) -> list[str]:
+    """The machines that others are tried before."""
+    failed = result.provenance.machine[:40]
+    if result.retry != "elsewhere" or not failed or failed in stage.avoid:
+        return stage.avoid
+    return [*stage.avoid, failed]
+
+
 def _fail(
-    session: Session, current: LockedRound, stage: Stage, error: str, message: str, wait_s: float | None
+    session: Session,
+    current: LockedRound,
+    stage: Stage,
+    error: str,
+    message: str,
+    wait_s: float | None,
+    **changed: Any,
 ) -> bool:
     """The stage waits `wait_s` for its next try, or is dead (True) when it has none left or no wait helps."""
-    again = wait_s is not None and stage.tries < MAX_TRIES
+    again = wait_s is not None and stage.tries < MAX_TRIES and stage.losses < MAX_LOSSES
     set_stage(
         session,
         current.id,
@@ -185,6 +242,7 @@ def _fail(
         not_before=now(session) + timedelta(seconds=wait_s or 0.0) if again else None,
         error=error[:40],
         message=storable(message),
+        **changed,
     )
     return not again
 
@@ -199,8 +257,14 @@ def _ready(current: LockedRound, ended: str) -> bool:
     return not current.chord_open and current.complete(but=ended)
 
 
-def lose(session: Session, run_id: str, message: str, *, started: bool) -> str | None:
-    """dispatched → lost. A run that no machine had `started` costs no try. Returns the round to combine."""
+def lose(
+    session: Session, run_id: str, message: str, loss: Loss, error: str = "machine_lost", avoid: str = ""
+) -> str | None:
+    """dispatched → lost. Returns the round to combine, when this was its last stage under way.
+
+    Only a run that was lost alone costs a try: one of several that died together may have killed the others.
+    Which one is found out by giving each a machine to itself the next time.
+    """
     known = read_run(session, run_id)
     current = locked(session, known.round_id) if known is not None else None
     if current is None:
@@ -208,12 +272,20 @@ def lose(session: Session, run_id: str, message: str, *, started: bool) -> str |
     run = read_run(session, run_id)
     if run is None or run.state != RunState.DISPATCHED:
         return None
-    set_run(session, run_id, state=RunState.LOST, finished_at=now(session), error="machine_lost")
+    set_run(session, run_id, state=RunState.LOST, finished_at=now(session), error=error)
     set_round(session, current.id, chord_open=False)
     stage = current.stages[run.stage]
     dead = stage.state in OVER
     if stage.run_id == run_id and stage.state == StageState.DISPATCHED:
-        tried = stage if started else replace(stage, tries=stage.tries - 1)
+        tried = replace(
+            stage,
+            tries=stage.tries - (loss != "alone"),
+            losses=stage.losses + (loss != "unbegun"),
+            alone=stage.alone or loss == "together",
+        )
         # another machine can start at once
-        dead = _fail(session, current, tried, "machine_lost", message, wait_s=0.0)
+        changed: dict[str, Any] = {"losses": tried.losses, "alone": tried.alone}
+        if avoid:
+            changed["avoid"] = [*stage.avoid, avoid]
+        dead = _fail(session, current, tried, error, message, wait_s=0.0, **changed)
     return current.id if dead and current.complete(but=stage.stage) else None

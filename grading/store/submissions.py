@@ -9,16 +9,15 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from grading.documents import HandIn
-from grading.errors import Conflict
+from grading.errors import Conflict, Forbidden
 from grading.model import RoundState, StageState
 from grading.rubric import Rubric
-from grading.store import assignments
+from grading.store import assignments, outbox
 from grading.store.blobs import keep
 from grading.store.database import now
 from grading.store.tables import (
     Assignment,
     IdempotencyKey,
-    Outbox,
     Round,
     RoundStage,
     Submission,
@@ -65,8 +64,10 @@ def accept(session: Session, incoming: Incoming) -> Accepted:
     if before is not None:
         return before
     assignment = session.get_one(Assignment, incoming.assignment_id)
-    # the student's row is the lock that keeps hand-in numbers apart
-    session.execute(select(User.id).where(User.id == incoming.student_id).with_for_update())
+    # the student's row is the lock that keeps hand-in numbers apart, and an erasure from what comes in
+    student = select(User.disabled).where(User.id == incoming.student_id).with_for_update()
+    if session.execute(student).scalar_one():
+        raise Forbidden("This student's account is disabled.")
     submission = _add_submission(session, incoming)
     current = add_round(session, submission, assignment, reason="first", priority=incoming.priority)
     if incoming.idempotency is not None:
@@ -135,7 +136,6 @@ def add_round(
     number = session.execute(
         select(func.coalesce(func.max(Round.number), 0)).where(Round.submission_id == submission.id)
     ).scalar_one()
-    moment = now(session)
     new = Round(
         id=new_id(),
         submission_id=submission.id,
@@ -146,13 +146,13 @@ def add_round(
         priority=priority,
         course_id=assignment.course_id,
         student_id=submission.student_id,
-        created_at=moment,
+        created_at=now(session),
     )
     session.add(new)
     session.flush()
     for stage in stages_of(Rubric.model_validate(version.rubric)):
         session.add(RoundStage(round_id=new.id, stage=stage, state=StageState.WAITING))
-    session.add(Outbox(kind="prepare", key=new.id, payload={}, created_at=moment, not_before=moment))
+    outbox.put(session, "prepare", new.id, {})
     return new
 
 

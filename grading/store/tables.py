@@ -182,7 +182,10 @@ class Submission(Base):
     created_at: Mapped[datetime]
     assignment: Mapped[Assignment] = relationship()
     student: Mapped[User] = relationship(foreign_keys=[student_id])
-    __table_args__ = (UniqueConstraint("assignment_id", "student_id", "number"),)
+    __table_args__ = (
+        UniqueConstraint("assignment_id", "student_id", "number"),
+        Index("submissions_by_time", "created_at"),
+    )
 
 
 class SubmissionFile(Base):
@@ -204,6 +207,7 @@ class IdempotencyKey(Base):
     body_hash: Mapped[str] = mapped_column(String(64))
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"))
     created_at: Mapped[datetime]
+    __table_args__ = (Index("idempotency_keys_by_submission", "submission_id"),)
 
 
 class Round(Base):
@@ -242,6 +246,8 @@ class Round(Base):
             postgresql_where=text("current"),
         ),
         Index("rounds_by_state", "state", "priority", "created_at"),
+        # holds all that measures need: the rows are large
+        Index("rounds_by_end", "finished_at", "state", "priority", "created_at"),
     )
 
 
@@ -358,6 +364,7 @@ class InboundWebhook(Base):
     body_hash: Mapped[str] = mapped_column(String(64))
     submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
     received_at: Mapped[datetime]
+    __table_args__ = (Index("inbound_webhooks_by_submission", "submission_id"),)
 
 
 class Batch(Base):
@@ -374,7 +381,7 @@ class Batch(Base):
 
 
 class Audit(Base):
-    """Who did what to which object, and when. Rows are only ever added."""
+    """Who did what to which object, and when. Rows are only added; retention may take the oldest away."""
 
     __tablename__ = "audit"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -383,3 +390,13 @@ class Audit(Base):
     action: Mapped[str] = mapped_column(String(60))
     object: Mapped[str] = mapped_column(String(100), index=True)
     detail: Mapped[dict[str, Any]]
+    __table_args__ = (Index("audit_by_time", "at"),)
+
+
+class Chore(Base):
+    """Something to be done again from time to time: the daily retention, withdrawals after an erasure."""
+
+    __tablename__ = "chores"
+    name: Mapped[str] = mapped_column(String(100), primary_key=True)
+    not_before: Mapped[datetime]
+    payload: Mapped[dict[str, Any]]

@@ -10,8 +10,8 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, defer, joinedload
 
 from grading.documents import set_apart
-from grading.errors import NotFound
-from grading.model import Cell, Document, Report, RoundState
+from grading.errors import NotFound, for_student
+from grading.model import Cell, Document, Report, RoundState, StageState
 from grading.rubric import Value
 from grading.store import tables
 from grading.store.database import now
@@ -36,6 +36,12 @@ class StageView(Value):
     tokens: int | None = None
     error: str | None = None
     message: str = ""
+    """Why it failed, for staff."""
+
+    @property
+    def student(self) -> str:
+        """Why it was given up, for the student; empty otherwise."""
+        return for_student(self.error or "") if self.state == StageState.DEAD else ""
 
 
 class GradeView(Value):
@@ -233,13 +239,6 @@ def _speed(session: Session) -> tuple[float, float]:
     typical = median((end - start).total_seconds() for start, end in spans)
     busy = (max(end for _, end in spans) - min(start for start, _ in spans)).total_seconds()
     return max(typical, 1.0), busy / len(spans)
-
-
-def rounds_by_state(session: Session) -> dict[str, int]:
-    """How many current rounds are in each state."""
-    query = select(tables.Round.state, func.count()).where(tables.Round.current).group_by(tables.Round.state)
-    counted = {row[0]: row[1] for row in session.execute(query)}
-    return {state.value: counted.get(state.value, 0) for state in RoundState}
 
 
 Row = tuple[

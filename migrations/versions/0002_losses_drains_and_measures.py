@@ -49,10 +49,12 @@ def upgrade() -> None:
     for column in measures():
         op.add_column("runs", column)
     op.create_index("runs_by_end", "runs", ["finished_at"])
+    op.create_index("rounds_by_end", "rounds", ["finished_at", "state", "priority", "created_at"])
 
 
 def downgrade() -> None:
     """From this revision."""
+    op.drop_index("rounds_by_end", "rounds")
     op.drop_index("runs_by_end", "runs")
     for table, columns in (("runs", measures()), ("round_stages", counts())):
         with op.batch_alter_table(table) as batch:

@@ -145,6 +145,8 @@ EXPECTED = {
     ("POST", "classes.upload"): (303, 403, 403, 403, 404, 422),
     ("GET", "classes.preview"): (303, 403, 403, 403, 404, 200),
     ("POST", "classes.confirm"): (303, 403, 403, 403, 404, 303),
+    ("GET", "given_up.listing"): (303, 403, 403, 200, 200, 200),
+    ("POST", "given_up.again"): (303, 403, 403, 303, 303, 303),
     ("GET", "operations.machines"): (303, 403, 403, 200, 200, 200),
     ("GET", "tokens.listing"): (303, 200, 200, 200, 200, 200),
     ("POST", "tokens.create"): (303, 400, 400, 400, 400, 400),

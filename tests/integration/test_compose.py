@@ -18,6 +18,13 @@ SECRETS = {
     "GRADER_SECRET_KEY": "s-word",
 }
 
+OBSERVE = {
+    "prometheus": "GRADER_METRICS_TOKEN",
+    "grafana": "GF_SECURITY_ADMIN_PASSWORD",
+    "flower": "FLOWER_PASSWORD",
+}
+"""What operators look at -> the variable with the secret it does not start without."""
+
 
 def compose(root: Path, *arguments: str, **without: str) -> subprocess.CompletedProcess[str]:
     command = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
@@ -35,7 +42,7 @@ def compose(root: Path, *arguments: str, **without: str) -> subprocess.Completed
 @pytest.fixture(scope="module")
 def services(root: Path) -> dict[str, Any]:
     """Every service with anchors, profiles and variables resolved."""
-    shown = compose(root, "--profile", "sparks", "--profile", "rules", "config")
+    shown = compose(root, "--profile", "sparks", "--profile", "rules", "--profile", "observe", "config")
     assert shown.returncode == 0, shown.stderr
     resolved: dict[str, Any] = yaml.safe_load(shown.stdout)["services"]
     return resolved
@@ -59,7 +66,7 @@ def test_a_missing_secret_is_refused(root: Path, secret: str) -> None:
     assert "set it in .env" in refused.stderr
 
 
-def test_the_services_are_the_server_the_sparks_and_four_rules_workers(
+def test_the_services_are_those_of_the_server_the_machines_and_operators(
     services: dict[str, Any], machines: list[str]
 ) -> None:
     server = {"redis", "postgres", "migrate", "web", "store", "sweeper"}
@@ -67,7 +74,7 @@ def test_the_services_are_the_server_the_sparks_and_four_rules_workers(
     rules = {f"rules-{name}" for name in machines}
     assert len(sparks) == 2
     assert len(rules) == 4
-    assert set(services) == server | sparks | rules
+    assert set(services) == server | sparks | rules | set(OBSERVE)
 
 
 def test_every_worker_serves_the_machine_of_its_name(services: dict[str, Any], machines: list[str]) -> None:
@@ -94,7 +101,7 @@ def test_redis_is_durable_and_asks_for_a_password(services: dict[str, Any]) -> N
 def test_workers_know_no_database_and_no_secret(services: dict[str, Any]) -> None:
     for name, service in services.items():
         if name.startswith(("worker-", "rules-")):
-            assert set(service["environment"]) == {"GRADER_REDIS_URL"}, name
+            assert set(service["environment"]) == {"GRADER_REDIS_URL", "GRADER_LOG"}, name
 
 
 def test_migrations_run_once_before_what_needs_them(services: dict[str, Any]) -> None:
@@ -110,7 +117,7 @@ def test_nothing_is_published_beyond_loopback(services: dict[str, Any]) -> None:
         for port in service.get("ports", []):
             # Compose 1 shows a string, Compose 2 a table
             published[name] = port.split(":")[0] if isinstance(port, str) else port["host_ip"]
-    assert published == {"redis": "127.0.0.1", "web": "127.0.0.1"}
+    assert published == dict.fromkeys(("redis", "web", *OBSERVE), "127.0.0.1")
 
 
 def test_our_containers_hold_no_rights(services: dict[str, Any]) -> None:
@@ -118,3 +125,25 @@ def test_our_containers_hold_no_rights(services: dict[str, Any]) -> None:
         if name not in ("redis", "postgres"):
             assert service["cap_drop"] == ["ALL"], name
             assert service["read_only"] is True, name
+
+
+@pytest.mark.parametrize("service", OBSERVE)
+def test_what_operators_look_at_does_not_start_without_its_secret(
+    services: dict[str, Any], service: str
+) -> None:
+    words = services[service].get("entrypoint") or services[service]["command"]
+    shell = ["/bin/sh", "-c", words[2].replace("$$", "$").split("exec ")[0]]
+    assert words[:2] == shell[:2]
+    environ = {key: str(value or "") for key, value in services[service]["environment"].items()}
+    refused = subprocess.run(shell, env=environ, capture_output=True, text=True, timeout=10)
+    assert refused.returncode == 1
+    assert "in .env" in refused.stderr
+
+
+def test_files_for_prometheus_and_grafana_are_there(root: Path, services: dict[str, Any]) -> None:
+    for name in OBSERVE:
+        for volume in services[name].get("volumes", []):
+            source = volume.split(":")[0] if isinstance(volume, str) else volume["source"]
+            if "deploy" in source:
+                assert any(Path(source).iterdir()), source
+    assert (root / "deploy" / "flower" / "Dockerfile").is_file()

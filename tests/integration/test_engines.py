@@ -23,10 +23,8 @@ import requests
 from grading.errors import (
     BudgetExceeded,
     ConfigError,
-    EngineBusy,
     EngineError,
     EngineStalled,
-    EngineUnreachable,
     JobInvalid,
     ModelMissing,
 )
@@ -39,6 +37,7 @@ from tests.tiny_model import make_tiny_model
 from workers.machine.engines import Engine, Request, open_engine
 from workers.machine.engines.mlx import MlxEngine
 from workers.machine.engines.mlx_constraint import Constraint
+from workers.machine.engines.probe import probe
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -98,7 +97,7 @@ def ask(model: str = "tiny", **changes: Any) -> Request:
     return replace(first, **changes)
 
 
-def quiet(count: int) -> None:
+def quiet(count: int, phase: str = "generating") -> None:
     """Takes progress and says nothing."""
 
 
@@ -162,7 +161,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[tuple[Engine, str]]:
 
 def test_answers_follow_the_schema_and_are_counted(engine: tuple[Engine, str]) -> None:
     counts: list[int] = []
-    answer = engine[0].generate(ask(engine[1]), counts.append)
+    answer = engine[0].generate(ask(engine[1]), lambda count, _=None: counts.append(count))
     parsed(answer.text)
     assert answer.tokens.prompt > 0
     assert answer.tokens.output > 0
@@ -202,21 +201,7 @@ def test_unknown_engines_and_settings_are_named() -> None:
         open_engine("openai", {"url": "http://127.0.0.1:1/v1", "api_key_env": "GRADER_ABSENT_KEY"})
 
 
-# --- faults over HTTP ---------------------------------------------------------------------------------
-
-FAULTS: dict[str, type[EngineError]] = {
-    "500": EngineError,
-    "503": EngineBusy,
-    "404": ModelMissing,
-    "hang": EngineStalled,
-    "stall": EngineStalled,
-    "trickle": EngineStalled,
-    "half_json": EngineError,
-    "garbage": EngineError,
-    "empty": EngineError,
-    "endless": EngineError,
-    "error_midstream": EngineError,
-}
+# --- over HTTP; faults are in test_model_faults.py -------------------------------------------------------
 
 
 @pytest.fixture(params=["ollama", "openai"])
@@ -230,19 +215,6 @@ def served(request: pytest.FixtureRequest) -> Iterator[tuple[ModelServer, Callab
             return open_engine(request.param, {"url": url, **SHORT, **settings})
 
         yield server, opened
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_every_fault_has_its_error(served: tuple[ModelServer, Callable[..., Engine]], fault: str) -> None:
-    server, opened = served
-    server.behaviour.fault = fault
-    begun = time.monotonic()
-    with pytest.raises(EngineError) as caught:
-        opened().generate(ask(deadline_s=5), quiet)
-    assert type(caught.value) is FAULTS[fault]
-    assert time.monotonic() - begun < 6
-    if fault == "404":
-        assert "tiny" in caught.value.message
 
 
 @pytest.mark.parametrize("fault", ["hang", "trickle"])
@@ -280,15 +252,6 @@ def test_a_second_try_shows_the_first_answer(served: tuple[ModelServer, Callable
     assert [m["role"] for m in chat] == ["system", "user", "assistant", "user"]
     assert chat[2]["content"] == "{}"
     assert chat[3]["content"] == "judgements is missing"
-
-
-@pytest.mark.parametrize("name", ["ollama", "openai"])
-def test_a_refused_connection_is_unreachable(name: str) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        engine = open_engine(name, {"url": f"http://127.0.0.1:{closed.getsockname()[1]}", **SHORT})
-        with pytest.raises(EngineUnreachable):
-            engine.generate(ask(deadline_s=3), quiet)
 
 
 def test_a_slow_model_load_is_not_a_stall() -> None:
@@ -408,7 +371,7 @@ def test_mlx_takes_a_short_request_while_a_long_one_runs(mlx: MlxEngine, tiny: P
     long = ask(str(tiny), schema={}, max_output_tokens=2000, deadline_s=20)
 
     def first() -> float:
-        mlx.generate(long, lambda count: begun.set() if count else None)
+        mlx.generate(long, lambda count, _=None: begun.set() if count else None)
         return time.monotonic()
 
     with ThreadPoolExecutor(1) as pool:
@@ -503,6 +466,19 @@ if sys.argv[2] == "close":
             check=False,
         )
         assert (ran.returncode, ran.stdout.strip()) == (0, "8"), ran.stderr
+
+
+def test_mlx_tells_its_phases_and_can_be_probed(tiny: Path) -> None:
+    engine, told = MlxEngine(), list[str]()
+    try:
+        engine.generate(ask(str(tiny), max_output_tokens=4), lambda _, phase="generating": told.append(phase))
+        assert told[:2] == ["loading", "reading"]
+        assert told[-1] == "generating"
+        assert 1 <= probe(engine, str(tiny), 20).tokens.output <= 16
+        with pytest.raises(ModelMissing):
+            probe(engine, str(tiny.parent / "nowhere"), 20)
+    finally:
+        engine.close()
 
 
 def test_mlx_says_when_it_was_closed(tiny: Path) -> None:

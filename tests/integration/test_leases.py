@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from grading import queue
-from grading.leases import MACHINES, MAX_DELIVERIES, Beat, Claim, Lease, Leases, connect
+from grading.leases import LEASES, MACHINES, MAX_DELIVERIES, Beat, Claim, Lease, Leases, connect
 
 GRANTED, SUPERSEDED = Claim("granted"), Claim("superseded")
 
@@ -21,8 +22,8 @@ def leases(redis_url: str) -> Iterator[Leases]:
     client.close()
 
 
-def lease(run_id: str = "run", process: str = "p1") -> Lease:
-    return Lease(run_id, "dgx-spark-1", process, "analysis")
+def lease(run_id: str = "run", process: str = "p1", **other: Any) -> Lease:
+    return Lease(run_id, "dgx-spark-1", process, "analysis", round_id="round", **other)
 
 
 def test_a_run_is_granted_once_while_it_is_held(leases: Leases) -> None:
@@ -53,12 +54,13 @@ def test_a_job_that_kills_its_worker_is_exhausted(leases: Leases) -> None:
 
 
 def test_progress_is_seen_and_only_a_held_lease_is_renewed(leases: Leases) -> None:
+    leases.make_current({("round", "analysis"): "run"})
     leases.claim(lease(), "round")
-    assert leases.progress("run", "generating", 42)
+    assert leases.progress(lease(phase="generating", tokens=42))
     assert leases.held()[0].tokens == 42
     assert leases.held()[0].phase == "generating"
     leases.give_back("run")
-    assert not leases.progress("run", "generating", 43)
+    assert not leases.progress(lease(phase="generating", tokens=43))
     assert leases.held() == []
 
 
@@ -154,3 +156,76 @@ def test_stages_of_one_round_asked_for_at_once_are_parted(leases: Leases) -> Non
     for thread in threads:
         thread.join()
     assert sorted(answers) == ["elsewhere", "granted"]
+
+
+def test_a_redis_that_forgot_everything_learns_of_the_lease_again(leases: Leases) -> None:
+    leases.make_current({("round", "analysis"): "run"})
+    leases.claim(lease(), "round")
+    leases.redis.flushall()
+    assert leases.progress(lease(phase="generating", tokens=5))
+    assert [(held.run_id, held.tokens) for held in leases.held()] == [("run", 5)]
+    assert leases.claim(lease(process="p2"), "round") == SUPERSEDED
+    assert leases.claim(lease("another"), "round") == SUPERSEDED
+
+
+def test_a_run_whose_result_was_sent_is_not_begun_again(leases: Leases) -> None:
+    leases.make_current({("round", "analysis"): "run"})
+    leases.claim(lease(), "round")
+    leases.finish(lease())
+    assert leases.held() == []
+    assert leases.claim(lease(), "round") == SUPERSEDED
+    leases.make_current({("round", "analysis"): "next"})
+    leases.finish(lease())  # a late end of the first says nothing about the next
+    assert leases.claim(lease("next"), "round") == GRANTED
+
+
+def test_a_run_that_was_handed_back_may_be_begun_as_often_as_before(leases: Leases) -> None:
+    for _ in range(MAX_DELIVERIES + 2):
+        assert leases.claim(lease(), "round") == GRANTED
+        leases.hand_back("run")
+
+
+def test_idle_time_is_counted_from_the_last_movement(leases: Leases) -> None:
+    leases.claim(lease(phase="waiting"), "round")
+    row = json.loads(str(leases.redis.hget(LEASES, "run")))
+    leases.redis.hset(
+        LEASES, "run", json.dumps({**row, "since": row["since"] - 90, "moved": row["moved"] - 80})
+    )
+    assert leases.progress(lease(phase="waiting"))
+    (held,) = leases.held()
+    assert (held.since_s // 10, held.idle_s // 10) == (9, 8)
+    assert leases.progress(lease(phase="reading"))  # its turn came: now it begins
+    (held,) = leases.held()
+    assert (held.since_s // 10, held.idle_s // 10) == (0, 0)
+
+
+def test_a_machine_to_be_avoided_hands_on_while_another_one_lives(leases: Leases) -> None:
+    beat(leases, "one")
+    beat(leases, "two")
+
+    def ask(avoid: list[str], round_id: str = "round") -> Claim:
+        return leases.claim(Lease("run", "one", "p", "analysis"), round_id, hand_on=True, avoid=avoid)
+
+    assert ask(["one"]) == Claim("elsewhere", "two")
+    assert ask(["one", "two"]) == GRANTED  # nobody is left: better here than nowhere
+
+
+def test_the_sibling_stage_is_no_reason_to_stay_on_a_machine_that_failed(leases: Leases) -> None:
+    beat(leases, "one")
+    beat(leases, "two")
+    assert leases.claim(Lease("f", "two", "p", "feedback"), "round") == GRANTED
+    avoiding = leases.claim(Lease("a", "one", "p", "analysis"), "round", hand_on=True, avoid=["one"])
+    assert avoiding == Claim("elsewhere", "two")
+
+
+def test_a_drained_machine_gets_nothing(leases: Leases) -> None:
+    beat(leases, "one")
+    beat(leases, "two")
+    beat(leases, "three")
+    leases.drain(["one", "two"])
+    assert leases.claim(Lease("run", "one", "p", "analysis"), "round", hand_on=True) == Claim(
+        "elsewhere", "three"
+    )
+    assert leases.beat(Beat("p", "one", 1, 0, BOTH))
+    leases.drain([])
+    assert not leases.beat(Beat("p", "one", 1, 0, BOTH))

@@ -20,7 +20,7 @@ from tests.factories import RUBRIC, document
 from tests.system import until
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.instant import InstantEngine
-from workers.machine.process import MachineProcess
+from workers.machine.process import MachineProcess, Message
 
 MACHINE = Machine.model_validate(
     {
@@ -108,8 +108,8 @@ def test_while_it_works_its_lease_progress_and_beat_can_be_seen(
     seen: list[tuple[str, int, int]] = []
 
     def look(_request: Request, progress: Progress) -> None:
-        for tokens in (0, 7):
-            progress(tokens)
+        for tokens, phase in ((0, "reading"), (7, "generating")):
+            progress(tokens, phase)
             process.beat()
             lease, beat = leases.held()[0], leases.beats()[0]
             assert (lease.machine, lease.process, lease.stage) == ("dgx-spark-2", process.process, "analysis")
@@ -162,12 +162,17 @@ def test_a_run_in_other_hands_is_not_worked_on(process: MachineProcess, leases: 
 def test_work_that_was_begun_three_times_is_given_up(
     process: MachineProcess, engine: Scripted, sent: list[Mapping[str, Any]]
 ) -> None:
+    def die(_request: Request, _progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    engine.before = die
     for _ in range(MAX_DELIVERIES):
-        process.run(job())
+        with pytest.raises(KeyboardInterrupt):
+            process.run(job())
     process.run(job())
     assert engine.calls == MAX_DELIVERIES
     last = sent[-1]
-    assert (last["ok"], last["error"], last["retry"]) == (False, "exhausted", False)
+    assert (last["ok"], last["error"], last["retry"]) == (False, "exhausted", "never")
     assert "three times" in last["message"]
 
 
@@ -197,7 +202,7 @@ def test_a_job_this_machine_cannot_do_fails_and_nobody_waits_for_it(
 ) -> None:
     content = process.run({**job(), **change})
     assert content is not None
-    assert (content["ok"], content["error"], content["retry"]) == (False, "job_invalid", True)
+    assert (content["ok"], content["error"], content["retry"]) == (False, "job_invalid", "elsewhere")
     assert sent == [content]
     assert engine.calls == 0
 
@@ -206,11 +211,12 @@ def test_both_stages_of_a_round_are_not_done_here_while_another_machine_is_alive
     process: MachineProcess, leases: Leases, sent: list[Mapping[str, Any]]
 ) -> None:
     handed: list[str] = []
-    assert process.run(job("a"), handed.append) is not None
+    message = Message("analysis", handed.append)
+    assert process.run(job("a"), message) is not None
     other = MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda _: None)
     other.beat()
-    assert process.run(job("f", "feedback"), handed.append) is None
-    assert handed == ["mac-studio-2"]
+    assert process.run(job("f", "feedback"), message) is None
+    assert handed == ["machine.mac-studio-2"]
     assert [result["run_id"] for result in sent] == ["a"]
 
 
@@ -220,10 +226,10 @@ def test_a_run_that_cannot_be_handed_on_is_done_here(
     process.run(job("a"))
     MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda _: None).beat()
 
-    def away(_machine: str) -> None:
+    def away(_queue: str) -> None:
         raise OperationalError("Redis is away")
 
-    assert process.run(job("f", "feedback"), away) is not None
+    assert process.run(job("f", "feedback"), Message("feedback", away)) is not None
     assert [result["run_id"] for result in sent] == ["a", "f"]
 
 
@@ -255,3 +261,77 @@ def test_a_result_waits_for_a_redis_that_is_away(tmp_path: Path, engine: Scripte
         app.close()
     assert returned[0] is not None
     assert returned[0]["ok"]
+
+
+def test_a_run_that_must_be_alone_waits_for_the_others_and_holds_back_newcomers(
+    process: MachineProcess, leases: Leases, engine: Scripted
+) -> None:
+    order: list[tuple[str, bool]] = []
+    first_is_in, go_on = threading.Event(), threading.Event()
+
+    def note(request: Request, _progress: Progress) -> None:
+        run = request.job.run_id
+        others = set(process._working) - {run}
+        order.append((run, any(process._working[o].phase != "waiting" for o in others)))
+        if run == "first":
+            first_is_in.set()
+            assert go_on.wait(20)
+
+    engine.before = note
+
+    def start(run_id: str, **other: Any) -> threading.Thread:
+        content = {**job(run_id), "round_id": f"round of {run_id}", **other}
+        thread = threading.Thread(target=process.run, args=(content,))
+        thread.start()
+        return thread
+
+    threads = [start("first")]
+    assert first_is_in.wait(20)
+    threads.append(start("suspect", alone=True))
+    until(lambda: process._gate._waiting_alone == 1, 10, "the suspect waits")
+    threads.append(start("third"))
+    until(lambda: len(leases.held()) == 3, 10, "all are taken")
+    assert {lease.run_id: lease.phase for lease in leases.held()}["suspect"] == "waiting"
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert [run for run, _ in order] == ["first", "suspect", "third"]
+    assert order[1] == ("suspect", False)
+    assert leases.held() == []
+
+
+def test_a_machine_that_is_to_be_avoided_hands_the_run_on(process: MachineProcess, leases: Leases) -> None:
+    MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda _: None).beat()
+    handed: list[str] = []
+    content = {**job(), "avoid": ["dgx-spark-2"]}
+    assert process.run(content, Message("analysis", handed.append)) is None
+    assert handed == ["machine.mac-studio-2"]
+    assert process.run(content, Message("analysis", handed.append, settled=True)) is not None
+
+
+def test_what_is_under_way_is_handed_back_at_the_end(
+    process: MachineProcess, leases: Leases, engine: Scripted
+) -> None:
+    sent_back: list[tuple[str, bool]] = []
+    message = Message("analysis", lambda to: sent_back.append((to, leases.held() == [])))
+    engine.before = lambda _request, _progress: sent_back.append(("handed back", bool(process.hand_back())))
+    process.run(job(), message)
+    # the lease is gone before the message comes again, else nobody would take it
+    assert sent_back == [("analysis", True), ("handed back", True)]
+
+
+def test_a_drained_machine_listens_no_more_until_it_is_back(process: MachineProcess, leases: Leases) -> None:
+    heard: list[bool] = []
+    process.listen = heard.append
+    process.beat()
+    leases.drain(["dgx-spark-2"])
+    process.beat()
+    process.beat()
+    assert heard == [False]
+    assert leases.beats()[0].drained
+    leases.drain([])
+    process.beat()
+    process.beat()
+    assert heard == [False, True]
+    assert not leases.beats()[0].drained

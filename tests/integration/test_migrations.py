@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from alembic import command
-from sqlalchemy import inspect
+from sqlalchemy import inspect, select
 
 from grading.store import Store, migrate
+from grading.store.tables import Submission
+from grading.store.views import SubmissionView, submission_view
+from tests.factories import hand_in
+from tests.services import SqliteDatabases
+from tests.years import Fresh, everything, fill_0001, played
 
 
 def test_up_down_and_up_again(database_url: str) -> None:
@@ -31,3 +40,75 @@ def test_an_old_database_is_named_with_its_remedy(database_url: str) -> None:
     with pytest.raises(migrate.StoreOutdated, match="grader db upgrade"):
         migrate.require_newest(store)
     store.close()
+
+
+TWICE = "import sys; from grading.store import migrate; migrate.upgrade(sys.argv[1])"
+
+
+def test_upgrades_that_are_started_at_once_wait_for_each_other(sqlite_databases: SqliteDatabases) -> None:
+    database_url = sqlite_databases.fresh()
+    started = [
+        subprocess.Popen([sys.executable, "-c", TWICE, database_url], stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [(process.communicate(timeout=60)[1], process.returncode) for process in started] == [("", 0)] * 2
+    store = Store(database_url)
+    migrate.require_newest(store)
+    store.close()
+
+
+def test_a_database_of_0001_is_read_and_carried_to_its_end(
+    fresh_database: Fresh, redis_url: str, root: Path
+) -> None:
+    url = fresh_database(fill_0001)
+    migrate.upgrade(url)
+    with played(url, redis_url, root) as system:
+        before = views_by_student(system.store)
+        assert {name: view.state for name, view in before.items()} == STATES_0001
+        seen = before["graded"]
+        assert (seen.released, before["unreleased"].released) == (True, False)
+        assert seen.grade is not None
+        assert (seen.grade.points, seen.grade.report.points) == (20, 20)
+        assert {stage.machine for stage in seen.stages} == {"dgx-spark-1"}
+        assert before["partial"].grade is not None
+        outcomes = system.work_off()
+        after = views_by_student(system.store)
+        states = {name: view.state for name, view in after.items()}
+        assert states == {**dict.fromkeys(STATES_0001, "graded"), "partial": "partial"}
+        assert after["graded"] == before["graded"]
+        # five rounds were open, one stage of them was done by then
+        assert outcomes == {"accepted": 9}
+        # and new work comes in beside it
+        hand_in(system.store, after["graded"].assignment_id, "running")
+        system.work_off()
+
+
+def test_a_database_of_today_goes_down_to_0001_and_up_again(fresh_database: Fresh) -> None:
+    url = fresh_database(fill_0001)
+    store = Store(url)
+    migrate.upgrade(url)
+    before = everything(store)
+    migrate.downgrade(url, "0001")
+    assert migrate.current(store) == "0001"
+    migrate.upgrade(url)
+    assert everything(store) == before
+    store.close()
+
+
+STATES_0001 = {
+    "graded": "graded",
+    "unreleased": "graded",
+    "partial": "partial",
+    "running": "running",
+    "again": "running",
+    "lost": "running",
+    "queued": "queued",
+    "received": "received",
+}
+
+
+def views_by_student(store: Store) -> dict[str, SubmissionView]:
+    """What pages and API show of each submission."""
+    with store.read() as session:
+        ids = session.scalars(select(Submission.id))
+        return {view.student: view for view in (submission_view(session, one) for one in ids)}

@@ -58,10 +58,14 @@ def assignment(server: Server) -> int:
 def received(server: Server, assignment: int, student: str, text: str = "x <- 1") -> str:
     """A round whose announcement was lost a while ago."""
     round_id = hand_in(server.store, assignment, student, source_text=text).round_id
+    announced_long_ago(server, round_id)
+    return round_id
+
+
+def announced_long_ago(server: Server, round_id: str) -> None:
     with server.store.write() as session:
         earlier = now(session) - timedelta(minutes=1)
-        session.execute(update(Round).where(Round.id == round_id).values(created_at=earlier))
-    return round_id
+        session.execute(update(Outbox).where(Outbox.key == round_id).values(not_before=earlier))
 
 
 def running(server: Server, assignment: int, student: str) -> dict[str, str]:
@@ -112,6 +116,8 @@ def test_a_hand_in_that_kills_whoever_prepares_it_is_given_up(
     for _ in range(MOST_PREPARES):
         with pytest.raises(Killed):
             Sweeper(server).step()
+        Sweeper(server).step()  # not again at once
+        announced_long_ago(server, poison)
     Sweeper(server).step()
     assert (row(server, poison).state, row(server, poison).failure) == ("failed", sweep.KILLS_CHECKS)
     with server.store.read() as session:
@@ -144,7 +150,7 @@ def test_a_broken_part_of_the_sweep_does_not_stop_the_rest(
 
 def test_a_lease_of_a_run_that_sql_does_not_know_is_dropped(server: Server) -> None:
     with server.store.write() as session:
-        assert rounds.lose(session, "0" * 32, "gone", started=True) is None
+        assert rounds.lose(session, "0" * 32, "gone", loss="alone") is None
 
 
 def test_what_machines_say_is_stored_whatever_it_holds(server: Server, assignment: int) -> None:
@@ -180,7 +186,7 @@ def test_a_stage_without_machines_does_not_hold_up_the_tries_of_the_other(
 
 def lost(server: Server, run_id: str) -> None:
     with server.store.write() as session:
-        rounds.lose(session, run_id, "lost", started=False)
+        rounds.lose(session, run_id, "lost", loss="unbegun")
         assert session.get_one(Run, run_id).state == RunState.LOST
 
 

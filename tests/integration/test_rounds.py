@@ -122,7 +122,7 @@ def test_the_first_valid_result_wins(store: Store, assignment: int) -> None:
     accepted = hand_in(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
-        rounds.lose(session, order.run_id, "machine died", started=True)
+        rounds.lose(session, order.run_id, "machine died", loss="alone")
     with store.write() as session:
         second = rounds.begin_again(session, accepted.round_id, "analysis")
     assert second is not None
@@ -138,7 +138,7 @@ def test_a_late_result_of_a_lost_run_still_counts_when_it_is_first(store: Store,
     accepted = hand_in(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
-        rounds.lose(session, order.run_id, "machine died", started=True)
+        rounds.lose(session, order.run_id, "machine died", loss="alone")
     assert record(store, order).outcome == "accepted"
     with store.write() as session:
         assert rounds.begin_again(session, accepted.round_id, "analysis") is None
@@ -224,7 +224,7 @@ def test_a_run_no_machine_began_costs_no_try(store: Store, assignment: int) -> N
     order = begin(store, accepted.round_id)["analysis"]
     for _ in range(5):
         with store.write() as session:
-            assert rounds.lose(session, order.run_id, "message vanished", started=False) is None
+            assert rounds.lose(session, order.run_id, "message vanished", loss="unbegun") is None
             again = rounds.begin_again(session, accepted.round_id, "analysis")
         assert again is not None
         order = again

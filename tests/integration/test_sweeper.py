@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select, update
 
 from grading import queue
+from grading.cluster.stalls import MARGIN_S
 from grading.config import Config, Database, Machine, Placement, load
 from grading.dispatch import Outgoing
-from grading.leases import DEAD_AFTER_S, MACHINES, Beat, Lease, Leases
-from grading.model import RoundState, RunState
-from grading.store import migrate, rounds
+from grading.errors import for_student
+from grading.leases import DEAD_AFTER_S, LEASES, MACHINES, Beat, Lease, Leases
+from grading.model import RoundState, RunState, StageState
+from grading.store import drains, migrate, rounds
 from grading.store.database import now
-from grading.store.tables import Grade, Round, RoundStage, Run
+from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
 from tests.factories import add_assignment, hand_in, result
 from tests.system import close_dispatch
 from workers.server import finish
 from workers.server.context import Server, open_server
+from workers.server.lost import NOWHERE_S
 from workers.server.prepare import prepare
 from workers.server.release import release
-from workers.server.sweep import IN_TRANSIT_S, UNANNOUNCED_S, UNCLAIMED_S, Sweeper
+from workers.server.sweep import UNANNOUNCED_S, Sweeper
 
 BOTH = {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")}
 
@@ -66,15 +71,35 @@ class Cluster:
         assert release(self.server) == 2
         return accepted.round_id
 
-    def take(self, round_id: str, stage: str, machine: str = "dgx-spark-2") -> str:
+    def take(self, round_id: str, stage: str, machine: str = "dgx-spark-2", phase: str = "starting") -> str:
         """A machine takes a run out of its queue and claims it."""
         run_id = self.current(round_id, stage)
         for name in queue.stage_queues([stage]):
             for row in self.leases.redis.lrange(name, 0, -1):
                 if json.loads(row)["headers"]["id"] == run_id:
                     self.leases.redis.lrem(name, 1, row)
-        assert self.leases.claim(Lease(run_id, machine, f"of {machine}", stage), round_id).answer == "granted"
+        lease = Lease(run_id, machine, f"of {machine}", stage, phase)
+        assert self.leases.claim(lease, round_id).answer == "granted"
         return run_id
+
+    def stood_still(self, run_id: str, seconds: float) -> None:
+        """The run has not moved for so long."""
+        row = json.loads(self.leases.redis.hget(LEASES, run_id))
+        self.leases.redis.hset(LEASES, run_id, json.dumps({**row, "moved": row["moved"] - seconds}))
+
+    def stage(self, round_id: str, stage: str) -> RoundStage:
+        with self.server.store.read() as session:
+            return session.get_one(RoundStage, (round_id, stage))
+
+    def message(self, run_id: str) -> dict[str, Any]:
+        """The job that waits in a queue for this run."""
+        for name in queue.stage_queues(list(BOTH)):
+            for row in self.leases.redis.lrange(name, 0, -1):
+                content = json.loads(row)
+                if content["headers"]["id"] == run_id:
+                    job: dict[str, Any] = json.loads(base64.b64decode(content["body"]))[1]["job"]
+                    return job
+        raise AssertionError(run_id)
 
     def current(self, round_id: str, stage: str) -> str:
         with self.server.store.read() as session:
@@ -98,6 +123,7 @@ class Cluster:
         with self.server.store.write() as session:
             moment = now(session) - timedelta(seconds=seconds)
             session.execute(update(Round).values(created_at=moment))
+            session.execute(update(Outbox).values(not_before=moment))
             session.execute(update(Run).values(dispatched_at=moment))
         self.clock.at += seconds
 
@@ -168,10 +194,11 @@ def test_a_message_that_vanished_is_sent_again(cluster: Cluster) -> None:
     round_id = cluster.running()
     cluster.leases.redis.flushall()
     cluster.beat()
-    cluster.age(IN_TRANSIT_S - 5)
+    cluster.sweep()
+    cluster.age(NOWHERE_S - 1)
     cluster.sweep()
     assert cluster.waiting() == set()  # it may be on its way
-    cluster.age(IN_TRANSIT_S + 1)
+    cluster.age(2)
     cluster.sweep()
     for stage in BOTH:
         assert cluster.runs(round_id, stage) == [RunState.LOST, RunState.DISPATCHED]
@@ -185,7 +212,7 @@ def test_a_message_handed_to_a_worker_that_died_before_its_claim_is_sent_again(c
     message = redis.lpop("analysis")
     redis.hset("unacked", "tag", json.dumps([json.loads(message), "", "analysis"]))
     cluster.sweep()
-    cluster.clock.at += UNCLAIMED_S - 1
+    cluster.clock.at += NOWHERE_S - 1
     cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
     cluster.clock.at += 2
@@ -203,7 +230,8 @@ def hand_to(cluster: Cluster, machine: str) -> None:
 def test_what_was_handed_to_a_live_machine_waits_there(cluster: Cluster) -> None:
     round_id = cluster.running()
     hand_to(cluster, "dgx-spark-2")
-    cluster.age(IN_TRANSIT_S + 1)
+    cluster.sweep()
+    cluster.age(NOWHERE_S + 1)
     cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
 
@@ -211,7 +239,8 @@ def test_what_was_handed_to_a_live_machine_waits_there(cluster: Cluster) -> None
 def test_what_was_handed_to_a_machine_that_died_is_sent_again(cluster: Cluster) -> None:
     round_id = cluster.running()
     hand_to(cluster, "mac-studio-1")
-    cluster.age(IN_TRANSIT_S + 1)
+    cluster.sweep()
+    cluster.age(NOWHERE_S + 1)
     cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.LOST, RunState.DISPATCHED]
     assert cluster.current(round_id, "analysis") in cluster.waiting()
@@ -268,7 +297,7 @@ def test_the_third_loss_of_begun_work_makes_the_stage_dead(cluster: Cluster) -> 
     assert cluster.runs(round_id, "analysis") == [RunState.LOST] * rounds.MAX_TRIES
     assert cluster.state(round_id) == RoundState.PARTIAL
     with cluster.server.store.read() as session:
-        assert "stopped answering" in session.get_one(Round, round_id).failure
+        assert session.get_one(Round, round_id).failure == for_student("machine_lost")
 
 
 def test_two_sweepers_at_once_change_nothing_twice(cluster: Cluster) -> None:
@@ -283,7 +312,7 @@ def test_two_sweepers_at_once_change_nothing_twice(cluster: Cluster) -> None:
     twin = Server(cluster.server.config, cluster.server.store, cluster.server.dispatch)
     sweepers = [cluster.sweeper, Sweeper(twin, cluster.clock)]
     for sweeper in sweepers:
-        sweeper._beats_can_be_trusted()
+        sweeper.lost._beats_can_be_trusted()
     cluster.age(DEAD_AFTER_S + 1)
     cluster.beat("dgx-spark-2", ago_s=60)
     cluster.beat("mac-studio-2")
@@ -329,7 +358,8 @@ def test_a_run_that_was_written_but_not_sent_is_sent(
         release(cluster.server)
     assert cluster.state(accepted.round_id) == RoundState.RUNNING
     assert cluster.waiting() == set()
-    cluster.age(IN_TRANSIT_S + 1)
+    cluster.sweep()
+    cluster.age(NOWHERE_S + 1)
     cluster.sweep()
     assert cluster.waiting() == {cluster.current(accepted.round_id, s) for s in BOTH}
 
@@ -355,3 +385,126 @@ def test_a_database_that_is_away_is_waited_for(caplog: pytest.LogCaptureFixture)
     Sweeper(server).step()
     assert "the database is away" in caplog.text
     server.store.close()
+
+
+def test_runs_lost_together_cost_no_try_and_the_next_is_alone(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    for stage in BOTH:
+        cluster.take(round_id, stage)
+    cluster.trust_beats()
+    cluster.beat("mac-studio-2")
+    cluster.beat("dgx-spark-2", ago_s=60)
+    cluster.sweep()
+    for name in BOTH:
+        stage = cluster.stage(round_id, name)
+        assert (stage.tries, stage.losses, stage.alone) == (1, 1, True)  # the one under way now
+        assert cluster.message(cluster.current(round_id, name))["alone"]
+
+
+def test_a_run_that_waited_for_its_turn_was_not_begun(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    cluster.take(round_id, "analysis")
+    cluster.take(round_id, "feedback", phase="waiting")
+    cluster.trust_beats()
+    cluster.beat("mac-studio-2")
+    cluster.beat("dgx-spark-2", ago_s=60)
+    cluster.sweep()
+    begun, waited = (cluster.stage(round_id, name) for name in ("analysis", "feedback"))
+    assert (begun.tries, begun.losses, begun.alone) == (2, 1, False)  # nobody else can have killed it
+    assert (waited.tries, waited.losses, waited.alone) == (1, 0, False)
+
+
+def test_the_third_loss_is_the_last_also_when_the_first_was_shared(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    cluster.trust_beats()
+    for turn in range(rounds.MAX_LOSSES):
+        cluster.beat("dgx-spark-2")
+        cluster.beat("mac-studio-2")
+        cluster.sweep()
+        cluster.take(round_id, "analysis")
+        if turn == 0:
+            cluster.take(round_id, "feedback")
+        cluster.beat("dgx-spark-2", ago_s=60)
+        cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.LOST] * 3
+    assert cluster.stage(round_id, "analysis").state == StageState.DEAD
+    assert cluster.stage(round_id, "feedback").losses == 1
+
+
+def test_a_run_that_came_to_an_end_is_not_alone_any_more(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    for name in BOTH:
+        cluster.take(round_id, name)
+    cluster.trust_beats()
+    cluster.beat("mac-studio-2")
+    cluster.beat("dgx-spark-2", ago_s=60)
+    cluster.sweep()
+    run_id = cluster.take(round_id, "analysis", "mac-studio-2")
+    finish.record(cluster.server, result(run_id, round_id, "analysis", ok=False))
+    stage = cluster.stage(round_id, "analysis")
+    assert (stage.alone, stage.tries, stage.state) == (False, 1, StageState.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("phase", "tokens", "allowed_s"), [("loading", 0, 300), ("reading", 2000, 140), ("generating", 0, 60)]
+)
+def test_a_live_machine_that_stands_still_loses_the_run_to_others(
+    cluster: Cluster, phase: str, tokens: int, allowed_s: float
+) -> None:
+    round_id = cluster.running()
+    run_id = cluster.take(round_id, "analysis")
+    cluster.trust_beats()
+    lease = Lease(run_id, "dgx-spark-2", "of dgx-spark-2", "analysis", phase, round_id=round_id)
+    cluster.leases.progress(replace(lease, prompt_tokens=tokens))
+    cluster.beat()
+    cluster.stood_still(run_id, allowed_s)
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
+    cluster.stood_still(run_id, MARGIN_S + 2)
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.LOST, RunState.DISPATCHED]
+    stage = cluster.stage(round_id, "analysis")
+    assert (stage.avoid, stage.losses, stage.tries) == (["dgx-spark-2"], 1, 2)
+    assert cluster.message(cluster.current(round_id, "analysis"))["avoid"] == ["dgx-spark-2"]
+
+
+def test_a_late_result_of_a_lost_run_changes_nothing_once_another_counts(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    first = cluster.take(round_id, "analysis")
+    cluster.trust_beats()
+    cluster.beat("mac-studio-2")
+    cluster.beat("dgx-spark-2", ago_s=60)
+    cluster.sweep()
+    second = cluster.take(round_id, "analysis", "mac-studio-2")
+    assert finish.record(cluster.server, result(second, round_id, "analysis")).outcome == "accepted"
+    assert finish.record(cluster.server, result(first, round_id, "analysis")).outcome == "duplicate"
+    assert cluster.runs(round_id, "analysis") == [RunState.DUPLICATE, RunState.DONE]
+
+
+def test_a_redis_that_forgot_everything_costs_a_live_machine_nothing(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    run_id = cluster.take(round_id, "analysis")
+    cluster.sweep()
+    cluster.leases.redis.flushall()
+    cluster.sweep()
+    cluster.beat()
+    lease = Lease(run_id, "dgx-spark-2", "of dgx-spark-2", "analysis", "generating", 7, round_id=round_id)
+    assert cluster.leases.progress(lease)
+    cluster.clock.at += NOWHERE_S + 1
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
+    assert cluster.runs(round_id, "feedback") == [RunState.LOST, RunState.DISPATCHED]
+
+
+def test_drained_machines_are_told_to_a_redis_that_forgot_them(cluster: Cluster) -> None:
+    with cluster.server.store.write() as session:
+        drains.drain(session, "dgx-spark-2", "admin", "a new disk")
+    cluster.sweep()
+    assert cluster.leases.beat(Beat("p", "dgx-spark-2", 4, 0, BOTH))
+    cluster.leases.redis.flushall()
+    cluster.sweep()
+    assert cluster.leases.beat(Beat("p", "dgx-spark-2", 4, 0, BOTH))
+    with cluster.server.store.write() as session:
+        assert drains.undrain(session, "dgx-spark-2", "admin")
+    cluster.sweep()
+    assert not cluster.leases.beat(Beat("p", "dgx-spark-2", 4, 0, BOTH))

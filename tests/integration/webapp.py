@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 
 from app import Services, create_app
 from app.who import SignedIn
+from grading.canaries import PartBeat
 from grading.config import Config, parse
 from grading.dispatch import MachineState
 from grading.documents import UploadedFile, read
@@ -67,6 +68,13 @@ class FakeDispatch:
 
     def backlog(self) -> dict[str, int] | None:
         return None if self.away else {"analysis": 2, "store": 0}
+
+    def parts(self) -> list[PartBeat]:
+        return (
+            []
+            if self.away
+            else [PartBeat("sweeper", "host:1", "", 4.0), PartBeat("sweeper", "host:2", "", 2.0)]
+        )
 
 
 def configuration(**server: Any) -> Config:

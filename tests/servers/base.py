@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import os
 import select
 import signal
 import socket
+import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -29,7 +32,18 @@ FAULTS = (
     "error_midstream",
     "length",
     "prose",
+    "wordless",
+    "endless_tokens",
+    "blank",
+    "echo",
+    "reset",
+    "close",
+    "html",
+    "proxy",
+    "redirect",
 )
+PAGE = b"<!doctype html><html><head><title>502 Bad Gateway</title></head><body><h1>nginx</h1></body></html>"
+PAGES = {"html": 200, "proxy": 502, "redirect": 302}
 
 
 class Gone(Exception):
@@ -57,6 +71,10 @@ class Behaviour:
     seconds: float = 0.0
     fault: str = ""
     times: int | None = None
+    thinks: int = 0
+    """Tokens of thought before the answer."""
+    loaded: bool = True
+    """Whether the models are in memory."""
 
 
 class ModelServer(ThreadingHTTPServer):
@@ -68,6 +86,8 @@ class ModelServer(ThreadingHTTPServer):
     def __init__(self, handler: type[ModelHandler], behaviour: Behaviour, port: int = 0) -> None:
         self.behaviour = behaviour
         self.stats = Stats()
+        self.contexts: dict[str, int] = {}
+        """Context length in tokens each model was loaded with last."""
         self.lock = threading.Lock()
         self.stopping = threading.Event()
         self.changed = threading.Condition(self.lock)
@@ -107,6 +127,11 @@ class ModelServer(ThreadingHTTPServer):
         with self.changed:
             return bool(self.changed.wait_for(lambda: getattr(self.stats, what) >= count, seconds))
 
+    def wait_until_idle(self, seconds: float = 5.0) -> bool:
+        """Wait until no generation is under way."""
+        with self.changed:
+            return bool(self.changed.wait_for(lambda: self.stats.active == 0, seconds))
+
 
 class ModelHandler(BaseHTTPRequestHandler):
     """One connection. Subclasses route and speak their protocol."""
@@ -136,6 +161,19 @@ class ModelHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+    def page(self, fault: str) -> bool:
+        """Answer with a web page, as what stands before an engine does. False for other faults."""
+        if fault not in PAGES:
+            return False
+        self.settle("failed")
+        self.send_response(PAGES[fault])
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(PAGE)))
+        self.send_header("Location", "/sign-in")
+        self.end_headers()
+        self.wfile.write(PAGE)
+        return True
 
     def begin_stream(self, content_type: str) -> None:
         """Begin a chunked answer."""
@@ -224,9 +262,33 @@ class ModelHandler(BaseHTTPRequestHandler):
             self.chunk(line + line[: len(line) // 2])
         elif fault == "garbage":
             self.chunk(b"\x00\xff\xfe <html>bad gateway</html>\n[1, 2]\n" * 3)
+        elif fault in ("reset", "close"):
+            self.chunk(line)
+            self.leave(reset=fault == "reset")
         elif fault != "empty":
             return False
         return True
+
+    def leave(self, *, reset: bool) -> None:
+        """Close the connection in the middle, politely or with a reset."""
+        self.settle("failed")
+        if reset:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            self.connection.shutdown(socket.SHUT_WR)
+        os.close(self.connection.detach())
+        raise Gone
+
+
+def shown(fault: str, parts: list[str]) -> Iterable[str]:
+    """The pieces of text that are sent with this fault; may never end."""
+    if fault == "endless":
+        return (part * 50 for part in itertools.cycle(parts))
+    if fault == "endless_tokens":
+        return itertools.cycle(parts)
+    if fault == "blank":
+        return itertools.chain(parts[:3], itertools.repeat("\n        "))
+    return [] if fault == "wordless" else parts
 
 
 def stats_of(server: ModelServer) -> dict[str, Any]:

@@ -53,6 +53,25 @@ def answer_text(schema: dict[str, Any] | None, system: str, user: str) -> str:
     return json.dumps(PromptedMaker(schema, system, user).make())
 
 
+class EchoMaker(InstanceMaker):
+    """Copies the shape it was shown: follows the schema and judges nothing."""
+
+    def string(self, path: tuple[str, ...], low: int, high: int | None) -> str:
+        """Dots."""
+        return "…"
+
+    def integer(self, path: tuple[str, ...], low: int, high: int | None) -> int:
+        """The lowest."""
+        return low
+
+
+def faulty_text(fault: str, schema: dict[str, Any] | None) -> str:
+    """What a model answers instead with this fault; empty for faults that are not the model's."""
+    if fault == "echo" and schema:
+        return json.dumps(EchoMaker(schema).make(), ensure_ascii=False)
+    return PROSE if fault == "prose" else ""
+
+
 def pieces(text: str) -> list[str]:
     """The text in token-sized pieces."""
     return re.findall(r"\s?\w{1,6}|\s?[^\w\s]{1,3}|\s+", text)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.servers.base import Behaviour, ModelHandler, ModelServer, main, stats_of
-from tests.servers.instances import PROSE, answer_text, pieces, tokens
+from tests.servers.base import Behaviour, ModelHandler, ModelServer, main, shown, stats_of
+from tests.servers.instances import answer_text, faulty_text, pieces, tokens
 
 BUSY = "server busy, please try again.  maximum pending requests exceeded"
 DETAILS = {
@@ -37,7 +36,7 @@ class OllamaHandler(ModelHandler):
         routes: dict[str, Any] = {
             "/api/version": {"version": "0.12.6"},
             "/api/tags": {"models": models},
-            "/api/ps": {"models": [{**m, "expires_at": _now(), "size_vram": m["size"]} for m in models]},
+            "/api/ps": {"models": [self._running(m["name"]) for m in models if self.server.behaviour.loaded]},
             "/stats": stats_of(self.server),
         }
         if self.path in routes:
@@ -65,6 +64,11 @@ class OllamaHandler(ModelHandler):
             "details": DETAILS,
         }
 
+    def _running(self, name: str) -> dict[str, Any]:
+        model = self._model(name)
+        context = self.server.contexts.get(name, 4096)
+        return {**model, "expires_at": _now(), "size_vram": model["size"], "context_length": context}
+
     def _show(self, payload: dict[str, Any]) -> None:
         name = str(payload.get("model") or payload.get("name") or "")
         if name not in self.server.behaviour.models:
@@ -77,6 +81,8 @@ class OllamaHandler(ModelHandler):
 
     def _answer(self, payload: dict[str, Any], *, chat: bool) -> None:
         fault = self.server.take_fault()
+        if context := (payload.get("options") or {}).get("num_ctx"):
+            self.server.contexts[str(payload.get("model"))] = int(context)
         model = str(payload.get("model") or "")
         if fault == "404" or model not in self.server.behaviour.models:
             self.json({"error": f"model '{model}' not found"}, 404)
@@ -84,7 +90,7 @@ class OllamaHandler(ModelHandler):
             self.json({"error": "llama runner process has terminated: exit status 2"}, 500)
         elif fault == "503":
             self.json({"error": BUSY}, 503)
-        else:
+        elif not self.page(fault):
             self._generate(_Turn(payload, chat), fault)
 
     def _generate(self, turn: _Turn, fault: str) -> None:
@@ -100,13 +106,13 @@ class OllamaHandler(ModelHandler):
         self.end_stream()
 
     def _stream(self, turn: _Turn, fault: str) -> None:
-        parts = pieces(PROSE) if fault == "prose" else turn.parts
+        parts = turn.parts_with(fault)
         if fault == "length":
             parts, turn.reason = parts[: len(parts) // 2], "length"
         step = self.server.behaviour.seconds / max(1, len(parts))
-        for part in itertools.cycle(parts) if fault == "endless" else parts:
+        for part in shown(fault, parts):
             self.pause(step)
-            self.chunk(turn.line(part * 50 if fault == "endless" else part))
+            self.chunk(turn.line(part))
             if fault == "error_midstream":
                 self.chunk(json.dumps({"error": "unexpected EOF"}).encode() + b"\n")
                 return
@@ -132,11 +138,16 @@ class _Turn:
         said = {role: "\n".join(str(m["content"]) for m in messages if m["role"] == role) for role in _ROLES}
         self._prompt_tokens = tokens(said["system"] + said["user"])
         schema = payload.get("format")
-        text = answer_text(schema if isinstance(schema, dict) else None, said["system"], said["user"])
-        whole = pieces(text)
+        self._schema = schema if isinstance(schema, dict) else None
+        whole = pieces(answer_text(self._schema, said["system"], said["user"]))
         limit = int((payload.get("options") or {}).get("num_predict") or -1)
         self.parts = whole[:limit] if limit > 0 else whole
         self.reason = "length" if len(self.parts) < len(whole) else "stop"
+
+    def parts_with(self, fault: str) -> list[str]:
+        """The pieces of the answer a model with this fault gives."""
+        other = faulty_text(fault, self._schema)
+        return pieces(other) if other else self.parts
 
     def line(self, text: str) -> bytes:
         """One line of the stream."""

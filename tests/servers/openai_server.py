@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from contextlib import contextmanager
 from typing import Any
 
-from tests.servers.base import Behaviour, ModelHandler, ModelServer, main, stats_of
-from tests.servers.instances import PROSE, answer_text, pieces, tokens
+from tests.servers.base import Behaviour, ModelHandler, ModelServer, main, shown, stats_of
+from tests.servers.instances import answer_text, faulty_text, pieces, tokens
 
 
 class OpenAIHandler(ModelHandler):
@@ -46,7 +45,7 @@ class OpenAIHandler(ModelHandler):
             self.json({"error": {"message": "internal error", "type": "server_error"}}, 500)
         elif fault == "503":
             self.json({"error": {"message": "Loading model", "type": "unavailable_error"}}, 503)
-        else:
+        elif not self.page(fault):
             self._generate(_Turn(payload), fault)
 
     def _generate(self, turn: _Turn, fault: str) -> None:
@@ -62,15 +61,17 @@ class OpenAIHandler(ModelHandler):
         self.end_stream()
 
     def _stream(self, turn: _Turn, fault: str) -> None:
-        parts = pieces(PROSE) if fault == "prose" else turn.parts
+        parts = turn.parts_with(fault)
         if fault == "length":
             parts, turn.reason = parts[: len(parts) // 2], "length"
         step = self.server.behaviour.seconds / max(1, len(parts))
         self.chunk(b": keepalive 0/2\n\n: keepalive 2/2\n\n")
         self.chunk(turn.event(""))
-        for part in itertools.cycle(parts) if fault == "endless" else parts:
+        for _ in range(self.server.behaviour.thinks):
+            self.chunk(turn.event("", thought="Hm."))
+        for part in shown(fault, parts):
             self.pause(step)
-            self.chunk(turn.event(part * 50 if fault == "endless" else part))
+            self.chunk(turn.event(part))
             if fault == "error_midstream":
                 self.chunk(b'data: {"error": {"message": "out of memory", "code": 500}}\n\n')
                 return
@@ -93,15 +94,21 @@ class _Turn:
         user = "\n".join(str(m["content"]) for m in messages if m["role"] == "user")
         self._prompt, self._cached = tokens(system + user), tokens(system)
         wanted = payload.get("response_format") or {}
-        schema = (wanted.get("json_schema") or {}).get("schema")
-        whole = pieces(answer_text(schema, system, user))
+        self._schema = (wanted.get("json_schema") or {}).get("schema")
+        whole = pieces(answer_text(self._schema, system, user))
         limit = int(payload.get("max_tokens") or len(whole))
         self.parts = whole[:limit]
         self.reason = "length" if len(self.parts) < len(whole) else "stop"
 
-    def event(self, text: str, reason: str | None = None) -> bytes:
-        """One server-sent event with a piece of text."""
-        choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": reason}
+    def parts_with(self, fault: str) -> list[str]:
+        """The pieces of the answer a model with this fault gives."""
+        other = faulty_text(fault, self._schema)
+        return pieces(other) if other else self.parts
+
+    def event(self, text: str, reason: str | None = None, thought: str = "") -> bytes:
+        """One server-sent event with a piece of text or of thought."""
+        delta = {"role": "assistant", "content": text, **({"reasoning_content": thought} if thought else {})}
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
         return _event({**self._head("chat.completion.chunk"), "choices": [choice]})
 
     def usage_event(self, output: int) -> bytes:

@@ -27,9 +27,9 @@ def test_the_shipped_file_has_the_four_machines(root: Path) -> None:
 
 def test_addresses_come_from_the_environment(root: Path) -> None:
     config = load(
-        root / "config.toml", {"GRADER_REDIS_URL": "redis://r:1/0", "GRADER_DATABASE_URL": "sqlite:///a.db"}
+        root / "config.toml", {"GRADER_REDIS_URL": "redis://:p@r:1/0", "GRADER_DATABASE_URL": "sqlite:///a.db"}
     )
-    assert (config.redis.url, config.database.url) == ("redis://r:1/0", "sqlite:///a.db")
+    assert (config.redis.url, config.database.url) == ("redis://:p@r:1/0", "sqlite:///a.db")
 
 
 def put(raw: dict[str, Any], path: str, value: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.errors import EngineBusy, EngineError, JobInvalid, ModelMissing
+from grading.errors import EngineBusy, EngineError, EngineGarbled, EngineUnreachable, JobInvalid, ModelMissing
 from grading.model import AnalysisOutput, FeedbackOutput
 from tests.servers.instances import answer_text
 from workers.machine.engines.bounded import lines, status_error
@@ -84,7 +84,8 @@ def test_lines_do_not_depend_on_how_bytes_arrive(body: bytes, size: int) -> None
         (400, "maximum context length is 4096", JobInvalid),
         (400, "bad", EngineError),
         (401, "", EngineError),
-        (302, "", EngineError),
+        (302, "", EngineGarbled),
+        (502, "<html><title>Bad Gateway</title>", EngineUnreachable),
     ],
 )
 def test_every_status_has_its_error(status: int, text: str, kind: type[EngineError]) -> None:

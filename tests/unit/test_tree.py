@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent.parent
-LOCKS = ("requirements.lock", "requirements-test.lock")
+LOCKS = ("requirements.lock", "requirements-test.lock", "deploy/flower/requirements.lock")
 MAX_BYTES = 1_000_000
 BUILT = re.compile(r"(^|/)(\.|var/|build/|__pycache__/|[\w-]+\.egg-info/)|\.db(-wal|-shm)?$")
 # names the students' own machines
@@ -97,7 +97,7 @@ def test_the_locks_agree() -> None:
     ("lock", "extras"),
     [
         ("requirements.lock", ["web", "workers", "embedded"]),
-        ("requirements-test.lock", ["web", "workers", "embedded", "mlx", "test"]),
+        ("requirements-test.lock", ["web", "workers", "embedded", "mlx", "tracing", "test"]),
     ],
 )
 def test_a_lock_satisfies_pyproject(lock: str, extras: list[str]) -> None:

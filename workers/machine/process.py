@@ -16,27 +16,60 @@ from grading.config import EngineSettings, Machine
 from grading.dispatch import AWAY
 from grading.errors import EngineError, JobInvalid
 from grading.leases import BEAT_S, Answer, Beat, Claim, Lease, Leases
+from grading.logs import working_on
 from grading.model import Job, Provenance, Result
-from workers.machine.engines.base import Engine, LoadsModels
+from grading.queue import own_queue
+from grading.tracing import outcome, span
+from workers.machine import failures
+from workers.machine.engines.base import Engine, LoadsModels, Phase
+from workers.machine.gate import Gate
 from workers.machine.stages.run import run_stage
 
 log = logging.getLogger(__name__)
-HandOn = Callable[[str], None]
-"""Sends the run of this message to the machine of that name; raises one of AWAY when that fails."""
 SEND_FOR_S = 600.0
 """How long a finished result is offered to a Redis that is away, before the work is given up."""
-EXHAUSTED = "This work was begun three times and never came to an end; it is not begun again."
-NOT_HERE = (
-    "The machine that got this work does not do this stage; its configuration differs from the server's."
-)
-OTHER_VERSION = (
-    "The machine that got this work does not understand it; it runs another version than the server."
-)
+
+
+@dataclass(frozen=True)
+class Message:
+    """The message that brought a run.
+
+    `resend` sends it once more, to the queue of that name: the same run for the same chord, so it counts
+    once, whoever does it. Raises one of AWAY.
+    """
+
+    home: str
+    """The queue of its stage."""
+    resend: Callable[[str], None]
+    settled: bool = False
+    """It was handed to this machine by another one, and is done here."""
+
+
+@dataclass
+class Working:
+    """A run in this process's hands, and how far it is."""
+
+    job: Job
+    message: Message | None
+    phase: str = "starting"
+    tokens: int = 0
+    prompt_tokens: int = 0
+
+    def prompted(self, tokens: int) -> None:
+        """The prompt was rendered; its size is an estimate."""
+        self.prompt_tokens = tokens
+
+    def moved(self, tokens: int, phase: Phase = "generating") -> None:
+        """The engine tells."""
+        self.tokens, self.phase = tokens, phase
 
 
 @dataclass
 class MachineProcess:
-    """A machine's engines and what it does with a job. `send` publishes a result to the server."""
+    """A machine's engines and what it does with a job. `send` publishes a result to the server.
+
+    `listen` is called with False when the machine was drained and with True when it is back.
+    """
 
     machine: Machine
     engines: Mapping[str, Engine]
@@ -44,28 +77,55 @@ class MachineProcess:
     send: Callable[[Mapping[str, Any]], None]
     process: str = field(default_factory=lambda: uuid.uuid4().hex)
     stop: threading.Event = field(default_factory=threading.Event)
-    _tokens: dict[str, int] = field(default_factory=dict)
+    listen: Callable[[bool], None] = lambda _open: None
+    drained: bool = False
+    stopping: bool = False
+    _gate: Gate = field(default_factory=Gate)
+    _working: dict[str, Working] = field(default_factory=dict)
 
-    def run(self, raw: Mapping[str, Any], hand_on: HandOn | None = None) -> dict[str, Any] | None:
+    def run(self, raw: Mapping[str, Any], message: Message | None = None) -> dict[str, Any] | None:
         """Do a job, send its result at once, and return it for the chord. Raises nothing for bad work.
 
-        None when the run was handed on to another machine, which needs `hand_on`.
+        None when the run was handed on to another machine, by `message`.
         """
         try:
             job = Job.model_validate(raw)
         except ValidationError as error:
             log.error("a message that is no job was refused: %d faults", error.error_count())
             return self._refuse(raw)
-        answer = self._place(job, hand_on)
-        if answer == "elsewhere":
-            return None
-        if answer == "superseded":
-            return {"superseded": job.run_id}
-        self._tokens[job.run_id] = 0
+        with working_on(round=job.round_id, run=job.run_id, stage=job.stage):
+            return self._run(job, message)
+
+    def _run(self, job: Job, message: Message | None) -> dict[str, Any] | None:
+        admitted = self._gate.enter_now(alone=job.alone)
+        working = Working(job, message, "starting" if admitted else "waiting")
         try:
-            result = (
-                _exhausted(job, self._provenance(job.stage)) if answer == "exhausted" else self._work(job)
-            )
+            answer = self._place(working)
+            if answer == "elsewhere":
+                return None
+            if answer == "superseded":
+                return {"superseded": job.run_id}
+            self._working[job.run_id] = working
+            if not admitted:
+                self._gate.enter(alone=job.alone)
+                admitted = True
+                if not self._begin(working):
+                    return {"superseded": job.run_id}
+            return self._finish(working, exhausted=answer == "exhausted")
+        finally:
+            self._working.pop(job.run_id, None)
+            if admitted:
+                self._gate.leave()
+
+    def _finish(self, working: Working, *, exhausted: bool) -> dict[str, Any]:
+        """Work, send the result and end the lease; only a run whose result was sent is over."""
+        job = working.job
+        try:
+            with span("run", job.round_id, job.run_id) as say:
+                result = (
+                    failures.exhausted(job, self._provenance(job.stage)) if exhausted else self._work(working)
+                )
+                say(outcome(result))
             log.info(
                 "run %s, %s of round %s: %s after %.1f s",
                 job.run_id,
@@ -74,15 +134,23 @@ class MachineProcess:
                 "done" if result.ok else result.error,
                 result.provenance.seconds,
             )
-            return self._offer(result)
-        finally:
-            self._give_back(job.run_id)
+            content = self._offer(result)
+        except BaseException:
+            self._quietly(lambda: self.leases.give_back(job.run_id))
+            raise
+        self._quietly(lambda: self.leases.finish(self._lease(working)))
+        return content
 
-    def _work(self, job: Job) -> Result:
+    def _work(self, working: Working) -> Result:
+        job = working.job
         placement = self.machine.stages.get(job.stage)
         if placement is None:
-            return _failed(
-                job.run_id, job.round_id, job.stage, self._provenance(job.stage), JobInvalid(NOT_HERE)
+            return failures.failed(
+                job.run_id,
+                job.round_id,
+                job.stage,
+                self._provenance(job.stage),
+                JobInvalid(failures.NOT_HERE),
             )
         settings = self.machine.engines.get(placement.engine)
         return run_stage(
@@ -90,8 +158,9 @@ class MachineProcess:
             self.engines[placement.engine],
             placement.model,
             self.machine.name,
-            progress=lambda tokens: self._tokens.__setitem__(job.run_id, tokens),
+            progress=working.moved,
             context_tokens=(settings or EngineSettings()).context_tokens,
+            on_prompt=working.prompted,
         )
 
     def _refuse(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +169,9 @@ class MachineProcess:
         if not (isinstance(run_id, str) and isinstance(round_id, str) and isinstance(stage, str)):
             return {"refused": "not a job"}
         return self._offer(
-            _failed(run_id, round_id, stage, self._provenance(stage), JobInvalid(OTHER_VERSION))
+            failures.failed(
+                run_id, round_id, stage, self._provenance(stage), JobInvalid(failures.OTHER_VERSION)
+            )
         )
 
     def _provenance(self, stage: str) -> Provenance:
@@ -108,33 +179,71 @@ class MachineProcess:
         engine, model = (placement.engine, placement.model) if placement else ("", "")
         return Provenance(machine=self.machine.name, engine=engine, model=model)
 
-    def _place(self, job: Job, hand_on: HandOn | None) -> Answer:
+    def _place(self, working: Working) -> Answer:
         """Claim the run, or hand it on to where it belongs; when that fails, it is done here."""
-        claim = self._claim(job, hand_on is not None)
-        if claim.answer != "elsewhere" or hand_on is None:
+        message = working.message
+        claim = self._claim(working, hand_on=message is not None and not message.settled)
+        if claim.answer != "elsewhere" or message is None:
             return claim.answer
         try:
-            hand_on(claim.machine)
+            message.resend(own_queue(claim.machine))
         except AWAY as error:
             log.warning("redis is away, a run of machine %s is done here: %s", claim.machine, error)
-            return self._claim(job, False).answer
+            return self._claim(working, hand_on=False).answer
         return "elsewhere"
 
-    def _claim(self, job: Job, hand_on: bool) -> Claim:
-        lease = Lease(job.run_id, self.machine.name, self.process, job.stage)
+    def _claim(self, working: Working, *, hand_on: bool) -> Claim:
+        job = working.job
         try:
-            return self.leases.claim(lease, job.round_id, role=self.machine.role, hand_on=hand_on)
+            return self.leases.claim(
+                self._lease(working), job.round_id, role=self.machine.role, hand_on=hand_on, avoid=job.avoid
+            )
         except RedisError as error:
             # SQL accepts one result only, so working without a lease costs time at most
             log.warning("redis is away, working without a lease: %s", error)
             return Claim("granted")
 
-    def _give_back(self, run_id: str) -> None:
-        self._tokens.pop(run_id, None)
+    def _lease(self, working: Working) -> Lease:
+        return Lease(
+            working.job.run_id,
+            self.machine.name,
+            self.process,
+            working.job.stage,
+            phase=working.phase,
+            tokens=working.tokens,
+            round_id=working.job.round_id,
+            prompt_tokens=working.prompt_tokens,
+        )
+
+    def _begin(self, working: Working) -> bool:
+        """Its turn has come: tell at once, as whoever dies now has begun it. False when it was taken away."""
+        working.phase = "starting"
         try:
-            self.leases.give_back(run_id)
+            return self.leases.progress(self._lease(working))
+        except RedisError as error:
+            log.warning("redis is away, beginning all the same: %s", error)
+            return True
+
+    def _quietly(self, end_lease: Callable[[], None]) -> None:
+        try:
+            end_lease()
         except RedisError as error:
             log.warning("redis is away, a lease stays until the sweeper ends it: %s", error)
+
+    def hand_back(self) -> int:
+        """Send the runs in hand back to their queues; returns how many. Then this process must end."""
+        back = 0
+        for working in list(self._working.values()):
+            if working.message is None:
+                continue
+            try:
+                self.leases.hand_back(working.job.run_id)
+                working.message.resend(working.message.home)
+            except AWAY as error:
+                log.warning("redis is away, run %s is found missing later: %s", working.job.run_id, error)
+            else:
+                back += 1
+        return back
 
     def _offer(self, result: Result) -> dict[str, Any]:
         """Send a result to the server, for ten minutes if need be; returns it as JSON."""
@@ -163,51 +272,49 @@ class MachineProcess:
     def beat_until_stopped(self) -> None:
         """Beat every 3 s and tell the progress of each run; the body of the heartbeat thread."""
         while True:
-            try:
-                self.beat()
-            except RedisError as error:
-                log.warning("redis is away, no beat: %s", error)
-            except Exception:
-                log.exception("no beat this time")  # this thread must outlive anything: silence means death
+            self.tell()
             if self.stop.wait(BEAT_S):
                 break
 
+    def tell(self) -> None:
+        """A beat, unless that is impossible now."""
+        try:
+            self.beat()
+        except RedisError as error:
+            log.warning("redis is away, no beat: %s", error)
+        except Exception:
+            log.exception("no beat this time")  # the heartbeat must outlive anything: silence means death
+
     def beat(self) -> None:
         """One beat."""
-        runs = dict(self._tokens)
+        runs = list(self._working.values())
         stages = {s: {"engine": p.engine, "model": p.model} for s, p in self.machine.stages.items()}
         machine = self.machine
-        self.leases.beat(
-            Beat(self.process, machine.name, machine.slots, len(runs), stages, role=machine.role)
+        drained = self.leases.beat(
+            Beat(
+                self.process,
+                machine.name,
+                machine.slots,
+                len(runs),
+                stages,
+                role=machine.role,
+                drained=self.drained or self.stopping,
+            )
         )
-        for run_id, tokens in runs.items():
-            self.leases.progress(run_id, "generating" if tokens else "reading", tokens)
+        for working in runs:
+            self.leases.progress(self._lease(working))
+        if drained != self.drained:
+            log.info("machine %s was %s", machine.name, "drained" if drained else "taken in again")
+            self.listen(not drained)
+            self.drained = drained
+
+    def leave(self) -> None:
+        """No more beats: this process is going."""
+        self.stop.set()
+        self._quietly(lambda: self.leases.leave(self.process))
 
     def close(self) -> None:
         """End in order: no more beats, engines given back."""
-        self.stop.set()
-        try:
-            self.leases.leave(self.process)
-        except RedisError as error:
-            log.warning("redis is away, the sweeper will notice that this process ended: %s", error)
+        self.leave()
         for engine in self.engines.values():
             engine.close()
-
-
-def _exhausted(job: Job, provenance: Provenance) -> Result:
-    """The failure of a job that was begun too often, for good."""
-    failure = _failed(job.run_id, job.round_id, job.stage, provenance, EngineError(EXHAUSTED))
-    return failure.model_copy(update={"error": "exhausted", "retry": "never"})
-
-
-def _failed(run_id: str, round_id: str, stage: str, provenance: Provenance, error: EngineError) -> Result:
-    """A failure that another machine, or this one later, may not have."""
-    return Result(
-        run_id=run_id,
-        round_id=round_id,
-        stage=stage,
-        ok=False,
-        error=error.code,
-        message=error.message,
-        provenance=provenance,
-    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +12,17 @@ from celery import Celery, Task
 from celery.exceptions import Ignore
 
 from grading import queue
+from grading.canaries import Canaries
 from grading.config import Config, EngineSettings, Machine
 from grading.leases import Leases, connect
+from grading.logs import working_on
+from workers import canary
+from workers.machine import examine
 from workers.machine.engines import open_engine
-from workers.machine.process import HandOn, MachineProcess
+from workers.machine.process import MachineProcess, Message
 from workers.start import run_worker
+
+log = logging.getLogger(__name__)
 
 
 def open_machine(config: Config, machine: Machine, app: Celery) -> MachineProcess:
@@ -38,40 +46,83 @@ def _settings(machine: Machine, engine: str) -> dict[str, Any]:
     return chosen
 
 
-def _handed_on(task: Task, machine: str) -> bool:
-    return bool((task.request.delivery_info or {}).get("routing_key") == queue.own_queue(machine))
+def _message(task: Task, machine: str) -> Message:
+    request = task.request  # now: it belongs to this thread, and another one may have to send it back
+    came_by = (request.delivery_info or {}).get("routing_key")
+    settled = came_by == queue.own_queue(machine)
+    stage = request.kwargs.get("job", {}).get("stage", "")
+
+    def resend(to: str) -> None:
+        task.signature_from_request(request, queue=to).apply_async()
+
+    return Message(home=str(stage if settled else came_by), resend=resend, settled=settled)
 
 
-def _hand_on(task: Task) -> HandOn:
-    def send(machine: str) -> None:
-        # the same id and chord: it counts once, whoever does it
-        task.signature_from_request(queue=queue.own_queue(machine)).apply_async()
+def start(config: Config, name: str, grace_s: float | None = None) -> None:
+    """Run the worker of machine `name` until it is told to stop.
 
-    return send
-
-
-def start(config: Config, name: str) -> None:
-    """Run the worker of machine `name` until it is told to stop."""
+    Then it takes nothing new, and has `grace_s` seconds (the machine's own setting without it) to finish.
+    """
     machine = config.machine(name)
     app = queue.celery_app(config.redis.url, config.redis.visibility_timeout_s)
+    app.conf.worker_send_task_events = config.redis.monitor
     process = open_machine(config, machine, app)
+    ended = threading.Event()
 
     @app.task(name=queue.RUN, bind=True)
     def run(self: Task, job: dict[str, Any]) -> dict[str, Any]:
-        result = process.run(job, None if _handed_on(self, name) else _hand_on(self))
+        with working_on(submission=str(self.request.get(queue.SUBMISSION) or "")[:32]):
+            result = process.run(job, _message(self, name))
         if result is None:
             raise Ignore  # the same message is on its way to another machine; the chord waits for that one
         return result
 
+    canaries = Canaries(process.leases.redis)
+    canary.register(app, canaries, queue.own_queue(name))
+    examine.register(app, process)
+
+    def paused() -> bool:
+        return process.stopping or process.drained
+
     heart = threading.Thread(target=process.beat_until_stopped, name="heartbeat", daemon=True)
 
-    def ready() -> None:
+    def ready(consumer: Any) -> None:
+        process.listen = lambda open_: _listen(consumer, list(machine.stages), open_)
         # first of all and whatever Redis answers: a machine that never beats loses all its work
         heart.start()
+        watch = canary.Watch(canaries, queue.own_queue(name), machine.slots, paused)
+        canary.keep_watch(watch, process.stop)
         threading.Thread(target=process.load_models, name="load", daemon=True).start()
         app.send_task(queue.RELEASE, queue=queue.STORE, ignore_result=True)
 
+    def stopping() -> None:
+        process.stopping = True
+        patience = machine.grace_s if grace_s is None else grace_s
+        threading.Thread(target=_end_after, args=(process, ended, patience), daemon=True).start()
+
+    queues = queue.machine_queues(name, list(machine.stages))
     try:
-        run_worker(app, name, queue.machine_queues(name, list(machine.stages)), machine.slots, ready)
+        run_worker(app, name, queues, machine.slots, ready, stopping)
     finally:
         process.close()
+        ended.set()
+
+
+def _listen(consumer: Any, stages: list[str], open_: bool) -> None:
+    """Take the stages' queues up, or leave them; what was handed to this machine it does in any case."""
+    for name in queue.stage_queues(stages):
+        # on the consumer's own thread: its connection is not for others
+        consumer.call_soon(consumer.add_task_queue if open_ else consumer.cancel_task_queue, name)
+
+
+def _end_after(process: MachineProcess, ended: threading.Event, grace_s: float) -> None:
+    """Hand back what is not done in time and end: a thread that generates cannot be stopped otherwise."""
+    process.tell()
+    if ended.wait(grace_s):
+        return
+    try:
+        process.leave()  # first, or others hand it on to this machine again
+        back = process.hand_back()
+        log.warning("%d runs were not done within %g s and go back to their queues", back, grace_s)
+    finally:
+        os._exit(0)

@@ -8,11 +8,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from grading import report
-from grading.errors import OutputInvalid
-from grading.model import Evidence, Report, Result, StageState
+from grading.errors import OutputInvalid, for_student
+from grading.logs import working_on
+from grading.model import Evidence, Report, Result
 from grading.store import combining, locking, rounds
 from grading.store.locking import LockedRound
 from grading.store.rounds import Recorded
+from grading.tracing import outcome, span
 from workers.server.context import Server
 from workers.server.names import rename_documents
 
@@ -22,6 +24,18 @@ NO_REPORT = "No report could be put together from the results; a person must loo
 
 def record(server: Server, result: Result) -> Recorded:
     """Write a result down; combine when it was the last one and no chord will."""
+    where = {"stage": result.stage, "machine": result.provenance.machine}
+    with (
+        working_on(round=result.round_id, run=result.run_id, **where),
+        span("record", result.round_id, result.run_id) as say,
+    ):
+        recorded = _record(server, result)
+        say({**outcome(result), "grader.recorded": recorded.outcome})
+        log.info("run %s, %s: %s", result.run_id, result.stage, recorded.outcome)
+        return recorded
+
+
+def _record(server: Server, result: Result) -> Recorded:
     if result.ok and not report.valid(result):
         result = result.model_copy(
             update={
@@ -49,6 +63,12 @@ def combine(server: Server, round_id: str) -> bool:
 def _combine(server: Server, session: Session, current: LockedRound | None) -> bool:
     if current is None:
         return False
+    with working_on(submission=current.submission_id, round=current.id), span("combine", current.id) as say:
+        say({"grader.submission": current.submission_id})
+        return _combine_locked(server, session, current)
+
+
+def _combine_locked(server: Server, session: Session, current: LockedRound) -> bool:
     try:
         outcome, at_once = _outcome(server, session, current)
     except DBAPIError:
@@ -69,10 +89,7 @@ def _outcome(server: Server, session: Session, current: LockedRound) -> tuple[Re
     prepared, release_policy = combining.to_combine(session, current.id)
     evidence = Evidence.model_validate(prepared["evidence"])
     results = {result.stage: result for result in combining.accepted_results(session, current.id)}
-    failures = {
-        stage.stage: stage.message or "This part could not be done."
-        for stage in current.stages.values()
-        if stage.state == StageState.DEAD
-    }
+    # reports are read by students; staff find the operator's sentence at the stage
+    failures = {stage: for_student(code) for stage, code in combining.dead_codes(session, current.id).items()}
     outcome = rename_documents(report.combine(version.rubric, evidence, results, failures), prepared["paths"])
     return outcome, release_policy == "at_once"

@@ -13,10 +13,12 @@ from sqlalchemy.orm import Session
 from grading.documents import Identity, pseudonymise, set_apart
 from grading.errors import GraderError
 from grading.evidence import collect
+from grading.logs import working_on
 from grading.model import Document, Evidence, RoundState
 from grading.rubric import Value
 from grading.store import rounds
 from grading.store.tables import Round, Submission, User
+from grading.tracing import span
 from workers.server.context import Server
 from workers.server.names import hide_names
 from workers.server.versions import DOCUMENTS, Version
@@ -41,6 +43,14 @@ def prepare(server: Server, round_id: str) -> bool:
 
     Whatever cannot be prepared ends the round: the checks give the same each time they look.
     """
+    with working_on(round=round_id), span("prepare", round_id):
+        done = _prepare_round(server, round_id)
+        if done:
+            log.info("round %s is queued", round_id)
+        return done
+
+
+def _prepare_round(server: Server, round_id: str) -> bool:
     try:
         with server.store.read() as session:
             found = _load(server, session, round_id)

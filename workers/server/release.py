@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.dispatch import AWAY, Outgoing
+from grading.logs import working_on
 from grading.store import rounds, waiting
 from grading.store.rounds import RunOrder
 from grading.store.tables import Round
+from grading.tracing import mark
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
@@ -53,11 +56,17 @@ def _pass(server: Server) -> int:
 
 def _send(server: Server, group: list[Outgoing]) -> None:
     """A whole round as a chord; a single stage, begun again, as a task by itself."""
+    began_ns = time.time_ns()
     if len(group) > 1:
         server.dispatch.send_round(group)
     else:
         for one in group:
             server.dispatch.send_run(one)
+    for one in group:
+        about = {"submission": one.submission_id, "round": one.round_id, "run": one.run_id}
+        with working_on(**about, stage=one.stage):
+            log.info("run %s, %s of round %s, was sent", one.run_id, one.stage, one.round_id)
+        mark("dispatch", one.round_id, began_ns, one.run_id, **{"grader.stage": one.stage})
 
 
 def _take(server: Server, room: Mapping[str, int]) -> tuple[list[list[Outgoing]], bool]:
@@ -97,7 +106,9 @@ def _jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outg
     Put together from JSON that was validated when it was stored; the machine validates the whole.
     """
     row = session.execute(
-        select(Round.prepared, Round.rubric_version_id).where(Round.id == orders[0].round_id)
+        select(Round.prepared, Round.rubric_version_id, Round.submission_id).where(
+            Round.id == orders[0].round_id
+        )
     ).one()
     version = server.versions.get(session, row.rubric_version_id)
     return [
@@ -117,7 +128,11 @@ def _jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outg
                 "evidence": row.prepared["hidden_evidence"],
                 "nonce": secrets.token_hex(8),
                 **server.config.stages[order.stage].model_dump(),
+                # only when there is something to say: machines of an earlier version do not know the words
+                **({"avoid": order.avoid} if order.avoid else {}),
+                **({"alone": True} if order.alone else {}),
             },
+            row.submission_id,
         )
         for order in orders
     ]

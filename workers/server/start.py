@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from grading import queue
+from grading.canaries import Canaries
 from grading.config import Config
+from workers import canary
+from workers.server.canary import beat_until
 from workers.server.context import open_server
+from workers.server.outbox import Relay, receivers
 from workers.server.sweep import Sweeper
 from workers.server.tasks import register
 from workers.start import run_worker
@@ -18,18 +24,35 @@ STORE_THREADS = 2
 def start_store(config: Config) -> None:
     """Run the store worker until it is told to stop."""
     server = open_server(config)
-    register(server.dispatch.celery, server)
+    app = server.dispatch.celery
+    app.conf.worker_send_task_events = config.redis.monitor
+    register(app, server)
+    stop = threading.Event()
+    canaries = Canaries(server.dispatch.registry.redis)
+    canary.register(app, canaries, queue.STORE)
+
+    def ready(_consumer: Any) -> None:
+        threading.Thread(target=beat_until, args=(stop, canaries, "store"), daemon=True).start()
+        canary.keep_watch(canary.Watch(canaries, queue.STORE, STORE_THREADS), stop)
+
     try:
-        run_worker(server.dispatch.celery, "store", [queue.STORE, queue.CHECKS], STORE_THREADS, lambda: None)
+        run_worker(app, "store", [queue.STORE, queue.CHECKS], STORE_THREADS, ready, stop.set)
     finally:
+        stop.set()
         server.store.close()
 
 
-def start_sweeper(config: Config) -> None:
-    """Run the sweeper until SIGTERM or SIGINT."""
-    server = open_server(config)
+def start_sweeper(config: Config, event_secrets: Mapping[str, Sequence[str]]) -> None:
+    """Run the sweeper, and beside it the relay of events, until SIGTERM or SIGINT."""
+    server, told = open_server(config), receivers(config, event_secrets)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    Sweeper(server).run(stop)
-    server.store.close()
+    sending = Relay(server, told, stop).start()
+    try:
+        Sweeper(server).run(stop)
+    finally:
+        stop.set()
+        for thread in sending:
+            thread.join()
+        server.store.close()

@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import Any, cast
 
 from grading.errors import ConfigError
-from workers.machine.engines.base import Engine, Generation, Progress, Request
+from workers.machine.engines.base import Engine, Generation, Phase, Progress, Request
 
-__all__ = ["ENGINES", "Engine", "Generation", "Progress", "Request", "open_engine"]
+__all__ = ["ENGINES", "Engine", "Generation", "Phase", "Progress", "Request", "open_engine"]
 
 ENGINES: Mapping[str, str] = {
     "rules": "workers.machine.engines.rules:RulesEngine",

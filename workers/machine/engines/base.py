@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from grading.model import Job, Tokens
 
@@ -43,8 +42,19 @@ class Generation:
     sampling: dict[str, Any] = field(default_factory=dict)
 
 
-Progress = Callable[[int], None]
-"""Called with the number of output tokens so far, at most a few times a second."""
+Phase = Literal["loading", "reading", "generating"]
+"""What an engine does for a generation: loads the model, takes in the prompt, or writes.
+
+"loading" is also said while the engine cannot know whether the model is there already.
+"""
+
+
+class Progress(Protocol):
+    """Takes the number of output tokens so far and the phase; called at most a few times a second."""
+
+    def __call__(self, tokens: int, phase: Phase = "generating", /) -> None:
+        """Say how far a generation is."""
+        ...
 
 
 class Engine(Protocol):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import socket
 import threading
 import time
@@ -11,18 +13,26 @@ from types import TracebackType
 
 from grading.errors import (
     BudgetExceeded,
+    EngineBrokeOff,
     EngineBusy,
     EngineError,
+    EngineGarbled,
     EngineStalled,
     EngineUnreachable,
     JobInvalid,
     ModelMissing,
+    OutputEmpty,
+    OutputEndless,
+    OutputTruncated,
 )
 from workers.machine.engines.base import Progress, Request
 
 MAX_TEXT_BYTES = 200_000
 MAX_WIRE_BYTES = 20_000_000
+MAX_BLANKS = 1_000
+"""Characters of white space in a row; models bound to JSON can go on with them for ever."""
 PROGRESS_EVERY_S = 0.3
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 
 
 def messages(request: Request) -> list[dict[str, str]]:
@@ -77,6 +87,11 @@ class Watch:
         self._thread.join()
 
     @property
+    def connected(self) -> bool:
+        """Whether a connection was made."""
+        return bool(self._sockets)
+
+    @property
     def remaining(self) -> float:
         """Seconds to the deadline, never negative."""
         return max(0.0, self._deadline - time.monotonic())
@@ -101,10 +116,10 @@ class Watch:
                 self._allowed = self._limits.chunk
 
     def wire(self, count: int) -> None:
-        """Count bytes received; too many raise an EngineError."""
+        """Count bytes received; too many raise OutputEndless."""
         self._wire += count
         if self._wire > MAX_WIRE_BYTES:
-            raise EngineError(f"{self._where} sent more than {MAX_WIRE_BYTES} bytes for one answer.")
+            raise OutputEndless(f"{self._where} sent more than {MAX_WIRE_BYTES} bytes for one answer.")
 
     def failure(self) -> EngineError | None:
         """Why the watch ended the exchange, or nothing."""
@@ -138,30 +153,47 @@ class Watch:
 
 @dataclass
 class Answer:
-    """The text as it arrives, with the time of its first token."""
+    """The text as it arrives, with the time of its first token. `most` is how many tokens were asked for."""
 
     watch: Watch
     progress: Progress
+    most: int
     parts: list[str] = field(default_factory=list)
     chunks: int = 0
+    """Pieces of text and of thought: about one a token."""
     first_token_s: float | None = None
     _bytes: int = 0
+    _blanks: int = 0
     _told: float = 0.0
 
-    def add(self, text: str) -> None:
-        """Take a piece of text; more than the byte limit in all raises an EngineError."""
-        if not text:
+    def add(self, text: str, thought: str = "") -> None:
+        """Take a piece of text, or count one of thought; raises OutputEndless when it is too much."""
+        if not text and not thought:
             return
+        elapsed = self.watch.elapsed
         if self.first_token_s is None:
-            self.first_token_s = self.watch.elapsed
+            self.first_token_s = elapsed
         self.parts.append(text)
         self.chunks += 1
+        self._bound(text)
+        if self.chunks == 1 or elapsed - self._told >= PROGRESS_EVERY_S:
+            self._told = elapsed
+            self.progress(self.chunks)
+
+    def _bound(self, text: str) -> None:
         self._bytes += len(text.encode("utf-8", "replace"))
         if self._bytes > MAX_TEXT_BYTES:
-            raise EngineError(f"The model wrote more than {MAX_TEXT_BYTES} bytes; the answer was dropped.")
-        if self.watch.elapsed - self._told >= PROGRESS_EVERY_S:
-            self._told = self.watch.elapsed
-            self.progress(self.chunks)
+            raise OutputEndless(f"The model wrote more than {MAX_TEXT_BYTES} bytes; the answer was dropped.")
+        # servers count a little differently, and none sends more pieces than tokens
+        if self.chunks > 2 * self.most + 100:
+            raise OutputEndless(
+                f"The model went on after the {self.most} tokens it was allowed; the answer was dropped. "
+                "Look whether the server honours its token limit."
+            )
+        written = len(text.rstrip())
+        self._blanks = len(text) - written + (0 if written else self._blanks)
+        if self._blanks > MAX_BLANKS:
+            raise OutputEndless("The model wrote nothing but white space any more; the answer was dropped.")
 
     @property
     def text(self) -> str:
@@ -191,15 +223,60 @@ def unreachable(where: str, connect_s: float) -> EngineUnreachable:
     )
 
 
+def broke_off(where: str, how: str) -> EngineBrokeOff:
+    """The error for an answer that ended before it was complete."""
+    return EngineBrokeOff(f"{where} broke off the answer ({how}). Look at its log.")
+
+
+def garbled(where: str) -> EngineGarbled:
+    """The error for bytes that are not of the protocol."""
+    return EngineGarbled(
+        f"{where} sent something that is not part of its protocol. Look what answers at that url."
+    )
+
+
+def wrote_something(where: str, text: str, *, truncated: bool) -> None:
+    """Raises OutputTruncated or OutputEmpty for an answer without a word."""
+    if text.strip():
+        return
+    if truncated:
+        raise OutputTruncated("The model reached its token limit before it wrote a word.")
+    raise OutputEmpty(f"{where} finished without writing anything.")
+
+
+def not_a_page(where: str, content_type: str, expected: str = "") -> None:
+    """Raises EngineGarbled for a content type that is a web page's, or not the `expected` one."""
+    if "html" in content_type.lower() or (content_type and expected not in content_type.lower()):
+        raise EngineGarbled(
+            f"{where} answered with {content_type[:60]!r}, which no engine sends. "
+            "A proxy may stand before it; correct its url in config.toml."
+        )
+
+
 def status_error(where: str, status: int, text: str, missing: str) -> EngineError:
     """The error for an HTTP status other than 200; `missing` is the sentence for 404."""
-    said = " ".join(text.split())[:300]
+    said = _said(text)
     if status == 404:
         return ModelMissing(missing)
     if status in (429, 503):
         return EngineBusy(f"{where} has no room for another request: {said or status}")
+    if status in (502, 504):
+        return EngineUnreachable(
+            f"A proxy answered for {where}, which does not answer itself: {said or status}"
+        )
+    if 300 <= status < 400:
+        return EngineGarbled(
+            f"{where} sends on to another address ({status}). Correct its url in config.toml."
+        )
     if status in (401, 403):
         return EngineError(f"{where} refused access with status {status}. Check the engine's API key.")
     if status in (400, 413) and "context" in said.lower():
         return JobInvalid(f"The prompt does not fit the model's context: {said}")
     return EngineError(f"{where} answered with status {status}: {said or 'no reason given'}")
+
+
+def _said(text: str) -> str:
+    """What a body says, short; of a web page its title."""
+    if text.lstrip().startswith("<") and (title := _TITLE.search(text)):
+        text = html.unescape(title[1])
+    return " ".join(text.split())[:300]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 
@@ -12,27 +13,34 @@ from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.instances import InstanceMaker
 
 CHARS_A_TOKEN = 4
+CRASH = 70
+"""Exit status of a process that an answer took along."""
 
 
 class InstantEngine:
     """For benchmarks and tests only: gives the smallest answer of the schema, every level in the middle.
 
-    `seconds` is how long each answer takes; waiting ends at the request's deadline and on `close`.
+    `seconds` is how long each answer takes; waiting ends at the request's deadline and on `close`. A prompt
+    that contains `exits_on` ends the process, as an engine that takes its process along when it crashes.
     """
 
     name = "instant"
     uses_model = False
 
-    def __init__(self, *, seconds: float = 0.0) -> None:
+    def __init__(self, *, seconds: float = 0.0, exits_on: str = "") -> None:
         self._seconds = seconds
+        self._exits_on = exits_on
         self._closed = threading.Event()
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
         start = time.monotonic()
+        progress(0, "reading")
         wait = min(self._seconds, request.deadline_s)
         if wait > 0 and self._closed.wait(wait):
             raise EngineError("The engine was closed.")
+        if self._exits_on and self._exits_on in request.user:
+            os._exit(CRASH)
         if request.deadline_s <= 0 or self._seconds > request.deadline_s:
             raise BudgetExceeded(
                 f"The answer takes {self._seconds:g} s, the job has {request.deadline_s:g} s."

@@ -8,10 +8,10 @@ import time
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
 
-from grading.errors import BudgetExceeded, EngineError
+from grading.errors import BudgetExceeded, EngineError, OutputEndless
 from grading.model import Tokens
-from workers.machine.engines.base import Generation, Progress, Request
-from workers.machine.engines.bounded import MAX_TEXT_BYTES, PROGRESS_EVERY_S, messages
+from workers.machine.engines.base import Generation, Phase, Progress, Request
+from workers.machine.engines.bounded import MAX_TEXT_BYTES, PROGRESS_EVERY_S, messages, wrote_something
 from workers.machine.engines.mlx_model import LoadedModel, load_model
 from workers.machine.engines.mlx_runner import Runner, Ticket
 
@@ -46,13 +46,13 @@ class MlxEngine:
 
     def load(self, model: str, seconds: float = 600.0) -> str:
         """Load a model now, as a warm-up; gives its digest. Raises ModelMissing or BudgetExceeded."""
-        return self._loaded(model, time.monotonic() + seconds).digest
+        return self._loaded(model, time.monotonic() + seconds, _unheard).digest
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
         begun = time.monotonic()
         deadline = begun + request.deadline_s
-        loaded = self._loaded(request.model, deadline)
+        loaded = self._loaded(request.model, deadline, progress)
         prompt = loaded.prompt(messages(request), request.max_output_tokens)
         bound = bool(request.schema) and loaded.grammars is not None
         ticket = Ticket(
@@ -66,17 +66,17 @@ class MlxEngine:
         )
         reason = self._finish(ticket, request, progress)
         text = loaded.decode(ticket.output)
-        if not text:
-            raise EngineError("The model finished without writing anything.")
+        truncated = reason == "length" and not (ticket.constraint and ticket.constraint.complete)
+        wrote_something("The model", text, truncated=truncated)
         if len(text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
-            raise EngineError(f"The model wrote more than {MAX_TEXT_BYTES} bytes; the answer was dropped.")
+            raise OutputEndless(f"The model wrote more than {MAX_TEXT_BYTES} bytes; the answer was dropped.")
         return Generation(
             text=text,
             tokens=Tokens(prompt=len(prompt.ids), cached=ticket.cached, output=len(ticket.output)),
             first_token_s=ticket.first_token_s,
             seconds=time.monotonic() - begun,
             digest=loaded.digest,
-            truncated=reason == "length" and not (ticket.constraint and ticket.constraint.complete),
+            truncated=truncated,
             sampling={
                 "temperature": request.temperature,
                 "max_tokens": request.max_output_tokens,
@@ -103,12 +103,14 @@ class MlxEngine:
             atexit.register(self.close)
         return self._runner
 
-    def _loaded(self, model: str, deadline: float) -> LoadedModel:
+    def _loaded(self, model: str, deadline: float, progress: Progress) -> LoadedModel:
         with self._lock:
             future = self._models.get(model)
             if future is None or (future.done() and future.exception() is not None):
                 future = self._thread().call(lambda: load_model(model, self._max_context))
                 self._models[model] = future
+        if not future.done():
+            progress(0, "loading")
         try:
             return future.result(max(0.0, deadline - time.monotonic()))
         except FutureTimeout as exc:
@@ -118,8 +120,9 @@ class MlxEngine:
         """Wait for the end of a generation, telling its progress; leaves at the deadline."""
         with self._lock:
             runner = self._thread()
+        progress(0, "reading")
         runner.submit(ticket)
-        told = -1
+        told = 0
         while True:
             left = ticket.deadline - time.monotonic()
             try:
@@ -139,3 +142,7 @@ class MlxEngine:
 
     def _late(self, request: Request) -> BudgetExceeded:
         return BudgetExceeded(f"The model did not finish within the {request.deadline_s:g} s of this job.")
+
+
+def _unheard(_tokens: int, _phase: Phase = "generating", /) -> None:
+    """Progress of what nobody waits for."""

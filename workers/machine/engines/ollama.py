@@ -5,19 +5,30 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from grading.errors import BudgetExceeded, ConfigError, EngineError, JobInvalid
+from grading.errors import BudgetExceeded, ConfigError, EngineError, EngineGarbled, JobInvalid
 from grading.model import Tokens
 from workers.machine.engines.base import Generation, Progress, Request
-from workers.machine.engines.bounded import Answer, Limits, Watch, messages, status_error, unreachable
+from workers.machine.engines.bounded import (
+    Answer,
+    Limits,
+    Watch,
+    broke_off,
+    garbled,
+    messages,
+    status_error,
+    unreachable,
+    wrote_something,
+)
 
 if TYPE_CHECKING:
     import httpx
     from ollama import ChatResponse, Client
 
+T = TypeVar("T")
 MAX_CONTEXT = 65_536
 CONTEXT_STEP = 4_096
 DIGEST_SECONDS = 300.0
@@ -62,15 +73,10 @@ class OllamaEngine:
         """Answer a request; see the contract in `base`."""
         if request.deadline_s <= 0:
             raise BudgetExceeded("No time was left for this job before it reached the engine.")
-        options = {
-            "num_predict": request.max_output_tokens,
-            "temperature": request.temperature,
-            "num_ctx": self._context(request),
-        }
         with Watch(request, self._limits, self._where) as watch:
             client = self._client(watch)
             try:
-                return self._exchange(client, watch, request, options, progress)
+                return self._exchange(client, watch, request, progress)
             finally:
                 client.close()
 
@@ -92,18 +98,12 @@ class OllamaEngine:
             transport=watched_transport(watch, self._where),
         )
 
-    def _exchange(
-        self,
-        client: Client,
-        watch: Watch,
-        request: Request,
-        options: dict[str, Any],
-        progress: Progress,
-    ) -> Generation:
-        answer = Answer(watch, progress)
+    def _exchange(self, client: Client, watch: Watch, request: Request, progress: Progress) -> Generation:
+        answer = Answer(watch, progress, request.max_output_tokens)
+        options = self._guarded(watch, request, lambda: self._options(client, request, progress))
         last = self._guarded(watch, request, lambda: self._read(client, watch, request, options, answer))
-        if not answer.text:
-            raise EngineError(f"{self._where} finished without writing anything.")
+        truncated = last.done_reason == "length"
+        wrote_something(self._where, answer.text, truncated=truncated)
         self._check_context(last, request, options["num_ctx"])
         seconds = watch.elapsed
         progress(last.eval_count or answer.chunks)
@@ -113,9 +113,20 @@ class OllamaEngine:
             first_token_s=answer.first_token_s,
             seconds=seconds,
             digest=self._digest(client, watch, request.model),
-            truncated=last.done_reason == "length",
+            truncated=truncated,
             sampling={**options, "format": "json_schema" if request.schema else "none"},
         )
+
+    def _options(self, client: Client, request: Request, progress: Progress) -> dict[str, Any]:
+        """The model's options; says whether the model must be loaded first."""
+        held = self._held_context(client, request.model)
+        context = self._context(request, held or 0)
+        progress(0, "reading" if held in (0, context) else "loading")
+        return {
+            "num_predict": request.max_output_tokens,
+            "temperature": request.temperature,
+            "num_ctx": context,
+        }
 
     def _read(
         self, client: Client, watch: Watch, request: Request, options: dict[str, Any], answer: Answer
@@ -131,36 +142,46 @@ class OllamaEngine:
         for part in stream:
             text = part.message.content or ""
             watch.arrived(token=bool(text or part.message.thinking))
-            answer.add(text)
+            answer.add(text, thought=part.message.thinking or "")
             if part.done:
                 return part
-        raise EngineError(f"{self._where} ended the answer before it was complete.")
+        raise broke_off(self._where, "its last part is missing")
 
-    def _guarded(self, watch: Watch, request: Request, read: Any) -> ChatResponse:
+    def _held_context(self, client: Client, model: str) -> int | None:
+        """The context a loaded model has, 0 when the server does not tell it; nothing for others."""
+        from ollama import ResponseError
+
+        names = (model, f"{model}:latest")
+        try:
+            held = [m for m in client.ps().models if m.model in names]
+        except (ResponseError, ValueError, TypeError, AttributeError):
+            return None  # an older server
+        return (held[0].context_length or 0) if held else None
+
+    def _guarded(self, watch: Watch, request: Request, exchange: Callable[[], T]) -> T:
         """Run the exchange and turn every way it can fail into an EngineError."""
         import httpx
         from ollama import ResponseError
 
         try:
-            last: ChatResponse = read()
+            return exchange()
         except ResponseError as exc:
             raise watch.failure() or self._response_error(exc, request.model) from exc
         except (httpx.ConnectError, httpx.ConnectTimeout, ConnectionError) as exc:
             raise watch.failure() or unreachable(self._where, self._limits.connect) from exc
         except (httpx.HTTPError, httpx.StreamError, OSError) as exc:
-            broken = EngineError(f"{self._where} broke off the answer ({type(exc).__name__}).")
-            raise watch.failure() or broken from exc
+            raise watch.failure() or broke_off(self._where, type(exc).__name__) from exc
         except EngineError as exc:
             raise watch.failure() or exc from exc
         except (ValueError, TypeError, AttributeError) as exc:
             # what the client raises on a line that is not a JSON object of the protocol
-            garbled = EngineError(f"{self._where} sent something that is not part of its protocol.")
-            raise watch.failure() or garbled from exc
-        return last
+            raise watch.failure() or garbled(self._where) from exc
 
     def _response_error(self, exc: Any, model: str) -> EngineError:
         if exc.status_code < 0:
-            return EngineError(f"{self._where} failed while answering: {str(exc.error)[:300]}")
+            return broke_off(self._where, str(exc.error)[:300])
+        if exc.status_code == 404 and "model" not in str(exc.error):
+            return EngineGarbled(f"{self._where} has no page for chats. Correct its url in config.toml.")
         missing = f"{self._where} does not have the model {model}. Run there: ollama pull {model}"
         return status_error(self._where, exc.status_code, str(exc.error), missing)
 
@@ -168,13 +189,14 @@ class OllamaEngine:
         chars = sum(len(m["content"]) for m in messages(request)) + len(str(request.schema))
         return math.ceil(chars / 3) + request.max_output_tokens
 
-    def _context(self, request: Request) -> int:
+    def _context(self, request: Request, held: int) -> int:
+        """The context to ask for; a `held` one that is long enough stays: no model is loaded again."""
         if self._num_ctx is not None:
             return self._num_ctx
         steps = math.ceil(self._estimate(request) / CONTEXT_STEP)
         wanted = min(steps * CONTEXT_STEP, MAX_CONTEXT)
         with self._lock:
-            self._contexts[request.model] = max(wanted, self._contexts.get(request.model, 0))
+            self._contexts[request.model] = max(wanted, held, self._contexts.get(request.model, 0))
             return self._contexts[request.model]
 
     def _check_context(self, last: ChatResponse, request: Request, num_ctx: int) -> None:

@@ -10,20 +10,26 @@ from typing import Any, Literal
 
 import requests
 
-from grading.errors import BudgetExceeded, ConfigError, EngineError
+from grading.errors import BudgetExceeded, ConfigError, EngineError, EngineGarbled
 from grading.model import Tokens
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.bounded import (
     Answer,
     Limits,
     Watch,
+    broke_off,
+    garbled,
     lines,
     messages,
+    not_a_page,
     status_error,
     unreachable,
+    wrote_something,
 )
 from workers.machine.engines.held import HeldAdapter
 
+FIELDS = (b"event", b"id", b"retry", b"data")
+"""What lines of an event stream begin with, beside comments."""
 FINISHED = ("stop", "length")
 
 
@@ -71,16 +77,18 @@ class OpenAIEngine:
             session.trust_env = False
             for scheme in ("http://", "https://"):
                 session.mount(scheme, HeldAdapter(watch.hold))
-            reading = _Reading(watch, Answer(watch, progress), self._where)
+            reading = _Reading(watch, Answer(watch, progress, request.max_output_tokens), self._where)
             try:
                 self._exchange(session, request, reading)
             except EngineError as exc:
                 raise watch.failure() or exc from exc
-            except (requests.ConnectionError, requests.ConnectTimeout) as exc:
-                raise watch.failure() or unreachable(self._where, self._limits.connect) from exc
             except (requests.RequestException, OSError) as exc:
-                broken = EngineError(f"{self._where} broke off the answer ({type(exc).__name__}).")
-                raise watch.failure() or broken from exc
+                error = (
+                    broke_off(self._where, type(exc).__name__)
+                    if watch.connected
+                    else unreachable(self._where, self._limits.connect)
+                )
+                raise watch.failure() or error from exc
             return self._generation(request, reading)
 
     def close(self) -> None:
@@ -90,6 +98,8 @@ class OpenAIEngine:
         headers = {"Accept-Encoding": "identity", "Accept": "text/event-stream"}
         if self._api_key_env:
             headers["Authorization"] = f"Bearer {os.environ.get(self._api_key_env, '')}"
+        progress = reading.answer.progress
+        progress(0, "loading")  # it may be, as long as the server says nothing
         net = max(self._limits.load, self._limits.chunk) + 5
         with session.post(
             f"{self.url}/chat/completions",
@@ -101,7 +111,9 @@ class OpenAIEngine:
         ) as response:
             if response.status_code != 200:
                 raise self._status_error(response, reading.watch, request.model)
-            reading.read(_chunks(response, reading.watch))
+            not_a_page(self._where, response.headers.get("Content-Type", ""), "text/event-stream")
+            progress(0, "reading")
+            reading.read(_chunks(response, reading.watch, self._where))
 
     def _payload(self, request: Request) -> dict[str, Any]:
         payload: dict[str, Any] = {
@@ -121,7 +133,7 @@ class OpenAIEngine:
 
     def _status_error(self, response: requests.Response, watch: Watch, model: str) -> EngineError:
         body = b""
-        for chunk in _chunks(response, watch):
+        for chunk in _chunks(response, watch, self._where):
             body += chunk
             if len(body) > 10_000:
                 break
@@ -133,8 +145,8 @@ class OpenAIEngine:
 
     def _generation(self, request: Request, reading: _Reading) -> Generation:
         answer = reading.answer
-        if not answer.text:
-            raise EngineError(f"{self._where} finished without writing anything.")
+        truncated = reading.finish == "length"
+        wrote_something(self._where, answer.text, truncated=truncated)
         output = reading.tokens.output or answer.chunks
         answer.progress(output)
         return Generation(
@@ -142,7 +154,7 @@ class OpenAIEngine:
             tokens=reading.tokens.model_copy(update={"output": output}),
             first_token_s=answer.first_token_s,
             seconds=reading.watch.elapsed,
-            truncated=reading.finish == "length",
+            truncated=truncated,
             sampling={
                 "temperature": request.temperature,
                 "max_tokens": request.max_output_tokens,
@@ -159,6 +171,8 @@ class _Reading:
     answer: Answer
     where: str
     finish: str = ""
+    strange: bool = False
+    """A line came that is not of an event stream."""
     tokens: Tokens = field(default_factory=Tokens)
 
     def read(self, chunks: Iterator[bytes]) -> None:
@@ -172,25 +186,29 @@ class _Reading:
                     if data == b"[DONE]":
                         break
                     self._event(json.loads(data))
+                elif line and not line.startswith(FIELDS):
+                    self.strange = True
         except (ValueError, TypeError, KeyError, AttributeError, IndexError) as exc:
-            raise EngineError(f"{self.where} sent something that is not part of its protocol.") from exc
+            raise garbled(self.where) from exc
+        if not self.finish and self.strange:
+            raise garbled(self.where)
         if not self.finish:
-            raise EngineError(f"{self.where} ended the answer before it was complete.")
+            raise broke_off(self.where, "its last part is missing")
         if self.finish not in FINISHED:
-            raise EngineError(f"{self.where} stopped the answer: {self.finish[:100]}.")
+            raise broke_off(self.where, f"it stopped with {self.finish[:100]!r}")
 
     def _event(self, event: dict[str, Any]) -> None:
         if error := event.get("error"):
             said = error.get("message", "") if isinstance(error, dict) else str(error)
-            raise EngineError(f"{self.where} failed while answering: {str(said)[:300]}")
+            raise broke_off(self.where, str(said)[:300])
         if usage := event.get("usage"):
             self.tokens = _tokens(usage)
         for choice in (event.get("choices") or [])[:1]:
             delta = choice.get("delta") or {}
             text = str(delta.get("content") or "")
-            thought = delta.get("reasoning_content") or delta.get("reasoning")
+            thought = str(delta.get("reasoning_content") or delta.get("reasoning") or "")
             self.watch.arrived(token=bool(text or thought))
-            self.answer.add(text)
+            self.answer.add(text, thought=thought)
             self.finish = str(choice.get("finish_reason") or self.finish)
 
 
@@ -203,17 +221,17 @@ def _tokens(usage: dict[str, Any]) -> Tokens:
     )
 
 
-def _chunks(response: requests.Response, watch: Watch) -> Iterator[bytes]:
+def _chunks(response: requests.Response, watch: Watch, where: str) -> Iterator[bytes]:
     """Bytes as they arrive, counted; ends with the body or when the watch shut the connection."""
     from urllib3.exceptions import HTTPError
 
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise EngineError("The server sent a compressed answer, which was not asked for.")
+        raise EngineGarbled(f"{where} sent a compressed answer, which was not asked for.")
     try:
         while chunk := response.raw.read1(65_536):
             watch.wire(len(chunk))
             yield chunk
     except (HTTPError, ValueError) as exc:  # ValueError: read of a file the watch closed
-        raise EngineError(f"The server broke off the answer ({type(exc).__name__}).") from exc
+        raise broke_off(where, type(exc).__name__) from exc
     if (failure := watch.failure()) is not None:
         raise failure

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from grading.errors import EngineError
-from workers.machine.engines.bounded import Watch
+from grading.errors import EngineGarbled
+from workers.machine.engines.bounded import Watch, not_a_page
 
 if TYPE_CHECKING:
     import httpx
@@ -37,13 +37,22 @@ def watched_transport(watch: Watch, where: str) -> httpx.BaseTransport:
         def handle_request(self, request: httpx.Request) -> httpx.Response:
             request.extensions = {**request.extensions, "trace": _holder(watch)}
             response = super().handle_request(request)
-            if response.headers.get("content-encoding", "identity") != "identity":
+            try:
+                _check(response, where)
+            except EngineGarbled:
                 response.close()
-                raise EngineError(f"{where} sent a compressed answer, which was not asked for.")
+                raise
             response.stream = Counted(response.stream)
             return response
 
     return Watched(trust_env=False)
+
+
+def _check(response: httpx.Response, where: str) -> None:
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise EngineGarbled(f"{where} sent a compressed answer, which was not asked for.")
+    if response.status_code == 200:
+        not_a_page(where, response.headers.get("content-type", ""))
 
 
 def _holder(watch: Watch) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -62,3 +63,13 @@ class Stage:
             return self.build(value, judgements, job)
         except pydantic.ValidationError as error:
             raise OutputInvalid(f"The answer does not follow the schema: {clip(str(error), 300)}") from error
+
+
+def require_words(output: Output) -> None:
+    """OutputInvalid for a level that a model gave without a word of why, as when it echoes the shape."""
+    for judgement in output.judgements:
+        said = (judgement.reason, *(quote.text for quote in judgement.quotes))
+        if not any(re.search(r"\w", text) for text in said):
+            raise OutputInvalid(
+                f"judgements.{judgement.criterion} has a level but no reason; judge the work and say why."
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,8 +11,8 @@ from dataclasses import replace
 from grading.errors import BudgetExceeded, EngineError, JobInvalid, OutputInvalid, OutputTruncated
 from grading.model import Flag, Job, Provenance, Result, Tokens
 from workers.machine.engines.base import Engine, Generation, Progress, Request
-from workers.machine.stages.base import Output, Stage
-from workers.machine.stages.fit import DEFAULT_CONTEXT_TOKENS
+from workers.machine.stages.base import Output, Stage, require_words
+from workers.machine.stages.fit import CHARS_PER_TOKEN, DEFAULT_CONTEXT_TOKENS
 from workers.machine.stages.quotes import verify
 from workers.machine.stages.table import STAGES
 
@@ -27,14 +28,16 @@ def run_stage(
     progress: Progress,
     clock: Callable[[], float] = time.monotonic,
     context_tokens: int = DEFAULT_CONTEXT_TOKENS,
+    on_prompt: Callable[[int], None] | None = None,
 ) -> Result:
     """Do the job's stage. Whatever the engine does ends in a result, ok or failed, never in an exception.
 
-    `clock` gives seconds from any start; `context_tokens` is how much the model reads and writes at most.
+    `clock` gives seconds from any start; `context_tokens` is how much the model reads and writes at most;
+    `on_prompt` is told the estimated tokens of the prompt, once, before anything is generated.
     """
     run = _Run(job, engine, model, machine, progress, clock)
     try:
-        output, flags = run.attempt(context_tokens)
+        output, flags = run.attempt(context_tokens, on_prompt)
     except EngineError as error:
         return run.failed(error)
     except Exception as error:  # noqa: BLE001 - nothing may be raised into the chord, not by a broken engine either
@@ -67,7 +70,9 @@ class _Run:
             uses_model=engine.uses_model,
         )
 
-    def attempt(self, context_tokens: int) -> tuple[Output, tuple[Flag, ...]]:
+    def attempt(
+        self, context_tokens: int, on_prompt: Callable[[int], None] | None
+    ) -> tuple[Output, tuple[Flag, ...]]:
         """The verified output and its flags, after at most one repair try."""
         stage = STAGES.get(self.job.stage)
         if stage is None:
@@ -87,9 +92,11 @@ class _Run:
             temperature=self.job.temperature,
             deadline_s=self._left(),
         )
+        if on_prompt is not None:
+            on_prompt(math.ceil((len(prompt.system) + len(prompt.user)) / CHARS_PER_TOKEN))
         first = self._generate(request)
         try:
-            output = _read(stage, first, self.job)
+            output = self._read(stage, first)
         except OutputInvalid as error:
             output = self._repair(stage, request, first, error)
         verified, dropped = verify(output, self.job.documents)
@@ -106,7 +113,19 @@ class _Run:
             previous=first.text[:_LONGEST_PREVIOUS],
             deadline_s=self._left(),
         )
-        return _read(stage, self._generate(again), self.job)
+        return self._read(stage, self._generate(again))
+
+    def _read(self, stage: Stage, generation: Generation) -> Output:
+        """Parse; an answer the token limit ended is truncated unless it happens to be complete."""
+        try:
+            output = stage.parse(generation.text, self.job)
+            if self.engine.uses_model:
+                require_words(output)
+        except OutputInvalid as error:
+            if generation.truncated:
+                raise OutputTruncated from error
+            raise
+        return output
 
     def _left(self) -> float:
         """Seconds of the budget that are left; BudgetExceeded when there are none."""
@@ -153,13 +172,3 @@ class _Run:
                 **outcome,
             }
         )
-
-
-def _read(stage: Stage, generation: Generation, job: Job) -> Output:
-    """Parse; an answer the token limit ended is truncated unless it happens to be complete."""
-    try:
-        return stage.parse(generation.text, job)
-    except OutputInvalid as error:
-        if generation.truncated:
-            raise OutputTruncated from error
-        raise

@@ -1,0 +1,272 @@
+"""What /metrics tells. What is counted comes from SQL, so every web process says the same."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.services import Services
+from grading.errors import EngineError
+from grading.model import RoundState, RunState
+from grading.store import Store, measures
+from grading.store.measures import END_TO_END_S, FIRST_TOKEN_S, NOTHING, STAGE_S, Open, Spread, Totals
+
+Labels = tuple[str, ...]
+LastRuns = Mapping[tuple[str, str], list[tuple[str, str]]]
+BESIDE_ENGINES = ("machine_lost", "machine_stalled", "exhausted")
+"""Error codes of runs beside those of engines."""
+BREAKER_RUNS = 3
+BREAKER_WITHIN_S = 3600.0
+WAITS = (RoundState.RECEIVED, RoundState.QUEUED)
+GAVE_A_RESULT = (RunState.DONE, RunState.DUPLICATE)
+OF_WORK = ("stage", "machine", "model")
+
+
+@dataclass
+class History:
+    """Totals since ever: read once, then only what finished since the last look."""
+
+    store: Store
+    _settled: Totals = NOTHING
+    _until: datetime | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _highest: dict[Labels, int] = field(default_factory=dict)
+
+    def read(self) -> tuple[Totals, Open, LastRuns]:
+        """Totals, what is open, and the last runs of each machine and stage. Raises SQLAlchemyError."""
+        with self._lock, self.store.read() as session:
+            until = measures.settled_until(session)
+            if self._until is None or until > self._until:
+                self._settled = self._settled + measures.totals(session, self._until, until)
+                self._until = until
+            recent = measures.totals(session, self._until, None)
+            last = measures.last_runs(session, BREAKER_WITHIN_S, BREAKER_RUNS)
+            return self._settled + recent, measures.open_now(session), last
+
+    def rising(self, counted: Mapping[Labels, int]) -> dict[Labels, int]:
+        """The counts, never lower than before: a lost run may answer late and change its state."""
+        with self._lock:
+            for key, count in counted.items():
+                self._highest[key] = max(self._highest.get(key, 0), count)
+            return dict(self._highest)
+
+
+class FromStore(Collector):
+    """What SQL tells. Without the database only that it is away."""
+
+    def __init__(self, given: Services) -> None:
+        self.config = given.config
+        self.history = History(given.store)
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything that SQL knows."""
+        try:
+            totals, now_open, last = self.history.read()
+        except SQLAlchemyError:
+            yield _gauge("grader_database_up", "1 when the database answers.", [((), 0)])
+            return
+        yield _gauge("grader_database_up", "1 when the database answers.", [((), 1)])
+        yield from _open(now_open)
+        yield from self._machines(now_open, last)
+        yield from self._outcomes(totals)
+        yield from _work(totals)
+        yield from _rounds(totals)
+
+    def _machines(self, now_open: Open, last: LastRuns) -> Iterator[Metric]:
+        names = [one.name for one in self.config.machines]
+        yield _gauge(
+            "grader_machine_drained",
+            "1 when an operator took it out.",
+            [((name,), name in now_open.drained) for name in names],
+            "machine",
+        )
+        yield _gauge(
+            "grader_breaker_open",
+            "1 when the last three runs of the stage there, within the hour, all failed by the engine.",
+            [
+                ((one.name, stage), _failing(last.get((one.name, stage), [])))
+                for one in self.config.machines
+                for stage in one.stages
+            ],
+            *("machine", "stage"),
+        )
+
+    def _outcomes(self, totals: Totals) -> Iterator[Metric]:
+        runs = _summed(
+            ((stage, machine or "none", state, _code(error)), sums.runs)
+            for (stage, machine, _, state, error), sums in totals.runs.items()
+        )
+        yield _counter(
+            "grader_runs",
+            "Finished runs of stages by what became of them.",
+            self.history.rising(runs).items(),
+            *("stage", "machine", "outcome", "error"),
+        )
+        retries = _summed(((kind[0],), sums.retries) for kind, sums in totals.runs.items())
+        yield _counter(
+            "grader_retries", "Finished runs that were not their stage's first.", retries.items(), "stage"
+        )
+
+
+def _work(totals: Totals) -> Iterator[Metric]:
+    """Durations and tokens of the runs that gave a result."""
+    done = _summed(
+        ((stage, machine or "none", model), sums)
+        for (stage, machine, model, state, _), sums in totals.runs.items()
+        if state in GAVE_A_RESULT
+    )
+    yield _histogram(
+        "grader_stage_duration_seconds",
+        "From a machine's beginning to its result.",
+        STAGE_S,
+        [(key, sums.seconds) for key, sums in done.items()],
+        *OF_WORK,
+    )
+    yield _histogram(
+        "grader_time_to_first_token_seconds",
+        "From asking the engine to its first token.",
+        FIRST_TOKEN_S,
+        [(key, sums.first_token_s) for key, sums in done.items()],
+        *OF_WORK,
+    )
+    for name, text in (
+        ("prompt_tokens", "Tokens of prompts."),
+        ("cached_tokens", "Tokens of prompts that came from a prefix cache."),
+        ("output_tokens", "Tokens of answers."),
+        ("generation_seconds", "Seconds from the first token to the end, all slots together."),
+    ):
+        yield _counter(f"grader_{name}", text, [(k, getattr(s, name)) for k, s in done.items()], *OF_WORK)
+
+
+def _open(now_open: Open) -> Iterator[Metric]:
+    rounds = now_open.rounds.items()
+    states = _summed(((state,), waiting.count) for (state, _), waiting in rounds)
+    yield _gauge("grader_rounds", "Rounds that are not finished, by state.", states.items(), "state")
+    waits = _summed(((priority,), waiting) for (state, priority), waiting in rounds if state in WAITS)
+    depth = [(key, waiting.count) for key, waiting in waits.items()]
+    age = [(key, waiting.oldest_s) for key, waiting in waits.items()]
+    yield _gauge("grader_queue_depth", "Rounds that wait in the database.", depth, "priority")
+    yield _gauge("grader_queue_age_seconds", "Age of the oldest round that waits.", age, "priority")
+    stages = now_open.stages.items()
+    yield _gauge("grader_stages", "Stages that are not over.", stages, "stage", "state")
+    dead = _summed(((stage, _code(error)), count) for (stage, error), count in now_open.dead.items())
+    yield _gauge(
+        "grader_dead_stages", "Dead stages that nobody has replayed.", dead.items(), "stage", "error"
+    )
+    pending = [((kind,), waiting.count) for kind, waiting in now_open.outbox.items()]
+    oldest = [((kind,), waiting.oldest_s) for kind, waiting in now_open.outbox.items()]
+    yield _gauge("grader_outbox_pending", "Things to be sent that were not yet.", pending, "kind")
+    yield _gauge("grader_outbox_oldest_seconds", "Age of the oldest of them.", oldest, "kind")
+
+
+def _rounds(totals: Totals) -> Iterator[Metric]:
+    yield _counter(
+        "grader_rounds_finished",
+        "Rounds that came to an end.",
+        [(key, spread.count) for key, spread in totals.rounds.items()],
+        *("state", "priority"),
+    )
+    graded = [((p,), spread) for (state, p), spread in totals.rounds.items() if state == RoundState.GRADED]
+    yield _histogram(
+        "grader_end_to_end_seconds",
+        "From the hand-in, or the wish to grade it again, to the grade.",
+        END_TO_END_S,
+        graded,
+        "priority",
+    )
+    dead = _summed(((stage, _code(error)), count) for (stage, error), count in totals.dead.items())
+    yield _counter("grader_dead_letters", "Stages that had no more tries.", dead.items(), "stage", "error")
+
+
+def _failing(last: list[tuple[str, str]]) -> bool:
+    """Whether all of the last three runs failed, none of them by the job itself."""
+    return len(last) == BREAKER_RUNS and all(
+        state == RunState.FAILED and error != "job_invalid" for state, error in last
+    )
+
+
+def _code(error: str) -> str:
+    """The error code if it is one of ours: machines are not trusted with the number of series."""
+    return error if not error or error in BESIDE_ENGINES or error in _codes(EngineError) else "other"
+
+
+def _codes(kind: type[EngineError]) -> set[str]:
+    return {kind.code}.union(*(_codes(one) for one in kind.__subclasses__()))
+
+
+class FromQueue(Collector):
+    """What Redis tells. Without it only that it is away: that says nothing about the machines."""
+
+    def __init__(self, given: Services) -> None:
+        self.given = given
+
+    def collect(self) -> Iterator[Metric]:
+        """Queues and machines."""
+        backlog = self.given.dispatch.backlog()
+        yield _gauge("grader_redis_up", "1 when Redis answers.", [((), backlog is not None)])
+        if backlog is None:
+            return
+        lengths = [((name,), length) for name, length in backlog.items()]
+        yield _gauge("grader_queue_length", "Messages in a queue of Redis.", lengths, "queue")
+        machines = self.given.dispatch.machines()
+        for name, text, values in (
+            ("up", "1 when it beats.", [((one.name,), one.alive) for one in machines]),
+            ("busy_slots", "Slots that generate.", [((one.name,), one.busy) for one in machines]),
+            ("slots", "Generations at the same time.", [((one.name,), one.slots) for one in machines]),
+            ("hung", "1 when it beats but takes no work.", [((one.name,), one.hung) for one in machines]),
+        ):
+            yield _gauge(f"grader_machine_{name}", text, values, "machine")
+        youngest: dict[Labels, float] = {}
+        for part in self.given.dispatch.parts():
+            youngest[(part.part,)] = min(part.age_s, youngest.get((part.part,), part.age_s))
+        text = "Since a process beside the database last said that it lives."
+        yield _gauge("grader_part_age_seconds", text, youngest.items(), "part")
+        yield _gauge(
+            "grader_stage_machines_up",
+            "Machines that beat, were not taken out and do this stage.",
+            [
+                ((stage,), sum(one.alive and not one.drained and stage in one.stages for one in machines))
+                for stage in self.given.config.stages
+            ],
+            "stage",
+        )
+
+
+def _summed(pairs: Iterable[tuple[Labels, Any]]) -> dict[Labels, Any]:
+    """Values of the same labels added up."""
+    found: dict[Labels, Any] = {}
+    for key, value in pairs:
+        found[key] = found[key] + value if key in found else value
+    return found
+
+
+def _gauge(name: str, text: str, values: Iterable[tuple[Labels, float]], *labels: str) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for key, value in values:
+        family.add_metric(key, value)
+    return family
+
+
+def _counter(name: str, text: str, values: Iterable[tuple[Labels, float]], *labels: str) -> Metric:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for key, value in values:
+        family.add_metric(key, value)
+    return family
+
+
+def _histogram(
+    name: str, text: str, bounds: Iterable[float], values: Iterable[tuple[Labels, Spread]], *labels: str
+) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=labels)
+    names = [str(float(bound)) for bound in bounds]
+    for key, spread in values:
+        buckets = [*zip(names, spread.at_most, strict=True), ("+Inf", spread.count)]
+        family.add_metric(key, buckets, spread.total)
+    return family

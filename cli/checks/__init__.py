@@ -1,0 +1,1 @@
+"""What `grader doctor` looks at: each module gives findings, none raises for what it examines."""

@@ -1,0 +1,81 @@
+"""One line of the doctor's list, and what all checks are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from grading.config import Config
+
+Level = Literal["ok", "warning", "failure"]
+GB = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found; `remedy` says what to do about it, empty when all is well."""
+
+    check: str
+    level: Level
+    message: str
+    remedy: str = ""
+
+
+def ok(check: str, message: str) -> Finding:
+    """It is as it should be."""
+    return Finding(check, "ok", message)
+
+
+def warning(check: str, message: str, remedy: str) -> Finding:
+    """It works, but may not for long or not well."""
+    return Finding(check, "warning", message, remedy)
+
+
+def failure(check: str, message: str, remedy: str) -> Finding:
+    """It does not work, or will lose something."""
+    return Finding(check, "failure", message, remedy)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """From where on a figure is a finding."""
+
+    free_gb: float = 5.0
+    """Less free disk space is a failure, less than three times as much a warning."""
+    memory_share: float = 0.8
+    """More of Redis' memory in use is a warning."""
+    clock_s: float = 5.0
+    backlog_s: float = 3600.0
+    latency_s: float = 0.05
+    bytes_s: float = 1e6
+    certificate_days: float = 14.0
+    patience_s: float = 60.0
+    """For one token of each model."""
+
+
+@dataclass(frozen=True)
+class Patient:
+    """The installation that is looked at."""
+
+    config: Config
+    folder: Path
+    environ: Mapping[str, str]
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+def size(count: float) -> str:
+    """Bytes in words."""
+    return f"{count / GB:.1f} GB" if count >= GB / 10 else f"{count / 1e6:.1f} MB"
+
+
+def disk(check: str, free: int, bounds: Bounds, remedy: str) -> Finding:
+    """Whether so many free bytes are enough."""
+    least = bounds.free_gb * GB
+    message = f"{size(free)} free"
+    if free < least:
+        return failure(check, f"{message}, less than {size(least)}", remedy)
+    if free < 3 * least:
+        return warning(check, message, remedy)
+    return ok(check, message)

@@ -1,0 +1,177 @@
+"""Each machine: does it beat, take work, agree with the configuration, and generate a token of each model."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from cli.checks.finding import Finding, Patient, disk, failure, ok, size, warning
+from grading.canaries import EXAMINATIONS
+from grading.config import Machine
+from grading.dispatch import AWAY, Dispatch, MachineState, open_dispatch
+from grading.queue import EXAMINE, own_queue
+from grading.software import software
+
+LOOK_EVERY_S = 0.1
+TRAVEL_S = 10.0
+LEAST_MEMORY = 2_000_000_000
+REMEDIES = {
+    "engine_unreachable": "start the engine, or correct its url in config.toml",
+    "model_missing": "load the model there: `ollama pull MODEL`, or `hf download MODEL` for MLX",
+    "engine_stalled": "restart the engine there; its log says what it hangs on",
+    "budget_exceeded": "restart the engine there, or give it longer with --patience",
+    "engine_busy": "wait, or let the engine take as many requests at once as the machine has slots",
+}
+OTHERWISE = "look at the engine's log there, and at docs/model-faults.md"
+
+Examination = Mapping[str, Any]
+
+
+def check(patient: Patient) -> Iterator[Finding]:
+    """All machines of the configuration, and those that beat without being in it."""
+    dispatch = open_dispatch(patient.config)
+    try:
+        able = [state.name for state in dispatch.machines() if state.alive and not state.hung]
+        answers = _examine(patient, dispatch, able)
+        states = {state.name: state for state in dispatch.machines()}
+        beats = {beat.machine for beat in dispatch.registry.beats() if beat.alive}
+    except AWAY:
+        return  # that is said elsewhere
+    finally:
+        dispatch.registry.redis.close()
+        dispatch.celery.close()
+    for machine in patient.config.machines:
+        yield from _machine(patient, machine, states[machine.name], answers.get(machine.name))
+    for name in sorted(beats - states.keys()):
+        message = "it beats, but is not in this configuration"
+        yield warning(f"machine {name}", message, "stop its worker, or add it to config.toml")
+    yield from _digests(answers)
+
+
+def _examine(patient: Patient, dispatch: Dispatch, names: Sequence[str]) -> dict[str, Examination]:
+    """Ask machines to examine themselves, all at once; those that do not answer in time are left out."""
+    patience = patient.bounds.patience_s
+    models = max((len(_models(m)) for m in patient.config.machines), default=1)
+    wait = patience * models + TRAVEL_S
+    until = dispatch.registry.time() + wait
+    open_ = {uuid.uuid4().hex: name for name in names}
+    for examination, name in open_.items():
+        args = [examination, patience, until]
+        dispatch.celery.send_task(EXAMINE, args=args, queue=own_queue(name), ignore_result=True)
+    found: dict[str, Examination] = {}
+    end = time.monotonic() + wait
+    while open_ and time.monotonic() < end:
+        keys = [f"{EXAMINATIONS}{examination}" for examination in open_]
+        rows = cast("list[str | None]", dispatch.registry.redis.mget(keys))
+        for examination, row in zip(list(open_), rows, strict=True):
+            if row is not None:
+                found[open_.pop(examination)] = json.loads(row)
+        if open_ and not _worth_waiting(dispatch, set(open_.values())):
+            break
+        time.sleep(LOOK_EVERY_S if open_ else 0)
+    return found
+
+
+def _worth_waiting(dispatch: Dispatch, names: set[str]) -> bool:
+    """Not for machines that died meanwhile, nor for those whose slots are all busy with students' work."""
+    return any(s.name in names and s.alive and s.busy < s.slots for s in dispatch.machines())
+
+
+def _models(machine: Machine) -> set[tuple[str, str]]:
+    return {(p.engine, p.model) for p in machine.stages.values()}
+
+
+def _machine(
+    patient: Patient, machine: Machine, state: MachineState, found: Examination | None
+) -> Iterator[Finding]:
+    name = f"machine {machine.name}"
+    if not state.alive:
+        last = f"its last beat is {state.beat_age_s:.0f} s old" if state.beat_age_s else "it does not beat"
+        yield failure(name, last, f"run `grader worker {machine.name}` there, and see that it reaches Redis")
+        return
+    yield from _state(name, machine, state)
+    if found is not None:
+        yield from _found(name, patient, found)
+    elif state.busy >= state.slots:
+        message = f"all {state.slots} slots are busy, so it was not examined"
+        yield warning(name, message, "ask again when it is less busy")
+    elif not state.hung:
+        yield failure(name, "it did not answer its examination", f"restart `grader worker {machine.name}`")
+
+
+def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding]:
+    if state.hung:
+        message = f"it beats, but took no work for {state.canary_age_s:.0f} s"
+        yield failure(name, message, "restart its worker; under a service it does so by itself")
+    else:
+        yield ok(name, f"beats, {state.busy} of {state.slots} slots busy")
+    if state.drained:
+        yield warning(name, "it was taken out and gets nothing new", f"run `grader drain {machine.name} --back`")
+    configured = {s: f"{p.model} ({p.engine})" for s, p in machine.stages.items()}
+    working = {s: f"{p['model']} ({p['engine']})" for s, p in state.stages.items()}
+    if configured != working:
+        message = f"it works with {_words(working)}, this configuration says {_words(configured)}"
+        yield failure(f"{name} stages", message, "copy config.toml there and restart its worker")
+    if state.slots != machine.slots:
+        message = f"it works with {state.slots} slots, this configuration says {machine.slots}"
+        yield warning(f"{name} slots", message, "copy config.toml there and restart its worker")
+
+
+def _words(stages: Mapping[str, str]) -> str:
+    return ", ".join(f"{stage}: {model}" for stage, model in sorted(stages.items())) or "nothing"
+
+
+def _found(name: str, patient: Patient, found: Examination) -> Iterator[Finding]:
+    if found["software"] != software():
+        message = f"runs software {found['software']}, here is {software()}"
+        yield warning(f"{name} software", message, "bring both to the same version and restart the worker")
+    yield _link(f"{name} link", patient, found["link"])
+    for model in found["models"]:
+        yield _model(name, model)
+    remedy = "make room there; model servers keep models nobody uses any more"
+    yield disk(f"{name} disk", int(found["disk_free_bytes"]), patient.bounds, remedy)
+    memory = found["memory"]
+    available = memory.get("available_bytes")
+    message = f"{size(memory['total_bytes'])} in all"
+    if available is None:
+        yield ok(f"{name} memory", message)
+    elif available < LEAST_MEMORY:
+        message += f", {size(available)} available"
+        yield warning(f"{name} memory", message, "use a smaller model, a shorter context or fewer slots")
+    else:
+        yield ok(f"{name} memory", f"{message}, {size(available)} available")
+
+
+def _link(name: str, patient: Patient, link: Mapping[str, float]) -> Finding:
+    there, back = link["to_server_bytes_s"], link["from_server_bytes_s"]
+    message = f"{link['latency_s'] * 1000:.1f} ms a round trip, {size(there)}/s there, {size(back)}/s back"
+    bounds = patient.bounds
+    if link["latency_s"] > bounds.latency_s or min(there, back) < bounds.bytes_s:
+        return warning(name, message, "use a cable, or look for what else fills the line")
+    return ok(name, message)
+
+
+def _model(name: str, model: Mapping[str, Any]) -> Finding:
+    check = f"{name} model {model['model']}"
+    if model["ok"]:
+        digest = f", digest {model['digest'][:19]}" if model["digest"] else ""
+        return ok(check, f"generated a token in {model['seconds']:.1f} s{digest}")
+    return failure(check, str(model["message"]), REMEDIES.get(model["error"], OTHERWISE))
+
+
+def _digests(answers: Mapping[str, Examination]) -> Iterator[Finding]:
+    """Machines that share a model's name should have the same weights: grades are compared."""
+    known: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, found in answers.items():
+        for model in found["models"]:
+            if model.get("digest"):
+                known[model["engine"], model["model"]][model["digest"]].append(name)
+    for (_, model), digests in sorted(known.items()):
+        if len(digests) > 1:
+            who = "; ".join(f"{d[:19]} on {', '.join(names)}" for d, names in sorted(digests.items()))
+            message = f"machines have different weights under this name: {who}"
+            yield warning(f"model {model}", message, "load the same version on all of them")

@@ -1,0 +1,111 @@
+"""The worker of one machine as a service over there: installed, started, stopped, looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from cli.cluster_beats import Beats
+from cli.cluster_ssh import MachineError, Remote, plain
+from cli.service_units import Kind, Service
+from grading.config import Machine
+
+THERE = Path(__file__).with_name("cluster_there.py")
+SPARE_S = 60.0
+
+
+@dataclass(frozen=True)
+class State:
+    """How the service is. `version` names the program there, `kind` what keeps it running."""
+
+    kind: Kind
+    installed: bool
+    running: bool
+    changed: bool
+    pid: int
+    detail: str
+    version: str
+
+    @property
+    def text(self) -> str:
+        """In a word or two."""
+        if not self.installed:
+            return "not deployed"
+        return f"running ({self.kind})" if self.running else f"stopped ({self.kind})"
+
+
+@dataclass(frozen=True)
+class WorkerService:
+    """The service of a machine's worker."""
+
+    machine: Machine
+    remote: Remote
+
+    @property
+    def name(self) -> str:
+        """As the service manager knows it, after `grader-` or `grader.`."""
+        return f"worker-{self.machine.name}"
+
+    def described(self, facts: dict[str, Any]) -> Service:
+        """What is to be kept running, from the facts of the machine."""
+        folder = PurePosixPath(facts["folder"])
+        command = (
+            str(folder / "environment/bin/python"),
+            "-m",
+            "cli",
+            "--config",
+            str(folder / "config.toml"),
+        )
+        environment = {"PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
+        models = self.remote.ssh.models
+        if models:
+            home = facts["home"]
+            environment["HF_HUB_CACHE"] = models.replace("~", home, 1) if models.startswith("~") else models
+        return Service(
+            name=self.name,
+            command=(*command, "worker", self.machine.name),
+            folder=folder / "current",
+            env_file=folder / "grader.env",
+            grace_s=self.machine.grace_s,
+            log=folder / "var" / f"{self.name}.log",
+            environment=environment,
+            system=facts["uid"] == 0,
+        )
+
+    def do(self, action: str, content: str = "") -> State:
+        """Install, start, stop, restart or look (`state`); how it is afterwards. Raises MachineError."""
+        answer = self._call(action, content)
+        return State(**{key: answer[key] for key in State.__dataclass_fields__})
+
+    def _call(self, action: str, content: str = "") -> dict[str, Any]:
+        stop_s = self.machine.grace_s + 20
+        answer = self.remote.call(
+            THERE,
+            *("service", action, self.remote.ssh.service, self.name, str(stop_s)),
+            stdin=content.encode(),
+            timeout_s=stop_s + SPARE_S if action in ("stop", "restart") else SPARE_S,
+        )
+        assert isinstance(answer, dict)
+        return answer
+
+    def start(self, beats: Beats, wait_s: float, *, again: bool = False) -> tuple[State, float]:
+        """Start it, or start it again, and wait for a beat; the state and the seconds until the beat.
+
+        MachineError with the last lines of its log when no beat comes.
+        """
+        before = beats.of(self.machine.name)
+        state = self.do("restart" if again else "start")
+        if not state.changed and not again and before:
+            return state, 0.0
+        try:
+            return state, beats.until_new(self.machine.name, before if state.changed else set(), wait_s)
+        except MachineError as error:
+            log = plain(str(self._call("log")["log"])).strip()
+            raise MachineError(f"{error.message} Its log ends:\n{log}" if log else error.message) from None
+
+    def facts(self) -> dict[str, Any]:
+        """The system, its Python and the room on its disk."""
+        answer = self.remote.call(THERE, "facts")
+        assert isinstance(answer, dict)
+        return answer

@@ -1,0 +1,223 @@
+"""Running programs on a machine with the system's OpenSSH client: keys only, host keys always checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grading.config import Machine, Ssh
+from grading.errors import GraderError
+
+CONNECT_S = 8
+CALL_S = 60.0
+STALLED_S = 60.0
+OPTIONS = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    f"ConnectTimeout={CONNECT_S}",
+    "ConnectionAttempts=1",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "PermitLocalCommand=no",
+    "LogLevel=ERROR",
+)
+# $1 folder, $2 the wanted Python or nothing, $3 the program, then its words. All come quoted.
+LAUNCH = """
+folder=$1; wanted=$2; program=$3; shift 3
+case $folder in "~/"*) folder=$HOME/${folder#"~/"} ;; esac
+PATH=$PATH:/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin; export PATH
+for python in ${wanted:-python3.12 python3.11 python3 python3.13 python3.14 "$folder/environment/bin/python"}
+do
+    if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        exec "$python" -I -c "$program" "$folder" "$@"
+    fi
+done
+echo "refused: there is no ${wanted:-Python 3.11 or newer}" >&2
+exit 1
+"""
+PYTHON_HELP = (
+    " Install it (Debian, Ubuntu: apt-get install python3 python3-venv; macOS: brew install python@3.12) "
+    "or name it in [machines.ssh] as python."
+)
+
+
+class MachineError(GraderError):
+    """A machine cannot be reached, or something cannot be done there."""
+
+    code = "machine_failed"
+    status = 502
+
+
+class Unreachable(MachineError):
+    """No connection to the machine could be made."""
+
+    code = "machine_unreachable"
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A machine and how to reach it. `config` is another ssh configuration than the operator's."""
+
+    machine: str
+    ssh: Ssh
+    config: str | None = None
+
+    @property
+    def address(self) -> str:
+        """As a person writes it."""
+        return f"{self.ssh.user}@{self.ssh.host}" if self.ssh.user else self.ssh.host
+
+    def argv(self, command: Iterable[str]) -> list[str]:
+        """The local command line; every word of `command` is quoted for the shell over there."""
+        words = ["ssh", "-T", *(["-F", self.config] if self.config else [])]
+        for option in OPTIONS:
+            words += ["-o", option]
+        words += ["-p", str(self.ssh.port)]
+        if self.ssh.user:
+            words += ["-l", self.ssh.user]
+        return [*words, "--", self.ssh.host, shlex.join(command)]
+
+    def _launch(self, program: Path, words: Iterable[str]) -> list[str]:
+        text = program.read_text(encoding="utf-8")
+        fixed = ["sh", "-c", LAUNCH, "grader", self.ssh.folder, self.ssh.python or "", text]
+        return self.argv([*fixed, *words])
+
+    def call(self, program: Path, *words: str, stdin: bytes = b"", timeout_s: float = CALL_S) -> Any:
+        """Run a Python program there; its last line is the JSON answer. Raises MachineError."""
+        try:
+            done = subprocess.run(
+                self._launch(program, words), input=stdin, capture_output=True, timeout=timeout_s, check=False
+            )
+        except FileNotFoundError:
+            raise MachineError("There is no ssh on this computer; install the OpenSSH client.") from None
+        except subprocess.TimeoutExpired:
+            raise MachineError(f"{self.machine}: no answer within {timeout_s:.0f} s; try again.") from None
+        return self._answer(done.returncode, done.stdout, done.stderr)
+
+    def stream(self, program: Path, *words: str, write: Callable[[Callable[[bytes], None]], None]) -> Any:
+        """Run a program there and feed it; ends when it takes nothing for a minute. Raises MachineError."""
+        process = subprocess.Popen(
+            self._launch(program, words),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdin is not None
+        pipe, watch = process.stdin, _Watch(process)
+        try:
+            with watch:
+
+                def send(data: bytes) -> None:
+                    pipe.write(data)
+                    watch.moved()
+
+                try:
+                    write(send)
+                    pipe.flush()
+                except BrokenPipeError:
+                    pass  # what the other side says explains it
+            out, error = process.communicate(timeout=CALL_S * 10)
+        except subprocess.TimeoutExpired:
+            raise MachineError(f"{self.machine}: the copy was sent but never confirmed; try again.") from None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        if watch.ended:
+            raise MachineError(
+                f"{self.machine}: the copy stood still for {STALLED_S:.0f} s and was ended; "
+                "the same command goes on where it stopped."
+            )
+        return self._answer(process.returncode, out, error)
+
+    def _answer(self, status: int, out: bytes, error: bytes) -> Any:
+        said = plain(error.decode("utf-8", "replace"))
+        if status == 255:
+            raise Unreachable(self._why(said))
+        if status:
+            refused = re.findall(r"^refused: (.+)$", said, re.MULTILINE)
+            reason = refused[-1] if refused else said.strip()[-300:] or f"ended with status {status}"
+            help_ = PYTHON_HELP if reason.startswith("there is no ") else ""
+            raise MachineError(f"{self.machine}: {reason.rstrip('.')}.{help_}")
+        lines = out.decode("utf-8", "replace").strip().splitlines()
+        try:
+            return json.loads(lines[-1])
+        except (IndexError, ValueError):
+            raise MachineError(f"{self.machine}: answered nothing that could be read.") from None
+
+    def _why(self, said: str) -> str:
+        """Why ssh made no connection, and what to do."""
+        there = f"{self.machine} ({self.address}, port {self.ssh.port})"
+        once = f"ssh -p {self.ssh.port} {self.address}"
+        if "IDENTIFICATION HAS CHANGED" in said or "host key has just been changed" in said:
+            return (
+                f"{there} shows another host key than before. If the machine was set up anew, remove the old "
+                f"key with `ssh-keygen -R` and accept the new one with `{once}`; else ask who did it."
+            )
+        if "host key" in said.lower():
+            return (
+                f"The host key of {there} is not known here. Run `{once}`, compare the fingerprint with "
+                "`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the machine, and answer yes."
+            )
+        if "Permission denied" in said or "Too many authentication failures" in said:
+            return (
+                f"{there} does not accept this computer's key. Run "
+                f"`ssh-copy-id -p {self.ssh.port} {self.address}`; a key with a passphrase needs ssh-agent."
+            )
+        last = (said.strip().splitlines() or ["ssh gave no reason"])[-1]
+        return f"{there} cannot be reached: {last.rstrip('.')}. Is it on, and is remote login allowed there?"
+
+
+class _Watch:
+    """Ends a process to which nothing could be written for a while."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._moved = time.monotonic()
+        self._done = threading.Event()
+        self.ended = False
+
+    def moved(self) -> None:
+        """Something was taken just now."""
+        self._moved = time.monotonic()
+
+    def __enter__(self) -> _Watch:
+        threading.Thread(target=self._look, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+
+    def _look(self) -> None:
+        while not self._done.wait(1):
+            if time.monotonic() - self._moved > STALLED_S:
+                self.ended = True
+                self._process.kill()
+                return
+
+
+def remote_of(machine: Machine, environ: Mapping[str, str] = os.environ) -> Remote:
+    """How to reach a machine; MachineError when config.toml does not say it."""
+    if machine.ssh is None:
+        raise MachineError(
+            f"{machine.name} has no [machines.ssh] in config.toml, so it is not managed from here; "
+            f"run `grader worker {machine.name}` there."
+        )
+    return Remote(machine.name, machine.ssh, environ.get("GRADER_SSH_CONFIG"))
+
+
+def plain(text: str) -> str:
+    """Text of another machine without what would steer this terminal."""
+    return re.sub(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]", "", text)

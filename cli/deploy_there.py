@@ -1,0 +1,245 @@
+"""What runs on a machine for `grader deploy`: files that arrive and environments. Standard library only.
+
+The server hands this text to the machine's Python over SSH. The first word is the folder of Grader there,
+the second the verb; the last line printed is JSON. Paths of what arrives are relative to a folder that the
+server names.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+CHUNK = 1 << 20
+
+
+class Refused(Exception):
+    """Something that cannot be done here, in a sentence."""
+
+
+def inside(folder: Path, relative: str) -> Path:
+    """A path below a folder, whatever is asked for."""
+    parts = PurePosixPath(relative).parts
+    if not parts or ".." in parts or relative.startswith("/"):
+        raise Refused(f"{relative!r} does not stay in its folder")
+    return folder.joinpath(*parts)
+
+
+def place(folder: Path, where: str) -> Path:
+    """A folder that the server names: absolute, below home, or below Grader's own."""
+    return folder / Path(where).expanduser()
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def sha256(path: Path) -> str:
+    """The hash of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def part_of(path: Path) -> Path:
+    """Where a file grows until all of it is there."""
+    return path.with_name(path.name + ".part")
+
+
+def have(folder: Path, where: str, quick: str = "") -> dict[str, Any]:
+    """Which files of a manifest are here whole (-1), or how many bytes of them have come so far."""
+    target = place(folder, where)
+    found = {}
+    for row in json.load(sys.stdin):
+        path = inside(target, row["path"])
+        part = part_of(path)
+        whole = path.is_file() and path.stat().st_size == row["size"]
+        if whole and (quick or sha256(path) == row["sha256"]):
+            found[row["path"]] = -1
+        else:
+            found[row["path"]] = min(part.stat().st_size, row["size"]) if part.is_file() else 0
+    there = next(path for path in (target, *target.parents) if path.exists())
+    return {"have": found, "free": shutil.disk_usage(there).free}
+
+
+def receive(folder: Path, where: str, public: str = "") -> dict[str, Any]:
+    """Take files from standard input: a line of JSON, then so many bytes, again and again.
+
+    What is `public` can be read by other users, such as the one that Ollama runs as.
+    """
+    if public:
+        os.umask(0o022)
+    target = place(folder, where)
+    target.mkdir(parents=True, exist_ok=True)
+    damaged = []
+    with open(target / ".receiving", "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused(f"another copy into {target} is under way") from None
+        while line := sys.stdin.buffer.readline():
+            row = json.loads(line)
+            if not take(sys.stdin.buffer, inside(target, row["path"]), row):
+                damaged.append(row["path"])
+    (target / ".receiving").unlink(missing_ok=True)
+    return {"damaged": damaged}
+
+
+def take(source: BinaryIO, path: Path, row: dict[str, Any]) -> bool:
+    """Append what is missing of one file; it gets its name when size and hash are right."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = part_of(path)
+    with part.open("ab") as file:
+        file.truncate(row["offset"])
+        left = row["size"] - row["offset"]
+        while left:
+            data = source.read(min(CHUNK, left))
+            if not data:
+                raise Refused("the copy was cut short; it goes on from here the next time")
+            file.write(data)
+            left -= len(data)
+    if part.stat().st_size != row["size"] or sha256(part) != row["sha256"]:
+        part.unlink()
+        return False
+    os.replace(part, path)
+    return True
+
+
+def put(folder: Path, where: str, mode: str) -> bool:
+    """Write standard input to a file, whole or not at all; False when it was the same already."""
+    path, content = place(folder, where), sys.stdin.buffer.read()
+    if path.is_file() and path.read_bytes() == content and path.stat().st_mode & 0o777 == int(mode, 8):
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, int(mode, 8)), "wb") as file:
+        file.write(content)
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    return True
+
+
+def switch(folder: Path, version: str, environment: str) -> dict[str, bool]:
+    """From now on use this version and environment, and the config.toml on standard input; what changed."""
+    return {
+        "config.toml": put(folder, "config.toml", "600"),
+        "program": link(folder, "current", f"releases/{version}"),
+        "packages": link(folder, "environment", str(Path(environment).expanduser())),
+    }
+
+
+def link(folder: Path, name: str, target: str) -> bool:
+    """Let a name in the folder point to something else, at once; False when it did so before."""
+    path = folder / name
+    if path.is_symlink() and os.readlink(path) == target:
+        return False
+    new = folder / f".{name}.new"
+    new.unlink(missing_ok=True)
+    new.symlink_to(target)
+    os.replace(new, path)
+    return True
+
+
+def exists(folder: Path, where: str) -> bool:
+    """Whether something is there."""
+    return place(folder, where).exists()
+
+
+def tidy(folder: Path, keep: str) -> list[str]:
+    """Remove all versions and environments but the newest few; never those in use."""
+    removed = []
+    for kind, used in (("releases", "current"), ("environments", "environment")):
+        in_use = os.path.realpath(folder / used)
+        idle = [path for path in (folder / kind).glob("*") if path.is_dir() and str(path.resolve()) != in_use]
+        for path in sorted(idle, key=lambda path: path.stat().st_mtime, reverse=True)[int(keep) :]:
+            shutil.rmtree(path, ignore_errors=True)
+            removed.append(path.name)
+    return removed
+
+
+def secrets(folder: Path) -> list[str]:
+    """The names of the variables in the file of secrets, not their values."""
+    path = folder / "grader.env"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return re.findall(r"^([A-Za-z_][A-Za-z0-9_]*)=", text, re.MULTILINE)
+
+
+def keep_secrets(folder: Path) -> bool:
+    """Write the variables on standard input to the file of secrets; those it has besides stay."""
+    new = [line for line in sys.stdin.read().splitlines() if line]
+    names = {line.split("=", 1)[0] for line in new}
+    path = folder / "grader.env"
+    old = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    lines = sorted([line for line in old if line.split("=", 1)[0] not in names] + new)
+    content = "".join(f"{line}\n" for line in lines if line)
+    if (
+        path.is_file()
+        and path.read_text(encoding="utf-8") == content
+        and path.stat().st_mode & 0o777 == 0o600
+    ):
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
+    new_path = folder / ".grader.env.new"
+    new_path.unlink(missing_ok=True)
+    with os.fdopen(os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(content)
+    os.replace(new_path, path)
+    return True
+
+
+# --- environments ---------------------------------------------------------------------------------
+
+
+def environment(folder: Path, name: str, wheels: str = "") -> dict[str, Any]:
+    """Make an environment from the lock on standard input, with wheels from a folder only if one is named."""
+    path = folder / "environments" / name
+    if (path / "finished").exists():
+        return {"made": False}
+    shutil.rmtree(path, ignore_errors=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    run(sys.executable, "-m", "venv", str(path), what="The environment could not be made")
+    lock = path / "requirements.lock"
+    lock.write_text(sys.stdin.read(), encoding="utf-8")
+    pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]
+    source = ["--no-index", "--find-links", str(folder / wheels)] if wheels else []
+    needed = ["install", "--no-deps", "--require-hashes", *source, "-r", str(lock)]
+    run(*pip, *needed, what="The packages could not be installed")
+    (path / "finished").touch()
+    return {"made": True}
+
+
+def run(*words: str, what: str) -> None:
+    """Run a program; its last lines are the reason when it fails."""
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        last = " ".join(done.stdout.split("\n")[-6:]).strip()[-400:]
+        raise Refused(f"{what}: {last}")
+
+
+VERBS: dict[str, Any] = {
+    verb.__name__: verb
+    for verb in (have, receive, put, switch, exists, tidy, secrets, keep_secrets, environment)
+}
+
+
+def main(folder: str, verb: str, *words: str) -> int:
+    """Do a verb; a refusal is one sentence and status 1."""
+    os.umask(0o077)
+    try:
+        answer = VERBS[verb](Path(folder), *words)
+    except (Refused, OSError, ValueError) as error:
+        sys.stderr.write(f"refused: {error}\n")
+        return 1
+    sys.stdout.write("\n" + json.dumps(answer) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

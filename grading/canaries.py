@@ -1,0 +1,139 @@
+"""Signs of life beyond beats, in Redis: canaries that workers answer from their queues, and parts that beat.
+
+A worker whose consumer hangs goes on beating; only a task that comes back shows that it takes work. Redis'
+clock is the only one used. All of it may be lost at any time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from redis import Redis
+
+CANARIES = "grader:canaries"
+PARTS = "grader:parts"
+EXAMINATIONS = "grader:examinations:"
+"""Where a machine puts what it found out about itself, under the examination's id."""
+EVERY_S = 30.0
+OVERDUE_S = 60.0
+LOST_AFTER_S = 40.0
+"""An unanswered canary that waits in no queue any more is sent once more after so long."""
+PART_ALIVE_S = 60.0
+FORGET_PARTS_S = 3600.0
+
+# KEYS: canaries, the queue; ARGV: queue, ms between two, ms after which one that is nowhere is lost
+# Answers 1 when one is to be sent now. Never more than one waits in a queue, however long nobody reads it;
+# while it does, it is as if it were sent again.
+_DUE = """
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local row = redis.call('HGET', KEYS[1], ARGV[1])
+local canary = row and cjson.decode(row) or {sent = 0, answered = 0, since = 0}
+local waits = canary['answered'] < canary['sent']
+if now - canary['sent'] < tonumber(waits and ARGV[3] or ARGV[2]) then return 0 end
+if not waits then canary['since'] = now end
+canary['sent'] = now
+redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(canary))
+if waits and redis.call('LLEN', KEYS[2]) > 0 then return 0 end
+return 1
+"""
+# KEYS: canaries; ARGV: queue
+_ANSWER = """
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local row = redis.call('HGET', KEYS[1], ARGV[1])
+local canary = row and cjson.decode(row) or {sent = 0, since = 0}
+canary['answered'] = now
+redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(canary))
+return 1
+"""
+# KEYS: parts; ARGV: process, beat as JSON, seconds after which a silent one is forgotten
+_BEAT = """
+local now = tonumber(redis.call('TIME')[1])
+local rows = redis.call('HGETALL', KEYS[1])
+for i = 1, #rows, 2 do
+  if now - cjson.decode(rows[i + 1])['at'] > tonumber(ARGV[3]) then redis.call('HDEL', KEYS[1], rows[i]) end
+end
+local beat = cjson.decode(ARGV[2])
+beat['at'] = now
+redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(beat))
+return 1
+"""
+
+
+@dataclass(frozen=True)
+class PartBeat:
+    """What a process beside the database last said of itself; `age_s` by Redis' clock."""
+
+    part: str
+    process: str
+    software: str
+    age_s: float
+
+    @property
+    def alive(self) -> bool:
+        """Whether it spoke within the last minute."""
+        return self.age_s <= PART_ALIVE_S
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A canary: seconds it waits for an answer, 0 when it has one, and seconds since it was last sent."""
+
+    waits_s: float
+    sent_s: float
+
+
+class Canaries:
+    """Canaries and parts over one Redis client. Methods raise redis errors."""
+
+    def __init__(self, client: Redis) -> None:
+        self.redis = client
+        self._due = client.register_script(_DUE)
+        self._answer = client.register_script(_ANSWER)
+        self._beat = client.register_script(_BEAT)
+
+    def due(self, queue: str) -> bool:
+        """Whether a canary is to be sent to this queue now; who gets a yes sends it."""
+        in_ms = (int(EVERY_S * 1000), int(LOST_AFTER_S * 1000))
+        return bool(self._due(keys=[CANARIES, queue], args=[queue, *in_ms]))
+
+    def answer(self, queue: str) -> None:
+        """A worker took the canary of its queue."""
+        self._answer(keys=[CANARIES], args=[queue])
+
+    def waiting(self) -> dict[str, Waiting]:
+        """Each queue that was ever sent a canary."""
+        with self.redis.pipeline(transaction=False) as pipe:
+            pipe.time()
+            pipe.hgetall(CANARIES)
+            (seconds, micro), rows = pipe.execute()
+        return {str(q): _waiting(json.loads(row), seconds * 1000 + micro / 1000) for q, row in rows.items()}
+
+    def beat(self, part: str, process: str, software: str) -> None:
+        """A process beside the database says that it is alive."""
+        content = json.dumps({"part": part, "software": software})
+        self._beat(keys=[PARTS], args=[process, content, int(FORGET_PARTS_S)])
+
+    def parts(self) -> list[PartBeat]:
+        """The last word of every process beside the database, of the last hour."""
+        with self.redis.pipeline(transaction=False) as pipe:
+            pipe.time()
+            pipe.hgetall(PARTS)
+            (seconds, _), rows = pipe.execute()
+        found = {str(p): cast("Mapping[str, Any]", json.loads(row)) for p, row in rows.items()}
+        return [
+            PartBeat(str(r["part"]), process, str(r["software"]), max(0.0, seconds - float(r["at"])))
+            for process, r in found.items()
+        ]
+
+
+def _waiting(canary: Mapping[str, Any], moment_ms: float) -> Waiting:
+    def age_s(stamp: float) -> float:
+        return max(0.0, (moment_ms - stamp) / 1000)
+
+    waits = canary.get("answered", 0) < canary["sent"]
+    return Waiting(age_s(canary["since"]) if waits else 0.0, age_s(canary["sent"]))

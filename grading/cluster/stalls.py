@@ -1,0 +1,27 @@
+"""When a run that a live machine holds counts as stalled: limits by what the machine says it does."""
+
+from __future__ import annotations
+
+LOADING_S = 300.0
+"""A model of 60 GB from a slow disk."""
+CHUNK_S = 60.0
+"""Between two tokens, and what is allowed on top of the prompt's time before the first."""
+SLOWEST_PREFILL = 25.0
+"""Prompt tokens a second: a large dense model that reads eight prompts at once."""
+MARGIN_S = 15.0
+"""Machines tell every 3 s, and their engines' own limits should speak first: they know more."""
+
+
+def limit_s(phase: str, prompt_tokens: int) -> float | None:
+    """Seconds without any movement after which a run in this phase is stalled; nothing for no limit."""
+    if phase == "waiting":
+        return None  # for its turn: other runs of the machine have limits of their own
+    if phase == "reading":
+        return MARGIN_S + CHUNK_S + prompt_tokens / SLOWEST_PREFILL
+    return MARGIN_S + (CHUNK_S if phase == "generating" else LOADING_S)
+
+
+def stalled(phase: str, prompt_tokens: int, idle_s: float, age_s: float, budget_s: float) -> bool:
+    """Whether a run has not moved for longer than it may, or is far over its time budget. Seconds."""
+    limit = limit_s(phase, prompt_tokens)
+    return limit is not None and (idle_s > limit or age_s > budget_s + CHUNK_S + MARGIN_S)

@@ -1,0 +1,163 @@
+"""Everything the store holds on one student, as a zip that people and programs can read."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import IO, Any
+
+from sqlalchemy import inspect, or_, select
+from sqlalchemy.orm import Session, undefer
+
+from grading.model import Report
+from grading.store.audit import note
+from grading.store.blobs import fetch
+from grading.store.database import now
+from grading.store.people import Student
+from grading.store.removal import chunks
+from grading.store.tables import (
+    Assignment,
+    Audit,
+    Base,
+    Course,
+    Grade,
+    IdempotencyKey,
+    Identity,
+    InboundWebhook,
+    Membership,
+    Outbox,
+    Round,
+    RoundStage,
+    Run,
+    Submission,
+    SubmissionFile,
+    Token,
+    User,
+)
+
+SECRET = {"users.password_hash", "tokens.hash"}
+"""Columns that say nothing to a person and would help a thief."""
+README = """This is everything Grader holds on one student.
+
+data.json    every row of the database that is theirs: the account, identities, courses, tokens, hand-ins
+             with what was read from their files, gradings, the results of the machines, grades and reports,
+             and the audit of what they did and of what was done with their work
+hand-ins/    the files as they were handed in, a folder for each hand-in
+reports/     the report of each grading as text; "not released" means that the student could not see it yet
+
+Passwords and tokens are kept as hashes only and are left out. A class zip that a teacher uploaded may hold a
+copy of the same files together with those of others; it is not part of this.
+"""
+
+
+def write_export(session: Session, student: Student, to: IO[bytes], by: str) -> dict[str, int]:
+    """Write the zip; returns how many rows of each table it holds. Leaves an audit row."""
+    data = {table.__tablename__: list(rows) for table, rows in _rows(session, student)}
+    counts = {name: len(rows) for name, rows in data.items() if rows}
+    folders = _folders(session, student)
+    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("README.txt", README)
+        head = {"student": student.name, "exported_at": now(session).isoformat()}
+        archive.writestr("data.json", json.dumps({**head, **data}, indent=2, ensure_ascii=False))
+        for row in _in(session, SubmissionFile, SubmissionFile.submission_id, student.submissions):
+            folder = folders[row.submission_id]
+            archive.writestr(f"hand-ins/{folder}/{_within(row.path)}", fetch(session, row.sha256))
+        for grade in _in(session, Grade, Grade.submission_id, student.submissions):
+            name = f"reports/{folders[grade.submission_id]}-{grade.round_id[:8]}.md"
+            archive.writestr(name, _report(grade, folders[grade.submission_id]))
+    note(session, by, "student.export", student.name, counts)
+    return counts
+
+
+def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iterator[dict[str, Any]]]]:
+    ids = [student.user_id]
+    courses = select(Round.course_id).where(Round.student_id == student.user_id)
+    yield User, _plain(_in(session, User, User.id, ids))
+    for table in (Identity, Membership, Token):
+        yield table, _plain(_in(session, table, table.user_id, ids))
+    yield Course, _plain(session.scalars(select(Course).where(Course.id.in_(courses))))
+    mine = select(Submission.assignment_id).where(Submission.student_id == student.user_id)
+    yield Assignment, _plain(session.scalars(select(Assignment).where(Assignment.id.in_(mine))))
+    yield Submission, _plain(_in(session, Submission, Submission.id, student.submissions))
+    for owned in (SubmissionFile, Round, Grade, IdempotencyKey, InboundWebhook):
+        yield owned, _plain(_in(session, owned, owned.submission_id, student.submissions))
+    for part in (RoundStage, Run):
+        yield part, _plain(_in(session, part, part.round_id, student.rounds))
+    yield Outbox, _plain(_mentioned(session, student))
+    about = or_(Audit.object.in_(student.objects), Audit.actor.in_(student.objects))
+    yield Audit, _plain(session.scalars(select(Audit).where(about).order_by(Audit.id)))
+
+
+def _in(session: Session, table: type[Any], column: Any, ids: Iterable[Any]) -> Iterator[Any]:
+    query = select(table)
+    if table is Round:
+        query = query.options(undefer(Round.prepared))
+    for some in chunks(list(ids)):
+        yield from session.scalars(query.where(column.in_(some)))
+
+
+def _mentioned(session: Session, student: Student) -> Iterator[Outbox]:
+    ids = {*student.submissions, *student.rounds, *student.runs}
+    for row in session.scalars(select(Outbox).execution_options(yield_per=1000)):
+        content = f"{row.key} {json.dumps(row.payload)}"
+        if any(one in content for one in ids):
+            yield row
+
+
+def _plain(rows: Iterable[Base]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        table = row.__tablename__
+        columns = (column.key for column in inspect(type(row)).columns)
+        yield {name: _value(getattr(row, name)) for name in columns if f"{table}.{name}" not in SECRET}
+
+
+def _value(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _folders(session: Session, student: Student) -> dict[str, str]:
+    """course/assignment/hand-in-n by submission."""
+    query = (
+        select(Submission.id, Submission.number, Assignment.slug, Course.slug.label("course"))
+        .join(Assignment, Assignment.id == Submission.assignment_id)
+        .join(Course, Course.id == Assignment.course_id)
+        .where(Submission.student_id == student.user_id)
+    )
+    return {row.id: f"{row.course}/{row.slug}/hand-in-{row.number}" for row in session.execute(query)}
+
+
+def _within(path: str) -> str:
+    """A path that stays in its folder wherever the zip is unpacked."""
+    parts = [part for part in PurePosixPath(path.replace("\\", "/")).parts if part not in ("/", "..", ".")]
+    return "/".join(part.replace(":", "_") for part in parts) or "file"
+
+
+def _report(grade: Grade, folder: str) -> str:
+    """A report as text: each point, and then all that was written."""
+    report = Report.model_validate(grade.report)
+    shown = "released" if grade.released_at else "not released"
+    points = "no total" if grade.points is None else f"{grade.points:g}"
+    lines = [f"# {folder}", "", f"{points} of {grade.max_points:g} points, {shown}", "", report.notice, ""]
+    for one in report.criteria:
+        got = "not judged" if one.points is None else f"{one.points:g}"
+        lines += [f"- {one.title}: {got} of {one.max_points:g}. {one.reason}".rstrip()]
+    for title, output in (("Analysis", report.analysis), ("Feedback", report.feedback)):
+        if output is not None:
+            lines += ["", f"## {title}", "", *_texts(output.model_dump(exclude={"judgements"}))]
+    lines += ["", *(f"- {sentence}" for sentence in report.failures.values())]
+    return "\n".join(lines) + "\n"
+
+
+def _texts(value: Any, name: str = "") -> Iterator[str]:
+    """All texts of nested values, each with the name it stands under."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _texts(one, key)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one, name)
+    elif value not in (None, ""):
+        yield f"- {name.replace('_', ' ')}: {value}"

@@ -1,0 +1,101 @@
+"""Taking submissions out of the store, with everything that hangs on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import CursorResult, delete, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from grading.store.tables import (
+    Base,
+    Batch,
+    Blob,
+    Grade,
+    IdempotencyKey,
+    InboundWebhook,
+    Outbox,
+    Round,
+    RoundStage,
+    RubricVersion,
+    Run,
+    Submission,
+    SubmissionFile,
+)
+
+T = TypeVar("T")
+AT_ONCE = 500
+"""Ids of one statement; databases bound how many they take."""
+EVENTS = ("graded", "released")
+
+
+def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
+    """Delete submissions with all that belongs to them; returns how many rows of each table went.
+
+    A file that is also part of something else stays there.
+    """
+    counts: Counter[str] = Counter()
+    for some in chunks(ids):
+        rounds = list(session.scalars(select(Round.id).where(Round.submission_id.in_(some))))
+        names = list(
+            session.scalars(select(SubmissionFile.sha256).where(SubmissionFile.submission_id.in_(some)))
+        )
+        for few in chunks(rounds):
+            counts += _of_rounds(session, few)
+        for table in (Grade, Round, IdempotencyKey, InboundWebhook, SubmissionFile):
+            counts += gone(session, table, table.submission_id.in_(some))
+        counts += gone(session, Submission, Submission.id.in_(some))
+        counts["blobs"] += remove_unused_blobs(session, names)
+    return +counts
+
+
+def _of_rounds(session: Session, rounds: Sequence[str]) -> Counter[str]:
+    keys = [*rounds, *(f"{event}:{round_id}" for event in EVENTS for round_id in rounds)]
+    counts = gone(session, Outbox, Outbox.key.in_(keys))
+    for table in (Run, RoundStage):
+        counts += gone(session, table, table.round_id.in_(rounds))
+    return counts
+
+
+def remove_batches(session: Session, ids: Sequence[str]) -> Counter[str]:
+    """Delete class zips."""
+    names = list(session.scalars(select(Batch.sha256).where(Batch.id.in_(ids))))
+    counts = gone(session, Batch, Batch.id.in_(ids))
+    counts["blobs"] += remove_unused_blobs(session, names)
+    return +counts
+
+
+def remove_unused_blobs(session: Session, names: Iterable[str]) -> int:
+    """Delete those of the named blobs that nothing refers to any more; returns how many."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return 0
+    material = {name for files in session.scalars(select(RubricVersion.files)) for name in files.values()}
+    files = select(SubmissionFile.sha256).where(SubmissionFile.sha256 == Blob.sha256).exists()
+    batches = select(Batch.sha256).where(Batch.sha256 == Blob.sha256).exists()
+    removed = 0
+    for name in wanted:
+        if name in material:
+            continue
+        try:
+            with session.begin_nested():
+                removed += gone(session, Blob, Blob.sha256 == name, ~files, ~batches).total()
+        except IntegrityError:
+            continue  # somebody hands the same file in at this moment
+    return removed
+
+
+def gone(session: Session, table: type[Base], *where: Any) -> Counter[str]:
+    """Delete rows; how many, under the table's name."""
+    result = session.execute(delete(table).where(*where).execution_options(synchronize_session=False))
+    assert isinstance(result, CursorResult)
+    return Counter({table.__tablename__: result.rowcount})
+
+
+def chunks(ids: Sequence[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
+    """Parts of a list, none empty."""
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]

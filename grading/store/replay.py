@@ -1,0 +1,158 @@
+"""Rounds that were given up: listing them, and setting them going again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, false, func, select
+from sqlalchemy.orm import Session
+
+from grading.model import RoundState, StageState
+from grading.rubric import Value
+from grading.store import outbox
+from grading.store.audit import note
+from grading.store.database import now
+from grading.store.locking import LockedRound, locked, set_round, set_stage
+from grading.store.tables import Assignment, Course, Grade, Round, RoundStage, Run, Submission, User
+
+GIVEN_UP = (RoundState.PARTIAL, RoundState.FAILED)
+
+
+class DeadStage(Value):
+    """A stage that was given up."""
+
+    stage: str
+    error: str
+    message: str
+    """For the operator."""
+    runs: int
+    machine: str | None
+    """Where the last run was that said so."""
+
+
+class GivenUp(Value):
+    """A round without a full result that nothing will change by itself."""
+
+    round_id: str
+    submission_id: str
+    number: int
+    course_id: int
+    course: str
+    assignment: str
+    assignment_title: str
+    student: str
+    state: str
+    failure: str
+    finished_at: datetime | None
+    stages: tuple[DeadStage, ...]
+
+
+def given_up(session: Session, course_ids: frozenset[int] | None = None, limit: int = 200) -> list[GivenUp]:
+    """Current rounds that were given up, the latest first; of these courses (nothing: all)."""
+    query = (
+        select(Round, Submission, Assignment, Course, User)
+        .join(Submission, Submission.id == Round.submission_id)
+        .join(Assignment, Assignment.id == Submission.assignment_id)
+        .join(Course, Course.id == Assignment.course_id)
+        .join(User, User.id == Submission.student_id)
+        .where(Round.current, Round.state.in_(GIVEN_UP))
+        .order_by(Round.finished_at.desc(), Round.id)
+        .limit(limit)
+    )
+    if course_ids is not None:
+        query = query.where(Course.id.in_(course_ids) if course_ids else false())
+    rows = session.execute(query).all()
+    dead = _dead_stages(session, [row.Round.id for row in rows])
+    return [
+        GivenUp(
+            round_id=row.Round.id,
+            submission_id=row.Submission.id,
+            number=row.Submission.number,
+            course_id=row.Course.id,
+            course=row.Course.slug,
+            assignment=row.Assignment.slug,
+            assignment_title=row.Assignment.title,
+            student=row.User.name,
+            state=row.Round.state,
+            failure=row.Round.failure,
+            finished_at=row.Round.finished_at,
+            stages=tuple(dead.get(row.Round.id, ())),
+        )
+        for row in rows
+    ]
+
+
+def count(session: Session, course_ids: frozenset[int] | None = None) -> int:
+    """How many rounds are given up in these courses (nothing: all)."""
+    query = select(func.count()).where(Round.current, Round.state.in_(GIVEN_UP))
+    if course_ids is not None:
+        query = query.where(Round.course_id.in_(course_ids) if course_ids else false())
+    return session.execute(query).scalar_one()
+
+
+def _dead_stages(session: Session, round_ids: list[str]) -> dict[str, list[DeadStage]]:
+    query = (
+        select(RoundStage, Run.machine)
+        .outerjoin(Run, Run.id == RoundStage.run_id)
+        .where(RoundStage.round_id.in_(round_ids), RoundStage.state == StageState.DEAD)
+        .order_by(RoundStage.stage)
+    )
+    found: dict[str, list[DeadStage]] = {}
+    for stage, machine in session.execute(query):
+        dead = DeadStage(
+            stage=stage.stage,
+            error=stage.error or "error",
+            message=stage.message,
+            runs=stage.runs,
+            machine=machine,
+        )
+        found.setdefault(stage.round_id, []).append(dead)
+    return found
+
+
+def replay(session: Session, round_id: str, actor: str) -> bool:
+    """partial, failed → under way again, with new tries. False when the round was not given up.
+
+    Stages that are done stay done. The incomplete grade of the round goes, and the audit keeps what it said.
+    """
+    current = locked(session, round_id)
+    if current is None or current.state not in GIVEN_UP or not _is_current(session, round_id):
+        return False
+    detail: dict[str, Any] = {"was": current.state, "stages": _begin_again(session, current)}
+    gone = session.execute(
+        delete(Grade).where(Grade.round_id == round_id).returning(Grade.points_so_far, Grade.released_at)
+    ).first()
+    if gone is not None:
+        detail["points_so_far"], detail["released"] = gone.points_so_far, gone.released_at is not None
+    note(session, actor, "round.replay", f"submission:{current.submission_id}", detail)
+    return True
+
+
+def _is_current(session: Session, round_id: str) -> bool:
+    return bool(session.execute(select(Round.current).where(Round.id == round_id)).scalar_one())
+
+
+def _begin_again(session: Session, current: LockedRound) -> list[str]:
+    """Set the round and its dead stages back; returns their names."""
+    under_way = {"failure": "", "finished_at": None, "chord_open": False}
+    if all(stage.state == StageState.WAITING for stage in current.stages.values()):
+        # it could not be prepared; perhaps this version can
+        set_round(session, current.id, state=RoundState.RECEIVED, **under_way)
+        outbox.again(session, "prepare", current.id)
+        return []
+    set_round(session, current.id, state=RoundState.RUNNING, **under_way)
+    dead = [name for name, stage in current.stages.items() if stage.state == StageState.DEAD]
+    fresh = {"tries": 0, "losses": 0, "avoid": [], "not_before": now(session)}
+    for name in dead:
+        set_stage(session, current.id, name, state=StageState.FAILED, **fresh)
+    return dead
+
+
+def rounds_of(session: Session, submission_ids: Iterable[str]) -> dict[str, str]:
+    """The current round of each of these submissions that exist."""
+    query = select(Round.submission_id, Round.id).where(
+        Round.current, Round.submission_id.in_(list(submission_ids))
+    )
+    return {row.submission_id: row.id for row in session.execute(query)}

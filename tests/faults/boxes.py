@@ -1,0 +1,51 @@
+"""The machines of a fault test, and the config.toml that names them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+BOTH = ("analysis", "feedback")
+
+
+@dataclass(frozen=True)
+class Box:
+    """A machine with the `instant` engine, whose answers take `seconds`.
+
+    `behind_proxy` lets its way to Redis be cut. `clock` is how far its clock is off, such as "+1h". A
+    hand-in that contains `exits_on` ends its worker.
+    """
+
+    name: str
+    slots: int = 2
+    seconds: float = 0.3
+    role: str = "primary"
+    stages: tuple[str, ...] = BOTH
+    exits_on: str = ""
+    behind_proxy: bool = False
+    clock: str = ""
+    grace_s: float = 100
+
+    def toml(self) -> str:
+        """Its part of config.toml."""
+        options = f"seconds = {self.seconds}"
+        if self.exits_on:
+            options += f", exits_on = {json.dumps(self.exits_on)}"
+        placements = "\n".join(f'{stage} = {{ engine = "instant", model = "m" }}' for stage in self.stages)
+        return (
+            f'[[machines]]\nname = "{self.name}"\nrole = "{self.role}"\nslots = {self.slots}\n'
+            f"grace_s = {self.grace_s}\n"
+            f"[machines.engines.instant]\noptions = {{ {options} }}\n[machines.stages]\n{placements}\n"
+        )
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """The command its worker is started under."""
+        return ("faketime", "--exclude-monotonic", "-f", self.clock) if self.clock else ()
+
+
+def config_of(boxes: Iterable[Box], port: int, more: str = "") -> str:
+    """A whole config.toml; `more` are further sections."""
+    head = f"[server]\nport = {port}\nuploads_per_minute = 100000\n{more}\n"
+    return head + "\n".join(box.toml() for box in boxes)

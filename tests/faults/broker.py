@@ -1,0 +1,132 @@
+"""What can happen to Redis: it dies, forgets, is full, or delivers messages more than once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from cli.embedded import RedisProcess, start_redis
+from grading.leases import connect
+
+COPY = "copy-of-a-test"
+
+
+@dataclass
+class Broker:
+    """A Redis with an append-only file, and its faults."""
+
+    folder: Path
+    process: RedisProcess
+    client: Redis
+
+    @property
+    def url(self) -> str:
+        """Where it answers; the same after a restart."""
+        return self.process.url
+
+    def crash(self) -> None:
+        """kill -9."""
+        os.killpg(self.process.process.pid, signal.SIGKILL)
+        self.process.process.wait(10)
+
+    def start(self) -> None:
+        """Start it again on the same file and port."""
+        password = unquote(urlsplit(self.url).password or "")
+        self.process = start_redis(self.folder, self.process.port, password)
+
+    def restart(self) -> None:
+        """A crash and a start."""
+        self.crash()
+        self.start()
+
+    def forget_everything(self) -> None:
+        """FLUSHALL."""
+        self.client.flushall()
+
+    def fill(self) -> None:
+        """No command that needs memory works any more."""
+        self.client.config_set("maxmemory", 1)
+
+    def empty(self) -> None:
+        """As much memory as before."""
+        self.client.config_set("maxmemory", 0)
+
+    def forget_chords(self) -> int:
+        """Delete what Celery knows of chords; returns the number of keys."""
+        keys = list(self.client.scan_iter("celery-taskset-meta-*", count=1000))
+        return int(self.client.delete(*keys)) if keys else 0  # type: ignore[arg-type]
+
+
+@contextmanager
+def running_broker(folder: Path) -> Iterator[Broker]:
+    """A Redis of one's own."""
+    process = start_redis(folder)
+    broker = Broker(folder, process, connect(process.url))
+    try:
+        yield broker
+    finally:
+        broker.client.close()
+        broker.process.stop()
+
+
+@dataclass
+class Duplicator:
+    """Sends a copy of every message that anybody sends, one to four times, each as a message of its own."""
+
+    url: str
+    seed: int
+    copies: Counter[str] = field(default_factory=Counter)
+    """task id -> copies sent"""
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Duplicator:
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(ready,), name="duplicator", daemon=True)
+        self._thread.start()
+        assert ready.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+    def _run(self, ready: threading.Event) -> None:
+        choose = random.Random(self.seed)
+        listening = Redis.from_url(self.url, decode_responses=True, socket_timeout=0.5)
+        sending = connect(self.url)
+        while not self._stop.is_set():
+            with suppress(RedisError), listening.monitor() as monitor:  # type: ignore[no-untyped-call]
+                ready.set()
+                while not self._stop.is_set():
+                    with suppress(RedisError):
+                        self._copy(sending, monitor.next_command()["command"], choose.randint(1, 4))
+        listening.close()
+        sending.close()
+
+    def _copy(self, client: Redis, command: str, times: int) -> None:
+        word, _, rest = command.partition(" ")
+        name, _, raw = rest.partition(" ")
+        if word.upper() != "LPUSH" or not raw.startswith('{"body"'):
+            return
+        message: dict[str, Any] = json.loads(raw.replace("\\\\", "\\"))
+        if COPY in message["headers"]:
+            return
+        message["headers"][COPY] = True
+        for _ in range(times):
+            message["properties"]["delivery_tag"] = str(uuid.uuid4())
+            client.lpush(name, json.dumps(message))
+            self.copies[message["headers"]["id"]] += 1

@@ -1,0 +1,121 @@
+"""Machines die, stand still, are cut off or have a wrong clock: others take over, nothing counts twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from grading.model import RunState
+from grading.store import Store
+from grading.store.tables import Grade
+from tests.faults.boxes import Box
+from tests.faults.cluster import Cluster, cluster
+from tests.faults.ledger import Known, TakeOver, Verdict, known_runs, moment, take_overs
+from tests.system import until
+
+KILLED, STOPPED, CUT = "killed", "stopped", "cut"
+GONE = (KILLED, STOPPED, CUT)
+SECONDS = 3.0
+BOXES = (
+    Box(KILLED, slots=8, seconds=SECONDS),
+    Box(STOPPED, slots=2, seconds=SECONDS),
+    Box(CUT, slots=2, seconds=SECONDS, behind_proxy=True),
+    # these take over, and their clocks are off
+    Box("fast-clock", slots=8, seconds=SECONDS, clock="+1h"),
+    Box("slow-clock", slots=8, seconds=SECONDS, clock="-1h"),
+)
+COUNT = 24
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of losing three machines at once."""
+
+    lost: dict[str, set[str]]
+    """machine -> the runs it worked on"""
+    taken_over: dict[str, list[TakeOver]]
+    before: list[str]
+    """The grades when everything was graded, before two of the machines came back."""
+    after: list[str]
+    verdict: Verdict
+    runs: list[Known]
+
+    def known(self, machines: tuple[str, ...]) -> list[Known]:
+        """The runs these machines lost."""
+        ids = set().union(*(self.lost[name] for name in machines))
+        return [run for run in self.runs if run.id in ids]
+
+
+def play(folder: Path, database_url: str) -> Outcome:
+    """Three machines go at the same moment, with all their slots busy; two come back when all is graded."""
+    with cluster(folder, BOXES, database_url) as running:
+        uploads = running.hand_in([f"s-{number}" for number in range(COUNT)])
+        for box in BOXES[:3]:
+            running.until_busy(box.name, box.slots)
+        running.kill(KILLED)
+        running.freeze(STOPPED)
+        running.proxies[CUT].cut()
+        fault = moment()
+        lost = {name: {lease.run_id for lease in running.held_by(name)} for name in GONE}
+        for upload in uploads:
+            upload.result()
+        verdict = running.until_all_end(60)
+        before = grades(running.store)
+        running.thaw(STOPPED)
+        running.proxies[CUT].heal()
+        await_answers(running, lost[STOPPED] | lost[CUT])
+        taken = {name: take_overs(running.store, fault, runs) for name, runs in lost.items()}
+        return Outcome(lost, taken, before, grades(running.store), verdict, known_runs(running.store))
+
+
+def await_answers(running: Cluster, late: set[str]) -> None:
+    """Wait until the results of these runs have come in after all."""
+
+    def heard() -> bool:
+        return all(run.answered for run in known_runs(running.store) if run.id in late)
+
+    until(heard, 40, f"the late results; logs in {running.site.folder}")
+
+
+def grades(store: Store) -> list[str]:
+    """Every grade, whole."""
+    with store.read() as session:
+        rows = session.execute(select(Grade.__table__).order_by(Grade.id))
+        return [str(tuple(row)) for row in rows]
+
+
+@pytest.mark.parametrize(("machine", "within_s"), [(KILLED, 30.0), (STOPPED, 75.0), (CUT, 60.0)])
+def test_all_runs_of_a_lost_machine_are_taken_over(outcome: Outcome, machine: str, within_s: float) -> None:
+    taken = outcome.taken_over[machine]
+    waits = sorted(one.begun_s for one in taken if one.begun_s is not None)
+    print(f"{machine}: {len(taken)} runs, begun again after {[round(wait, 1) for wait in waits]} s")
+    assert len(outcome.lost[machine]) == next(box.slots for box in BOXES if box.name == machine)
+    assert len(waits) == len(taken) == len(outcome.lost[machine])
+    assert waits[-1] <= within_s
+
+
+def test_nothing_is_lost_or_graded_twice_when_three_machines_go(outcome: Outcome) -> None:
+    assert outcome.verdict.clean, outcome.verdict
+    assert outcome.verdict.states == {"graded": COUNT}
+
+
+def test_late_results_are_recorded_as_duplicates_and_change_nothing(outcome: Outcome) -> None:
+    late = outcome.known((STOPPED, CUT))
+    assert len(late) == 4
+    assert {run.state for run in late} == {RunState.DUPLICATE}
+    assert outcome.after == outcome.before
+
+
+def test_machines_with_a_wrong_clock_do_nothing_twice(outcome: Outcome) -> None:
+    """Only what a lost machine worked on was answered a second time, and by nobody a third time."""
+    answers = Counter((run.round_id, run.stage) for run in outcome.runs if run.answered)
+    late = {(run.round_id, run.stage) for run in outcome.known((STOPPED, CUT))}
+    assert set(answers.values()) == {1, 2}
+    assert {stage for stage, count in answers.items() if count == 2} == late
+    took = Counter(run.machine for run in outcome.runs if run.accepted)
+    assert took["fast-clock"] > COUNT / 2
+    assert took["slow-clock"] > COUNT / 2

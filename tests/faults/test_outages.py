@@ -1,0 +1,284 @@
+"""SQL and Redis away, full or locked, and a web app that dies between commit and announcement."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import redis
+from sqlalchemy import func, select, text
+from werkzeug.test import TestResponse
+
+from app import create_app
+from cli.embedded import RedisProcess
+from grading.config import load
+from grading.leases import Beat
+from grading.model import RoundState, RunState
+from grading.store import Store, migrate, tables
+from tests.factories import add_assignment, add_student
+from tests.integration.webapp import CODE, School
+from tests.services import Postgres, SqliteDatabases, own_postgres
+from tests.system import close_dispatch, site, until
+from workers.server.context import Server, open_server
+from workers.server.lost import NOWHERE_S
+from workers.server.sweep import UNANNOUNCED_S, Sweeper
+
+BOTH = {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")}
+ONE_MACHINE = """
+[server]
+uploads_per_minute = 100000
+
+[[machines]]
+name = "m"
+slots = 4
+[machines.stages]
+analysis = { engine = "instant", model = "m" }
+feedback = { engine = "instant", model = "m" }
+"""
+
+
+@contextmanager
+def server_side(root: Path, database_url: str, redis_url: str) -> Iterator[Server]:
+    environ = {"GRADER_DATABASE_URL": database_url, "GRADER_REDIS_URL": redis_url}
+    made = open_server(load(root / "config.toml", environ))
+    yield made
+    close_dispatch(made.dispatch)
+    made.store.close()
+
+
+def upload(school: School, header: dict[str, str], key: str = "") -> TestResponse:
+    fields = {"assignment": "ba/hw1", "student": "anna", "files": (io.BytesIO(CODE), "work.py")}
+    headers = {**header, "Idempotency-Key": key} if key else header
+    return school.client().post("/api/v1/submissions", data=fields, headers=headers)
+
+
+# --- a web app that dies between commit and announcement -------------------------------------------
+
+CRASHING_WEB = """
+import os, sys
+import psycopg
+from app import handin
+from grading.documents import UploadedFile, read
+from grading.documents.limits import Limits
+from grading.store import Store
+from grading.store.submissions import Incoming
+from types import SimpleNamespace
+
+_, url, assignment, *students = sys.argv
+
+def die(round_id):
+    print(round_id, flush=True)
+    os._exit(77)
+
+content = read([UploadedFile("work.R", b"x <- 1")], Limits())
+for student in students:
+    child = os.fork()
+    if child == 0:
+        given = SimpleNamespace(store=Store(url), dispatch=SimpleNamespace(announce=die))
+        handin.services = lambda: given
+        handin.accept(lambda session: Incoming(int(assignment), int(student), "form", content))
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 77
+"""
+
+
+def crash_web(store: Store, count: int) -> set[str]:
+    """Hand in, each time in a process that ends right after the commit; the rounds."""
+    assignment = add_assignment(store, release="at_once")
+    students = [str(add_student(store, f"s-{number}")) for number in range(count)]
+    ended = subprocess.run(
+        [sys.executable, "-c", CRASHING_WEB, store.url, str(assignment), *students],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    rounds = set(ended.stdout.split())
+    assert len(rounds) == count
+    return rounds
+
+
+def states(store: Store) -> Counter[str]:
+    with store.read() as session:
+        return Counter(session.scalars(select(tables.Round.state)))
+
+
+def test_what_a_dying_web_app_did_not_announce_is_shared_by_sweepers_and_sent(
+    fresh_database: Callable[..., str], redis_url: str, root: Path
+) -> None:
+    url = fresh_database(migrate.upgrade)
+    with server_side(root, url, redis_url) as one, server_side(root, url, redis_url) as other:
+        rounds = crash_web(one.store, 6)
+        assert states(one.store) == {RoundState.RECEIVED: 6}
+        one.dispatch.registry.beat(Beat("p", "dgx-spark-2", 64, 0, BOTH))
+        prepared: list[str] = []
+        for server in (one, other):
+            server.store.clock_offset_s = UNANNOUNCED_S + 1
+        sweepers = [Sweeper(one), Sweeper(other)]
+        for sweeper in sweepers:
+            remember(sweeper, prepared)
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda sweeper: sweeper.step(), sweepers))
+        assert sorted(prepared) == sorted(rounds)
+        sweepers[0].step()
+        assert states(one.store) == {RoundState.RUNNING: 6}
+        assert sum((one.dispatch.backlog() or {}).get(name, 0) for name in BOTH) == 12
+
+
+def remember(sweeper: Sweeper, prepared: list[str]) -> None:
+    prepare = sweeper._prepare
+
+    def noted(round_id: str) -> None:
+        prepared.append(round_id)
+        prepare(round_id)
+
+    sweeper._prepare = noted  # type: ignore[method-assign]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_a_web_crash_after_the_commit_is_made_up_for_within_40_s(
+    fresh_database: Callable[..., str], redis_url: str, tmp_path: Path
+) -> None:
+    with site(tmp_path, ONE_MACHINE, fresh_database(migrate.upgrade), redis_url) as made:
+        for name in ("sweep-1", "sweep-2"):
+            made.parts.start(name, "sweep")
+        made.dispatch.registry.beat(Beat("p", "m", 256, 0, BOTH))
+        rounds = crash_web(made.store, 100)
+
+        def enqueued() -> bool:
+            made.dispatch.registry.beat(Beat("p", "m", 256, 0, BOTH))
+            return states(made.store) == {RoundState.RUNNING: len(rounds)}
+
+        until(enqueued, 60, "all are enqueued")
+        with made.store.read() as session:
+            query = select(tables.Round.created_at, tables.Round.dispatched_at)
+            waits = sorted((row[1] - row[0]).total_seconds() for row in session.execute(query))
+        print(f"enqueued after the crash: median {waits[50]:.1f} s, longest {waits[-1]:.1f} s")
+        assert waits[-1] <= 40
+
+
+# --- Redis ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full_redis(redis_server: RedisProcess, redis_url: str) -> Iterator[Callable[[bool], None]]:
+    """Whether Redis has room for anything."""
+    with redis.Redis.from_url(redis_url) as client:
+
+        def full(yes: bool) -> None:
+            client.config_set("maxmemory", 1 if yes else 0)
+
+        yield full
+        full(False)
+
+
+def test_uploads_are_accepted_while_redis_has_no_memory(
+    sqlite_databases: SqliteDatabases,
+    redis_url: str,
+    root: Path,
+    full_redis: Callable[[bool], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    url = sqlite_databases.fresh(migrate.upgrade)
+    school = School(url)
+    header = school.token("anna")
+    with server_side(root, url, redis_url) as server:
+        school.app = create_app(replace(school.services, dispatch=server.dispatch))
+        server.dispatch.registry.beat(Beat("p", "dgx-spark-2", 64, 0, BOTH))
+        full_redis(True)
+        assert [upload(school, header).status_code for _ in range(3)] == [202, 202, 202]
+        for page in ("/readyz", "/metrics"):
+            assert school.client().get(page).status_code == 200
+        server.store.clock_offset_s = UNANNOUNCED_S + 1
+        clock = [1000.0]
+        sweeper = Sweeper(server, clock=lambda: clock[0])
+        sweeper.step()
+        assert states(server.store).keys() <= {RoundState.QUEUED, RoundState.RUNNING}
+        full_redis(False)
+        server.dispatch.registry.beat(Beat("p", "dgx-spark-2", 64, 0, BOTH))
+        for clock[0] in (1100.0, 1100.0 + NOWHERE_S + 1):  # what was written down but not sent is sent again
+            sweeper.step()
+        assert states(server.store) == {RoundState.RUNNING: 3}
+        waiting = server.dispatch.registry.waiting(list(BOTH))
+        with server.store.read() as session:
+            query = select(tables.Run.id).where(tables.Run.state == RunState.DISPATCHED)
+            assert set(session.scalars(query)) <= waiting
+        assert len(waiting) == 6
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    school.close()
+
+
+# --- SQL ------------------------------------------------------------------------------------------
+
+
+def test_a_database_locked_for_long_is_away_not_broken(tmp_path: Path) -> None:
+    school = School(tmp_path)
+    header = school.token("anna")
+    impatient = Store(school.store.url, wait_s=0.2)
+    school.app = create_app(replace(school.services, store=impatient))
+    with school.store.write() as session:
+        session.execute(text("select 1"))
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda _: upload(school, header), range(4)))
+    for answer in answers:
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "30")
+        assert answer.get_json()["code"] == "store_away"
+    assert upload(school, header).status_code == 202
+    assert school.count(tables.Submission) == 1
+    impatient.close()
+    school.close()
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with own_postgres(durable=True) as made:
+        yield made
+
+
+def test_a_postgresql_restart_costs_nothing_but_time(postgres: Postgres) -> None:
+    school = School(postgres.url)
+    header, stop = school.token("anna"), threading.Event()
+    found: list[tuple[float, int, str]] = []
+
+    def keep_uploading(who: int) -> None:
+        number = 0
+        while not stop.is_set():
+            answer = upload(school, header, f"{who}-{number}")
+            found.append((time.monotonic(), answer.status_code, (answer.get_json() or {}).get("id", "")))
+            if answer.status_code == 202:
+                number += 1
+            else:
+                assert answer.headers["Retry-After"] == "30"
+                stop.wait(0.05)
+
+    def accepted() -> int:
+        return sum(status == 202 for _, status, _ in list(found))
+
+    with ThreadPoolExecutor(4) as pool:
+        working = [pool.submit(keep_uploading, who) for who in range(4)]
+        until(lambda: accepted() >= 20, 20, "uploads before the restart")
+        postgres.stop()
+        until(lambda: any(status == 503 for _, status, _ in list(found)), 20, "an upload while it is away")
+        postgres.start()
+        back, before = time.monotonic(), accepted()
+        until(lambda: accepted() >= before + 20, 30, "uploads after the restart")
+        stop.set()
+        for one in working:
+            one.result()
+    assert {status for _, status, _ in found} == {202, 503}
+    late = [moment - back for moment, status, _ in found if status != 202]
+    print(f"last 503 {max(late):+.2f} s after PostgreSQL answered again; {accepted()} accepted")
+    assert max(late) < 30
+    with school.store.read() as session:
+        assert set(session.scalars(select(tables.Submission.id))) == {name for _, _, name in found if name}
+        assert session.execute(select(func.count()).select_from(tables.Outbox)).scalar_one() == accepted()
+    school.close()

@@ -1,0 +1,85 @@
+"""A hand-in that ends every worker it meets: given up after three losses, its neighbours pay nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import select
+
+from grading.store.tables import Round, RoundStage
+from tests.faults.boxes import Box
+from tests.faults.cluster import Cluster, cluster
+from tests.faults.ledger import Known, Verdict, known_runs
+from tests.system import until
+
+POISON = "this-ends-the-process"
+BOXES = tuple(Box(name, slots=4, seconds=1.5, exits_on=POISON) for name in ("one", "two"))
+NEIGHBOURS = [f"neighbour-{number}" for number in range(3)]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a stage cost."""
+
+    state: str
+    tries: int
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one poisonous hand-in among sound ones."""
+
+    poisoned: str
+    """Its round."""
+    neighbours: list[str]
+    """Rounds."""
+    beside: set[str]
+    """Runs of neighbours that died with it the first time."""
+    deaths: list[tuple[str, int]]
+    spent: dict[str, list[Spent]]
+    """round -> its stages"""
+    runs: list[Known]
+    verdict: Verdict
+
+
+def play(folder: Path, database_url: str) -> Outcome:
+    """Three neighbours and the poison at once, so that they share the machines."""
+    with cluster(folder, BOXES, database_url) as running:
+        uploads = running.hand_in(NEIGHBOURS)
+        poisoned = running.ledger.hand_in("poison", POISON)
+        submissions = [upload.result() for upload in uploads]
+        until(lambda: running.deaths, 30, "a worker dies")
+        verdict = running.until_all_end(150)
+        return outcome_of(running, poisoned, submissions, verdict)
+
+
+def outcome_of(running: Cluster, poisoned: str, neighbours: list[str], verdict: Verdict) -> Outcome:
+    with running.store.read() as session:
+        rounds = dict(session.execute(select(Round.submission_id, Round.id)).all())
+        spent: dict[str, list[Spent]] = {}
+        for stage in session.scalars(select(RoundStage)):
+            spent.setdefault(stage.round_id, []).append(Spent(stage.state, stage.tries, stage.error))
+    runs = known_runs(running.store)
+    mine = [rounds[submission] for submission in neighbours]
+    beside = {run.id for run in runs if run.round_id in mine and not run.answered}
+    return Outcome(rounds[poisoned], mine, beside, running.deaths, spent, runs, verdict)
+
+
+def test_poison_is_given_up_after_three_runs_a_stage(outcome: Outcome) -> None:
+    print(f"workers died: {outcome.deaths}")
+    print(sorted((run.round_id == outcome.poisoned, run.stage, run.state) for run in outcome.runs))
+    assert [spent.state for spent in outcome.spent[outcome.poisoned]] == ["dead", "dead"]
+    for stage in ("analysis", "feedback"):
+        begun = [run for run in outcome.runs if (run.round_id, run.stage) == (outcome.poisoned, stage)]
+        assert 2 <= len(begun) <= 3
+        assert not any(run.answered for run in begun)
+
+
+def test_neighbours_of_poison_pay_nothing(outcome: Outcome) -> None:
+    assert outcome.beside, "no neighbour died with it"
+    for round_id in outcome.neighbours:
+        assert [(spent.state, spent.tries) for spent in outcome.spent[round_id]] == [("done", 1)] * 2
+    assert outcome.verdict.states == {"graded": 3, "failed": 1}
+    assert outcome.verdict.clean, outcome.verdict

@@ -1,0 +1,521 @@
+"""Erasing a student, exporting what is held on them, and keeping things only so long, on both databases."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import stat
+import threading
+import zipfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import func, select, update
+
+from cli.main import grader
+from grading.config import Retention
+from grading.documents import HandIn, UploadedFile
+from grading.errors import Conflict, Forbidden, NotFound
+from grading.may import Actor
+from grading.model import Cell, Document, Output
+from grading.store import Store, accounts, assignments, batches, chores, erasure, export, grades, migrate
+from grading.store import retention as keeping
+from grading.store.audit import note
+from grading.store.database import now
+from grading.store.people import find_student
+from grading.store.submissions import Idempotency, Incoming, accept
+from grading.store.tables import (
+    Audit,
+    Base,
+    Batch,
+    Blob,
+    Chore,
+    Grade,
+    IdempotencyKey,
+    InboundWebhook,
+    Outbox,
+    Round,
+    Run,
+    Submission,
+    User,
+)
+from grading.withdrawal import withdraw
+from tests.factories import COURSE, add_assignment, hand_in
+from tests.services import SqliteDatabases
+from tests.years import Fresh, Played, played, redis_rows
+from workers.server.retention import DAILY, do_chores
+
+CANARY = "zqkanari"
+"""Part of everything that is planted, and of nothing else."""
+PERSONAL = {
+    "assignments", "audit", "batches", "blobs", "chores", "courses", "grades", "idempotency_keys",
+    "identities",
+    "inbound_webhooks", "memberships", "outbox", "round_stages", "rounds", "rubric_versions", "runs",
+    "submission_files", "submissions", "tokens", "users", "drains",
+}  # fmt: skip
+"""The tables that erasure was thought through for."""
+
+
+@pytest.fixture
+def system(fresh_database: Fresh, redis_url: str, root: Path) -> Iterator[Played]:
+    with played(fresh_database(migrate.upgrade), redis_url, root) as made:
+        yield made
+
+
+def planted(store: Store, assignment: int) -> int:
+    """A student whose name, ids, files and outputs are canaries, with one hand-in; the user's id."""
+    with store.write() as session:
+        course = assignments.course(session, COURSE).id
+        user = accounts.create_user(
+            session, f"{CANARY}-id", name=f"{CANARY} name", email=f"{CANARY}@mail.invalid"
+        )
+        accounts.enrol(session, user.id, course, "student")
+        accounts.create_token(session, user.id, f"{CANARY} token", ["read"], timedelta(days=1))
+        note(session, user.name, "sign_in", f"user:{user.id}", {"as": [f"{CANARY}-id"], "x": "kept"})
+        note(session, "system", "mail", "course:1", {"text": f"to {CANARY}@mail.invalid, sent"})
+    hand_in_canaries(store, assignment, user.id)
+    return user.id
+
+
+def hand_in_canaries(store: Store, assignment: int, user_id: int) -> None:
+    cell = Cell(
+        number=1,
+        kind="code",
+        source=f"# {CANARY} comment\nx <- 1",
+        language="r",
+        added=(1, 2),
+        outputs=(Output(kind="stream", text=f"{CANARY} output"),),
+    )
+    document = Document(path=f"{CANARY}.R", kind="script", language="r", cells=(cell,))
+    files = (
+        UploadedFile(f"{CANARY}.R", f"# {CANARY} comment\nx <- 1".encode()),
+        UploadedFile("shared.csv", b"the data that all have"),
+    )
+    with store.write() as session:
+        incoming = Incoming(
+            assignment, user_id, "api", HandIn(files, (document,), (f"{CANARY} note",)),
+            submitted_by=user_id, idempotency=Idempotency(f"user:{user_id}", f"{CANARY} key", "0" * 64),
+        )  # fmt: skip
+        accepted = accept(session, incoming)
+        session.add(
+            InboundWebhook(
+                connection="lms", message_id=f"{CANARY} message", body_hash="0" * 64,
+                submission_id=accepted.submission_id, received_at=now(session),
+            )
+        )  # fmt: skip
+        payload = {"about": accepted.round_id, "text": f"{CANARY} payload"}
+        moment = now(session)
+        session.add(
+            Outbox(kind="mail", key=f"{CANARY}", payload=payload, created_at=moment, not_before=moment)
+        )
+
+
+def other(store: Store, assignment: int) -> str:
+    """Another student's hand-in with one file that the first has, too."""
+    with store.write() as session:
+        course = assignments.course(session, COURSE).id
+        user = accounts.find_or_create_student(session, "local", "ben", "Ben", "", course)
+        files = (UploadedFile("shared.csv", b"the data that all have"), UploadedFile("b.R", b"y <- 2"))
+        cell = Cell(number=1, kind="code", source="y <- 2", language="r", added=(1,))
+        document = Document(path="b.R", kind="script", language="r", cells=(cell,))
+        return accept(
+            session, Incoming(assignment, user.id, "api", HandIn(files, (document,), ()))
+        ).submission_id
+
+
+def hits(store: Store) -> dict[str, int]:
+    """Rows with a canary in any column, by table."""
+    found = {}
+    with store.read() as session:
+        for table in Base.metadata.sorted_tables:
+            rows = [row for row in session.execute(select(table)) if CANARY in repr(tuple(row)).lower()]
+            if rows:
+                found[table.name] = len(rows)
+    return found
+
+
+def test_every_table_was_thought_of() -> None:
+    """Whoever adds a table says here that erasure and export know of it."""
+    assert set(Base.metadata.tables) == PERSONAL
+
+
+def test_nothing_of_an_erased_student_stays(system: Played, tmp_path: Path) -> None:
+    store = system.store
+    assignment = add_assignment(store, release="at_once")
+    user_id = planted(store, assignment)
+    bens = other(store, assignment)
+    system.work_off()
+    hand_in_canaries_again(system, assignment, user_id)
+    redis: Any = system.server.dispatch.registry.redis
+    with store.write() as session:
+        student = find_student(session, f"{CANARY}-id")
+        assert hits(store).keys() >= {
+            "users",
+            "identities",
+            "submissions",
+            "rounds",
+            "outbox",
+            "audit",
+            "blobs",
+        }
+        assert any(one in "\n".join(redis_rows(redis)) for one in student.runs)
+    with store.write() as session:
+        erased = erasure.erase(session, student, "test")
+    assert erased.counts["submissions"] == 2
+    assert withdraw(redis, (*erased.student.submissions, *erased.student.rounds, *erased.student.runs)) > 0
+    left = "\n".join(redis_rows(redis))
+    assert [one for one in (*student.submissions, *student.rounds, *student.runs) if one in left] == []
+    assert hits(store) == {}
+    with store.read() as session:
+        user = session.get_one(User, user_id)
+        assert (user.name, user.disabled, user.identities) == ("", True, [])
+        details = session.scalars(select(Audit.detail).where(Audit.action.in_(("sign_in", "mail")))).all()
+        assert details == [{"as": [f"user:{user_id}"], "x": "kept"}, {"text": f"to user:{user_id}, sent"}]
+        files = session.scalars(select(Blob.data)).all()
+        assert sorted(files) == [b"the data that all have", b"y <- 2"]
+        assert session.scalars(select(Submission.id)).all() == [bens]
+    if store.engine.dialect.name == "sqlite":
+        path = Path(store.engine.url.database or "")
+        assert CANARY.encode() in bytes_of(path)  # deleted rows stay in the file until it is rewritten
+        erasure.compact(store)
+        assert CANARY.encode() not in bytes_of(path)
+    else:
+        erasure.compact(store)
+
+
+def hand_in_canaries_again(system: Played, assignment: int, user_id: int) -> None:
+    """A second hand-in that is under way: its messages wait, one was taken and is not acknowledged."""
+    hand_in_canaries_once_more = Idempotency(f"user:{user_id}", f"{CANARY} second", "0" * 64)
+    with system.store.write() as session:
+        cell = Cell(number=1, kind="code", source=f"{CANARY}2 <- 1", language="r", added=(1,))
+        document = Document(path="again.R", kind="script", language="r", cells=(cell,))
+        content = HandIn((UploadedFile("again.R", f"{CANARY}2 <- 1".encode()),), (document,), ())
+        accept(session, Incoming(assignment, user_id, "api", content, idempotency=hand_in_canaries_once_more))
+    system.pass_time()
+    system.beat()
+    system.sweeper.step()
+    redis: Any = system.server.dispatch.registry.redis
+    row = redis.rpop("analysis")
+    redis.hset("unacked", "tag", json.dumps([json.loads(row), "", "analysis"]))
+
+
+def bytes_of(path: Path) -> bytes:
+    files = [Path(f"{path}{suffix}") for suffix in ("", "-wal")]
+    return b"".join(file.read_bytes() for file in files if file.exists())
+
+
+def test_a_late_answer_for_erased_work_is_ignored_and_withdrawn(system: Played) -> None:
+    store = system.store
+    assignment = add_assignment(store)
+    hand_in(store, assignment, "ada")
+    system.pass_time()
+    system.beat()
+    system.sweeper.step()
+    jobs = list(system.messages())
+    with store.write() as session:
+        erasure.erase(session, find_student(session, "ada"), "test")
+    from tests.factories import result
+    from workers.server import finish
+
+    for job in jobs:
+        answer = result(job["run_id"], job["round_id"], job["stage"])
+        assert finish.record(system.server, answer).outcome == "unknown"
+        redis: Any = system.server.dispatch.registry.redis
+        redis.set(f"celery-task-meta-{job['run_id']}", answer.model_dump_json())
+    do_chores(system.server)
+    assert not [key for job in jobs for key in redis.scan_iter() if job["run_id"] in key]
+    with store.read() as session:
+        (chore,) = chores.due(session, "") or session.scalars(select(Chore.name).where(Chore.name != DAILY))
+    system.pass_time(3 * 3600)
+    do_chores(system.server)
+    with store.read() as session:
+        assert session.get(Chore, chore) is None
+
+
+def test_who_is_meant(system: Played) -> None:
+    store = system.store
+    add_assignment(store)
+    with store.write() as session:
+        course = assignments.course(session, COURSE).id
+        one = accounts.find_or_create_student(session, "lms:a", "7", "A", "a@school.invalid", course).id
+        accounts.find_or_create_student(session, "lms:b", "7", "B", "", course)
+        staff = accounts.create_user(session, "ina")
+        accounts.enrol(session, staff.id, course, "instructor")
+    with store.read() as session:
+        with pytest.raises(Conflict, match=f"user:{one}"):
+            find_student(session, "7")
+        assert find_student(session, f"user:{one}").user_id == one
+        assert find_student(session, "A@school.invalid").user_id == one
+        for unknown in ("8", "user:999", "user:99999999999999", "user:x", ""):
+            with pytest.raises(NotFound):
+                find_student(session, unknown)
+        with pytest.raises(Forbidden, match="staff"):
+            find_student(session, "ina")
+
+
+def test_an_erased_student_hands_in_no_more_and_erasing_again_does_no_harm(system: Played) -> None:
+    store = system.store
+    assignment = add_assignment(store)
+    hand_in(store, assignment, "ada")
+    with store.write() as session:
+        student = find_student(session, "ada")
+        erasure.erase(session, student, "test")
+    with pytest.raises(Forbidden), store.write() as session:
+        accept(session, Incoming(assignment, student.user_id, "api", HandIn((), (), ())))
+    with store.write() as session:
+        again = erasure.erase(session, find_student(session, student.name), "test")
+    assert not again.counts
+    # the same person may come again, as somebody new
+    hand_in(store, assignment, "ada")
+    with store.read() as session:
+        assert find_student(session, "ada").user_id != student.user_id
+
+
+def test_class_zips_of_the_course_go_with_an_erasure(system: Played) -> None:
+    store = system.store
+    assignment = add_assignment(store)
+    hand_in(store, assignment, "ada")
+    with store.write() as session:
+        accounts.ensure_administrator(session)
+        admin = accounts.find_user(session, "local", "admin")
+        assert admin is not None
+        batches.add(session, assignment, Actor(admin.id, True), "class.zip", b"a whole class")
+        assert erasure.erase(session, find_student(session, "ada"), "test").counts["batches"] == 1
+        assert session.scalars(select(Blob.data)).all() == []
+
+
+def test_an_erasure_waits_for_a_hand_in_of_the_same_file(system: Played) -> None:
+    """Whoever commits first: the file is there for whoever still needs it."""
+    store = system.store
+    assignment = add_assignment(store)
+    hand_in(store, assignment, "ada")
+    hand_in(store, assignment, "ben", source_text="z <- 9")
+    started, go = threading.Event(), threading.Event()
+    failures: list[BaseException] = []
+
+    def erase() -> None:
+        started.set()
+        try:
+            with store.write() as session:
+                erasure.erase(session, find_student(session, "ada"), "test")
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            failures.append(error)
+        go.set()
+
+    other_thread = threading.Thread(target=erase)
+    with store.write() as session:
+        ben = find_student(session, "ben")
+        content = HandIn((UploadedFile("work.R", b"x <- 1"),), (), ())
+        accept(session, Incoming(assignment, ben.user_id, "api", content))
+        session.flush()
+        other_thread.start()
+        assert started.wait(10)
+        assert not go.wait(0.3)
+    other_thread.join(30)
+    assert failures == []
+    with store.read() as session:
+        assert sorted(session.scalars(select(Blob.data))) == [b"x <- 1", b"z <- 9"]
+
+
+def test_an_export_holds_every_canary_and_nothing_of_others(system: Played) -> None:
+    store = system.store
+    assignment = add_assignment(store, release="at_once")
+    planted(store, assignment)
+    other(store, assignment)
+    system.work_off()
+    buffer = io.BytesIO()
+    with store.write() as session:
+        counts = export.write_export(session, find_student(session, f"{CANARY}-id"), buffer, "test")
+    with zipfile.ZipFile(buffer) as archive:
+        names = archive.namelist()
+        data = json.loads(archive.read("data.json"))
+        assert archive.read(f"hand-ins/{COURSE}/sales/hand-in-1/{CANARY}.R").startswith(b"# zqkanari comment")
+        report = next(archive.read(name).decode() for name in names if name.startswith("reports/"))
+    whole = json.dumps(data)
+    texts = ("-id", " name", "@mail.invalid", " token", " key", " message", " payload", " note", " comment")
+    for what in (*texts, " output"):
+        assert f"{CANARY}{what}" in whole, what
+    assert "Ben" not in whole
+    assert "y <- 2" not in whole
+    assert "password_hash" not in whole
+    assert "20 of 100 points, released" in report
+    held = {
+        "users",
+        "identities",
+        "memberships",
+        "tokens",
+        "submissions",
+        "submission_files",
+        "rounds",
+        "grades",
+    }
+    held |= {"grades", "round_stages", "runs", "idempotency_keys", "inbound_webhooks", "outbox", "audit"}
+    assert counts.keys() >= held
+    assert data["runs"][0]["result"]["output"]
+    assert data["rounds"][0]["prepared"]["documents"]
+
+
+@pytest.mark.parametrize(
+    ("path", "within"),
+    [("../../etc/x", "etc/x"), ("/a\\..\\b", "a/b"), ("C:\\x", "C_/x"), ("..", "file"), ("a/./b", "a/b")],
+)
+def test_paths_in_an_export_stay_in_their_folder(path: str, within: str) -> None:
+    assert export._within(path) == within
+
+
+# --- retention ----------------------------------------------------------------------------------------
+
+
+def aged(system: Played, days: float) -> None:
+    system.pass_time(days * 86_400)
+
+
+def test_what_is_kept_long_enough_goes_and_nothing_else(system: Played) -> None:
+    store = system.store
+    open_, hidden = add_assignment(store, "sales", "at_once"), add_assignment(store, "basket")
+    seen = hand_in(store, open_, "seen", source_text="seen <- 1")
+    unreleased = hand_in(store, hidden, "unreleased")
+    system.work_off()
+    with store.write() as session:
+        session.execute(update(Round).where(Round.id == seen.round_id).values(failure=""))
+    under_way = hand_in(store, open_, "under way", source_text="u <- 1")
+    aged(system, 100)
+    young = hand_in(store, open_, "young", source_text="young <- 1")
+    kept = Retention(submissions_days=50)
+    with store.read() as session:
+        assert keeping.overdue(session, kept)["submissions"] == 1
+    with store.write() as session:
+        assert keeping.remove_some(session, kept)["submissions"] == 1
+        assert not keeping.remove_some(session, kept)
+    with store.read() as session:
+        left = set(session.scalars(select(Submission.id)))
+        assert left == {one.submission_id for one in (unreleased, under_way, young)}
+        assert b"seen <- 1" not in session.scalars(select(Blob.data)).all()
+    with store.write() as session:
+        grades.release(session, unreleased.round_id, Actor(1, True))
+        assert keeping.remove_some(session, kept)["submissions"] == 1
+
+
+def test_results_go_and_reports_stay(system: Played) -> None:
+    store = system.store
+    one = hand_in(store, add_assignment(store, release="at_once"), "ada")
+    hidden = hand_in(store, add_assignment(store, "basket"), "ada")
+    system.work_off()
+    aged(system, 100)
+    with store.write() as session:
+        before = session.scalars(select(Grade.report).where(Grade.round_id == one.round_id)).one()
+        assert keeping.remove_some(session, Retention(results_days=30))["results"] == 1
+        assert not keeping.remove_some(session, Retention(results_days=30))
+    with store.read() as session:
+        assert session.scalars(select(Grade.report).where(Grade.round_id == one.round_id)).one() == before
+        stripped, whole = (session.get_one(Round, x.round_id).prepared for x in (one, hidden))
+        assert (stripped, whole is None) == (None, False)
+        results = session.scalars(select(Run.result).where(Run.round_id == one.round_id)).all()
+        assert [set(result or {}) for result in results] == [{"provenance"}] * 2
+
+
+def test_messages_zips_and_audit_are_kept_so_many_days(system: Played) -> None:
+    store = system.store
+    assignment = add_assignment(store)
+    with store.write() as session:
+        accounts.ensure_administrator(session)
+        batches.add(session, assignment, Actor(1, True), "class.zip", b"a class")
+    planted(store, assignment)
+    system.work_off()
+    with store.write() as session:
+        note(session, "cli", erasure.ACTION, "user:99")
+    aged(system, 31)
+    kept = Retention(batches_days=30, messages_days=30, audit_days=30)
+    with store.write() as session:
+        done = keeping.remove_some(session, kept)
+        assert (done["class zips"], done["idempotency keys"], done["inbound webhooks"]) == (1, 1, 1)
+        assert session.scalars(select(Audit.object)).all() == ["user:99"]
+        for table in (Batch, IdempotencyKey, InboundWebhook):
+            assert session.execute(select(func.count()).select_from(table)).scalar_one() == 0
+        # what was not sent yet waits on, however old
+        assert "mail" in session.scalars(select(Outbox.kind)).all()
+        assert session.execute(select(func.count()).select_from(Submission)).scalar_one() == 1
+
+
+def test_the_daily_chore_is_done_once_a_day_by_one_of_several(
+    system: Played, redis_url: str, root: Path
+) -> None:
+    store = system.store
+    assignment = add_assignment(store)
+    object.__setattr__(system.server.config, "retention", Retention(batches_days=1))
+    with store.write() as session:
+        accounts.ensure_administrator(session)
+    do_chores(system.server)
+
+    def upload() -> None:
+        with store.write() as session:
+            batches.add(session, assignment, Actor(1, True), "class.zip", b"a class")
+
+    def left() -> int:
+        with store.read() as session:
+            return session.execute(select(func.count()).select_from(Batch)).scalar_one()
+
+    upload()
+    with store.write() as session:
+        session.execute(update(Batch).values(created_at=now(session) - timedelta(days=2)))
+    do_chores(system.server)
+    assert left() == 1  # it was done today
+    aged(system, 1.01)
+    threads = [threading.Thread(target=do_chores, args=(system.server,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert left() == 0
+    with store.read() as session:
+        # there was something: the next helping comes at once, not tomorrow
+        assert session.get_one(Chore, DAILY).not_before < now(session) + timedelta(minutes=1)
+
+
+# --- commands -----------------------------------------------------------------------------------------
+
+
+def test_the_commands(
+    sqlite_databases: SqliteDatabases,
+    redis_url: str,
+    tmp_path: Path,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = sqlite_databases.fresh(migrate.upgrade)
+    monkeypatch.setenv("GRADER_DATABASE_URL", url)
+    monkeypatch.setenv("GRADER_REDIS_URL", redis_url)
+
+    def run(*words: str, **other: Any) -> Any:
+        return CliRunner().invoke(grader, ["--config", str(root / "config.toml"), *words], **other)
+
+    with played(url, redis_url, root) as system:
+        planted(system.store, add_assignment(system.store))
+        file = tmp_path / "export.zip"
+        assert run("export", f"{CANARY}-id", str(file)).exit_code == 0
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert run("export", f"{CANARY}-id", str(file)).exit_code == 2
+        assert isinstance(run("export", "nobody", str(tmp_path / "x.zip")).exception, NotFound)
+        assert [path.name for path in tmp_path.iterdir()] == ["export.zip"]
+        assert "Nothing is older" in run("retention", "--dry-run").output
+        assert "1 submissions" in run("erase", f"{CANARY}-id", "--dry-run").output
+        assert run("erase", f"{CANARY}-id", input="n\n").exit_code == 1
+        assert hits(system.store)
+        away = monkeypatch.context()
+        with away as patch:
+            patch.setenv("GRADER_REDIS_URL", "redis://127.0.0.1:1/0")
+            assert "Redis does not answer" in str(run("erase", f"{CANARY}-id", "--yes").exception)
+        assert hits(system.store)
+        done = run("erase", f"{CANARY}-id", "--yes")
+        assert done.exit_code == 0, done.output
+        assert "Back-ups made before" in done.output
+        assert hits(system.store) == {}
+        with sqlite3.connect(system.store.engine.url.database or "") as connection:
+            assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+        connection.close()
+        assert CANARY.encode() not in bytes_of(Path(system.store.engine.url.database or ""))

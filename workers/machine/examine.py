@@ -1,0 +1,116 @@
+"""What a machine finds out about itself when the doctor asks: link, one token a model, disk, memory."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import secrets
+import shutil
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+from redis import Redis
+
+from grading import queue
+from grading.canaries import EXAMINATIONS
+from grading.errors import EngineError
+from grading.software import software
+from workers.machine.engines.probe import probe
+from workers.machine.process import MachineProcess
+
+log = logging.getLogger(__name__)
+KEEP_S = 600
+PINGS = 20
+BLOCK_BYTES = 1_000_000
+MOST_PATIENCE_S = 600.0
+
+
+def examine(process: MachineProcess, patience_s: float) -> dict[str, Any]:
+    """Everything the machine can say of itself, as JSON values; each model has `patience_s` for its token."""
+    return {
+        "machine": process.machine.name,
+        "software": software(),
+        "python": platform.python_version(),
+        "link": _link(process.leases.redis),
+        "models": _models(process, patience_s),
+        "disk_free_bytes": shutil.disk_usage(Path.home()).free,
+        "memory": memory(),
+    }
+
+
+def _link(client: Redis) -> dict[str, float]:
+    """Seconds of a round trip, and bytes a second each way, through Redis as jobs and results travel."""
+    trips = [_seconds(client.ping) for _ in range(PINGS)]
+    key = f"{EXAMINATIONS}block-{secrets.token_hex(8)}"
+    block = secrets.token_hex(BLOCK_BYTES // 2)  # not compressible, and text for clients that decode
+    try:
+        there = _seconds(lambda: client.set(key, block, ex=60))
+        back = _seconds(lambda: client.get(key))
+    finally:
+        client.delete(key)
+    return {
+        "latency_s": statistics.median(trips),
+        "to_server_bytes_s": BLOCK_BYTES / there,
+        "from_server_bytes_s": BLOCK_BYTES / back,
+    }
+
+
+def _seconds(do: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    do()
+    return max(time.perf_counter() - begun, 1e-9)
+
+
+def _models(process: MachineProcess, patience_s: float) -> list[dict[str, Any]]:
+    """One token from each model that the machine's stages use."""
+    places = {(p.engine, p.model) for p in process.machine.stages.values()}
+    return [_model(process, engine, model, patience_s) for engine, model in sorted(places)]
+
+
+def _model(process: MachineProcess, engine: str, model: str, patience_s: float) -> dict[str, Any]:
+    found: dict[str, Any] = {"engine": engine, "model": model}
+    begun = time.monotonic()
+    try:
+        generation = probe(process.engines[engine], model, patience_s)
+    except EngineError as error:
+        log.warning("%s on %s gave no token: %s", model, engine, error.message)
+        return {**found, "ok": False, "error": error.code, "message": error.message}
+    return {
+        **found,
+        "ok": True,
+        "seconds": time.monotonic() - begun,
+        "first_token_s": generation.first_token_s,
+        "tokens": generation.tokens.output,
+        "digest": generation.digest,
+    }
+
+
+def memory() -> dict[str, int]:
+    """Bytes of memory in all, and available where the system says so."""
+    found = {"total_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return found  # not Linux
+    said = {name: rest.split() for name, _, rest in (line.partition(":") for line in lines)}
+    if "MemAvailable" in said:
+        found["available_bytes"] = int(said["MemAvailable"][0]) * 1024
+    return found
+
+
+def register(app: Celery, process: MachineProcess) -> None:
+    """Make the examination known to a worker's application."""
+    software()  # read now: later the files may be another version's
+
+    @app.task(name=queue.EXAMINE, ignore_result=True)
+    def examine_machine(examination: str, patience_s: float, until: float) -> None:
+        if process.leases.time() > until:
+            return  # nobody waits for it any more
+        found = examine(process, min(float(patience_s), MOST_PATIENCE_S))
+        process.leases.redis.set(f"{EXAMINATIONS}{examination}", json.dumps(found), ex=KEEP_S)

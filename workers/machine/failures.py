@@ -1,0 +1,33 @@
+"""Results of runs that no engine worked on."""
+
+from __future__ import annotations
+
+from grading.errors import EngineError
+from grading.model import Job, Provenance, Result
+
+EXHAUSTED = "This work was begun three times and never came to an end; it is not begun again."
+NOT_HERE = (
+    "The machine that got this work does not do this stage; its configuration differs from the server's."
+)
+OTHER_VERSION = (
+    "The machine that got this work does not understand it; it runs another version than the server."
+)
+
+
+def exhausted(job: Job, provenance: Provenance) -> Result:
+    """The failure of a job that was begun too often, for good."""
+    failure = failed(job.run_id, job.round_id, job.stage, provenance, EngineError(EXHAUSTED))
+    return failure.model_copy(update={"error": "exhausted", "retry": "never"})
+
+
+def failed(run_id: str, round_id: str, stage: str, provenance: Provenance, error: EngineError) -> Result:
+    """A failure that another machine, or this one later, may not have."""
+    return Result(
+        run_id=run_id,
+        round_id=round_id,
+        stage=stage,
+        ok=False,
+        error=error.code,
+        message=error.message,
+        provenance=provenance,
+    )

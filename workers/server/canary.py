@@ -1,0 +1,49 @@
+"""Canaries from the sweeper, and the beats of the parts beside the database."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+
+from redis.exceptions import RedisError
+
+from grading import queue
+from grading.canaries import Canaries
+from grading.software import software
+from workers.server.context import Server
+
+log = logging.getLogger(__name__)
+BEAT_S = 5.0
+
+
+def me() -> str:
+    """This process, as other processes may call it."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def sweep(server: Server) -> None:
+    """The sweeper's part: say that it lives, and send canaries to whoever beats and takes work."""
+    canaries = Canaries(server.dispatch.registry.redis)
+    canaries.beat("sweeper", me(), software())
+    queues = {
+        queue.own_queue(b.machine) for b in server.dispatch.registry.beats() if b.alive and not b.drained
+    }
+    if any(part.part == "store" and part.alive for part in canaries.parts()):
+        queues.add(queue.STORE)
+    for name in sorted(queues):
+        if canaries.due(name):
+            # without an expiry, which would ask the machine's own clock; there is never more than one
+            server.dispatch.celery.send_task(queue.CANARY, queue=name, ignore_result=True)
+
+
+def beat_until(stop: threading.Event, canaries: Canaries, part: str) -> None:
+    """Say every 5 s that this part lives; the body of a thread."""
+    while True:
+        try:
+            canaries.beat(part, me(), software())
+        except RedisError as error:
+            log.warning("redis is away, the %s cannot say that it lives: %s", part, error)
+        if stop.wait(BEAT_S):
+            break

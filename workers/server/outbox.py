@@ -1,0 +1,198 @@
+"""The relay: tells every configured receiver what happened to submissions, until it takes the message.
+
+An event becomes a row for each receiver, all in one transaction; each row has its own tries and waits in SQL.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+from standardwebhooks import Webhook
+
+from grading.config import Config
+from grading.errors import ConfigError
+from grading.store import outbox
+from grading.store.database import now
+from grading.store.outbox import Delivery
+from workers.server.context import Server
+from workers.server.post import FAILURES, post
+
+log = logging.getLogger(__name__)
+EVERY_S = 5.0
+TIMEOUT_S = 15.0
+LEASE_S = 60.0
+RETRIES_S = (5.0, *(minutes * 60.0 for minutes in (5, 30, 120, 300, 600, 840, 1200, 1440)))
+"""Waits between tries, as Standard Webhooks 1.0 has them: three days in all."""
+FAN_OUT_AT_ONCE = 200
+SEND_AT_ONCE = 100
+LEAST_SECRET = 24
+"""Bytes a signing secret must have."""
+GONE = 410
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """Somebody who is told; `keys` sign every message, several during a rotation."""
+
+    name: str
+    url: str
+    keys: tuple[bytes, ...] = field(repr=False)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the rows that wait for this receiver."""
+        return f"to:{self.name}"
+
+    @property
+    def mark(self) -> str:
+        """The key under which it is noted that it wants no more; another address begins anew."""
+        return f"{self.name}:{hashlib.sha256(self.url.encode()).hexdigest()[:16]}"
+
+
+def receivers(config: Config, secrets: Mapping[str, Iterable[str]]) -> tuple[Receiver, ...]:
+    """The receivers of the configuration with their secrets. Raises ConfigError for a secret of no use."""
+    return tuple(
+        Receiver(one.name, one.url, tuple(_key(one.name, secret) for secret in secrets[one.name]))
+        for one in config.server.event_receivers
+    )
+
+
+def _key(name: str, secret: str) -> bytes:
+    try:
+        key = base64.b64decode(secret.removeprefix("whsec_") + "==")
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) < LEAST_SECRET:
+        raise ConfigError(
+            f"server.event_receivers: the secret of '{name}' must be whsec_ and the base64 of at least "
+            f"{LEAST_SECRET} random bytes."
+        )
+    return key
+
+
+@dataclass(frozen=True)
+class Relay:
+    """Sends events; any number of processes may do so at once."""
+
+    server: Server
+    receivers: tuple[Receiver, ...] = ()
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def relay(self) -> int:
+        """One pass, one receiver after the other; returns how many messages were taken."""
+        self.fan_out()
+        return sum(self.deliver(receiver) for receiver in self.receivers)
+
+    def start(self) -> list[threading.Thread]:
+        """Pass every 5 s until `stop`; in a thread for each receiver, so that a slow one delays no other."""
+        steps: list[tuple[str, Callable[[], object]]] = [("events", self.fan_out)]
+        steps += [(one.kind, partial(self.deliver, one)) for one in self.receivers]
+        threads = [threading.Thread(target=self._run, args=(step,), name=name) for name, step in steps]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _run(self, step: Callable[[], object]) -> None:
+        while not self.stop.is_set():
+            try:
+                step()
+            except DBAPIError as error:
+                log.warning("the database is away, events wait in it: %s", error)
+            except Exception:
+                log.exception("events could not be sent; trying again")
+            self.stop.wait(EVERY_S)
+
+    def fan_out(self) -> int:
+        """Make a row for each receiver of each new event; an event nobody wants is done."""
+        count = 0
+        while not self.stop.is_set():
+            with self.server.store.write() as session:
+                events = outbox.claim(session, "event", FAN_OUT_AT_ONCE, LEASE_S)
+                told = [one for one in self.receivers if not outbox.known(session, "gone", one.mark)]
+                for event in events:
+                    for receiver in told:
+                        outbox.put(session, receiver.kind, event.key, _message(event))
+                    outbox.done(session, event)
+            count += len(events)
+            if len(events) < FAN_OUT_AT_ONCE:
+                break
+        return count
+
+    def deliver(self, receiver: Receiver) -> int:
+        """Send what is due to one receiver; ends early while it does not answer."""
+        taken = 0
+        for _ in range(SEND_AT_ONCE):
+            if self.stop.is_set():
+                break
+            with self.server.store.write() as session:
+                moment, rows = now(session), outbox.claim(session, receiver.kind, 1, LEASE_S)
+            if not rows:
+                break
+            status, error = self._send(receiver, rows[0], moment)
+            self._write_down(receiver, rows[0], status, error)
+            taken += error is None
+            if status is None:
+                break
+        return taken
+
+    def _send(self, receiver: Receiver, row: Delivery, moment: datetime) -> tuple[int | None, str | None]:
+        """The status of the answer if there was one, and what went wrong if anything did."""
+        body = self._body(row)
+        try:
+            status = post(receiver.url, body.encode(), _headers(receiver, row, moment, body), TIMEOUT_S)
+        except FAILURES as error:
+            return None, str(error) or type(error).__name__
+        return status, None if 200 <= status < 300 else f"answered {status}"
+
+    def _body(self, row: Delivery) -> str:
+        """What is said: no score and no name, only where to look."""
+        submission, kind = row.payload["submission"], row.payload["type"]
+        link = f"{self.server.config.server.public_url.rstrip('/')}/submissions/{submission}"
+        data = {"submission": submission, "status": kind.rpartition(".")[2], "link": link}
+        return json.dumps({"type": kind, "timestamp": row.payload["at"], "data": data})
+
+    def _write_down(self, receiver: Receiver, row: Delivery, status: int | None, error: str | None) -> None:
+        wait = RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
+        with self.server.store.write() as session:
+            if error is None:
+                outbox.done(session, row)
+            elif status == GONE:
+                outbox.put(session, "gone", receiver.mark, {"url": receiver.url})
+                outbox.end_all(session, "gone", "answered 410: it wants no more messages")
+                outbox.end_all(session, receiver.kind, "answered 410")
+            else:
+                outbox.failed(session, row, error, wait)
+        if status == GONE:
+            log.error("receiver %s answered 410 and is told nothing more at this address", receiver.name)
+        elif error is not None:
+            what = "given up" if wait is None else f"again in {wait:g} s"
+            log.warning("event %s to %s: %s; %s", row.key, receiver.name, error, what)
+
+
+def _message(event: Delivery) -> dict[str, Any]:
+    """What a receiver's row holds; the id is made from the event, so that it is the same whoever sends."""
+    number = hashlib.sha256(event.key.encode()).hexdigest()[:32]
+    return {**event.payload, "id": f"msg_{number}", "at": event.created_at.isoformat(timespec="seconds")}
+
+
+def _headers(receiver: Receiver, row: Delivery, moment: datetime, body: str) -> dict[str, str]:
+    message_id = str(row.payload["id"])
+    signatures = [Webhook(key).sign(message_id, moment, body) for key in receiver.keys]
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(int(moment.timestamp())),
+        "webhook-signature": " ".join(signatures),
+        "Content-Type": "application/json",
+        "User-Agent": "Grader",
+    }

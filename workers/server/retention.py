@@ -1,0 +1,59 @@
+"""The sweeper's slow chores: what is kept too long goes, and what was erased is withdrawn from Redis."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from grading.store import chores, retention
+from grading.store.database import now
+from grading.store.erasure import WITHDRAW
+from grading.withdrawal import withdraw
+from workers.server.context import Server
+
+log = logging.getLogger(__name__)
+DAILY = "retention"
+EVERY = timedelta(days=1)
+NEXT_HELPING = timedelta(seconds=2)
+WITHDRAW_EVERY = timedelta(seconds=60)
+
+
+def do_chores(server: Server) -> None:
+    """Do one helping of each chore that is due; most of the time that is none.
+
+    Whoever takes a chore does it alone: the database's clock says when it is due again.
+    """
+    with server.store.read() as session:
+        withdrawals = chores.due(session, WITHDRAW)
+        daily = bool(chores.due(session, DAILY)) or not chores.known(session, DAILY)
+    for name in withdrawals:
+        _withdraw(server, name)
+    if daily:
+        _retain(server)
+
+
+def _retain(server: Server) -> None:
+    with server.store.write() as session:
+        chores.plan(session, DAILY)
+        if chores.take(session, DAILY) is None:
+            return
+        removed = retention.remove_some(session, server.config.retention)
+        chores.again(session, DAILY, NEXT_HELPING if removed else EVERY)
+    if removed:
+        log.info("kept long enough and removed: %s", ", ".join(f"{n} {kind}" for kind, n in removed.items()))
+
+
+def _withdraw(server: Server, name: str) -> None:
+    with server.store.write() as session:
+        payload = chores.take(session, name)
+        over = payload is not None and now(session) >= datetime.fromisoformat(payload["until"])
+    if payload is None:
+        return
+    removed = withdraw(server.dispatch.registry.redis, payload["ids"])
+    if removed:
+        log.info("withdrew %d entries of erased work from redis", removed)
+    with server.store.write() as session:
+        if over:
+            chores.end(session, name)
+        else:
+            chores.again(session, name, WITHDRAW_EVERY)
