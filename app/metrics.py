@@ -73,7 +73,7 @@ class FromStore(Collector):
             yield _gauge("grader_database_up", "1 when the database answers.", [((), 0)])
             return
         yield _gauge("grader_database_up", "1 when the database answers.", [((), 1)])
-        yield from _open(now_open)
+        yield from _open(now_open, self.config.stages)
         yield from self._machines(now_open, last)
         yield from self._outcomes(totals)
         yield from _work(totals)
@@ -145,7 +145,7 @@ def _work(totals: Totals) -> Iterator[Metric]:
         yield _counter(f"grader_{name}", text, [(k, getattr(s, name)) for k, s in done.items()], *OF_WORK)
 
 
-def _open(now_open: Open) -> Iterator[Metric]:
+def _open(now_open: Open, known: Iterable[str]) -> Iterator[Metric]:
     rounds = now_open.rounds.items()
     states = _summed(((state,), waiting.count) for (state, _), waiting in rounds)
     yield _gauge("grader_rounds", "Rounds that are not finished, by state.", states.items(), "state")
@@ -154,7 +154,8 @@ def _open(now_open: Open) -> Iterator[Metric]:
     age = [(key, waiting.oldest_s) for key, waiting in waits.items()]
     yield _gauge("grader_queue_depth", "Rounds that wait in the database.", depth, "priority")
     yield _gauge("grader_queue_age_seconds", "Age of the oldest round that waits.", age, "priority")
-    stages = now_open.stages.items()
+    none = {(stage, state.value): 0 for stage in known for state in measures.OPEN_STAGES}
+    stages = {**none, **now_open.stages}.items()
     yield _gauge("grader_stages", "Stages that are not over.", stages, "stage", "state")
     dead = _summed(((stage, _code(error)), count) for (stage, error), count in now_open.dead.items())
     yield _gauge(

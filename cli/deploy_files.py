@@ -16,6 +16,7 @@ THERE = Path(__file__).with_name("deploy_there.py")
 CHUNK = 1 << 20
 HASH_BYTES_A_S = 50e6
 """How slowly a machine may read and hash its files before the wait for it ends."""
+LONGEST_S = 6 * 3600.0
 SHIPPED = ("grading", "workers", "cli", "bench")
 """The packages that a machine runs."""
 BESIDE = ("pyproject.toml", "LICENSE")
@@ -105,7 +106,7 @@ def _told(progress: Progress, total: int, done: int) -> None:
 def _missing(remote: Remote, files: Sequence[File], where: str, quick: bool) -> list[tuple[File, int]]:
     """The files that are not there whole, each with how much of it is."""
     rows = json.dumps([one.row for one in files]).encode()
-    limit_s = 60 + sum(one.size for one in files) / HASH_BYTES_A_S
+    limit_s = min(60 + sum(one.size for one in files) / HASH_BYTES_A_S, LONGEST_S)
     words = ("have", where, *(["quick"] if quick else []))
     answer = remote.call(THERE, *words, stdin=rows, timeout_s=limit_s)
     offsets = {str(path): int(offset) for path, offset in answer["have"].items()}

@@ -64,7 +64,7 @@ def examine(settings: Settings, engine: str | None, folder: Path, bounds: Bounds
     for finding in broker.check(patient):
         usable = usable or finding.level == "ok"
         yield finding
-    yield from database.check(patient)
+    yield from database.check(patient, redis=usable)
     yield from server.disks(patient)
     yield from server.web(patient)
     if usable:

@@ -6,8 +6,9 @@ Everything here is transport. Nothing raises when Redis is away, except `send`, 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from celery import Celery, chord
@@ -16,6 +17,7 @@ from kombu.exceptions import LimitExceeded, OperationalError
 from redis.exceptions import RedisError
 
 from grading import queue
+from grading.breaker import Breaker
 from grading.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
 from grading.config import Config
 from grading.leases import Beat, Lease, Leases, connect
@@ -71,6 +73,8 @@ class Dispatch:
     config: Config
     celery: Celery
     registry: Leases
+    breaker: Breaker = field(default_factory=Breaker)
+    """For those who only look or give notice: the sweeper finds what was not announced."""
 
     def announce(self, round_id: str) -> bool:
         """After the commit: say that a round waits. Best effort, the sweeper finds it otherwise."""
@@ -81,12 +85,11 @@ class Dispatch:
         return self._publish(queue.RELEASE, queue.STORE, [])
 
     def _publish(self, task: str, to: str, args: list[str]) -> bool:
-        try:
+        def publish() -> bool:
             self.celery.send_task(task, args=args, queue=to, ignore_result=True)
-        except AWAY as error:
-            log.warning("redis is away, %s waits for the sweeper: %s", task, error)
-            return False
-        return True
+            return True
+
+        return self._or(False, publish)
 
     def send_round(self, outgoing: Sequence[Outgoing]) -> None:
         """A new round: its stages at once on their machines, then the body that combines them."""
@@ -172,11 +175,20 @@ class Dispatch:
         return free
 
     def _or(self, otherwise: T, read: Callable[[], T]) -> T:
+        if not self.breaker.admits():
+            return otherwise
+        begun = time.monotonic()
         try:
-            return read()
+            answer = read()
         except AWAY as error:
+            self.breaker.failed(time.monotonic() - begun)
             log.warning("redis is away: %s", error)
             return otherwise
+        except BaseException:
+            self.breaker.succeeded()  # it did answer
+            raise
+        self.breaker.succeeded()
+        return answer
 
 
 def open_dispatch(config: Config) -> Dispatch:

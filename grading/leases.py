@@ -102,6 +102,7 @@ class Leases:
         self._progress = client.register_script(lua.PROGRESS)
         self._finish = client.register_script(lua.FINISH)
         self._beat = client.register_script(lua.BEAT)
+        self._waiting = client.register_script(lua.WAITING)
 
     def make_current(self, runs: Mapping[tuple[str, str], str]) -> None:
         """Say which run of each (round, stage) counts from now on."""
@@ -237,16 +238,7 @@ class Leases:
 
     def waiting(self, queues: Sequence[str]) -> set[str]:
         """Task ids that wait in the queues."""
-        rows = [row for queue in queues for row in cast("list[str]", self.redis.lrange(queue, 0, -1))]
-        return {_task_id(json.loads(row)) for row in rows}
-
-    def handed_out(self) -> set[str]:
-        """Task ids that were handed to some worker and not acknowledged; Redis does not say to which."""
-        return {_task_id(json.loads(row)[0]) for row in cast("list[str]", self.redis.hvals("unacked"))}
-
-
-def _task_id(message: dict[str, Any]) -> str:
-    return str(message.get("headers", {}).get("id", ""))
+        return set(cast("list[str]", self._waiting(keys=list(queues), args=[])))
 
 
 def _current(round_id: str, stage: str) -> str:

@@ -112,3 +112,15 @@ beat['at'] = tonumber(redis.call('TIME')[1])
 redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(beat))
 return redis.call('HEXISTS', KEYS[2], ARGV[3])
 """
+
+# KEYS: queues. Answers the id of each message that waits there: whole messages are as large as hand-ins. The
+# envelope's body comes first, in base64: it holds no quotes, so the first "id" is that of the headers.
+WAITING = """
+local found = {}
+for _, queue in ipairs(KEYS) do
+  for _, row in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+    found[#found + 1] = string.match(row, '"id":%s*"([%w-]+)"')
+  end
+end
+return found
+"""

@@ -79,7 +79,10 @@ def ssh_server(folder: Path, environment: dict[str, str] | None = None) -> Itera
 
 
 def _start(program: str, folder: Path, port: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    words = " ".join(f'"{name}={value}"' for name, value in environment.items())
+    # a home of their own for the sessions: nothing of the user's is read or written
+    (folder / "home").mkdir()
+    session = {"HOME": str(folder / "home"), **environment}
+    words = " ".join(f'"{name}={value}"' for name, value in session.items())
     lines = [
         f"Port {port}",
         "ListenAddress 127.0.0.1",
@@ -92,7 +95,7 @@ def _start(program: str, folder: Path, port: int, environment: dict[str, str]) -
         "KbdInteractiveAuthentication no",
         "PermitRootLogin prohibit-password",
         "MaxStartups 100",
-        *([f"SetEnv {words}"] if words else []),
+        f"SetEnv {words}",
     ]
     (folder / "sshd_config").write_text("\n".join(lines) + "\n")
     with (folder / "sshd.log").open("wb") as log:

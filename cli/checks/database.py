@@ -23,15 +23,15 @@ MANY_SLOTS = 64
 UPGRADE = "run `grader db upgrade`"
 
 
-def check(patient: Patient) -> Iterator[Finding]:
-    """All of it; without an answer only that is found."""
+def check(patient: Patient, *, redis: bool) -> Iterator[Finding]:
+    """All of it; without an answer only that is found. With `redis`, its clock is compared, too."""
     store = Store(patient.config.database.url)
     try:
         file = file_of(store)
         if file is not None and not file.exists():
             yield failure("database", f"there is no database {file} yet", UPGRADE)
             return
-        yield from _look(patient, store, file)
+        yield from _look(patient, store, file, redis)
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or type(error).__name__).splitlines()[0]
         yield failure(
@@ -45,7 +45,7 @@ def check(patient: Patient) -> Iterator[Finding]:
         store.close()
 
 
-def _look(patient: Patient, store: Store, file: Path | None) -> Iterator[Finding]:
+def _look(patient: Patient, store: Store, file: Path | None, redis: bool) -> Iterator[Finding]:
     at = migrate.current(store)
     known = facts(store)
     ahead_s = known.now.timestamp() - time.time()
@@ -56,7 +56,7 @@ def _look(patient: Patient, store: Store, file: Path | None) -> Iterator[Finding
     else:
         yield ok("database tables", f"at revision {at}")
     yield from _fit(patient, known, file)
-    yield from _clocks(patient, ahead_s)
+    yield from _clocks(patient, ahead_s, redis)
     if at == migrate.newest():
         with store.read() as session:
             yield from _backlog(patient, measures.open_now(session))
@@ -92,13 +92,14 @@ def _file_system(path: Path) -> str:
     return max(found)[1] if found else ""
 
 
-def _clocks(patient: Patient, ahead_s: float) -> Iterator[Finding]:
+def _clocks(patient: Patient, ahead_s: float, redis: bool) -> Iterator[Finding]:
     """The database's clock decides; others that differ confuse whoever reads logs."""
     apart = {"this computer": abs(ahead_s)}
-    client = connect(patient.config.redis.url)
-    with suppress(*AWAY):  # that is said elsewhere
-        apart["Redis"] = abs(Leases(client).time() - time.time() - ahead_s)
-    client.close()
+    if redis:
+        client = connect(patient.config.redis.url)
+        with suppress(*AWAY):  # gone since it was looked at
+            apart["Redis"] = abs(Leases(client).time() - time.time() - ahead_s)
+        client.close()
     for name, seconds in apart.items():
         if seconds > patient.bounds.clock_s:
             message = f"the clock of {name} is {seconds:.0f} s from the database's"

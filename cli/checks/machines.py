@@ -110,7 +110,11 @@ def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding
     else:
         yield ok(name, f"beats, {state.busy} of {state.slots} slots busy")
     if state.drained:
-        yield warning(name, "it was taken out and gets nothing new", f"run `grader drain {machine.name} --back`")
+        yield warning(
+            f"{name} drained",
+            "it was taken out and gets nothing new",
+            f"run `grader drain {machine.name} --back`",
+        )
     configured = {s: f"{p.model} ({p.engine})" for s, p in machine.stages.items()}
     working = {s: f"{p['model']} ({p['engine']})" for s, p in state.stages.items()}
     if configured != working:

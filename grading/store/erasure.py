@@ -22,7 +22,7 @@ from grading.store import chores
 from grading.store.audit import note
 from grading.store.database import Store, now
 from grading.store.people import Student, find_student
-from grading.store.removal import chunks, gone, remove_batches, remove_submissions
+from grading.store.removal import chunks, gone, lock_submissions, remove_batches, remove_submissions
 from grading.store.tables import (
     Audit,
     IdempotencyKey,
@@ -74,8 +74,10 @@ def erase(session: Session, student: Student, by: str) -> Erased:
 
     The row of the user stays, empty and disabled: so the number is never given to somebody else.
     """
-    # whoever hands in holds this row; their next hand-in finds it disabled
-    session.execute(select(User.id).where(User.id == student.user_id).with_for_update())
+    # whoever hands in locks this row, too; their next hand-in finds it disabled. `key_share` lets rows that
+    # refer to it through: who adds a round holds the submission that is waited for next
+    session.execute(select(User.id).where(User.id == student.user_id).with_for_update(key_share=True))
+    lock_submissions(session, Submission.student_id == student.user_id)
     student = find_student(session, student.name)
     counts = remove_submissions(session, student.submissions)
     counts += remove_batches(session, student.batches)

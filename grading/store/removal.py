@@ -39,6 +39,7 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
     """
     counts: Counter[str] = Counter()
     for some in chunks(ids):
+        lock_submissions(session, Submission.id.in_(some))
         rounds = list(session.scalars(select(Round.id).where(Round.submission_id.in_(some))))
         names = list(
             session.scalars(select(SubmissionFile.sha256).where(SubmissionFile.submission_id.in_(some)))
@@ -50,6 +51,11 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         counts += gone(session, Submission, Submission.id.in_(some))
         counts["blobs"] += remove_unused_blobs(session, names)
     return +counts
+
+
+def lock_submissions(session: Session, *where: Any) -> None:
+    """Wait for those who add rounds to these, and keep others from it until the transaction ends."""
+    session.execute(select(Submission.id).where(*where).order_by(Submission.id).with_for_update())
 
 
 def _of_rounds(session: Session, rounds: Sequence[str]) -> Counter[str]:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from grading.config import Retention
 from grading.model import RoundState
 from grading.store.database import now
-from grading.store.removal import gone, remove_batches, remove_submissions
+from grading.store.removal import gone, lock_submissions, remove_batches, remove_submissions
 from grading.store.tables import (
     Audit,
     Base,
@@ -121,6 +121,10 @@ def _remove(session: Session, kind: str, query: Select[Any]) -> int:
     if kind in TABLES:
         return _remove_rows(session, TABLES[kind], query)
     ids = list(session.scalars(query.limit(HELPING)))
+    if kind == "submissions":
+        # one that is graded again since the query was made has a round under way by now
+        lock_submissions(session, Submission.id.in_(ids))
+        ids = list(session.scalars(query.where(Submission.id.in_(ids))))
     if ids:
         BY_ID[kind](session, ids)
     return len(ids)

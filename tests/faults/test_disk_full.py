@@ -184,7 +184,7 @@ def test_an_upload_that_cannot_be_kept_while_it_arrives(
         with no_file_beyond(0 if first else 300_000):
             return answer_request(environ, start)
 
-    school.app.wsgi_app = without_room  # type: ignore[method-assign]
+    monkeypatch.setattr(school.app, "wsgi_app", without_room)
     with warnings.catch_warnings():
         # a form whose parsing failed leaves the file it was writing to the garbage collector
         warnings.simplefilter("ignore", ResourceWarning)

@@ -28,7 +28,7 @@ from grading.store import retention as keeping
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.people import find_student
-from grading.store.submissions import Idempotency, Incoming, accept
+from grading.store.submissions import Idempotency, Incoming, accept, add_round
 from grading.store.tables import (
     Audit,
     Base,
@@ -320,6 +320,38 @@ def test_an_erasure_waits_for_a_hand_in_of_the_same_file(system: Played) -> None
     assert failures == []
     with store.read() as session:
         assert sorted(session.scalars(select(Blob.data))) == [b"x <- 1", b"z <- 9"]
+
+
+def test_a_regrade_at_the_same_time_is_erased_or_kept_whole(system: Played) -> None:
+    """Whoever grades again holds the submission: erasure waits for it, retention finds work under way."""
+    store = system.store
+    assignment = add_assignment(store, release="at_once")
+    for name in ("ada", "ben"):
+        hand_in(store, assignment, name)
+    system.work_off()
+    aged(system, 10)
+    done = threading.Event()
+
+    def remove() -> None:
+        with store.write() as session:
+            erasure.erase(session, find_student(session, "ada"), "test")
+        with store.write() as session:
+            keeping.remove_some(session, Retention(submissions_days=5))
+        done.set()
+
+    remover = threading.Thread(target=remove)
+    with store.write() as session:
+        for submission in session.scalars(select(Submission)).all():
+            add_round(session, submission, submission.assignment, reason="regrade", priority="batch")
+        session.flush()
+        remover.start()
+        assert not done.wait(0.3)
+    remover.join(30)
+    assert done.is_set()
+    with store.read() as session:
+        (left,) = session.scalars(select(Round).where(Round.current))
+        ben = find_student(session, "ben").user_id
+        assert (left.student_id, left.state) == (ben, "received")
 
 
 def test_an_export_holds_every_canary_and_nothing_of_others(system: Played) -> None:

@@ -1,0 +1,164 @@
+"""/metrics: who may read it, what it says, and what it still says when something is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import update
+
+from app import create_app
+from grading.store import rounds, tables
+from tests.factories import result
+from tests.integration.webapp import School
+
+TOKEN = "only-for-metrics"
+Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture
+def school(tmp_path: Path) -> Iterator[School]:
+    made = School(tmp_path)
+    made.services = replace(made.services, metrics_token=TOKEN)
+    made.app = create_app(made.services)
+    yield made
+    made.close()
+
+
+def read(school: School) -> Values:
+    answer = school.client().get("/metrics")
+    assert answer.status_code == 200
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.get_data(as_text=True))
+        for sample in family.samples
+    }
+
+
+def value(values: Values, name: str, **labels: str) -> float:
+    return values[name, frozenset(labels.items())]
+
+
+def names(values: Values) -> set[str]:
+    return {name for name, _ in values}
+
+
+def fail(school: School, number: int, error: str = "engine_failed") -> None:
+    """A run of analysis on dgx-spark-1 that ended so, for good."""
+    submission = school.hand_in("anna")
+    with school.store.write() as session:
+        session.execute(
+            update(tables.Round).where(tables.Round.submission_id == submission).values(state="queued")
+        )
+        round_id = session.query(tables.Round.id).filter_by(submission_id=submission).scalar()
+        assert isinstance(round_id, str)
+        order = next(one for one in rounds.begin(session, round_id) if one.stage == "analysis")
+
+        failed = result(order.run_id, round_id, "analysis", ok=False, error=error, retry="never")
+        rounds.record(session, failed)
+
+
+@pytest.mark.parametrize(
+    ("remote", "headers", "status"),
+    [
+        ("127.0.0.1", {}, 200),
+        ("::1", {}, 200),
+        ("10.0.0.9", {}, 401),
+        ("", {}, 401),
+        ("127.0.0.1", {"X-Forwarded-For": "10.0.0.9"}, 401),
+        ("127.0.0.1", {"Forwarded": "for=10.0.0.9"}, 401),
+        ("10.0.0.9", {"Authorization": f"Bearer {TOKEN}"}, 200),
+        ("10.0.0.9", {"Authorization": "Bearer wrong"}, 401),
+        ("10.0.0.9", {"Authorization": "Bearer "}, 401),
+        ("10.0.0.9", {"Authorization": "Bearer schlüssel"}, 401),
+    ],
+)
+def test_metrics_are_for_this_machine_or_with_the_token(
+    school: School, remote: str, headers: dict[str, str], status: int
+) -> None:
+    answer = school.client().get("/metrics", headers=headers, environ_base={"REMOTE_ADDR": remote})
+    assert answer.status_code == status
+    if status != 200:
+        assert "GRADER_METRICS_TOKEN" in answer.get_json()["detail"]
+        assert "grader_" not in answer.get_data(as_text=True)
+
+
+def test_without_a_token_none_is_accepted(school: School) -> None:
+    app = create_app(replace(school.services, metrics_token=""))
+    answer = app.test_client().get(
+        "/metrics", headers={"Authorization": "Bearer "}, environ_base={"REMOTE_ADDR": "10.0.0.9"}
+    )
+    assert answer.status_code == 401
+
+
+def test_without_redis_everything_else_is_told(school: School) -> None:
+    school.dispatch.away = True
+    values = read(school)
+    assert value(values, "grader_redis_up") == 0
+    assert value(values, "grader_database_up") == 1
+    assert value(values, "grader_queue_depth", priority="interactive") == 0
+    # losing Redis says nothing about the machines
+    assert not {"grader_machine_up", "grader_stage_machines_up", "grader_part_age_seconds"} & names(values)
+
+
+def test_without_the_database_everything_else_is_told(school: School) -> None:
+    with school.store.write() as session:
+        tables.Base.metadata.drop_all(session.connection())
+    values = read(school)
+    assert value(values, "grader_database_up") == 0
+    assert value(values, "grader_machine_up", machine="dgx-spark-1") == 1
+    assert "grader_queue_depth" not in names(values)
+    tables.Base.metadata.create_all(school.store.engine)
+    values = read(school)
+    assert value(values, "grader_database_up") == 1
+    assert value(values, "grader_http_requests_total", endpoint="metrics", status="200") == 1
+
+
+def test_machines_and_parts_are_told_from_redis(school: School) -> None:
+    values = read(school)
+    assert value(values, "grader_machine_busy_slots", machine="dgx-spark-1") == 3
+    assert value(values, "grader_machine_up", machine="mac-studio-1") == 0
+    assert value(values, "grader_stage_machines_up", stage="analysis") == 1
+    assert value(values, "grader_stage_machines_up", stage="feedback") == 0
+    assert value(values, "grader_part_age_seconds", part="sweeper") == 2
+
+
+def test_three_failures_in_a_row_open_the_breaker(school: School) -> None:
+    for number in range(3):
+        place = {"machine": "dgx-spark-1", "stage": "analysis"}
+        assert value(read(school), "grader_breaker_open", **place) == 0
+        fail(school, number)
+    values = read(school)
+    assert value(values, "grader_breaker_open", **place) == 1
+    assert value(values, "grader_breaker_open", machine="dgx-spark-1", stage="feedback") == 0
+    assert value(values, "grader_dead_stages", stage="analysis", error="engine_failed") == 3
+
+
+def test_jobs_that_no_machine_could_do_open_no_breaker(school: School) -> None:
+    for number in range(3):
+        fail(school, number, "job_invalid")
+    assert value(read(school), "grader_breaker_open", machine="dgx-spark-1", stage="analysis") == 0
+
+
+def test_a_machine_cannot_make_series_without_end(school: School) -> None:
+    for number in range(3):
+        fail(school, number, f"made-up-{number}")
+    ended = {"stage": "analysis", "machine": "dgx-spark-1", "outcome": "failed", "error": "other"}
+    values = read(school)
+    assert value(values, "grader_runs_total", **ended) == 3
+    assert value(values, "grader_dead_stages", stage="analysis", error="other") == 3
+
+
+def test_requests_are_counted_and_timed_by_view_not_by_address(school: School) -> None:
+    client = school.client()
+    for path in ("/healthz", "/healthz", "/nothing/here", "/nothing/there"):
+        client.get(path)
+    values = read(school)
+    assert value(values, "grader_http_requests_total", endpoint="operations.health", status="200") == 2
+    assert value(values, "grader_http_requests_total", endpoint="none", status="404") == 2
+    duration = "grader_http_request_duration_seconds"
+    assert value(values, f"{duration}_count", endpoint="operations.health") == 2
+    assert 0 < value(values, f"{duration}_sum", endpoint="operations.health") < 10
