@@ -74,6 +74,7 @@ class FromStore(Collector):
             return
         yield _gauge("grader_database_up", "1 when the database answers.", [((), 1)])
         yield from _open(now_open, self.config.stages)
+        yield from self._dead(totals, now_open)
         yield from self._machines(now_open, last)
         yield from self._outcomes(totals)
         yield from _work(totals)
@@ -96,6 +97,24 @@ class FromStore(Collector):
                 for stage in one.stages
             ],
             *("machine", "stage"),
+        )
+
+    def _dead(self, totals: Totals, now_open: Open) -> Iterator[Metric]:
+        # also where there is none: what appears from nowhere does not count as growth
+        none = dict.fromkeys(((stage, "") for stage in self.config.stages), 0)
+        waiting = _summed(((stage, _code(error)), count) for (stage, error), count in now_open.dead.items())
+        yield _gauge(
+            "grader_dead_stages",
+            "Dead stages that nobody has replayed.",
+            (none | waiting).items(),
+            *("stage", "error"),
+        )
+        ever = _summed(((stage, _code(error)), count) for (stage, error), count in totals.dead.items())
+        yield _counter(
+            "grader_dead_letters",
+            "Stages that had no more tries.",
+            (none | ever).items(),
+            *("stage", "error"),
         )
 
     def _outcomes(self, totals: Totals) -> Iterator[Metric]:
@@ -157,10 +176,6 @@ def _open(now_open: Open, known: Iterable[str]) -> Iterator[Metric]:
     none = {(stage, state.value): 0 for stage in known for state in measures.OPEN_STAGES}
     stages = {**none, **now_open.stages}.items()
     yield _gauge("grader_stages", "Stages that are not over.", stages, "stage", "state")
-    dead = _summed(((stage, _code(error)), count) for (stage, error), count in now_open.dead.items())
-    yield _gauge(
-        "grader_dead_stages", "Dead stages that nobody has replayed.", dead.items(), "stage", "error"
-    )
     pending = [((kind,), waiting.count) for kind, waiting in now_open.outbox.items()]
     oldest = [((kind,), waiting.oldest_s) for kind, waiting in now_open.outbox.items()]
     yield _gauge("grader_outbox_pending", "Things to be sent that were not yet.", pending, "kind")
@@ -182,8 +197,6 @@ def _rounds(totals: Totals) -> Iterator[Metric]:
         graded,
         "priority",
     )
-    dead = _summed(((stage, _code(error)), count) for (stage, error), count in totals.dead.items())
-    yield _counter("grader_dead_letters", "Stages that had no more tries.", dead.items(), "stage", "error")
 
 
 def _failing(last: list[tuple[str, str]]) -> bool:

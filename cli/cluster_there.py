@@ -7,6 +7,7 @@ The first word is the folder of Grader there, the second the verb; the last line
 from __future__ import annotations
 
 import fcntl
+import getpass
 import json
 import os
 import platform
@@ -134,6 +135,12 @@ class Systemd:
         self.control("enable", self.unit)
         if self.scope:  # else the worker ends when nobody is signed in
             tool("loginctl", "enable-linger", check=False)
+            user = getpass.getuser()
+            if "Linger=no" in tool("loginctl", "show-user", user, "--property=Linger", check=False):
+                raise Refused(
+                    f"services of {user} end when nobody is signed in; run there once: "
+                    f"sudo loginctl enable-linger {user}"
+                )
         return changed
 
     def start(self) -> None:

@@ -67,7 +67,7 @@ def start_redis(folder: Path, port: int | None = None, password: str | None = No
     password = password or secrets.token_urlsafe(24)
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder / "redis.lock").open("w") as lock:
+    with (folder / "redis.lock").open("a+") as lock:
         _lock(lock, folder)
         for tries_left in (0,) if port else (2, 1, 0):
             redis = _launch(program, folder, port or free_port(), password, lock)
@@ -114,9 +114,38 @@ def _lock(lock: IO[str], folder: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise RedisUnavailable(
-            f"Another Redis already uses {folder}. Stop it first or choose another folder."
-        ) from None
+        if not _end_orphan(lock):
+            raise RedisUnavailable(
+                f"Another Redis already uses {folder}. Stop it first or choose another folder."
+            ) from None
+
+
+def _end_orphan(lock: IO[str]) -> bool:
+    """End a Redis whose starter was killed; True when the lock is ours now."""
+    lock.seek(0)
+    match lock.read().split():
+        case [host, starter, server] if host == socket.gethostname() and not _lives(int(starter)):
+            with suppress(ProcessLookupError):
+                os.kill(int(server), signal.SIGTERM)
+        case _:
+            return False
+    end = time.monotonic() + STOP_S
+    while time.monotonic() < end:
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.05)  # a lock tells nobody that it came free
+    return False
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _launch(program: str, folder: Path, port: int, password: str, lock: IO[str]) -> RedisProcess:
@@ -144,6 +173,10 @@ def _launch(program: str, folder: Path, port: int, password: str, lock: IO[str])
     assert process.stdin is not None
     with suppress(BrokenPipeError), process.stdin as stdin:
         stdin.write("".join(f"{key} {value}\n" for key, value in settings.items()).encode())
+    lock.seek(0)
+    lock.truncate()
+    lock.write(f"{socket.gethostname()} {os.getpid()} {process.pid}\n")
+    lock.flush()
     url = f"redis://:{quote(password, safe='')}@127.0.0.1:{port}/0"
     return RedisProcess(url, port, folder, process)
 

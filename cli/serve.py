@@ -9,6 +9,7 @@ import click
 
 from cli.logs import configure
 from cli.settings import Settings, event_secrets
+from cli.supervisor import end_with_supervisor
 from grading import redis_guard, tracing
 
 ENGINE = click.option(
@@ -38,6 +39,7 @@ def web(settings: Settings, port: int | None, host: str | None, folder: Path) ->
 
     server = settings.config.server
     configure("web")
+    end_with_supervisor(os.environ)
     redis_guard.refuse_open(settings.config.redis.url, needed=False)
     WebServer(settings.config, folder, host or server.host, port or server.port).run()
 
@@ -64,6 +66,7 @@ def worker(
     from workers.machine.start import start
 
     configure("worker", machine)
+    end_with_supervisor(os.environ)
     redis_guard.refuse_open(settings.config.redis.url)
     tracing.start("worker", os.environ, machine)
     start(settings.with_engine(engine), machine, grace)
@@ -76,6 +79,7 @@ def store(settings: Settings) -> None:
     from workers.server.start import start_store
 
     configure("store")
+    end_with_supervisor(os.environ)
     redis_guard.refuse_open(settings.config.redis.url)
     tracing.start("store", os.environ)
     start_store(settings.config)
@@ -88,6 +92,7 @@ def sweep(settings: Settings) -> None:
     from workers.server.start import start_sweeper
 
     configure("sweeper")
+    end_with_supervisor(os.environ)
     redis_guard.refuse_open(settings.config.redis.url)
     tracing.start("sweeper", os.environ)
     start_sweeper(settings.config, event_secrets(settings.config, os.environ))

@@ -8,6 +8,7 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 log = logging.getLogger(__name__)
+LIFELINE = "GRADER_LIFELINE"
+"""Tells a part to end when its standard input does."""
 STEADY_S = 5.0
 """A process that lived this long is started again at once; others wait longer each time."""
 LONGEST_WAIT_S = 10.0
@@ -52,8 +55,8 @@ class Supervisor:
             with (self.folder / f"{part.name}.log").open("ab") as output:
                 process = subprocess.Popen(
                     part.argv,
-                    env=dict(self.environ),
-                    stdin=subprocess.DEVNULL,
+                    env={**self.environ, LIFELINE: "stdin"},
+                    stdin=subprocess.PIPE,  # a lifeline: it breaks when this process dies, however
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
@@ -65,6 +68,8 @@ class Supervisor:
     def _watch(self, part: Part, process: subprocess.Popen[bytes]) -> None:
         started = time.monotonic()
         code = process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
         if not self._stopping.is_set():
             log.warning("%s ended with status %s; starting it again", part.name, code)
             with suppress(ProcessLookupError):
@@ -124,3 +129,16 @@ def processes(folder: Path) -> dict[str, int]:
 def part_argv(python: str, config: Path, command: Sequence[str]) -> tuple[str, ...]:
     """The command line of a part of the system."""
     return (python, "-m", "cli", "--config", str(config), *command)
+
+
+def end_with_supervisor(environ: Mapping[str, str]) -> None:
+    """In a part: end in order when the supervisor is gone, even if it was killed."""
+    if environ.get(LIFELINE) != "stdin":
+        return
+
+    def wait() -> None:
+        while sys.stdin.buffer.read(4096):
+            continue
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="lifeline", daemon=True).start()

@@ -39,6 +39,9 @@ def check(patient: Patient, *, redis: bool) -> Iterator[Finding]:
             f"the database does not answer ({reason})",
             "start it, or correct GRADER_DATABASE_URL",
         )
+    except OSError as error:
+        message = f"its file cannot be looked at ({error.strerror})"
+        yield failure("database", message, "run `grader doctor` as the user whom the store runs as")
     except GraderError as error:
         yield failure("database", error.message, "see docs/operations.md")
     finally:

@@ -69,11 +69,20 @@ def _examine(patient: Patient, dispatch: Dispatch, names: Sequence[str]) -> dict
         rows = cast("list[str | None]", dispatch.registry.redis.mget(keys))
         for examination, row in zip(list(open_), rows, strict=True):
             if row is not None:
-                found[open_.pop(examination)] = json.loads(row)
+                found[open_.pop(examination)] = _read(row)
         if open_ and not _worth_waiting(dispatch, set(open_.values())):
             break
         time.sleep(LOOK_EVERY_S if open_ else 0)
     return found
+
+
+def _read(row: str) -> Examination:
+    """A machine's answer; nothing in it when it is none."""
+    try:
+        content = json.loads(row)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _worth_waiting(dispatch: Dispatch, names: set[str]) -> bool:
@@ -95,7 +104,11 @@ def _machine(
         return
     yield from _state(name, machine, state)
     if found is not None:
-        yield from _found(name, patient, found)
+        try:
+            yield from [*_found(name, patient, found)]
+        except (LookupError, TypeError, ValueError, AttributeError):
+            message = "its answer to the examination cannot be read; it seems to run another version"
+            yield failure(f"{name} software", message, "bring both to the same version")
     elif state.busy >= state.slots:
         message = f"all {state.slots} slots are busy, so it was not examined"
         yield warning(name, message, "ask again when it is less busy")
@@ -150,7 +163,10 @@ def _found(name: str, patient: Patient, found: Examination) -> Iterator[Finding]
         yield ok(f"{name} memory", f"{message}, {size(available)} available")
 
 
-def _link(name: str, patient: Patient, link: Mapping[str, float]) -> Finding:
+def _link(name: str, patient: Patient, link: Mapping[str, Any]) -> Finding:
+    if "error" in link:
+        message = f"it does not carry even small amounts: {link['error']}"
+        return failure(name, message, "look at the network between this machine and Redis")
     there, back = link["to_server_bytes_s"], link["from_server_bytes_s"]
     message = f"{link['latency_s'] * 1000:.1f} ms a round trip, {size(there)}/s there, {size(back)}/s back"
     bounds = patient.bounds
@@ -171,8 +187,8 @@ def _digests(answers: Mapping[str, Examination]) -> Iterator[Finding]:
     """Machines that share a model's name should have the same weights: grades are compared."""
     known: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, found in answers.items():
-        for model in found["models"]:
-            if model.get("digest"):
+        for model in found.get("models", ()):
+            if isinstance(model, dict) and model.get("digest"):
                 known[model["engine"], model["model"]][model["digest"]].append(name)
     for (_, model), digests in sorted(known.items()):
         if len(digests) > 1:

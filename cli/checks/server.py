@@ -19,25 +19,32 @@ from grading.queue import STORE
 
 PARTS = {"store": "grader store", "sweeper": "grader sweep"}
 WEB_S = 5.0
+AS_WHOM = "run `grader doctor` as the user whom the web app runs as"
 
 
 def secrets(patient: Patient) -> Iterator[Finding]:
     """What must stand in the environment or in the folder for generated secrets."""
-    given, path = patient.environ.get("GRADER_SECRET_KEY"), patient.folder / "secret_key"
-    if given is not None:
-        yield _key("GRADER_SECRET_KEY", given)
-    elif not path.exists():
-        message = f"GRADER_SECRET_KEY is not set, and there is no {path} yet"
-        yield warning("secrets", message, "set it, or start the web app, which makes one")
-    elif path.stat().st_mode & 0o077:
-        yield failure("secrets", f"others on this computer may read {path}", f"run `chmod 600 {path}`")
-    else:
-        yield _key(str(path), path.read_text(encoding="utf-8", errors="replace").strip())
+    given = patient.environ.get("GRADER_SECRET_KEY")
+    yield _kept_key(patient.folder / "secret_key") if given is None else _key("GRADER_SECRET_KEY", given)
     for read in (lms_secrets, event_secrets):
         try:
             read(patient.config, patient.environ)
         except ConfigError as error:
             yield failure("secrets", error.message, "set it to what the other side signs with")
+
+
+def _kept_key(path: Path) -> Finding:
+    try:
+        open_to_others = path.stat().st_mode & 0o077
+        key = path.read_text(encoding="utf-8", errors="replace").strip()
+    except FileNotFoundError:
+        message = f"GRADER_SECRET_KEY is not set, and there is no {path} yet"
+        return warning("secrets", message, "set it, or start the web app, which makes one")
+    except OSError as error:
+        return warning("secrets", f"{path} cannot be read ({error.strerror})", AS_WHOM)
+    if open_to_others:
+        return failure("secrets", f"others on this computer may read {path}", f"run `chmod 600 {path}`")
+    return _key(str(path), key)
 
 
 def _key(name: str, key: str) -> Finding:

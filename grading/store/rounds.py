@@ -91,17 +91,6 @@ def reject(session: Session, round_id: str, sentence: str) -> None:
     )
 
 
-def count_prepare(session: Session, round_id: str) -> int:
-    """Count one more try to prepare a round; returns how many there were."""
-    row = session.execute(
-        update(Outbox)
-        .where(Outbox.kind == "prepare", Outbox.key == round_id)
-        .values(tries=Outbox.tries + 1)
-        .returning(Outbox.tries)
-    ).first()
-    return row.tries if row is not None else 0
-
-
 def begin(session: Session, round_id: str) -> list[RunOrder]:
     """queued → running: one run for each waiting stage. Empty when somebody else began it."""
     current = locked(session, round_id, if_free=True)

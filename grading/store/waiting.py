@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 from sqlalchemy import bindparam, case, func, select
 from sqlalchemy.orm import Session
@@ -11,19 +10,6 @@ from sqlalchemy.orm import Session
 from grading.model import RoundState, RunState, StageState
 from grading.store.database import now
 from grading.store.tables import Round, RoundStage, Run, UtcDateTime
-
-
-def unprepared(session: Session, older_than_s: float, limit: int) -> list[str]:
-    """Received rounds whose announcement seems lost."""
-    cutoff = now(session) - timedelta(seconds=older_than_s)
-    query = (
-        select(Round.id)
-        .where(Round.state == RoundState.RECEIVED, Round.created_at <= cutoff)
-        .order_by(Round.created_at)
-        .limit(limit)
-    )
-    return list(session.execute(query).scalars())
-
 
 # made once: putting a statement together costs more than running it
 _NEXT_QUEUED = (

@@ -34,7 +34,16 @@ from grading.store.database import now
 from tests.factories import add_assignment, add_student
 from tests.integration.webapp import CODE, School
 from tests.services import Postgres, PostgresDatabases, SqliteDatabases, own_postgres
-from tests.system import ASSIGNMENT, Site, assert_graded_once, close_dispatch, furnish, site, until
+from tests.system import (
+    ASSIGNMENT,
+    Site,
+    assert_graded_once,
+    close_dispatch,
+    count_final,
+    furnish,
+    site,
+    until,
+)
 from workers.server.context import Server, open_server
 from workers.server.lost import NOWHERE_S
 from workers.server.sweep import UNANNOUNCED_S, Sweeper
@@ -330,7 +339,10 @@ def test_postgresql_restarts_while_hand_ins_are_graded(redis_url: str, tmp_path:
         header = {"Authorization": f"Bearer {furnish(made.store, '').token}"}
         uploads = Uploads(lambda key: hand_in(client, {**header, "Idempotency-Key": key}, key))
         with uploads.under_way():
-            lasts = [uploads.over_restart(postgres) for _ in range(4)]
+            lasts = []
+            for number in range(4):
+                until(lambda n=number: count_final(made.store) >= 25 * (n + 1), 60, "some are graded")
+                lasts.append(uploads.over_restart(postgres))
         since = time.monotonic()
         made.until_final(uploads.count(202), 120)
         assert_graded_once(made.store, uploads.count(202))

@@ -6,18 +6,25 @@ import json
 import os
 import stat
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from cli.cluster_service import THERE
 from cli.cluster_ssh import MachineError, Remote, Unreachable
 from cli.embedded import free_port
 from cli.main import main
+from cli.settings import Settings
+from cli.system import System
 from grading.config import Ssh
+from grading.store import Store
+from grading.store.tables import Run
 from tests.ssh_server import SshServer, ssh_server
+from tests.system import ASSIGNMENT, assert_graded_once, count_final, furnish, until
 
 CONFIG = """
 [[machines]]
@@ -166,6 +173,35 @@ def test_a_machine_from_nothing_to_its_beat_and_back(
     log = (site.there / "var" / "worker-lab-1.log").read_text()
     assert "takes work from" in log
     assert "Traceback" not in log
+
+
+@pytest.mark.soak
+def test_a_restart_under_load_runs_nothing_twice(
+    site: Site, grader: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, instant = 24, "[machines.engines.instant]\noptions = { seconds = 0.4 }\n[machines.stages]"
+    text = site.config.read_text().replace("[machines.stages]", instant)
+    site.config.write_text(text.replace('engine = "rules"', 'engine = "instant"'))
+    monkeypatch.setenv("GRADER_DATABASE_URL", f"sqlite:///{tmp_path / 'grader.db'}")
+    settings = Settings(site.config)
+    with System(settings, folder=tmp_path / "var", port=free_port(), machines=False) as system:
+        store = Store(settings.config.database.url)
+        client = furnish(store, system.url)
+        system.until_ready(60)
+        deployed = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+        assert deployed.status == 0, deployed.error
+        for number in range(count):
+            client.submit_bytes({"work.R": f"# {number}\nmean(sales)".encode()}, ASSIGNMENT, f"s-{number}")
+        until(lambda: count_final(store) >= 2, 30, "the first grades")
+        restarted = grader("cluster", "restart", "lab-1")
+        assert (restarted.status, restarted.error) == (0, "")
+        assert count_final(store) < count
+        until(lambda: count_final(store) >= count, 60, f"all end; see {tmp_path}")
+        assert_graded_once(store, count)
+        with store.read() as session:
+            assert Counter(session.scalars(select(Run.state))) == {"done": 2 * count}
+        store.close()
+        grader("cluster", "stop", "lab-1")
 
 
 def test_a_worker_that_does_not_come_up_shows_its_log(

@@ -61,6 +61,7 @@ case "${{0##*/}} $*" in
     *" print user/"*) [ -e {tmp_path}/loaded ] && printf '\\tstate = running\\n\\tpid = 9\\n' ;;
     *" bootstrap user/"*) touch {tmp_path}/loaded ;;
     *" bootout "*) rm {tmp_path}/loaded ;;
+    "loginctl show-user "*) [ -e {tmp_path}/forbidden ] && echo Linger=no ;;
     journalctl*) echo "the last line" ;;
 esac
 """
@@ -79,20 +80,25 @@ def test_systemd_of_a_user(tools: Path, tmp_path: Path) -> None:
     one = cluster_there.Systemd(tmp_path / "grader", "worker-lab-1", 120)
     assert one.install(b"[Unit]\n")
     assert not one.install(b"[Unit]\n")
+    calls = [line for line in tools.read_text().splitlines() if "show-user" not in line]
+    assert calls == [
+        "systemctl --user daemon-reload",
+        "systemctl --user enable grader-worker-lab-1.service",
+        "loginctl enable-linger",
+        "systemctl --user enable grader-worker-lab-1.service",
+        "loginctl enable-linger",
+    ]
     one.start()
     one.stop()
     assert one.state() == {"installed": True, "running": True, "pid": 7, "detail": "running, 2 restarts"}
     assert one.log() == "the last line\n"
     unit = tmp_path / ".config/systemd/user/grader-worker-lab-1.service"
     assert unit.read_bytes() == b"[Unit]\n"
-    assert tools.read_text().splitlines()[:6] == [
-        "systemctl --user daemon-reload",
-        "systemctl --user enable grader-worker-lab-1.service",
-        "loginctl enable-linger",
-        "systemctl --user enable grader-worker-lab-1.service",
-        "loginctl enable-linger",
-        "systemctl --user start grader-worker-lab-1.service",
-    ]
+    assert "systemctl --user start grader-worker-lab-1.service\n" in tools.read_text()
+    assert "systemctl --user stop grader-worker-lab-1.service\n" in tools.read_text()
+    (tmp_path / "forbidden").touch()
+    with pytest.raises(cluster_there.Refused, match="sudo loginctl enable-linger"):
+        one.install(b"[Unit]\n")
 
 
 def test_launchd_of_a_user_without_a_screen(tools: Path, tmp_path: Path) -> None:
