@@ -11,7 +11,20 @@ from flask_limiter.util import get_remote_address
 from flask_openapi3 import OpenAPI
 from flask_openapi3.models import Info
 
-from app import api, classes, errors, given_up, operations, pages, render, security, sign_in, tokens, webhooks, who
+from app import (
+    api,
+    classes,
+    errors,
+    given_up,
+    operations,
+    pages,
+    render,
+    security,
+    sign_in,
+    tokens,
+    webhooks,
+    who,
+)
 from app.live import TITLES
 from app.services import Services
 from grading import logs
@@ -45,7 +58,14 @@ def create_app(services: Services) -> OpenAPI:
         markdown=render.markdown, finding=render.finding, suggestion=render.suggestion
     )
     app.jinja_env.globals.update(stage_titles=TITLES, can=who.can, provenance_rows=render.provenance_rows)
-    for blueprint in (pages.pages, sign_in.pages, tokens.pages, classes.pages, given_up.pages, operations.pages):
+    for blueprint in (
+        pages.pages,
+        sign_in.pages,
+        tokens.pages,
+        classes.pages,
+        given_up.pages,
+        operations.pages,
+    ):
         app.register_blueprint(blueprint)
     app.register_blueprint(webhooks.endpoints)
     app.register_api(api.api)

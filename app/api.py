@@ -35,7 +35,7 @@ from grading.store.submissions import Idempotency, Incoming
 
 T = TypeVar("T", bound=BaseModel)
 PROBLEMS: dict[str | int, Any] = {
-    str(status): Problem for status in (400, 401, 403, 404, 409, 413, 415, 422, 429)
+    str(status): Problem for status in (400, 401, 403, 404, 409, 413, 415, 422, 429, 503, 507)
 }
 api = APIBlueprint(
     "api",

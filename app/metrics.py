@@ -2,60 +2,28 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.history import BREAKER_RUNS, Bounded, History, LastRuns
 from app.services import Services
+from grading.canaries import PartBeat
+from grading.dispatch import MachineState
 from grading.errors import EngineError
 from grading.model import RoundState, RunState
-from grading.store import Store, measures
-from grading.store.measures import END_TO_END_S, FIRST_TOKEN_S, NOTHING, STAGE_S, Open, Spread, Totals
+from grading.store import measures
+from grading.store.measures import END_TO_END_S, FIRST_TOKEN_S, STAGE_S, Open, Spread, Totals
 
 Labels = tuple[str, ...]
-LastRuns = Mapping[tuple[str, str], list[tuple[str, str]]]
 BESIDE_ENGINES = ("machine_lost", "machine_stalled", "exhausted")
 """Error codes of runs beside those of engines."""
-BREAKER_RUNS = 3
-BREAKER_WITHIN_S = 3600.0
 WAITS = (RoundState.RECEIVED, RoundState.QUEUED)
 GAVE_A_RESULT = (RunState.DONE, RunState.DUPLICATE)
 OF_WORK = ("stage", "machine", "model")
-
-
-@dataclass
-class History:
-    """Totals since ever: read once, then only what finished since the last look."""
-
-    store: Store
-    _settled: Totals = NOTHING
-    _until: datetime | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _highest: dict[Labels, int] = field(default_factory=dict)
-
-    def read(self) -> tuple[Totals, Open, LastRuns]:
-        """Totals, what is open, and the last runs of each machine and stage. Raises SQLAlchemyError."""
-        with self._lock, self.store.read() as session:
-            until = measures.settled_until(session)
-            if self._until is None or until > self._until:
-                self._settled = self._settled + measures.totals(session, self._until, until)
-                self._until = until
-            recent = measures.totals(session, self._until, None)
-            last = measures.last_runs(session, BREAKER_WITHIN_S, BREAKER_RUNS)
-            return self._settled + recent, measures.open_now(session), last
-
-    def rising(self, counted: Mapping[Labels, int]) -> dict[Labels, int]:
-        """The counts, never lower than before: a lost run may answer late and change its state."""
-        with self._lock:
-            for key, count in counted.items():
-                self._highest[key] = max(self._highest.get(key, 0), count)
-            return dict(self._highest)
 
 
 class FromStore(Collector):
@@ -64,12 +32,13 @@ class FromStore(Collector):
     def __init__(self, given: Services) -> None:
         self.config = given.config
         self.history = History(given.store)
+        self._read = Bounded(self.history.read)
 
     def collect(self) -> Iterator[Metric]:
         """Everything that SQL knows."""
         try:
-            totals, now_open, last = self.history.read()
-        except SQLAlchemyError:
+            totals, now_open, last = self._read()
+        except (SQLAlchemyError, TimeoutError):
             yield _gauge("grader_database_up", "1 when the database answers.", [((), 0)])
             return
         yield _gauge("grader_database_up", "1 when the database answers.", [((), 1)])
@@ -220,16 +189,25 @@ class FromQueue(Collector):
 
     def __init__(self, given: Services) -> None:
         self.given = given
+        self._read = Bounded(self._all)
+
+    def _all(self) -> tuple[dict[str, int], list[MachineState], list[PartBeat]] | None:
+        dispatch = self.given.dispatch
+        backlog = dispatch.backlog()
+        return None if backlog is None else (backlog, dispatch.machines(), dispatch.parts())
 
     def collect(self) -> Iterator[Metric]:
         """Queues and machines."""
-        backlog = self.given.dispatch.backlog()
-        yield _gauge("grader_redis_up", "1 when Redis answers.", [((), backlog is not None)])
-        if backlog is None:
+        try:
+            found = self._read()
+        except TimeoutError:
+            found = None
+        yield _gauge("grader_redis_up", "1 when Redis answers.", [((), found is not None)])
+        if found is None:
             return
+        backlog, machines, parts = found
         lengths = [((name,), length) for name, length in backlog.items()]
         yield _gauge("grader_queue_length", "Messages in a queue of Redis.", lengths, "queue")
-        machines = self.given.dispatch.machines()
         for name, text, values in (
             ("up", "1 when it beats.", [((one.name,), one.alive) for one in machines]),
             ("busy_slots", "Slots that generate.", [((one.name,), one.busy) for one in machines]),
@@ -238,7 +216,7 @@ class FromQueue(Collector):
         ):
             yield _gauge(f"grader_machine_{name}", text, values, "machine")
         youngest: dict[Labels, float] = {}
-        for part in self.given.dispatch.parts():
+        for part in parts:
             youngest[(part.part,)] = min(part.age_s, youngest.get((part.part,), part.age_s))
         text = "Since a process beside the database last said that it lives."
         yield _gauge("grader_part_age_seconds", text, youngest.items(), "part")

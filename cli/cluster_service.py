@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cli.cluster_beats import Beats
-from cli.cluster_ssh import MachineError, Remote, plain
+from cli.cluster_ssh import MachineError, Remote
 from cli.service_units import Kind, Service
 from grading.config import Machine
 
@@ -82,7 +82,7 @@ class WorkerService:
         stop_s = self.machine.grace_s + 20
         answer = self.remote.call(
             THERE,
-            *("service", action, self.remote.ssh.service, self.name, str(stop_s)),
+            *(action, self.remote.ssh.service, self.name, str(stop_s)),
             stdin=content.encode(),
             timeout_s=stop_s + SPARE_S if action in ("stop", "restart") else SPARE_S,
         )
@@ -101,11 +101,5 @@ class WorkerService:
         try:
             return state, beats.until_new(self.machine.name, before if state.changed else set(), wait_s)
         except MachineError as error:
-            log = plain(str(self._call("log")["log"])).strip()
+            log = str(self._call("log")["log"]).strip()
             raise MachineError(f"{error.message} Its log ends:\n{log}" if log else error.message) from None
-
-    def facts(self) -> dict[str, Any]:
-        """The system, its Python and the room on its disk."""
-        answer = self.remote.call(THERE, "facts")
-        assert isinstance(answer, dict)
-        return answer

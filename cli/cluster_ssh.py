@@ -19,7 +19,8 @@ from grading.errors import GraderError
 
 CONNECT_S = 8
 CALL_S = 60.0
-STALLED_S = 60.0
+STALLED_S = 300.0
+"""Longer than a machine takes to hash the largest file, during which it takes nothing."""
 OPTIONS = (
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -107,7 +108,7 @@ class Remote:
         return self._answer(done.returncode, done.stdout, done.stderr)
 
     def stream(self, program: Path, *words: str, write: Callable[[Callable[[bytes], None]], None]) -> Any:
-        """Run a program there and feed it; ends when it takes nothing for a minute. Raises MachineError."""
+        """Run a program there and feed it; ends when it takes nothing for minutes. Raises MachineError."""
         process = subprocess.Popen(
             self._launch(program, words),
             stdin=subprocess.PIPE,
@@ -153,7 +154,7 @@ class Remote:
             raise MachineError(f"{self.machine}: {reason.rstrip('.')}.{help_}")
         lines = out.decode("utf-8", "replace").strip().splitlines()
         try:
-            return json.loads(lines[-1])
+            return _plain(json.loads(lines[-1]))
         except (IndexError, ValueError):
             raise MachineError(f"{self.machine}: answered nothing that could be read.") from None
 
@@ -221,3 +222,12 @@ def remote_of(machine: Machine, environ: Mapping[str, str] = os.environ) -> Remo
 def plain(text: str) -> str:
     """Text of another machine without what would steer this terminal."""
     return re.sub(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]", "", text)
+
+
+def _plain(answer: Any) -> Any:
+    """An answer whose texts are plain."""
+    if isinstance(answer, str):
+        return plain(answer)
+    if isinstance(answer, dict):
+        return {plain(str(key)): _plain(value) for key, value in answer.items()}
+    return [_plain(value) for value in answer] if isinstance(answer, list) else answer

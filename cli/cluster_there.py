@@ -1,7 +1,8 @@
-"""What runs on a machine for `grader cluster`: its facts and its service. Standard library only.
+"""What runs on a machine for `grader cluster`: its service. Standard library only.
 
 The server hands this text to the machine's Python over SSH; nothing needs to be installed there.
-The first word is the folder of Grader there, the second the verb; the last line printed is JSON.
+The words are the folder of Grader there, what to do, the kind of service, its name, and the seconds it has
+to end; the last line printed is JSON.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ import fcntl
 import getpass
 import json
 import os
-import platform
 import plistlib
+import re
 import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 from pathlib import Path
 from typing import Any
@@ -55,60 +55,6 @@ def write(path: Path, content: bytes, mode: int) -> bool:
         os.fsync(file.fileno())
     os.replace(new, path)
     return True
-
-
-# --- facts ----------------------------------------------------------------------------------------
-
-
-def facts(folder: Path) -> dict[str, Any]:
-    """The system, its Python and the room on its disk."""
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    version = platform.python_version()
-    libc, libc_version = platform.libc_ver()
-    return {
-        "python": sys.executable,
-        "version": version,
-        "venv": has_venv(),
-        "folder": str(folder),
-        "home": str(Path.home()),
-        "uid": os.getuid(),
-        "writable": os.access(there, os.W_OK | os.X_OK),
-        "free": shutil.disk_usage(there).free,
-        "platform": sysconfig.get_platform(),
-        "glibc": libc_version if libc == "glibc" else "",
-        "macos": platform.mac_ver()[0],
-        "kind": kind(),
-        "markers": {
-            "implementation_name": sys.implementation.name,
-            "implementation_version": version,
-            "os_name": os.name,
-            "platform_machine": platform.machine(),
-            "platform_python_implementation": platform.python_implementation(),
-            "platform_release": platform.release(),
-            "platform_system": platform.system(),
-            "platform_version": platform.version(),
-            "python_full_version": version,
-            "python_version": ".".join(version.split(".")[:2]),
-            "sys_platform": sys.platform,
-        },
-    }
-
-
-def has_venv() -> bool:
-    """Whether this Python can make environments."""
-    from importlib.util import find_spec
-
-    return find_spec("venv") is not None and find_spec("ensurepip") is not None
-
-
-def kind() -> str:
-    """What keeps services running here."""
-    if sys.platform == "darwin":
-        return "launchd"
-    return "systemd" if Path("/run/systemd/system").exists() and shutil.which("systemctl") else "supervised"
-
-
-# --- services -------------------------------------------------------------------------------------
 
 
 class Systemd:
@@ -219,7 +165,7 @@ class Launchd:
     def state(self) -> dict[str, Any]:
         """Whether it is installed and running."""
         domain, said = self.loaded()
-        found = dict(line.strip().split(" = ", 1) for line in said.splitlines() if " = " in line)
+        found = dict(re.findall(r"^\t(\w+) = (.*)$", said, re.MULTILINE))  # further in are other states
         return {
             "installed": self.path.exists(),
             "running": found.get("state") == "running",
@@ -313,6 +259,13 @@ class Supervised:
         return tail(self.logfile)
 
 
+def kind() -> str:
+    """What keeps services running here."""
+    if sys.platform == "darwin":
+        return "launchd"
+    return "systemd" if Path("/run/systemd/system").exists() and shutil.which("systemctl") else "supervised"
+
+
 KINDS: dict[str, Any] = {"systemd": Systemd, "launchd": Launchd, "supervised": Supervised}
 
 
@@ -358,12 +311,11 @@ def service(folder: Path, action: str, wanted: str, name: str, stop_s: str) -> d
     return {**answer, **one.state(), "version": version}
 
 
-def main(folder: str, verb: str, *words: str) -> int:
-    """Do a verb; a refusal is one sentence and status 1."""
+def main(folder: str, *words: str) -> int:
+    """Do it; a refusal is one sentence and status 1."""
     os.umask(0o077)
-    verbs: dict[str, Any] = {"facts": facts, "service": service}
     try:
-        answer = verbs[verb](Path(folder), *words)
+        answer = service(Path(folder), *words)
     except (Refused, OSError, ValueError) as error:
         sys.stderr.write(f"refused: {error}\n")
         return 1

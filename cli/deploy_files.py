@@ -109,8 +109,9 @@ def _missing(remote: Remote, files: Sequence[File], where: str, quick: bool) -> 
     limit_s = min(60 + sum(one.size for one in files) / HASH_BYTES_A_S, LONGEST_S)
     words = ("have", where, *(["quick"] if quick else []))
     answer = remote.call(THERE, *words, stdin=rows, timeout_s=limit_s)
-    offsets = {str(path): int(offset) for path, offset in answer["have"].items()}
-    missing = [(one, offsets[one.path]) for one in files if offsets[one.path] >= 0]
+    offsets = answer["have"]
+    missing = [(one, min(offsets.get(one.path, 0), one.size)) for one in files]
+    missing = [(one, offset) for one, offset in missing if offset >= 0]
     needed = sum(one.size - offset for one, offset in missing)
     if needed > answer["free"]:
         raise MachineError(

@@ -86,6 +86,8 @@ class Models:
             if (found["state"], found.get("digest")) != ("present", offer.digest):
                 how = f"copied {size(self._copy(one, offer))}, "
                 found = look(self.remote, one, quick=False)
+                if found["state"] == "missing":
+                    raise MachineError(_elsewhere(self.remote.machine, one))
         elif found["state"] != "present":
             how = self._fetched(one, found)
             found = look(self.remote, one, quick=False)
@@ -158,6 +160,13 @@ def _offer(one: Wanted, source: Path) -> Offer:
         return Offer(files, files[-1].sha256)
     files = files_of(source)
     return Offer(files, hashlib.sha256(manifest(files)).hexdigest())
+
+
+def _elsewhere(machine: str, one: Wanted) -> str:
+    return (
+        f"{machine}: {one} was copied, but {one.url or 'the worker'} does not find it: its models are kept "
+        "elsewhere. Set models in [machines.ssh] to that folder (OLLAMA_MODELS, HF_HUB_CACHE)."
+    )
 
 
 def _bad(machine: str, one: Wanted, found: dict[str, Any]) -> str:

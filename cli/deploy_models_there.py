@@ -48,12 +48,12 @@ def stores(wanted: str) -> list[Path]:
 def ollama_store(wanted: str) -> dict[str, Any]:
     """The folder of models to copy into; `problem` when nothing can be written there."""
     candidates = stores(wanted)
-    store = next((path for path in candidates if path.is_dir()), candidates[0])
-    there = next(path for path in (store, *store.parents) if path.exists())
+    store = next((path for path in candidates if os.path.isdir(path)), candidates[0])
+    there = next(path for path in (store, *store.parents) if os.path.exists(path))
     writable = all(
         os.access(path, os.W_OK | os.X_OK)
         for path in (there, store / "blobs", store / "manifests")
-        if path.exists()
+        if os.path.exists(path)
     )
     return {"store": str(store), "problem": "" if writable else f"{store} is not writable"}
 

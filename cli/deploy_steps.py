@@ -96,7 +96,7 @@ class Deployment:
         return "changed" if changed else "the same"
 
     def _look(self) -> str:
-        self.facts = self._service.facts()
+        self.facts = self._there("facts")
         if not self.facts["writable"]:
             raise MachineError(
                 f"{self.machine.name}: {self.facts['folder']} cannot be written by {self.remote.address}; "
@@ -161,21 +161,20 @@ class Deployment:
         given = self._given("GRADER_REDIS_URL")
         url = given or self.settings.config.redis.url
         if urlsplit(url).hostname in LOOPBACK and self.remote.ssh.host not in LOOPBACK:
-            if "GRADER_REDIS_URL" in there:
-                url = ""
-            else:
+            if "GRADER_REDIS_URL" not in there:
                 variable = f"GRADER_REDIS_URL_{_upper(self.machine.name)}"
                 raise MachineError(
                     f"{self.machine.name} would look for Redis on itself. Set {variable} to the address of "
                     "Redis as that machine sees it, rediss://USER:PASSWORD@SERVER:6379/0."
                 )
-        if url:
+            given = ""
+        if given:
             try:
-                url = Redis(url=url).url
+                Redis(url=given)
             except ValidationError as error:
                 reason = error.errors()[0]["msg"].removeprefix("Value error, ")
                 raise MachineError(f"GRADER_REDIS_URL for {self.machine.name}: {reason}.") from None
-        found = {"GRADER_REDIS_URL": url}
+        found = {"GRADER_REDIS_URL": given}
         for engine in self.machine.engines.values():
             key = engine.options.get("api_key_env")
             if isinstance(key, str):
@@ -199,12 +198,12 @@ class Deployment:
     def _install(self) -> str:
         config = self.settings.path.read_bytes()
         described = self._service.described(self.facts)
-        kind = self.facts["kind"] if self.remote.ssh.service == "auto" else self.remote.ssh.service
+        before = self._service.do("state")
         now = self._there("switch", self.version, self.environment, stdin=config)
         said = [f"{what} {self._note(changed, what)}" for what, changed in now.items()]
-        state = self._service.do("install", described.rendered(kind))
+        state = self._service.do("install", described.rendered(before.kind))
         self._runs = state.running
-        said.append(f"{kind} {self._note(state.changed, 'service')}")
+        said.append(f"{state.kind} {self._note(state.changed, 'service')}")
         return ", ".join(said)
 
     def _start(self) -> str:

@@ -1,4 +1,4 @@
-"""What runs on a machine for `grader deploy`: files that arrive and environments. Standard library only.
+"""What runs on a machine for `grader deploy`: its facts, files that arrive, environments. Standard library only.
 
 The server hands this text to the machine's Python over SSH. The first word is the folder of Grader there,
 the second the verb; the last line printed is JSON. Paths of what arrives are relative to a folder that the
@@ -11,10 +11,12 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -36,6 +38,49 @@ def inside(folder: Path, relative: str) -> Path:
 def place(folder: Path, where: str) -> Path:
     """A folder that the server names: absolute, below home, or below Grader's own."""
     return folder / Path(where).expanduser()
+
+
+# --- facts ----------------------------------------------------------------------------------------
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """The system, its Python and the room on its disk."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    version = platform.python_version()
+    libc, libc_version = platform.libc_ver()
+    return {
+        "python": sys.executable,
+        "version": version,
+        "venv": has_venv(),
+        "folder": str(folder),
+        "home": str(Path.home()),
+        "uid": os.getuid(),
+        "writable": os.access(there, os.W_OK | os.X_OK),
+        "free": shutil.disk_usage(there).free,
+        "platform": sysconfig.get_platform(),
+        "glibc": libc_version if libc == "glibc" else "",
+        "macos": platform.mac_ver()[0],
+        "markers": {
+            "implementation_name": sys.implementation.name,
+            "implementation_version": version,
+            "os_name": os.name,
+            "platform_machine": platform.machine(),
+            "platform_python_implementation": platform.python_implementation(),
+            "platform_release": platform.release(),
+            "platform_system": platform.system(),
+            "platform_version": platform.version(),
+            "python_full_version": version,
+            "python_version": ".".join(version.split(".")[:2]),
+            "sys_platform": sys.platform,
+        },
+    }
+
+
+def has_venv() -> bool:
+    """Whether this Python can make environments."""
+    from importlib.util import find_spec
+
+    return find_spec("venv") is not None and find_spec("ensurepip") is not None
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -225,7 +270,7 @@ def run(*words: str, what: str) -> None:
 
 VERBS: dict[str, Any] = {
     verb.__name__: verb
-    for verb in (have, receive, put, switch, exists, tidy, secrets, keep_secrets, environment)
+    for verb in (facts, have, receive, put, switch, exists, tidy, secrets, keep_secrets, environment)
 }
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis
+from redis.exceptions import ResponseError
 
 log = logging.getLogger(__name__)
 BROKEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -50,7 +51,9 @@ def check(message: Any) -> None:
     if not isinstance(properties["delivery_tag"], str) or properties["body_encoding"] != "base64":
         raise Unwanted("an envelope of another kind")
     body = json.loads(base64.b64decode(message["body"]))
-    if not isinstance(headers, Mapping) or "task" not in headers:
+    if not isinstance(headers, Mapping):
+        raise Unwanted("headers of another shape")
+    if "task" not in headers:
         return  # an answer to an operator's question to the workers
     if not str(headers["task"]).startswith("grader."):
         raise Unwanted(f"no task of this system: {str(headers['task'])[:60]!r}")
@@ -78,6 +81,9 @@ class Transport(redis.Transport):
     """Kombu's transport with that channel."""
 
     Channel = Channel
+    # a Redis that is out of memory, or cannot write to its disk, is as good as away; Celery would end
+    # the worker
+    connection_errors = (*redis.Transport.connection_errors, ResponseError)
 
     def _deliver(self, message: Any, name: str) -> None:
         try:

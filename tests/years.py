@@ -29,6 +29,7 @@ from workers.server.context import Server, open_server
 from workers.server.sweep import Sweeper
 
 STAGES = ("analysis", "feedback")
+DAY_S = 86_400.0
 OLD_ROWS = Path(__file__).parent / "golden" / "store-0001.json"
 """Rows that Grader 0.1 wrote; students are called after the state of their round."""
 

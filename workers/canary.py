@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from celery import Celery
-from celery.worker.state import active_requests
+from celery.worker.state import active_requests, all_total_count
 from redis.exceptions import RedisError
 
 from grading import queue
@@ -45,9 +45,11 @@ class Watch:
     slots: int
     paused: Callable[[], bool] = lambda: False
     busy: Callable[[], int] = lambda: len(active_requests)
+    begun: Callable[[], int] = lambda: int(all_total_count[0])
     clock: Callable[[], float] = time.monotonic
     end: Callable[[], None] = leave
     _steady_since: float | None = None
+    _begun: int = 0
     _started: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,8 +63,9 @@ class Watch:
             self._steady_since = None
             return
         busy, moment = self.busy(), self.clock()
-        if busy >= self.slots or self.paused():
-            self._steady_since = None
+        before, self._begun = self._begun, self.begun()
+        if busy >= self.slots or self.paused() or self._begun != before:
+            self._steady_since = None  # it is busy, is to take nothing, or has just taken something
             return
         if self._steady_since is None:
             self._steady_since = moment

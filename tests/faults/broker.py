@@ -32,6 +32,8 @@ class Broker:
     folder: Path
     process: RedisProcess
     client: Redis
+    also: str = ""
+    """An address beside loopback on which it listens."""
 
     @property
     def url(self) -> str:
@@ -47,6 +49,13 @@ class Broker:
         """Start it again on the same file and port."""
         password = unquote(urlsplit(self.url).password or "")
         self.process = start_redis(self.folder, self.process.port, password)
+        self.listen()
+
+    def listen(self) -> None:
+        """Listen on the further address, too, if that is there now and Redis is up."""
+        if self.also:
+            with suppress(RedisError):
+                self.client.config_set("bind", f"127.0.0.1 {self.also}")
 
     def restart(self) -> None:
         """A crash and a start."""
@@ -68,7 +77,7 @@ class Broker:
     def forget_chords(self) -> int:
         """Delete what Celery knows of chords; returns the number of keys."""
         keys = list(self.client.scan_iter("celery-taskset-meta-*", count=1000))
-        return int(self.client.delete(*keys)) if keys else 0  # type: ignore[arg-type]
+        return int(self.client.delete(*keys)) if keys else 0
 
 
 @contextmanager
@@ -114,6 +123,7 @@ class Duplicator:
                 while not self._stop.is_set():
                     with suppress(RedisError):
                         self._copy(sending, monitor.next_command()["command"], choose.randint(1, 4))
+            self._stop.wait(0.1)
         listening.close()
         sending.close()
 

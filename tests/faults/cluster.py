@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from cli.embedded import free_port
 from cli.system import accepts_uploads
@@ -19,6 +21,7 @@ from grading.store import Store
 from tests.faults.boxes import Box, config_of
 from tests.faults.broker import Broker, running_broker
 from tests.faults.ledger import Ledger, Verdict, verdict
+from tests.faults.netns import Link
 from tests.faults.proxy import Proxy, running_proxy
 from tests.system import Site, count_final, furnish, site, until
 
@@ -37,6 +40,8 @@ class Cluster:
     ledger: Ledger
     uploads: ThreadPoolExecutor
     proxies: dict[str, Proxy] = field(default_factory=dict)
+    links: Mapping[str, Link] = field(default_factory=dict)
+    """machine -> the link between it and Redis"""
     deaths: list[tuple[str, int]] = field(default_factory=list)
     """Parts that died by themselves, and their exit status."""
     _ends: threading.Event = field(default_factory=threading.Event)
@@ -48,17 +53,20 @@ class Cluster:
 
     # --- parts ----------------------------------------------------------------------------------------
 
-    def start(self, name: str, prefix: Sequence[str] = (), redis_url: str = "") -> None:
-        """Start a part; `redis_url` is another way to the same Redis."""
+    def start(self, name: str) -> None:
+        """Start a part."""
         parts, box = self.site.parts, self.boxes.get(name)
         if box is None:
             parts.start(name, name, *(("--var", str(self.site.folder)) if name == "web" else ()))
             return
-        proxy = self.proxies.get(name)
-        if proxy is not None:
-            redis_url = self.broker.url.replace(f":{self.broker.process.port}/", f":{proxy.port}/")
-        environ = {"GRADER_REDIS_URL": redis_url} if redis_url else {}
-        parts.start(name, "worker", name, prefix=(*prefix, *box.prefix), environ=environ)
+        redis, port = self.broker.url, self.broker.process.port
+        prefix = box.prefix
+        if name in self.proxies:
+            redis = redis.replace(f":{port}/", f":{self.proxies[name].port}/")
+        if name in self.links:
+            redis = redis.replace(f"@127.0.0.1:{port}/", f"@{self.links[name].address}:{port}/")
+            prefix = (*self.links[name].prefix, *prefix)
+        parts.start(name, "worker", name, prefix=prefix, environ={"GRADER_REDIS_URL": redis})
 
     def kill(self, name: str) -> None:
         """kill -9 of its process group; it stays dead."""
@@ -91,6 +99,13 @@ class Cluster:
                     self.deaths.append((name, process.returncode))
                     self.start(name)
 
+    def grader(self, *words: str) -> str:
+        """The output of a command."""
+        command = [sys.executable, "-m", "cli", "--config", str(self.site.folder / "config.toml"), *words]
+        environ = {**os.environ, **self.site.parts.environ}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=60)
+        return done.stdout
+
     def end(self) -> None:
         """Start nothing again any more."""
         self._ends.set()
@@ -111,7 +126,10 @@ class Cluster:
 
     def until_busy(self, machine: str, runs: int, timeout_s: float = 30.0) -> set[str]:
         """Wait until a machine works on so many runs; their ids."""
-        held: Callable[[], set[str]] = lambda: {lease.run_id for lease in self.held_by(machine)}  # noqa: E731
+
+        def held() -> set[str]:
+            return {lease.run_id for lease in self.held_by(machine)}
+
         until(lambda: len(held()) >= runs, timeout_s, f"{machine} works on {runs} runs, {self.site.folder}")
         return held()
 
@@ -127,8 +145,17 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, boxes: Sequence[Box], database_url: str, more: str = "") -> Iterator[Cluster]:
-    """Start a Redis, the server's parts and a worker for each box; ready for work."""
+def cluster(
+    folder: Path,
+    boxes: Sequence[Box],
+    database_url: str,
+    more: str = "",
+    links: Mapping[str, Link] = MappingProxyType({}),
+) -> Iterator[Cluster]:
+    """Start a Redis, the server's parts and a worker for each box; ready for work.
+
+    `more` are sections of config.toml; a machine in `links` is at the far end of its link.
+    """
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -137,7 +164,10 @@ def cluster(folder: Path, boxes: Sequence[Box], database_url: str, more: str = "
         url = f"http://127.0.0.1:{port}"
         ledger = Ledger(url, furnish(made.store, url).token)
         uploads = stack.enter_context(ThreadPoolExecutor(UPLOADS_AT_ONCE))
-        running = Cluster(made, {box.name: box for box in boxes}, broker, ledger, uploads)
+        running = Cluster(made, {box.name: box for box in boxes}, broker, ledger, uploads, links=links)
+        for link in links.values():
+            broker.also = link.address
+            broker.listen()
         for box in boxes:
             if box.behind_proxy:
                 running.proxies[box.name] = stack.enter_context(running_proxy(broker.process.port))

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import requests
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from grading.model import RoundState
 from grading.store import Store
@@ -107,7 +107,8 @@ def verdict(store: Store, ledger: Ledger) -> Verdict:
             select(Round.id, Round.submission_id, Round.state).where(Round.current)
         ).all()
         grades = Counter(session.scalars(select(Grade.round_id)))
-        runs = Counter(session.execute(select(Run.round_id, Run.stage).where(Run.accepted)).all())
+        accepted = session.execute(select(Run.round_id, Run.stage).where(Run.accepted))
+        runs = Counter((run.round_id, run.stage) for run in accepted)
     by_student = Counter(students[student] for _, student in rows)
     current = Counter(row.submission_id for row in rounds)
     final = {row.submission_id for row in rounds if RoundState(row.state).final}
@@ -190,13 +191,6 @@ def known_runs(store: Store) -> list[Known]:
             Known(r.id, r.round_id, r.stage, r.attempt, r.state, r.machine, r.accepted, r.result is not None)
             for r in session.scalars(select(Run).order_by(Run.dispatched_at))
         ]
-
-
-def runs_a_stage(store: Store) -> Counter[int]:
-    """How many stages had one run, two runs, …"""
-    with store.read() as session:
-        counts = session.execute(select(func.count()).select_from(Run).group_by(Run.round_id, Run.stage))
-        return Counter(counts.scalars())
 
 
 def moment() -> datetime:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.faults.boxes import Box
-from tests.faults.cluster import Cluster, cluster
+from tests.faults.cluster import cluster
 from tests.faults.ledger import Known, Verdict, known_runs
 
 BOXES = (Box("one"), Box("two"), Box("slow", seconds=30, grace_s=1))
@@ -30,13 +27,6 @@ class Outcome:
     verdict: Verdict
 
 
-def grader(running: Cluster, *words: str) -> str:
-    """The output of a command."""
-    command = [sys.executable, "-m", "cli", "--config", str(running.site.folder / "config.toml"), *words]
-    environ = {**os.environ, **running.site.parts.environ}
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=60).stdout
-
-
 def play(folder: Path, database_url: str) -> Outcome:
     """First the slow one ends, then another is drained and comes back."""
     with cluster(folder, BOXES, database_url) as running:
@@ -47,12 +37,12 @@ def play(folder: Path, database_url: str) -> Outcome:
         ended_s = time.monotonic() - begun
         running.until_all_end(20)
         runs_then = known_runs(running.store)
-        said = grader(running, "drain", "two", "--why", "a new disk")
+        said = running.grader("drain", "two", "--why", "a new disk")
         running.handed_in(["e", "f"])
         running.until_all_end(20)
         drained_runs = known_runs(running.store)[len(runs_then) :]
         before = len(runs_then) + len(drained_runs)
-        grader(running, "drain", "two", "--back")
+        running.grader("drain", "two", "--back")
         running.handed_in(["g", "h"])
         verdict = running.until_all_end(30)
         back_runs = known_runs(running.store)[before:]

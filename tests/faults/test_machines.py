@@ -19,7 +19,7 @@ from tests.system import until
 
 KILLED, STOPPED, CUT = "killed", "stopped", "cut"
 GONE = (KILLED, STOPPED, CUT)
-SECONDS = 3.0
+SECONDS = 2.0
 BOXES = (
     Box(KILLED, slots=8, seconds=SECONDS),
     Box(STOPPED, slots=2, seconds=SECONDS),
@@ -72,13 +72,13 @@ def play(folder: Path, database_url: str) -> Outcome:
         return Outcome(lost, taken, before, grades(running.store), verdict, known_runs(running.store))
 
 
-def await_answers(running: Cluster, late: set[str]) -> None:
+def await_answers(running: Cluster, late: set[str], timeout_s: float = 40) -> None:
     """Wait until the results of these runs have come in after all."""
 
     def heard() -> bool:
         return all(run.answered for run in known_runs(running.store) if run.id in late)
 
-    until(heard, 40, f"the late results; logs in {running.site.folder}")
+    until(heard, timeout_s, f"the late results; logs in {running.site.folder}")
 
 
 def grades(store: Store) -> list[str]:

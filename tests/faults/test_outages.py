@@ -24,7 +24,7 @@ from sqlalchemy import func, select, text, update
 from werkzeug.test import TestResponse
 
 from app import Services, create_app
-from cli.embedded import RedisProcess
+from cli.embedded import RedisProcess, start_redis
 from grading.config import load
 from grading.dispatch import Dispatch, open_dispatch
 from grading.leases import Beat
@@ -231,6 +231,35 @@ def test_uploads_are_accepted_while_redis_has_no_memory(
         assert len(waiting) == 6
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
     school.close()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(200)
+def test_processes_outlive_a_redis_without_memory(tmp_path: Path) -> None:
+    count, busy = 20, "slots = 4\n[machines.engines.instant]\noptions = { seconds = 0.5 }"
+    config, database = ONE_MACHINE.replace("slots = 4", busy), f"sqlite:///{tmp_path / 'grader.db'}"
+    with (
+        start_redis(tmp_path / "redis") as own,
+        redis.Redis.from_url(own.url) as admin,
+        site(tmp_path, config, database, own.url) as made,
+        web_app(made) as client,
+    ):
+        for part in (["store"], ["sweep"], ["worker", "m"]):
+            made.parts.start(part[-1], *part)
+        made.until_alive("m")
+        header = {"Authorization": f"Bearer {furnish(made.store, '').token}"}
+        first = [hand_in(client, header, f"a-{number}").status_code for number in range(count)]
+        until(lambda: count_final(made.store) >= 3, 30, "some are graded")
+        admin.config_set("maxmemory", 1)
+        then = [hand_in(client, header, f"b-{number}").status_code for number in range(count)]
+        time.sleep(15)  # long enough that machines would count as dead if Redis were not
+        admin.config_set("maxmemory", 0)
+        since = time.monotonic()
+        made.until_final(2 * count, 90)
+        print(f"all graded {time.monotonic() - since:.1f} s after Redis had memory again")
+        assert {*first, *then} == {202}
+        assert [process.poll() for process in made.parts.running.values()] == [None, None, None]
+        assert_graded_once(made.store, 2 * count)
 
 
 # --- SQL ------------------------------------------------------------------------------------------

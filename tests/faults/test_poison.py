@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlalchemy import select
@@ -42,6 +42,8 @@ class Outcome:
     """round -> its stages"""
     runs: list[Known]
     verdict: Verdict
+    replayed: Verdict
+    """After the machines were mended and the operator had it tried again."""
 
 
 def play(folder: Path, database_url: str) -> Outcome:
@@ -52,7 +54,20 @@ def play(folder: Path, database_url: str) -> Outcome:
         submissions = [upload.result() for upload in uploads]
         until(lambda: running.deaths, 30, "a worker dies")
         verdict = running.until_all_end(150)
-        return outcome_of(running, poisoned, submissions, verdict)
+        return replace(
+            outcome_of(running, poisoned, submissions, verdict), replayed=mended(running, poisoned)
+        )
+
+
+def mended(running: Cluster, poisoned: str) -> Verdict:
+    """What comes of `grader replay` with engines that do not crash any more."""
+    config = running.site.folder / "config.toml"
+    config.write_text(config.read_text().replace(f', exits_on = "{POISON}"', ""))
+    for name in running.boxes:
+        running.kill(name)
+        running.start(name)
+    running.grader("replay", poisoned)
+    return running.until_all_end(60)
 
 
 def outcome_of(running: Cluster, poisoned: str, neighbours: list[str], verdict: Verdict) -> Outcome:
@@ -64,7 +79,16 @@ def outcome_of(running: Cluster, poisoned: str, neighbours: list[str], verdict: 
     runs = known_runs(running.store)
     mine = [rounds[submission] for submission in neighbours]
     beside = {run.id for run in runs if run.round_id in mine and not run.answered}
-    return Outcome(rounds[poisoned], mine, beside, running.deaths, spent, runs, verdict)
+    return Outcome(
+        poisoned=rounds[poisoned],
+        neighbours=mine,
+        beside=beside,
+        deaths=list(running.deaths),
+        spent=spent,
+        runs=runs,
+        verdict=verdict,
+        replayed=verdict,
+    )
 
 
 def test_poison_is_given_up_after_three_runs_a_stage(outcome: Outcome) -> None:
@@ -83,3 +107,9 @@ def test_neighbours_of_poison_pay_nothing(outcome: Outcome) -> None:
         assert [(spent.state, spent.tries) for spent in outcome.spent[round_id]] == [("done", 1)] * 2
     assert outcome.verdict.states == {"graded": 3, "failed": 1}
     assert outcome.verdict.clean, outcome.verdict
+
+
+def test_replay_brings_poison_back_once_the_machines_are_mended(outcome: Outcome) -> None:
+    assert outcome.verdict.ungraded != []
+    assert outcome.replayed.states == {"graded": 4}
+    assert outcome.replayed.clean, outcome.replayed

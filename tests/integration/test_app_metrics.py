@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
-from app import create_app
+from app import create_app, history
 from grading.store import rounds, tables
 from tests.factories import result
 from tests.integration.webapp import School
@@ -115,6 +116,29 @@ def test_without_the_database_everything_else_is_told(school: School) -> None:
     values = read(school)
     assert value(values, "grader_database_up") == 1
     assert value(values, "grader_http_requests_total", endpoint="metrics", status="200") == 1
+
+
+def test_what_hangs_is_away_and_holds_up_one_thread_only(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "PATIENCE_S", 0.05)
+    answers, asked = threading.Event(), []
+
+    def hang(backlog: Callable[[], dict[str, int] | None] = school.dispatch.backlog) -> dict[str, int] | None:
+        asked.append(threading.current_thread())
+        answers.wait(30)
+        return backlog()
+
+    monkeypatch.setattr(school.dispatch, "backlog", hang)
+    for _ in range(3):
+        values = read(school)
+        assert value(values, "grader_redis_up") == 0
+        assert "grader_machine_up" not in names(values)
+    assert len(asked) == 1
+    answers.set()
+    asked[0].join(10)
+    monkeypatch.setattr(history, "PATIENCE_S", 10)
+    assert value(read(school), "grader_redis_up") == 1
 
 
 def test_machines_and_parts_are_told_from_redis(school: School) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import select
 
 from cli.cluster_service import THERE
 from cli.cluster_ssh import MachineError, Remote, Unreachable
+from cli.deploy_files import THERE as FILES
 from cli.embedded import free_port
 from cli.main import main
 from cli.settings import Settings
@@ -271,19 +272,19 @@ def test_hostile_words_do_not_become_commands(server: SshServer, tmp_path: Path)
         host="127.0.0.1", user=server.user, port=server.port, folder=folder, python=sys.executable
     )
     remote = Remote("lab-1", hostile, str(server.config))
-    assert remote.call(THERE, "facts")["folder"] == folder
+    assert remote.call(FILES, "facts")["folder"] == folder
     with pytest.raises(MachineError):
-        remote.call(THERE, "service", "state", words, words, "1")
+        remote.call(THERE, "state", words, words, "1")
     assert os.listdir(tmp_path) == []
     sly = Ssh.model_construct(
         host=f"-oProxyCommand=touch {hit}", user=None, port=22, folder="~/x", python=None
     )
     with pytest.raises(Unreachable):
-        Remote("lab-1", sly, str(server.config)).call(THERE, "facts")
+        Remote("lab-1", sly, str(server.config)).call(FILES, "facts")
     assert not hit.exists()
 
 
 def test_a_machine_without_python_says_what_to_install(server: SshServer) -> None:
     ssh = Ssh(host="127.0.0.1", user=server.user, port=server.port, python="python2.7")
     with pytest.raises(MachineError, match=r"lab-1: there is no python2\.7\. Install it"):
-        Remote("lab-1", ssh, str(server.config)).call(THERE, "facts")
+        Remote("lab-1", ssh, str(server.config)).call(FILES, "facts")

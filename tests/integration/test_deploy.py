@@ -23,9 +23,11 @@ from cli.deploy_packages import fetch_wheels, platforms
 from cli.deploy_steps import Deployment, Options
 from cli.settings import Settings
 from grading.config import Machine, Ssh
+from grading.errors import ConfigError
 from tests.ssh_server import SshServer, ssh_server
 
 MODEL = "qwen3-coder:30b"
+NEWER = "qwen3-coder:31b"
 HUB_MODEL = "school/tiny-it"
 
 
@@ -127,6 +129,31 @@ def test_secrets_are_kept_for_the_owner_and_others_stay(remote: Remote, tmp_path
     assert remote.call(THERE, "secrets") == ["A", "B"]
 
 
+def test_a_machine_gets_its_own_address_of_redis(server: SshServer, remote: Remote, tmp_path: Path) -> None:
+    # a machine that is not this computer, as far as Grader can know
+    config = server.write_config("alias_config")
+    config.write_text(config.read_text() + "  HostName 127.0.0.1\n")
+    elsewhere = remote.ssh.model_copy(update={"host": "lab-1.school"})
+    one = deployment(replace(remote, ssh=elsewhere, config=str(config)), tmp_path)
+    env = tmp_path / "there" / "grader.env"
+
+    def written(**environ: str) -> str:
+        one.environ = environ
+        one._secrets_file()
+        return env.read_text()
+
+    local, own = "redis://127.0.0.1:6379/0", "rediss://lab-1:secret@10.0.0.5:6379/0"
+    with pytest.raises(MachineError, match=r"would look for Redis on itself\. Set GRADER_REDIS_URL_LAB_1 to"):
+        written(GRADER_REDIS_URL=local)
+    assert written(GRADER_REDIS_URL=local, GRADER_REDIS_URL_LAB_1=own) == f"GRADER_REDIS_URL='{own}'\n"
+    assert written(GRADER_REDIS_URL=local) == f"GRADER_REDIS_URL='{own}'\n"
+    with pytest.raises(MachineError, match="GRADER_REDIS_URL for lab-1: "):
+        written(GRADER_REDIS_URL_LAB_1="http://10.0.0.5")
+    with pytest.raises(ConfigError, match="quote"):
+        written(GRADER_REDIS_URL_LAB_1=own.replace("secret", "se'cret"))
+    assert env.read_text() == f"GRADER_REDIS_URL='{own}'\n"
+
+
 # --- Ollama -----------------------------------------------------------------------------------------
 
 
@@ -191,6 +218,8 @@ def test_a_model_of_ollama_is_copied_verified_and_repaired(
     server: SshServer, remote: Remote, ollama: Wanted, tmp_path: Path
 ) -> None:
     source = ollama_store(tmp_path / "here")
+    manifest = next(source.glob("manifests/*/library/qwen3-coder/30b"))
+    manifest.with_name("31b").write_bytes(manifest.read_bytes())
     with pytest.raises(
         MachineError, match=r"lab-1: qwen3-coder:30b \(ollama\) is not there\. Run there: ollama pull"
     ):
@@ -206,6 +235,10 @@ def test_a_model_of_ollama_is_copied_verified_and_repaired(
     with pytest.raises(MachineError, match=f"is damaged: {largest.name}. Copy it again with --model-folder"):
         models(remote).bring(ollama)
     assert "copied 9 kB, " in models(remote, source).bring(ollama)
+
+    kept_elsewhere = remote.ssh.model_copy(update={"models": str(tmp_path / "elsewhere")})
+    with pytest.raises(MachineError, match="was copied, but .* does not find it"):
+        models(replace(remote, ssh=kept_elsewhere), source).bring(replace(ollama, model=NEWER))
 
     (source / "blobs" / largest.name).write_bytes(b"damaged here")
     with pytest.raises(MachineError, match="is damaged; fetch qwen3-coder:30b again on this computer"):
@@ -297,10 +330,14 @@ def deployment(remote: Remote, tmp_path: Path) -> Deployment:
     machine = Machine.model_validate(
         {"name": "lab-1", "stages": {"analysis": {"engine": "rules", "model": "r"}}, "ssh": remote.ssh}
     )
+    (tmp_path / "config.toml").write_text(
+        "[[machines]]\nname = 'lab-1'\n[machines.stages]\nanalysis = { engine = 'rules', model = 'r' }\n"
+        "feedback = { engine = 'rules', model = 'r' }\n"
+    )
     options = Options(offline=True, wheels=tmp_path / "wheels")
     settings = Settings(tmp_path / "config.toml")
     made = Deployment(settings, machine, remote, options, {}, silent, silent)
-    made.facts = made._service.facts()
+    made._look()
     return made
 
 

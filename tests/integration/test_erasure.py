@@ -9,13 +9,12 @@ import stat
 import threading
 import zipfile
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import func, select, update
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from cli.main import grader
@@ -23,36 +22,27 @@ from grading.config import Retention
 from grading.documents import HandIn, UploadedFile
 from grading.errors import Conflict, Forbidden, NotFound
 from grading.may import Actor
-from grading.model import Cell, Document, Output
-from grading.store import Store, accounts, assignments, batches, chores, erasure, export, grades, migrate
+from grading.model import Cell, Document
+from grading.store import accounts, assignments, batches, chores, erasure, export, migrate
 from grading.store import retention as keeping
-from grading.store.audit import note
-from grading.store.database import now
 from grading.store.people import find_student
 from grading.store.submissions import Idempotency, Incoming, accept, add_round
 from grading.store.tables import (
     Audit,
     Base,
-    Batch,
     Blob,
     Chore,
-    Grade,
-    IdempotencyKey,
-    InboundWebhook,
-    Outbox,
     Round,
-    Run,
     Submission,
     User,
 )
 from grading.withdrawal import withdraw
+from tests.canaries import CANARY, hits, other, planted
 from tests.factories import COURSE, add_assignment, hand_in
 from tests.services import SqliteDatabases
-from tests.years import Fresh, Played, played, redis_rows
+from tests.years import DAY_S, Fresh, Played, played, redis_rows
 from workers.server.retention import DAILY, do_chores
 
-CANARY = "zqkanari"
-"""Part of everything that is planted, and of nothing else."""
 PERSONAL = {
     "assignments", "audit", "batches", "blobs", "chores", "courses", "grades", "idempotency_keys",
     "identities",
@@ -73,78 +63,6 @@ def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Itera
     """The same on SQLite only, where nothing depends on the database."""
     with played(sqlite_databases.fresh(migrate.upgrade), redis_url, root) as made:
         yield made
-
-
-def planted(store: Store, assignment: int) -> int:
-    """A student whose name, ids, files and outputs are canaries, with one hand-in; the user's id."""
-    with store.write() as session:
-        course = assignments.course(session, COURSE).id
-        user = accounts.create_user(
-            session, f"{CANARY}-id", name=f"{CANARY} name", email=f"{CANARY}@mail.invalid"
-        )
-        accounts.enrol(session, user.id, course, "student")
-        accounts.create_token(session, user.id, f"{CANARY} token", ["read"], timedelta(days=1))
-        note(session, user.name, "sign_in", f"user:{user.id}", {"as": [f"{CANARY}-id"], "x": "kept"})
-        note(session, "system", "mail", "course:1", {"text": f"to {CANARY}@mail.invalid, sent"})
-    hand_in_canaries(store, assignment, user.id)
-    return user.id
-
-
-def hand_in_canaries(store: Store, assignment: int, user_id: int) -> None:
-    cell = Cell(
-        number=1,
-        kind="code",
-        source=f"# {CANARY} comment\nx <- 1",
-        language="r",
-        added=(1, 2),
-        outputs=(Output(kind="stream", text=f"{CANARY} output"),),
-    )
-    document = Document(path=f"{CANARY}.R", kind="script", language="r", cells=(cell,))
-    files = (
-        UploadedFile(f"{CANARY}.R", f"# {CANARY} comment\nx <- 1".encode()),
-        UploadedFile("shared.csv", b"the data that all have"),
-    )
-    with store.write() as session:
-        incoming = Incoming(
-            assignment, user_id, "api", HandIn(files, (document,), (f"{CANARY} note",)),
-            submitted_by=user_id, idempotency=Idempotency(f"user:{user_id}", f"{CANARY} key", "0" * 64),
-        )  # fmt: skip
-        accepted = accept(session, incoming)
-        session.add(
-            InboundWebhook(
-                connection="lms", message_id=f"{CANARY} message", body_hash="0" * 64,
-                submission_id=accepted.submission_id, received_at=now(session),
-            )
-        )  # fmt: skip
-        payload = {"about": accepted.round_id, "text": f"{CANARY} payload"}
-        moment = now(session)
-        session.add(
-            Outbox(kind="mail", key=f"{CANARY}", payload=payload, created_at=moment, not_before=moment)
-        )
-
-
-def other(store: Store, assignment: int) -> str:
-    """Another student's hand-in with one file that the first has, too."""
-    with store.write() as session:
-        course = assignments.course(session, COURSE).id
-        user = accounts.find_or_create_student(session, "local", "ben", "Ben", "", course)
-        files = (UploadedFile("shared.csv", b"the data that all have"), UploadedFile("b.R", b"y <- 2"))
-        cell = Cell(number=1, kind="code", source="y <- 2", language="r", added=(1,))
-        document = Document(path="b.R", kind="script", language="r", cells=(cell,))
-        return accept(
-            session, Incoming(assignment, user.id, "api", HandIn(files, (document,), ()))
-        ).submission_id
-
-
-def hits(store: Store) -> dict[str, int]:
-    """Rows with a canary in any column, by table."""
-    found = {}
-    with store.read() as session:
-        for table in Base.metadata.sorted_tables:
-            rows = [row for row in session.execute(select(table)) if CANARY in repr(tuple(row)).lower()]
-            if rows:
-                found[table.name] = len(rows)
-    return found
 
 
 def test_every_table_was_thought_of() -> None:
@@ -217,14 +135,14 @@ def bytes_of(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in files if file.exists())
 
 
-def test_a_late_answer_for_erased_work_is_ignored_and_withdrawn(system: Played) -> None:
-    store = system.store
+def test_a_late_answer_for_erased_work_is_ignored_and_withdrawn(lite: Played) -> None:
+    store = lite.store
     assignment = add_assignment(store)
     hand_in(store, assignment, "ada")
-    system.pass_time()
-    system.beat()
-    system.sweeper.step()
-    jobs = list(system.messages())
+    lite.pass_time()
+    lite.beat()
+    lite.sweeper.step()
+    jobs = list(lite.messages())
     with store.write() as session:
         erasure.erase(session, find_student(session, "ada"), "test")
     from tests.factories import result
@@ -232,15 +150,15 @@ def test_a_late_answer_for_erased_work_is_ignored_and_withdrawn(system: Played) 
 
     for job in jobs:
         answer = result(job["run_id"], job["round_id"], job["stage"])
-        assert finish.record(system.server, answer).outcome == "unknown"
-        redis: Any = system.server.dispatch.registry.redis
+        assert finish.record(lite.server, answer).outcome == "unknown"
+        redis: Any = lite.server.dispatch.registry.redis
         redis.set(f"celery-task-meta-{job['run_id']}", answer.model_dump_json())
-    do_chores(system.server)
+    do_chores(lite.server)
     assert not [key for job in jobs for key in redis.scan_iter() if job["run_id"] in key]
     with store.read() as session:
         (chore,) = chores.due(session, "") or session.scalars(select(Chore.name).where(Chore.name != DAILY))
-    system.pass_time(3 * 3600)
-    do_chores(system.server)
+    lite.pass_time(3 * 3600)
+    do_chores(lite.server)
     with store.read() as session:
         assert session.get(Chore, chore) is None
 
@@ -346,7 +264,7 @@ def test_a_regrade_at_the_same_time_is_erased_or_kept_whole(system: Played) -> N
     for name in ("ada", "ben"):
         hand_in(store, assignment, name)
     system.work_off()
-    aged(system, 10)
+    system.pass_time(10 * DAY_S)
 
     def erase() -> None:
         with store.write() as session:
@@ -374,12 +292,12 @@ def test_a_regrade_at_the_same_time_is_erased_or_kept_whole(system: Played) -> N
         assert (left.student_id, left.state) == (ben, "received")
 
 
-def test_an_export_holds_every_canary_and_nothing_of_others(system: Played) -> None:
-    store = system.store
+def test_an_export_holds_every_canary_and_nothing_of_others(lite: Played) -> None:
+    store = lite.store
     assignment = add_assignment(store, release="at_once")
     planted(store, assignment)
     other(store, assignment)
-    system.work_off()
+    lite.work_off()
     buffer = io.BytesIO()
     with store.write() as session:
         counts = export.write_export(session, find_student(session, f"{CANARY}-id"), buffer, "test")
@@ -418,118 +336,6 @@ def test_an_export_holds_every_canary_and_nothing_of_others(system: Played) -> N
 )
 def test_paths_in_an_export_stay_in_their_folder(path: str, within: str) -> None:
     assert export._within(path) == within
-
-
-# --- retention ----------------------------------------------------------------------------------------
-
-
-def aged(system: Played, days: float) -> None:
-    system.pass_time(days * 86_400)
-
-
-def test_what_is_kept_long_enough_goes_and_nothing_else(system: Played) -> None:
-    store = system.store
-    open_, hidden = add_assignment(store, "sales", "at_once"), add_assignment(store, "basket")
-    seen = hand_in(store, open_, "seen", source_text="seen <- 1")
-    unreleased = hand_in(store, hidden, "unreleased")
-    system.work_off()
-    with store.write() as session:
-        session.execute(update(Round).where(Round.id == seen.round_id).values(failure=""))
-    under_way = hand_in(store, open_, "under way", source_text="u <- 1")
-    aged(system, 100)
-    young = hand_in(store, open_, "young", source_text="young <- 1")
-    kept = Retention(submissions_days=50)
-    with store.read() as session:
-        assert keeping.overdue(session, kept)["submissions"] == 1
-    with store.write() as session:
-        assert keeping.remove_some(session, kept)["submissions"] == 1
-        assert not keeping.remove_some(session, kept)
-    with store.read() as session:
-        left = set(session.scalars(select(Submission.id)))
-        assert left == {one.submission_id for one in (unreleased, under_way, young)}
-        assert b"seen <- 1" not in session.scalars(select(Blob.data)).all()
-    with store.write() as session:
-        grades.release(session, unreleased.round_id, Actor(1, True))
-        assert keeping.remove_some(session, kept)["submissions"] == 1
-
-
-def test_results_go_and_reports_stay(lite: Played) -> None:
-    store = lite.store
-    one = hand_in(store, add_assignment(store, release="at_once"), "ada")
-    hidden = hand_in(store, add_assignment(store, "basket"), "ada")
-    lite.work_off()
-    aged(lite, 100)
-    with store.write() as session:
-        before = session.scalars(select(Grade.report).where(Grade.round_id == one.round_id)).one()
-        assert keeping.remove_some(session, Retention(results_days=30))["results"] == 1
-        assert not keeping.remove_some(session, Retention(results_days=30))
-    with store.read() as session:
-        assert session.scalars(select(Grade.report).where(Grade.round_id == one.round_id)).one() == before
-        stripped, whole = (session.get_one(Round, x.round_id).prepared for x in (one, hidden))
-        assert (stripped, whole is None) == (None, False)
-        results = session.scalars(select(Run.result).where(Run.round_id == one.round_id)).all()
-        assert [set(result or {}) for result in results] == [{"provenance"}] * 2
-
-
-def test_messages_zips_and_audit_are_kept_so_many_days(lite: Played) -> None:
-    store = lite.store
-    assignment = add_assignment(store)
-    with store.write() as session:
-        accounts.ensure_administrator(session)
-        batches.add(session, assignment, Actor(1, True), "class.zip", b"a class")
-    planted(store, assignment)
-    lite.work_off()
-    with store.write() as session:
-        note(session, "cli", erasure.ACTION, "user:99")
-    aged(lite, 31)
-    kept = Retention(batches_days=30, messages_days=30, audit_days=30)
-    with store.write() as session:
-        done = keeping.remove_some(session, kept)
-        assert (done["class zips"], done["idempotency keys"], done["inbound webhooks"]) == (1, 1, 1)
-        assert session.scalars(select(Audit.object)).all() == ["user:99"]
-        for table in (Batch, IdempotencyKey, InboundWebhook):
-            assert session.execute(select(func.count()).select_from(table)).scalar_one() == 0
-        # what was not sent yet waits on, however old
-        assert "mail" in session.scalars(select(Outbox.kind)).all()
-        assert session.execute(select(func.count()).select_from(Submission)).scalar_one() == 1
-
-
-def test_the_daily_chore_is_done_once_a_day_by_one_of_several(
-    system: Played, redis_url: str, root: Path
-) -> None:
-    store = system.store
-    assignment = add_assignment(store)
-    object.__setattr__(system.server.config, "retention", Retention(batches_days=1))
-    with store.write() as session:
-        accounts.ensure_administrator(session)
-    do_chores(system.server)
-
-    def upload() -> None:
-        with store.write() as session:
-            batches.add(session, assignment, Actor(1, True), "class.zip", b"a class")
-
-    def left() -> int:
-        with store.read() as session:
-            return session.execute(select(func.count()).select_from(Batch)).scalar_one()
-
-    upload()
-    with store.write() as session:
-        session.execute(update(Batch).values(created_at=now(session) - timedelta(days=2)))
-    do_chores(system.server)
-    assert left() == 1  # it was done today
-    aged(system, 1.01)
-    threads = [threading.Thread(target=do_chores, args=(system.server,)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert left() == 0
-    with store.read() as session:
-        # there was something: the next helping comes at once, not tomorrow
-        assert session.get_one(Chore, DAILY).not_before < now(session) + timedelta(minutes=1)
-
-
-# --- commands -----------------------------------------------------------------------------------------
 
 
 def test_the_commands(

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from app.metrics import History
+from app.history import History
 from grading.model import Result, Tokens
 from grading.store import Store, measures, migrate, rounds
 from grading.store.database import now

@@ -58,7 +58,7 @@ case "${{0##*/}} $*" in
     *" show "*) printf 'LoadState=loaded\\nActiveState=active\\nSubState=running\\n'
         printf 'MainPID=7\\nNRestarts=2\\n' ;;
     *" bootstrap gui/"*) echo "Domain does not support specified action" >&2; exit 125 ;;
-    *" print user/"*) [ -e {tmp_path}/loaded ] && printf '\\tstate = running\\n\\tpid = 9\\n' ;;
+    *" print user/"*) [ -e {tmp_path}/loaded ] && printf '\\tstate = running\\n\\tpid = 9\\n\\tends = {{\\n\\t\\tstate = active\\n' ;;
     *" bootstrap user/"*) touch {tmp_path}/loaded ;;
     *" bootout "*) rm {tmp_path}/loaded ;;
     "loginctl show-user "*) [ -e {tmp_path}/forbidden ] && echo Linger=no ;;
@@ -71,6 +71,7 @@ esac
         (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LOGNAME", "ada")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/501")
     monkeypatch.setattr(os, "getuid", lambda: 501)
     return log
@@ -121,7 +122,7 @@ def test_launchd_of_a_user_without_a_screen(tools: Path, tmp_path: Path) -> None
 
 def there(folder: Path, action: str, stop_s: float = 10, stdin: str = "") -> dict[str, Any]:
     """What a machine answers, in a process of its own as over SSH."""
-    words = [str(folder), "service", action, "supervised", "worker-lab-1", str(stop_s)]
+    words = [str(folder), action, "supervised", "worker-lab-1", str(stop_s)]
     said = subprocess.run(
         [sys.executable, "-I", "-c", Path(cluster_there.__file__).read_text(), *words],
         input=stdin,

@@ -376,7 +376,7 @@ def server(fresh_database: Callable[..., str]) -> Iterator[Server]:
     made.store.close()
 
 
-def test_nothing_counts_twice_and_everything_ends(server: Server, request: pytest.FixtureRequest) -> None:
+def test_nothing_counts_twice_and_everything_ends(server: Server) -> None:
     share = 0.4 if server.store.engine.dialect.name == "sqlite" else 0.05
     chosen = settings(
         max_examples=int(settings().max_examples * share),

@@ -21,6 +21,9 @@ class World:
     sent: float = -1000.0
     away: bool = False
     busy: int = 0
+    begun: int = 0
+    works: bool = False
+    """It takes other work all the time, as where the canary waits behind much of it."""
     paused: bool = False
     ended: list[float] = field(default_factory=list)
 
@@ -33,6 +36,7 @@ class World:
     def look_until(self, moment: float, watch: Watch) -> None:
         while self.moment < moment and not self.ended:
             self.moment += 5.0
+            self.begun += self.works
             watch.look()
 
     def send(self) -> None:
@@ -52,6 +56,7 @@ def watch(world: World) -> Watch:
         slots=2,
         paused=lambda: world.paused,
         busy=lambda: world.busy,
+        begun=lambda: world.begun,
         clock=lambda: world.moment,
         end=lambda: world.ended.append(world.moment),
     )
@@ -64,11 +69,11 @@ def test_a_worker_that_takes_no_canary_ends_within_a_minute(world: World, watch:
     assert world.ended == [160]
 
 
-@pytest.mark.parametrize("change", [{}, {"busy": 2}, {"paused": True}, {"away": True}])
+@pytest.mark.parametrize("change", [{}, {"busy": 2}, {"paused": True}, {"away": True}, {"works": True}])
 def test_it_goes_on_while_nothing_can_be_expected_of_it(
     world: World, watch: Watch, change: dict[str, object]
 ) -> None:
-    """No canary was sent, all slots generate, it was drained or ends, or Redis is away."""
+    """No canary was sent, all slots generate, it was drained or ends, Redis is away, other work is first."""
     world.look_until(10, watch)
     if change:
         world.send()
@@ -114,6 +119,7 @@ def test_a_canary_from_before_its_start_is_not_its_own(world: World) -> None:
         queue="machine.one",
         slots=2,
         busy=lambda: 0,
+        begun=lambda: 0,
         clock=lambda: world.moment,
         end=lambda: world.ended.append(world.moment),
     )

@@ -12,6 +12,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from grading.cluster.stalls import stalled
 from grading.dispatch import AWAY
 from grading.leases import DEAD_AFTER_S, Lease
+from grading.logs import working_on
 from grading.queue import own_queue, stage_queues
 from grading.store import rounds, waiting
 from grading.store.rounds import Loss
@@ -97,7 +98,8 @@ class LostRuns:
     def _end(self, lease: Lease, message: str, loss: Loss, error: str = "machine_lost") -> None:
         self.server.dispatch.registry.give_back(lease.run_id)
         avoid = lease.machine if error == "machine_stalled" else ""
-        self._lose(lease.run_id, message, loss, error, avoid)
+        with working_on(round=lease.round_id, run=lease.run_id, stage=lease.stage, machine=lease.machine):
+            self._lose(lease.run_id, message, loss, error, avoid)
 
     def _nowhere(self, in_flight: dict[str, float]) -> list[str]:
         """Runs that for a while no queue held and no machine worked on.
@@ -119,8 +121,9 @@ class LostRuns:
         return sorted(r for r, since in self._nowhere_since.items() if moment - since > NOWHERE_S)
 
     def _find(self, run_id: str) -> None:
-        if not self._recover(run_id):
-            self._lose(run_id, MESSAGE_LOST, "unbegun")
+        with working_on(run=run_id):
+            if not self._recover(run_id):
+                self._lose(run_id, MESSAGE_LOST, "unbegun")
 
     def _recover(self, run_id: str) -> bool:
         """Record a result whose message a dying store worker took along; the chord has a copy."""

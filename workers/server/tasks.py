@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from celery import Celery
+from pydantic import ValidationError
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 
 from grading import queue
@@ -14,6 +16,7 @@ from workers.server.context import Server
 from workers.server.prepare import prepare
 from workers.server.release import release
 
+log = logging.getLogger(__name__)
 UNTIL_SQL_IS_BACK = {
     # not DBAPIError: data a database refuses will be refused again
     "autoretry_for": (OperationalError, InterfaceError, InternalError),
@@ -37,7 +40,13 @@ def register(app: Celery, server: Server) -> None:
 
     @app.task(name=queue.RECORD, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def record_result(result: dict[str, Any]) -> None:
-        finish.record(server, Result.model_validate(result))
+        try:
+            read = Result.model_validate(result)
+        except ValidationError as error:
+            # not its text, which repeats what a student wrote
+            log.error("a message that is no result was refused: %d faults", error.error_count())
+            return
+        finish.record(server, read)
 
     @app.task(name=queue.COMBINE, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def combine_round(round_id: str) -> None:
