@@ -237,7 +237,7 @@ def test_a_model_of_ollama_is_copied_verified_and_repaired(
     assert "copied 9 kB, " in models(remote, source).bring(ollama)
 
     kept_elsewhere = remote.ssh.model_copy(update={"models": str(tmp_path / "elsewhere")})
-    with pytest.raises(MachineError, match="was copied, but .* does not find it"):
+    with pytest.raises(MachineError, match=r"was copied, but .* does not find it"):
         models(replace(remote, ssh=kept_elsewhere), source).bring(replace(ollama, model=NEWER))
 
     (source / "blobs" / largest.name).write_bytes(b"damaged here")

@@ -58,7 +58,8 @@ case "${{0##*/}} $*" in
     *" show "*) printf 'LoadState=loaded\\nActiveState=active\\nSubState=running\\n'
         printf 'MainPID=7\\nNRestarts=2\\n' ;;
     *" bootstrap gui/"*) echo "Domain does not support specified action" >&2; exit 125 ;;
-    *" print user/"*) [ -e {tmp_path}/loaded ] && printf '\\tstate = running\\n\\tpid = 9\\n\\tends = {{\\n\\t\\tstate = active\\n' ;;
+    *" print user/"*) [ -e {tmp_path}/loaded ] &&
+        printf '\\tstate = running\\n\\tpid = 9\\n\\tends = {{\\n\\t\\tstate = active\\n' ;;
     *" bootstrap user/"*) touch {tmp_path}/loaded ;;
     *" bootout "*) rm {tmp_path}/loaded ;;
     "loginctl show-user "*) [ -e {tmp_path}/forbidden ] && echo Linger=no ;;
