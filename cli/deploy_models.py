@@ -72,6 +72,8 @@ class Models:
 
     def bring(self, one: Wanted) -> str:
         """Make sure that a model is there and whole; says how. MachineError otherwise."""
+        if not self.quick:
+            self.say(f"{one}: verifying what is there")
         found = look(self.remote, one, quick=self.quick)
         if found["state"] == "unreachable":
             raise MachineError(

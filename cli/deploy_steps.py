@@ -209,6 +209,10 @@ class Deployment:
     def _start(self) -> str:
         with Beats(self.settings.config) as beats:
             again = bool(self.changed) and self._runs
+            if again:
+                self.say(
+                    f"stopping it first; it has {self.machine.grace_s:g} s to finish or hand back its work"
+                )
             state, seconds = self._service.start(beats, self.options.wait_s, again=again)
         if not (state.changed or again):
             return "runs and beats; nothing had changed"

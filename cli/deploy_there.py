@@ -1,8 +1,8 @@
 """What runs on a machine for `grader deploy`: its facts, files that arrive, environments.
 
-Standard library only: the server hands this text to the machine's Python over SSH. The first word is the folder of Grader there,
-the second the verb; the last line printed is JSON. Paths of what arrives are relative to a folder that the
-server names.
+Standard library only: the server hands this text to the machine's Python over SSH. The first word is the
+folder of Grader there, the second the verb; the last line printed is JSON. Paths of what arrives are relative
+to a folder that the server names.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ from pathlib import Path
 import click
 
 from cli.checks.finding import Bounds, Finding, Patient, failure, ok
-from cli.serve import ENGINE, FOLDER
-from cli.settings import Settings
+from cli.serve import ENGINE, FOLDER, PORT
+from cli.settings import Settings, with_own_redis
+from grading.config import Config
 from grading.errors import ConfigError, GraderError
 
 MARKS = {"ok": "✓", "warning": "!", "failure": "✗"}
@@ -22,18 +23,25 @@ MARKS = {"ok": "✓", "warning": "!", "failure": "✗"}
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @ENGINE
 @FOLDER
+@PORT
 @click.option("--patience", type=click.FloatRange(0.1, 600), default=60, show_default=True,
               help="Seconds each model has for one token.")  # fmt: skip
 @click.option("--min-free-gb", type=click.FloatRange(0), default=5, show_default=True,
               help="Less free disk space is a fault.")  # fmt: skip
 @click.pass_obj
 def doctor(
-    settings: Settings, as_json: bool, engine: str | None, folder: Path, patience: float, min_free_gb: float
+    settings: Settings,
+    as_json: bool,
+    engine: str | None,
+    folder: Path,
+    port: int | None,
+    patience: float,
+    min_free_gb: float,
 ) -> None:
     """Examine configuration, Redis, database, parts and machines; exit 1 if something does not work."""
     bounds = Bounds(patience_s=patience, free_gb=min_free_gb)
     found = []
-    for finding in examine(settings, engine, folder, bounds):
+    for finding in examine(settings, engine, folder, port, bounds):
         found.append(finding)
         if not as_json:
             click.echo(f"{MARKS[finding.level]} {finding.check}: {finding.message}")
@@ -47,10 +55,12 @@ def doctor(
         raise GraderError(f"{counts['failure']} fault(s) and {counts['warning']} warning(s).")
 
 
-def examine(settings: Settings, engine: str | None, folder: Path, bounds: Bounds) -> Iterator[Finding]:
+def examine(
+    settings: Settings, engine: str | None, folder: Path, port: int | None, bounds: Bounds
+) -> Iterator[Finding]:
     """All findings, each as soon as it is known."""
     try:
-        config = settings.with_engine(engine)
+        config = _running(settings.with_engine(engine), folder, port)
     except ConfigError as error:
         for line in error.message.splitlines():
             yield failure("configuration", line, "correct it; docs/configuration.md has every key")
@@ -70,3 +80,9 @@ def examine(settings: Settings, engine: str | None, folder: Path, bounds: Bounds
     if usable:
         yield from server.parts(patient)
         yield from machines.check(patient)
+
+
+def _running(config: Config, folder: Path, port: int | None) -> Config:
+    """The configuration as `grader up` with the same options runs it."""
+    server = config.server.model_copy(update={"port": port or config.server.port})
+    return with_own_redis(config, folder).model_copy(update={"server": server})

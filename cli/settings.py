@@ -15,6 +15,7 @@ from grading.config import Config
 from grading.errors import ConfigError
 
 MIN_SECRET = 16
+OWN_REDIS = "redis_url"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,30 @@ def _make_key(path: Path) -> None:
             os.link(temporary, path)
     finally:
         temporary.unlink()
+
+
+def remember_redis(folder: Path, url: str) -> None:
+    """Keep the address of a Redis of our own beside it, for other commands here; for its owner only."""
+    forget_redis(folder)
+    handle = os.open(folder / OWN_REDIS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(url)
+
+
+def forget_redis(folder: Path) -> None:
+    """It has ended."""
+    (folder / OWN_REDIS).unlink(missing_ok=True)
+
+
+def with_own_redis(config: Config, folder: Path) -> Config:
+    """The configuration with the Redis that `grader up` started here, if it did."""
+    try:
+        url = (folder / OWN_REDIS).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return config
+    if not url:
+        return config
+    return config.model_copy(update={"redis": config.redis.model_copy(update={"url": url})})
 
 
 def lms_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

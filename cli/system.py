@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import requests
 
 from cli.embedded import RedisProcess, start_redis
-from cli.settings import Settings, secret_key
+from cli.settings import Settings, forget_redis, remember_redis, secret_key
 from cli.supervisor import GRACE_S, Part, Supervisor, part_argv
 from grading.config import Config
 from grading.dispatch import open_dispatch
@@ -98,6 +98,7 @@ class System:
         if taken and not self._own_redis:
             return url
         self._redis = start_redis(self.folder / "redis")
+        remember_redis(self.folder, self._redis.url)
         return self._redis.url
 
     def _server_parts(self) -> list[Part]:
@@ -166,6 +167,7 @@ class System:
                 self._supervisor.stop()
             if self._redis is not None:
                 self._redis.stop()
+                forget_redis(self.folder)
         finally:
             for number, before in self._before.items():
                 signal.signal(number, before)

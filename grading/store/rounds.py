@@ -14,7 +14,7 @@ from typing import Any, Literal
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from grading.errors import Retry
+from grading.errors import MachineLost, MachineStalled, Retry
 from grading.model import Provenance, Result, RoundState, RunState, StageState
 from grading.store.database import now
 from grading.store.locking import (
@@ -247,7 +247,7 @@ def _ready(current: LockedRound, ended: str) -> bool:
 
 
 def lose(
-    session: Session, run_id: str, message: str, loss: Loss, error: str = "machine_lost", avoid: str = ""
+    session: Session, run_id: str, message: str, loss: Loss, error: str = MachineLost.code, machine: str = ""
 ) -> str | None:
     """dispatched → lost. Returns the round to combine, when this was its last stage under way.
 
@@ -261,7 +261,8 @@ def lose(
     run = read_run(session, run_id)
     if run is None or run.state != RunState.DISPATCHED:
         return None
-    set_run(session, run_id, state=RunState.LOST, finished_at=now(session), error=error)
+    on = {"machine": machine[:40]} if machine else {}
+    set_run(session, run_id, state=RunState.LOST, finished_at=now(session), error=error, **on)
     set_round(session, current.id, chord_open=False)
     stage = current.stages[run.stage]
     dead = stage.state in OVER
@@ -274,7 +275,7 @@ def lose(
         )
         # another machine can start at once
         changed: dict[str, Any] = {"losses": tried.losses, "alone": tried.alone}
-        if avoid:
-            changed["avoid"] = [*stage.avoid, avoid]
+        if machine and error == MachineStalled.code:  # it lives, and would take it again
+            changed["avoid"] = [*stage.avoid, machine[:40]]
         dead = _fail(session, current, tried, error, message, wait_s=0.0, **changed)
     return current.id if dead and current.complete(but=stage.stage) else None

@@ -249,7 +249,7 @@ def test_processes_outlive_a_redis_without_memory(tmp_path: Path) -> None:
         made.until_alive("m")
         header = {"Authorization": f"Bearer {furnish(made.store, '').token}"}
         first = [hand_in(client, header, f"a-{number}").status_code for number in range(count)]
-        until(lambda: count_final(made.store) >= 3, 30, "some are graded")
+        until_graded(made.store, 3)
         admin.config_set("maxmemory", 1)
         then = [hand_in(client, header, f"b-{number}").status_code for number in range(count)]
         time.sleep(15)  # long enough that machines would count as dead if Redis were not
@@ -355,6 +355,10 @@ def test_a_postgresql_restart_costs_nothing_but_time(postgres: Postgres) -> None
     school.close()
 
 
+def until_graded(store: Store, count: int) -> None:
+    until(lambda: count_final(store) >= count, 60, f"{count} are graded")
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_postgresql_restarts_while_hand_ins_are_graded(redis_url: str, tmp_path: Path) -> None:
@@ -370,7 +374,7 @@ def test_postgresql_restarts_while_hand_ins_are_graded(redis_url: str, tmp_path:
         with uploads.under_way():
             lasts = []
             for number in range(4):
-                until(lambda n=number: count_final(made.store) >= 25 * (n + 1), 60, "some are graded")
+                until_graded(made.store, 25 * (number + 1))
                 lasts.append(uploads.over_restart(postgres))
         since = time.monotonic()
         made.until_final(uploads.count(202), 120)

@@ -39,13 +39,13 @@ EVERY_S = (1.0, 5.0)
 A_SECOND = 2.5
 """Hand-ins."""
 BOXES = (
-    Box("one", slots=6, seconds=1.0),
-    Box("two", slots=4, seconds=1.5, behind_proxy=True),
-    Box("three", slots=4, seconds=0.5, behind_proxy=True),
-    Box("fast-clock", slots=4, seconds=1.0, clock="+1h"),
-    Box("slow-clock", slots=4, seconds=1.0, clock="-1h", role="spare"),
+    Box("one", slots=6, seconds=3.0),
+    Box("two", slots=4, seconds=4.0, behind_proxy=True),
+    Box("three", slots=4, seconds=2.0, behind_proxy=True),
+    Box("fast-clock", slots=4, seconds=3.0, clock="+1h"),
+    Box("slow-clock", slots=4, seconds=3.0, clock="-1h", role="spare"),
 )
-FAR = Box("far", slots=4, seconds=1.0)
+FAR = Box("far", slots=4, seconds=3.0)
 FAR_AWAY = Box("far", slots=2, seconds=3.0)
 
 

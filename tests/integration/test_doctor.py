@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from cli.checks import database as database_checks
 from cli.embedded import free_port
 from cli.main import grader
+from cli.settings import forget_redis, remember_redis
 from grading.canaries import CANARIES
 from grading.errors import GraderError
 from grading.leases import Beat, Leases, connect
@@ -245,6 +246,15 @@ def test_every_problem_of_the_configuration_is_named(case: Case) -> None:
     assert "✗ configuration: machines[0].slots:" in said.stdout
     assert "✗ configuration: sever: there is no such key" in said.stdout
     assert "    → correct it" in said.stdout
+
+
+def test_the_redis_that_grader_up_started_is_found(case: Case, redis_url: str) -> None:
+    case.environ["GRADER_REDIS_URL"] = f"redis://127.0.0.1:{free_port()}/0"
+    remember_redis(case.folder, redis_url)
+    assert case.doctor()["redis password"]["level"] == "ok"
+    assert (case.folder / "redis_url").stat().st_mode & 0o077 == 0
+    forget_redis(case.folder)
+    assert "does not answer" in case.doctor()["redis"]["message"]
 
 
 # --- machines that examine themselves -----------------------------------------------------------------

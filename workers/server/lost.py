@@ -11,6 +11,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from grading.cluster.stalls import stalled
 from grading.dispatch import AWAY
+from grading.errors import MachineLost, MachineStalled
 from grading.leases import DEAD_AFTER_S, Lease
 from grading.logs import working_on
 from grading.queue import own_queue, stage_queues
@@ -93,13 +94,12 @@ class LostRuns:
             budget_s = self.server.config.stages[lease.stage].budget_s
             if stalled(lease.phase, lease.prompt_tokens, lease.idle_s, lease.since_s, budget_s):
                 message = MACHINE_STALLED.format(lease.machine, lease.idle_s, lease.phase)
-                self._end(lease, message, "alone", "machine_stalled")
+                self._end(lease, message, "alone", MachineStalled.code)
 
-    def _end(self, lease: Lease, message: str, loss: Loss, error: str = "machine_lost") -> None:
+    def _end(self, lease: Lease, message: str, loss: Loss, error: str = MachineLost.code) -> None:
         self.server.dispatch.registry.give_back(lease.run_id)
-        avoid = lease.machine if error == "machine_stalled" else ""
         with working_on(round=lease.round_id, run=lease.run_id, stage=lease.stage, machine=lease.machine):
-            self._lose(lease.run_id, message, loss, error, avoid)
+            self._lose(lease.run_id, message, loss, error, lease.machine)
 
     def _nowhere(self, in_flight: dict[str, float]) -> list[str]:
         """Runs that for a while no queue held and no machine worked on.
@@ -135,10 +135,10 @@ class LostRuns:
         return True
 
     def _lose(
-        self, run_id: str, message: str, loss: Loss, error: str = "machine_lost", avoid: str = ""
+        self, run_id: str, message: str, loss: Loss, error: str = MachineLost.code, machine: str = ""
     ) -> None:
         with self.server.store.write() as session:
-            to_combine = rounds.lose(session, run_id, message, loss, error, avoid)
+            to_combine = rounds.lose(session, run_id, message, loss, error, machine)
         log.info("run %s: %s", run_id, message)
         if to_combine is not None:
             finish.combine(self.server, to_combine)
