@@ -119,12 +119,13 @@ class Leases:
         role: str = "primary",
         hand_on: bool = False,
         avoid: Sequence[str] = (),
+        alone: bool = False,
     ) -> Claim:
         """Ask for a run before working on it.
 
         With `hand_on` the answer may be that it belongs elsewhere, if a live machine could do it: this one
         has another stage of the round, is to be avoided or was drained, or it is a spare and a primary
-        machine is idle.
+        machine is idle. A run that will be `alone` belongs where it has to wait for least.
         """
         run_id, stage = lease.run_id, lease.stage
         answer = self._claim(
@@ -147,6 +148,7 @@ class Leases:
                 own_queue(""),
                 "grader:handed:",
                 json.dumps(list(avoid)),
+                int(alone),
             ],
         )
         word, _, machine = cast(str, answer).partition(" ")

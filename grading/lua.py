@@ -8,7 +8,7 @@ Keys and arguments stand above each script. `cjson` values are as written by `gr
 # ARGV: run, lease as JSON, most deliveries, seconds to keep, role of the machine, 1 if the run may be handed
 #       on, seconds without a beat after which a machine is dead, prefix of the machines' own queues, prefix
 #       of the marks of machines that a run is on its way to: for a second they are not idle; machines to
-#       avoid as a JSON list
+#       avoid as a JSON list; 1 if the run will be alone on its machine: then where least is to wait for
 CLAIM = """
 local lease = cjson.decode(ARGV[2])
 local now = tonumber(redis.call('TIME')[1])
@@ -25,26 +25,32 @@ local function elsewhere()
   for _, name in ipairs(redis.call('HKEYS', KEYS[6])) do drained[name] = true end
   local must = avoided[me] or drained[me]
   local should = must or others[me]
-  if not should and ARGV[5] == 'primary' then return nil end
+  local solitary = ARGV[11] == '1' and not should
+  if not should and not solitary and ARGV[5] == 'primary' then return nil end
   local busy = {}
   for _, row in ipairs(redis.call('HVALS', KEYS[1])) do
     local name = cjson.decode(row)['machine']
     busy[name] = (busy[name] or 0) + 1
   end
-  local best, least
+  local function load_of(beat)
+    return ((busy[beat['machine']] or 0) + redis.call('LLEN', ARGV[8] .. beat['machine'])) / beat['slots']
+  end
+  local best, least, mine
   for _, row in ipairs(redis.call('HVALS', KEYS[5])) do
     local beat = cjson.decode(row)
     local name = beat['machine']
     local alive = now - beat['at'] <= tonumber(ARGV[7])
     local fit = alive and not beat['drained'] and beat['stages'][lease['stage']] and name ~= me
+    if name == me then mine = load_of(beat) end
     if fit and not avoided[name] and not drained[name] and (must or not others[name]) then
-      local load = ((busy[name] or 0) + redis.call('LLEN', ARGV[8] .. name)) / beat['slots']
+      local load = load_of(beat)
       local idle = beat['role'] == 'primary' and load == 0 and redis.call('EXISTS', ARGV[9] .. name) == 0
       if beat['role'] ~= 'primary' then load = load + 0.001 end
       if others[name] then load = load + 1000 end
-      if (should or idle) and (not least or load < least) then best, least = name, load end
+      if (should or solitary or idle) and (not least or load < least) then best, least = name, load end
     end
   end
+  if solitary and least and least >= (mine or 0) then return nil end
   return best
 end
 

@@ -153,7 +153,9 @@ def record(session: Session, result: Result) -> Recorded:
     if run.state not in (RunState.DISPATCHED, RunState.LOST):
         return Recorded("duplicate")
     stage = current.stages[result.stage]
-    counts = run.state == RunState.DISPATCHED and stage.run_id == result.run_id
+    # a late result of an earlier run may have ended the stage while this one was under way
+    under_way = stage.state == StageState.DISPATCHED and stage.run_id == result.run_id
+    counts = run.state == RunState.DISPATCHED and under_way
     accepted = result.ok and stage.state not in OVER
     set_run(
         session,

@@ -126,12 +126,20 @@ class Cluster:
 
     def until_busy(self, machine: str, runs: int, timeout_s: float = 30.0) -> set[str]:
         """Wait until a machine works on so many runs; their ids."""
+        return self.until_all_busy({machine: runs}, timeout_s)[machine]
 
-        def held() -> set[str]:
-            return {lease.run_id for lease in self.held_by(machine)}
+    def until_all_busy(self, runs: Mapping[str, int], timeout_s: float = 30.0) -> dict[str, set[str]]:
+        """Wait until each machine works on so many runs, all at the same moment; their ids."""
 
-        until(lambda: len(held()) >= runs, timeout_s, f"{machine} works on {runs} runs, {self.site.folder}")
-        return held()
+        def held() -> dict[str, set[str]]:
+            leases = self.site.dispatch.registry.held()
+            by_machine = {name: {one.run_id for one in leases if one.machine == name} for name in runs}
+            return by_machine if all(len(by_machine[name]) >= runs[name] for name in runs) else {}
+
+        found: dict[str, set[str]] = until(
+            held, timeout_s, f"{runs} are worked on; logs in {self.site.folder}"
+        )
+        return found
 
     def until_all_end(self, timeout_s: float) -> Verdict:
         """Wait until everything accepted is graded, partial or failed; the log against SQL."""

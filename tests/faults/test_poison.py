@@ -14,7 +14,7 @@ from tests.faults.ledger import Known, Verdict, known_runs
 from tests.system import until
 
 POISON = "this-ends-the-process"
-BOXES = tuple(Box(name, slots=4, seconds=1.5, exits_on=POISON) for name in ("one", "two"))
+BOXES = tuple(Box(name, slots=4, seconds=3.0, exits_on=POISON) for name in ("one", "two"))
 NEIGHBOURS = [f"neighbour-{number}" for number in range(3)]
 
 
@@ -47,11 +47,11 @@ class Outcome:
 
 
 def play(folder: Path, database_url: str) -> Outcome:
-    """Three neighbours and the poison at once, so that they share the machines."""
+    """The poison comes while both machines work on its neighbours."""
     with cluster(folder, BOXES, database_url) as running:
-        uploads = running.hand_in(NEIGHBOURS)
+        submissions = running.handed_in(NEIGHBOURS)
+        running.until_all_busy({box.name: 1 for box in BOXES})
         poisoned = running.ledger.hand_in("poison", POISON)
-        submissions = [upload.result() for upload in uploads]
         until(lambda: running.deaths, 30, "a worker dies")
         verdict = running.until_all_end(150)
         return replace(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from redis import Redis
 
 from cli.checks import database as database_checks
 from cli.embedded import free_port
@@ -84,6 +85,12 @@ def _own_redis(*settings: str, url: str = "redis://:right@127.0.0.1:{port}/0") -
         case.environ["GRADER_REDIS_URL"] = url.format(port=port)
 
     return do
+
+
+def _nearly_full(case: Case, stack: ExitStack) -> None:
+    _own_redis("maxmemory 100mb")(case, stack)
+    with Redis.from_url(case.environ["GRADER_REDIS_URL"]) as client:
+        client.setrange("what fills it", 84_000_000, "x")
 
 
 def _no_redis(case: Case, _stack: ExitStack) -> None:
@@ -205,7 +212,7 @@ def _stranger(case: Case, _stack: ExitStack) -> None:
             "redis eviction", "failure", "allkeys-lru", "maxmemory-policy noeviction",
         ),
         (_own_redis("maxmemory 1"), "redis memory", "failure", "takes no more work", "raise maxmemory"),
-        (_own_redis("maxmemory 1200kb"), "redis memory", "warning", "in use", "raise maxmemory"),
+        (_nearly_full, "redis memory", "warning", "in use", "raise maxmemory"),
         (_own_redis("replicaof 127.0.0.1 1"), "redis persistence", "failure", "a replica", "the primary"),
         (_expired, "redis certificate", "failure", "certificate has expired", "renew it"),
         (_somebody_elses, "redis certificate", "failure", "is not trusted", "redis.ca_file"),

@@ -228,3 +228,17 @@ def test_a_drained_machine_gets_nothing(leases: Leases) -> None:
     assert leases.beat(Beat("p", "one", 1, 0, BOTH))
     leases.drain([])
     assert not leases.beat(Beat("p", "one", 1, 0, BOTH))
+
+
+def test_runs_that_must_be_alone_spread_over_the_machines(leases: Leases) -> None:
+    beat(leases, "one", slots=8)
+    beat(leases, "two", slots=8)
+
+    def ask(run_id: str, machine: str) -> Claim:
+        asking = Lease(run_id, machine, "p", "analysis", "waiting")
+        return leases.claim(asking, f"round of {run_id}", hand_on=True, alone=True)
+
+    assert ask("a", "one") == GRANTED  # nobody has less to do
+    assert ask("b", "one") == Claim("elsewhere", "two")
+    assert leases.claim(Lease("b", "two", "p", "analysis"), "round of b") == GRANTED
+    assert ask("c", "one") == GRANTED  # one each

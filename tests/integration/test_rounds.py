@@ -144,6 +144,21 @@ def test_a_late_result_of_a_lost_run_still_counts_when_it_is_first(store: Store,
         assert rounds.begin_again(session, accepted.round_id, "analysis") is None
 
 
+def test_a_stage_that_a_late_result_ended_stays_done_when_the_run_in_its_place_fails(
+    store: Store, assignment: int
+) -> None:
+    accepted = hand_in(store, assignment)
+    first = begin(store, accepted.round_id)["analysis"]
+    with store.write() as session:
+        rounds.lose(session, first.run_id, "machine died", loss="alone")
+    with store.write() as session:
+        second = rounds.begin_again(session, accepted.round_id, "analysis")
+    assert second is not None
+    assert record(store, first).outcome == "accepted"
+    assert record(store, second, ok=False).outcome == "failed"
+    assert stage(store, accepted.round_id, "analysis").state == StageState.DONE
+
+
 def test_two_accepted_runs_of_a_stage_cannot_exist(store: Store, assignment: int) -> None:
     accepted = hand_in(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]

@@ -5,9 +5,7 @@ Hypothesis plays the queue and the machines against the server's own functions o
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,23 +21,20 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from redis.exceptions import ConnectionError as RedisAway
-from sqlalchemy import Row, select
 
 from grading.config import Config, Database, Machine, Placement
-from grading.dispatch import Dispatch, Outgoing, open_dispatch
+from grading.dispatch import Outgoing, open_dispatch
 from grading.model import Result, RoundState, RunState, StageState
 from grading.store import Store, migrate, replay, rounds, waiting
 from grading.store.rounds import MAX_LOSSES, MAX_TRIES, Loss
-from grading.store.tables import Grade, Round, RoundStage, Run
 from tests.factories import add_assignment, hand_in, result
+from tests.integration.world import STAGES, Network, expect_moves, forget, states, take_picture
 from tests.system import close_dispatch
 from workers.server import finish
 from workers.server.context import Server
 from workers.server.prepare import prepare
 from workers.server.release import release
 
-STAGES = ("analysis", "feedback")
 STEPS = 50
 MOST_ROUNDS = 3
 ANSWERS: tuple[dict[str, Any], ...] = (
@@ -69,86 +64,6 @@ RUN_MOVES = {("dispatched", end) for end in ("done", "failed", "duplicate", "los
     ("lost", end) for end in ("done", "failed", "duplicate")
 }
 REPLAYED = {("partial", "running"), ("failed", "running"), ("dead", "failed")}
-
-
-@dataclass(frozen=True)
-class Network(Dispatch):
-    """Takes what is sent instead of Redis; `fails_after` so many messages of a helping, Redis is away."""
-
-    sent: list[Outgoing] = field(default_factory=list)
-    fails_after: list[int] = field(default_factory=list)
-
-    def room(self) -> dict[str, int]:
-        return dict.fromkeys(STAGES, 4)
-
-    def release(self) -> bool:
-        return True
-
-    def send_round(self, outgoing: Sequence[Outgoing]) -> None:
-        for one in outgoing:
-            self.send_run(one)
-
-    def send_run(self, outgoing: Outgoing) -> None:
-        if self.fails_after:
-            if self.fails_after[0] == 0:
-                raise RedisAway
-            self.fails_after[0] -= 1
-        self.sent.append(outgoing)
-
-
-@dataclass(frozen=True)
-class Picture:
-    """All that counts, as SQL has it: rows by their key."""
-
-    rounds: dict[str, str]
-    """round -> state"""
-    stages: dict[tuple[str, str], Row[Any]]
-    """(round, stage) -> state, tries, losses, runs, run_id"""
-    runs: dict[str, Row[Any]]
-    accepted: dict[tuple[str, str], list[str]]
-    grades: dict[str, list[str]]
-    currents: dict[str, int]
-    """submission -> current rounds"""
-
-    def essence(self) -> tuple[Any, ...]:
-        """What a result that does not count must not change."""
-        return self.rounds, self.stages, self.grades, self.accepted
-
-
-ROUNDS = select(Round.id, Round.state, Round.submission_id, Round.current)
-STAGE_ROWS = select(
-    RoundStage.round_id,
-    RoundStage.stage,
-    RoundStage.state,
-    RoundStage.tries,
-    RoundStage.losses,
-    RoundStage.runs,
-    RoundStage.run_id,
-)
-RUNS = select(Run.id, Run.round_id, Run.stage, Run.state, Run.accepted)
-
-
-def take_picture(store: Store) -> Picture:
-    with store.read() as session:
-        found = session.execute(ROUNDS).all()
-        stages = session.execute(STAGE_ROWS).all()
-        runs = session.execute(RUNS).all()
-        graded = session.execute(select(Grade.__table__)).all()
-    accepted: dict[tuple[str, str], list[str]] = {}
-    for run in runs:
-        if run.accepted:
-            accepted.setdefault((run.round_id, run.stage), []).append(run.id)
-    grades: dict[str, list[str]] = {}
-    for grade in graded:
-        grades.setdefault(grade.round_id, []).append(str(grade))
-    return Picture(
-        rounds={row.id: row.state for row in found},
-        stages={(stage.round_id, stage.stage): stage for stage in stages},
-        runs={run.id: run for run in runs},
-        accepted=accepted,
-        grades=grades,
-        currents=dict(Counter(row.submission_id for row in found if row.current)),
-    )
 
 
 class Uniqueness(RuleBasedStateMachine):
@@ -204,6 +119,9 @@ class Uniqueness(RuleBasedStateMachine):
         prepare(self.server, round_id)
 
     @rule(after_s=st.sampled_from([0.0, 20.0, 100.0]), redis_dies_after=st.none() | st.integers(0, 2))
+    def the_sweeper_releases(self, after_s: float, redis_dies_after: int | None) -> None:
+        self.releases(after_s, redis_dies_after)
+
     def releases(self, after_s: float, redis_dies_after: int | None) -> None:
         self.store.clock_offset_s += after_s
         self.network.fails_after[:] = [] if redis_dies_after is None else [redis_dies_after]
@@ -258,6 +176,21 @@ class Uniqueness(RuleBasedStateMachine):
     def a_machine_dies_with_several_runs(self, data: st.DataObject) -> None:
         for run_id in self.draw_runs(data, 3):
             self.lose(run_id, "together")
+
+    @rule(data=st.data(), answers=st.permutations(ANSWERS), old_first=st.booleans())
+    def a_lost_run_and_the_one_in_its_place_both_answer(
+        self, data: st.DataObject, answers: list[dict[str, Any]], old_first: bool
+    ) -> None:
+        for run_id in self.draw_runs(data, 1):
+            old = next(sent for sent in self.network.sent if sent.run_id == run_id)
+            self.lose(run_id, "alone")
+            self.everything_is_single_and_moves_forward()
+            self.releases(100.0, None)
+            place = (old.round_id, old.stage)
+            new = [sent for sent in self.network.sent if (sent.round_id, sent.stage) == place][-1]
+            for sent, answer in zip((old, new) if old_first else (new, old), answers, strict=False):
+                self.everything_is_single_and_moves_forward()
+                self.arrives(result(sent.run_id, sent.round_id, sent.stage, **answer))
 
     @rule(round_id=known_rounds)
     def the_body_of_the_chord_comes(self, round_id: str) -> None:
@@ -343,24 +276,6 @@ class Uniqueness(RuleBasedStateMachine):
                 self.lose(run_id, "unbegun")
         self.the_sweeper_combines()
         self.everything_is_single_and_moves_forward()
-
-
-def states(rows: dict[Any, Any]) -> dict[Any, str]:
-    return {key: row.state for key, row in rows.items()}
-
-
-def expect_moves(before: dict[Any, str], after: dict[Any, str], allowed: set[tuple[str, str]]) -> None:
-    moves = {(old, after.get(key, "gone")) for key, old in before.items()}
-    unexpected = {(old, new) for old, new in moves if old != new} - allowed
-    assert not unexpected, f"not allowed: {unexpected}"
-
-
-def forget(store: Store) -> None:
-    """End what an example that failed left open, so that the next one is alone."""
-    over = [RoundStage.__table__, Grade.__table__, Run.__table__, Round.__table__]
-    with store.write() as session:
-        for table in over:
-            session.execute(table.delete())  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ def test_the_shipped_file_has_the_four_machines(root: Path) -> None:
 
 def test_addresses_come_from_the_environment(root: Path) -> None:
     config = load(
-        root / "config.toml", {"GRADER_REDIS_URL": "redis://:p@r:1/0", "GRADER_DATABASE_URL": "sqlite:///a.db"}
+        root / "config.toml",
+        {"GRADER_REDIS_URL": "redis://:p@r:1/0", "GRADER_DATABASE_URL": "sqlite:///a.db"},
     )
     assert (config.redis.url, config.database.url) == ("redis://:p@r:1/0", "sqlite:///a.db")
 

@@ -32,7 +32,9 @@ SECRET = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}|\bglpat-[\w-]{20}"
     r"|\bhf_[A-Za-z0-9]{30}|\bsk-[A-Za-z0-9]{32}|\bxox[baprs]-[\w-]{20}|\bwhsec_[A-Za-z0-9+/]{24}"
 )
-REGISTRY = re.compile(r"https?://[\w.:-]+(?:/\w+)*/(?:simple|packages)\b|--(?:extra-)?index-url|--find-links")
+REGISTRY = re.compile(
+    r"https?://[\w.:-]+(?:/\w+)*/(?:simple|packages)\b|--(?:extra-)?index-url|--find-links[ =]\S*:"
+)
 
 
 def tracked() -> list[Path]:
@@ -132,6 +134,7 @@ def test_the_patterns_find_what_they_are_for() -> None:
     assert SECRET.search("-----BEGIN PRIVATE KEY-----")
     assert not SECRET.search("task-" + "a" * 40)
     assert REGISTRY.search("https://packages.example.org/simple")
+    assert REGISTRY.search("--find-links https://wheels.example.org")
 
 
 def test_no_large_files() -> None:

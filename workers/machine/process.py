@@ -196,7 +196,12 @@ class MachineProcess:
         job = working.job
         try:
             return self.leases.claim(
-                self._lease(working), job.round_id, role=self.machine.role, hand_on=hand_on, avoid=job.avoid
+                self._lease(working),
+                job.round_id,
+                role=self.machine.role,
+                hand_on=hand_on,
+                avoid=job.avoid,
+                alone=job.alone,
             )
         except RedisError as error:
             # SQL accepts one result only, so working without a lease costs time at most
