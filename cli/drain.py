@@ -69,7 +69,7 @@ def _wait_out(dispatch: Dispatch, machine: str, patience_s: float) -> None:
         if state.drained and state.busy == 0:
             click.echo(f"{machine} is out and does nothing any more. Back: grader drain {machine} --back")
             return
-        if state.busy != told:
+        if state.busy not in (0, told):
             told = state.busy
             click.echo(f"{machine} finishes {told} run{'' if told == 1 else 's'} …")
         if time.monotonic() >= end:

@@ -29,7 +29,7 @@ def machines(settings: Settings, as_json: bool) -> None:
     table = Table("machine", "role", "alive", "busy", "slots", "stages")
     for state in states:
         stages = "\n".join(f"{name}: {s['model']} ({s['engine']})" for name, s in state.stages.items())
-        alive = "hung" if state.hung else "yes" if state.alive else "no"
+        alive = "hung" if state.hung else "no" if not state.alive else "out" if state.drained else "yes"
         table.add_row(state.name, state.role, alive, str(state.busy), str(state.slots), stages)
     Console().print(table)
     click.echo("queues: " + ", ".join(f"{name} {length}" for name, length in backlog.items()))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from cli.admin import writing
 from cli.settings import Settings
@@ -47,9 +45,12 @@ def _show(listed: list[GivenUp]) -> None:
     if not listed:
         click.echo("Nothing was given up.")
         return
-    table = Table("submission", "assignment", "student", "state", "what did not work")
     for one in listed:
-        why = "\n".join(f"{s.stage}: {s.error} after {s.runs} runs. {s.message}" for s in one.stages)
-        table.add_row(one.submission_id, one.assignment, one.student, one.state, why or one.failure)
-    Console(soft_wrap=True).print(table)
+        click.echo(f"{one.submission_id}  {one.state}  {one.assignment}, {one.student}, hand-in {one.number}")
+        for s in one.stages:
+            click.echo(
+                f"    {s.stage}: {s.error} after {s.runs} run{'' if s.runs == 1 else 's'}. {s.message}"
+            )
+        if not one.stages:
+            click.echo(f"    {one.failure}")
     click.echo("Try again: grader replay SUBMISSION…, or grader replay --all [--error CODE]")

@@ -57,11 +57,6 @@ class Broker:
             with suppress(RedisError):
                 self.client.config_set("bind", f"127.0.0.1 {self.also}")
 
-    def restart(self) -> None:
-        """A crash and a start."""
-        self.crash()
-        self.start()
-
     def forget_everything(self) -> None:
         """FLUSHALL."""
         self.client.flushall()
