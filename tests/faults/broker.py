@@ -23,6 +23,7 @@ from cli.embedded import RedisProcess, start_redis
 from grading.leases import connect
 
 COPY = "copy-of-a-test"
+LISTEN_S = 15.0
 
 
 @dataclass
@@ -106,19 +107,20 @@ class Duplicator:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(10)
+        with suppress(RedisError), connect(self.url) as client:
+            client.ping()  # which wakes the thread
+        self._thread.join(2 * LISTEN_S)
 
     def _run(self, ready: threading.Event) -> None:
         choose = random.Random(self.seed)
-        listening = Redis.from_url(self.url, decode_responses=True, socket_timeout=0.5)
+        listening = Redis.from_url(self.url, decode_responses=True, socket_timeout=LISTEN_S)
         sending = connect(self.url)
         while not self._stop.is_set():
             with suppress(RedisError), listening.monitor() as monitor:  # type: ignore[no-untyped-call]
                 ready.set()
                 while not self._stop.is_set():
-                    with suppress(RedisError):
-                        self._copy(sending, monitor.next_command()["command"], choose.randint(1, 4))
-            self._stop.wait(0.1)
+                    self._copy(sending, monitor.next_command()["command"], choose.randint(1, 4))
+            self._stop.wait(0.1)  # Redis is away
         listening.close()
         sending.close()
 

@@ -30,7 +30,8 @@ BOXES = (
     Box("slow-clock", slots=8, seconds=SECONDS, clock="-1h"),
 )
 TAKERS = 2
-COUNT = 24
+MOST = 200
+"""Hand-ins; no more come in once all slots are busy."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,9 @@ def play(folder: Path, database_url: str, later_s: float = 0.0) -> Outcome:
     """
     with cluster(folder, BOXES, database_url) as running:
         time.sleep(later_s)
-        uploads = running.hand_in([f"s-{number}" for number in range(COUNT)])
+        uploads = running.hand_in([f"s-{number}" for number in range(MOST)])
         running.until_all_busy({box.name: box.slots for box in BOXES[:3]})
+        uploads = [upload for upload in uploads if not upload.cancel()]
         running.kill(KILLED)
         running.freeze(STOPPED)
         running.proxies[CUT].cut()
@@ -112,7 +114,7 @@ def rounded(seconds: list[float]) -> list[float]:
 
 def test_nothing_is_lost_or_graded_twice_when_three_machines_go(outcome: Outcome) -> None:
     assert outcome.verdict.clean, outcome.verdict
-    assert outcome.verdict.states == {"graded": COUNT}
+    assert outcome.verdict.states == {"graded": outcome.verdict.accepted}
 
 
 def test_late_results_are_recorded_as_duplicates_and_change_nothing(outcome: Outcome) -> None:
@@ -129,5 +131,4 @@ def test_machines_with_a_wrong_clock_do_nothing_twice(outcome: Outcome) -> None:
     assert set(answers.values()) == {1, 2}
     assert {stage for stage, count in answers.items() if count == 2} == late
     took = Counter(run.machine for run in outcome.runs if run.accepted)
-    assert took["fast-clock"] > COUNT / 2
-    assert took["slow-clock"] > COUNT / 2
+    assert min(took["fast-clock"], took["slow-clock"]) >= 8

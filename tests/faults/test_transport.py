@@ -89,7 +89,7 @@ def accepted(running: Cluster, fault: str) -> list[float]:
 def test_every_message_is_delivered_two_to_five_times_and_counts_once(outcome: Outcome) -> None:
     assert len(outcome.run_ids) >= 20
     assert outcome.run_ids <= set(outcome.copies)
-    assert len(outcome.copies) > 3 * len(outcome.run_ids)  # prepare, release, record and combine as well
+    assert len(outcome.copies) >= 10 + 2 * len(outcome.run_ids)  # what prepares and records, as well
 
 
 def test_lost_chords_leave_nothing_stuck(outcome: Outcome) -> None:

@@ -1,0 +1,110 @@
+"""What is handed in for what: assignments, their versions, submissions and files."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    String,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from grading.store.tables.base import Base, Id, new_id
+from grading.store.tables.people import Course, User
+
+
+class Assignment(Base):
+    """A piece of homework. Its rubric and material are in versions; the highest number counts."""
+
+    __tablename__ = "assignments"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    course_id: Mapped[int] = mapped_column(ForeignKey("courses.id"))
+    slug: Mapped[str] = mapped_column(String(64))
+    title: Mapped[str] = mapped_column(String(200))
+    language: Mapped[str] = mapped_column(String(32), default="")
+    release: Mapped[str] = mapped_column(String(20), default="after_review")
+    due_at: Mapped[datetime | None]
+    """Shown to students; what is handed in later is graded all the same."""
+    created_at: Mapped[datetime]
+    course: Mapped[Course] = relationship()
+    __table_args__ = (UniqueConstraint("course_id", "slug"),)
+
+
+class RubricVersion(Base):
+    """One version of an assignment's rubric, instructions, starter and solution; never changed."""
+
+    __tablename__ = "rubric_versions"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"), index=True)
+    number: Mapped[int]
+    digest: Mapped[str] = mapped_column(String(64))
+    rubric: Mapped[dict[str, Any]]
+    task: Mapped[str] = mapped_column(Text, default="")
+    instructions: Mapped[dict[str, Any]]
+    starter: Mapped[list[Any]]
+    solution: Mapped[list[Any]]
+    share_solution: Mapped[bool] = mapped_column(Boolean, default=False)
+    files: Mapped[dict[str, Any]]
+    """path -> sha256 of a blob"""
+    created_at: Mapped[datetime]
+    __table_args__ = (UniqueConstraint("assignment_id", "number"),)
+
+
+class Blob(Base):
+    """Bytes, named by their SHA-256, so that equal files are stored once."""
+
+    __tablename__ = "blobs"
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    size: Mapped[int]
+    data: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class Submission(Base):
+    """What one student handed in, once; the student's `number`-th for this assignment."""
+
+    __tablename__ = "submissions"
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"))
+    student_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    number: Mapped[int]
+    source: Mapped[str] = mapped_column(String(20))
+    documents: Mapped[list[Any]]
+    notes: Mapped[list[Any]]
+    submitted_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    created_at: Mapped[datetime]
+    assignment: Mapped[Assignment] = relationship()
+    student: Mapped[User] = relationship(foreign_keys=[student_id])
+    __table_args__ = (
+        UniqueConstraint("assignment_id", "student_id", "number"),
+        Index("submissions_by_time", "created_at"),
+    )
+
+
+class SubmissionFile(Base):
+    """A file of a submission."""
+
+    __tablename__ = "submission_files"
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
+    path: Mapped[str] = mapped_column(String(400), primary_key=True)
+    sha256: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"), index=True)
+    size: Mapped[int]
+
+
+class Batch(Base):
+    """A class zip between its preview and its confirmation."""
+
+    __tablename__ = "batches"
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"))
+    created_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    sha256: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"))
+    filename: Mapped[str] = mapped_column(String(400))
+    created_at: Mapped[datetime]
+    confirmed_at: Mapped[datetime | None]

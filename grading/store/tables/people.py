@@ -1,0 +1,79 @@
+"""Who there is: courses, people, and how they are known."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    ForeignKey,
+    Integer,
+    String,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from grading.store.tables.base import Base
+
+
+class Course(Base):
+    """A course, such as business-analytics."""
+
+    __tablename__ = "courses"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    slug: Mapped[str] = mapped_column(String(64), unique=True)
+    title: Mapped[str] = mapped_column(String(200))
+
+
+class User(Base):
+    """A person. Signs in with a password, or through an identity of another provider."""
+
+    __tablename__ = "users"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(200), default="")
+    email: Mapped[str] = mapped_column(String(200), default="")
+    password_hash: Mapped[str | None] = mapped_column(String(200))
+    administrator: Mapped[bool] = mapped_column(Boolean, default=False)
+    disabled: Mapped[bool] = mapped_column(Boolean, default=False)
+    created_at: Mapped[datetime]
+    failed_logins: Mapped[int] = mapped_column(Integer, default=0)
+    locked_until: Mapped[datetime | None]
+    identities: Mapped[list[Identity]] = relationship(back_populates="user")
+
+
+class Identity(Base):
+    """Who a user is to a provider: `local` (sign-in name, student id), an LMS connection."""
+
+    __tablename__ = "identities"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    provider: Mapped[str] = mapped_column(String(64))
+    subject: Mapped[str] = mapped_column(String(200))
+    user: Mapped[User] = relationship(back_populates="identities")
+    __table_args__ = (UniqueConstraint("provider", "subject"),)
+
+
+class Membership(Base):
+    """A user's role in a course."""
+
+    __tablename__ = "memberships"
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
+    course_id: Mapped[int] = mapped_column(ForeignKey("courses.id"), primary_key=True)
+    role: Mapped[str] = mapped_column(String(20))
+    __table_args__ = (CheckConstraint("role in ('student', 'grader', 'instructor')", name="role"),)
+
+
+class Token(Base):
+    """An API token; only its SHA-256 is kept."""
+
+    __tablename__ = "tokens"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    name: Mapped[str] = mapped_column(String(100))
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
+    scopes: Mapped[list[Any]]
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    revoked_at: Mapped[datetime | None]

@@ -1,0 +1,141 @@
+"""The grading: rounds, their stages and runs, and the grade."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from grading.store.tables.assignments import RubricVersion, Submission
+from grading.store.tables.base import Base, Id, new_id
+
+
+class Round(Base):
+    """One grading of one submission. At most one a submission is current."""
+
+    __tablename__ = "rounds"
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"))
+    number: Mapped[int]
+    reason: Mapped[str] = mapped_column(String(20))
+    rubric_version_id: Mapped[int] = mapped_column(ForeignKey("rubric_versions.id"))
+    state: Mapped[str] = mapped_column(String(20))
+    current: Mapped[bool] = mapped_column(Boolean, default=True)
+    priority: Mapped[str] = mapped_column(String(20), default="interactive")
+    course_id: Mapped[int] = mapped_column(ForeignKey("courses.id"))
+    student_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    prepared: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    """Documents without names, and evidence: what every job of the round carries. Large."""
+    chord_open: Mapped[bool] = mapped_column(Boolean, default=False)
+    """A chord is under way whose body will combine; without one, `record` does."""
+    failure: Mapped[str] = mapped_column(Text, default="")
+    created_at: Mapped[datetime]
+    prepared_at: Mapped[datetime | None]
+    dispatched_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    submission: Mapped[Submission] = relationship()
+    rubric_version: Mapped[RubricVersion] = relationship()
+    stages: Mapped[list[RoundStage]] = relationship(order_by="RoundStage.stage")
+    __table_args__ = (
+        UniqueConstraint("submission_id", "number"),
+        Index(
+            "one_current_round",
+            "submission_id",
+            unique=True,
+            sqlite_where=text("current"),
+            postgresql_where=text("current"),
+        ),
+        Index("rounds_by_state", "state", "priority", "created_at"),
+        # holds all that measures need: the rows are large
+        Index("rounds_by_end", "finished_at", "state", "priority", "created_at"),
+    )
+
+
+class RoundStage(Base):
+    """One stage of a round: its tries and the run that counts now."""
+
+    __tablename__ = "round_stages"
+    round_id: Mapped[str] = mapped_column(ForeignKey("rounds.id"), primary_key=True)
+    stage: Mapped[str] = mapped_column(String(40), primary_key=True)
+    state: Mapped[str] = mapped_column(String(20))
+    tries: Mapped[int] = mapped_column(Integer, default=0)
+    """Runs that a machine took up, or may have."""
+    runs: Mapped[int] = mapped_column(Integer, default=0)
+    """Runs that were ever dispatched."""
+    losses: Mapped[int] = mapped_column(Integer, default=0)
+    """Runs that were begun and lost with their machine."""
+    alone: Mapped[bool] = mapped_column(Boolean, default=False)
+    """A run was lost together with others: the next has its machine to itself."""
+    avoid: Mapped[list[Any]] = mapped_column(default=list)
+    """Machines that failed at it; others are tried first."""
+    run_id: Mapped[str | None] = mapped_column(Id)
+    not_before: Mapped[datetime | None]
+    error: Mapped[str | None] = mapped_column(String(40))
+    message: Mapped[str] = mapped_column(Text, default="")
+    __table_args__ = (Index("stages_by_state", "state", "not_before"),)
+
+
+class Run(Base):
+    """One execution of one stage of one round. At most one a (round, stage) is accepted."""
+
+    __tablename__ = "runs"
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    round_id: Mapped[str] = mapped_column(ForeignKey("rounds.id"))
+    stage: Mapped[str] = mapped_column(String(40))
+    attempt: Mapped[int]
+    state: Mapped[str] = mapped_column(String(20))
+    accepted: Mapped[bool] = mapped_column(Boolean, default=False)
+    machine: Mapped[str | None] = mapped_column(String(40))
+    error: Mapped[str | None] = mapped_column(String(40))
+    result: Mapped[dict[str, Any] | None]
+    dispatched_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+    engine: Mapped[str | None] = mapped_column(String(40))
+    model: Mapped[str | None] = mapped_column(String(200))
+    seconds: Mapped[float | None] = mapped_column(Float)
+    first_token_s: Mapped[float | None] = mapped_column(Float)
+    prompt_tokens: Mapped[int | None]
+    cached_tokens: Mapped[int | None]
+    output_tokens: Mapped[int | None]
+    __table_args__ = (
+        UniqueConstraint("round_id", "stage", "attempt"),
+        Index(
+            "one_accepted_run",
+            "round_id",
+            "stage",
+            unique=True,
+            sqlite_where=text("accepted"),
+            postgresql_where=text("accepted"),
+        ),
+        Index("runs_by_state", "state", "dispatched_at"),
+        Index("runs_by_end", "finished_at"),
+    )
+
+
+class Grade(Base):
+    """The report and points of one round; at most one a round. Seen by students once released."""
+
+    __tablename__ = "grades"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    round_id: Mapped[str] = mapped_column(ForeignKey("rounds.id"), unique=True)
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), index=True)
+    points: Mapped[float | None] = mapped_column(Float)
+    points_so_far: Mapped[float] = mapped_column(Float)
+    max_points: Mapped[float] = mapped_column(Float)
+    held: Mapped[bool] = mapped_column(Boolean, default=False)
+    report: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+    released_at: Mapped[datetime | None]
+    released_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
