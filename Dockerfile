@@ -1,5 +1,5 @@
 # The server's parts and the Ollama workers. Mac Studios run natively: Metal does not reach into containers.
-FROM python:3.12-slim AS build
+FROM python:3.12-slim-trixie AS build
 # a compiler for the few packages that have no wheel for the DGX Sparks' ARM processors
 RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev make \
@@ -12,7 +12,11 @@ COPY . .
 RUN /srv/venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation \
     --config-settings editable_mode=compat -e .
 
-FROM python:3.12-slim
+FROM python:3.12-slim-trixie
+# pg_dump and psql for `grader backup` and `grader restore`, not older than the compose file's PostgreSQL
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends postgresql-client \
+    && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --create-home grader
 COPY --from=build /srv/venv /srv/venv
 COPY --from=build /srv/grader /srv/grader

@@ -21,7 +21,7 @@ from app import who
 from app.metrics import FromQueue, FromStore
 from app.services import Services, services
 from grading.errors import NotSignedIn
-from grading.store import migrate
+from grading.store import drains, migrate
 
 pages = Blueprint("operations", __name__)
 HTTP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -59,8 +59,11 @@ def machines() -> str:
     """The machines and the queues, for staff."""
     actor = who.actor()
     who.require(actor, "machines.see")
-    dispatch = services().dispatch
-    return render_template("machines.html", machines=dispatch.machines(), queues=dispatch.backlog())
+    given = services()
+    with given.store.read() as session:
+        reasons = drains.drained(session)
+    states, backlog = given.dispatch.machines(), given.dispatch.backlog()
+    return render_template("machines.html", machines=states, queues=backlog, reasons=reasons)
 
 
 def add_metrics(app: Flask, given: Services) -> None:

@@ -102,9 +102,10 @@ def token() -> None:
 
 @token.command("create")
 @click.option("--user", "sign_in_name", default="admin", show_default=True, help="Whose token it is.")
-@click.option("--scope", "scopes", multiple=True, default=("submit", "read"), show_default=True)
+@click.option("--scope", "scopes", multiple=True, default=("submit", "read"), show_default=True,
+              help="submit, read or admin; may be given several times.")  # fmt: skip
 @click.option("--days", default=90, show_default=True, help="How long it is valid.")
-@click.option("--name", default="made by grader token create")
+@click.option("--name", default="made by grader token create", help="What it is for; shown in lists.")
 @click.pass_obj
 def token_create(
     settings: Settings, sign_in_name: str, scopes: tuple[str, ...], days: int, name: str
@@ -126,10 +127,10 @@ def user() -> None:
 @user.command("add")
 @click.argument("sign_in_name")
 @click.option("--name", default="", help="The person's name.")
-@click.option("--email", default="")
-@click.option("--role", type=click.Choice(["student", "grader", "instructor"]))
+@click.option("--email", default="", help="Their e-mail address; taken out of their work, too.")
+@click.option("--role", type=click.Choice(["student", "grader", "instructor"]), help="With --course.")
 @click.option("--course", help="Course of the role.")
-@click.option("--administrator", is_flag=True)
+@click.option("--administrator", is_flag=True, help="May do everything, in all courses.")
 @click.password_option(help="Asked for when not given.")
 @click.pass_obj
 def user_add(

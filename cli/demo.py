@@ -60,12 +60,13 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
         system.until_ready(PATIENCE_S)
         views = _hand_in(Client(system.url, people.token), samples())
         _show(views)
-        _say_where(system, people)
         graded = all(view["status"] == "graded" for _, view in views)
         if once:
             if not graded:
                 raise GraderError("Not every sample was graded; see the logs in " + str(folder))
+            click.echo(f"All were graded. Logs and data are in {system.folder}.")
             return
+        _say_where(system, people)
         click.echo("Ctrl-C ends it.")
         system.wait()
 

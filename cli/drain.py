@@ -21,9 +21,14 @@ LOOK_S = 0.5
 @click.command()
 @click.argument("machine")
 @click.option("--back", is_flag=True, help="Take the machine in again.")
-@click.option("--why", default="", help="Shown to others: why it is out.")
+@click.option("--why", default="", help="Why it is out; shown on the page Machines.")
 @click.option(
-    "--wait", "patience_s", type=click.FloatRange(0), default=900, show_default=True, help="Seconds."
+    "--wait",
+    "patience_s",
+    type=click.FloatRange(0),
+    default=900,
+    show_default=True,
+    help="Seconds it may take to finish.",
 )
 @click.pass_obj
 def drain(settings: Settings, machine: str, back: bool, why: str, patience_s: float) -> None:
@@ -35,7 +40,7 @@ def drain(settings: Settings, machine: str, back: bool, why: str, patience_s: fl
         else:
             drains.drain(session, machine, BY, why)
         out = drains.drained(session)
-    dispatch = open_dispatch(settings.config)
+    dispatch = open_dispatch(settings.running)
     try:
         dispatch.registry.drain(out)
     except AWAY:

@@ -18,7 +18,7 @@ from grading.errors import GraderError
 @click.pass_obj
 def machines(settings: Settings, as_json: bool) -> None:
     """Each machine: alive, busy, stages and models."""
-    dispatch = open_dispatch(settings.config)
+    dispatch = open_dispatch(settings.running)
     states, backlog = dispatch.machines(), dispatch.backlog()
     if backlog is None:
         raise GraderError("Redis does not answer, so nothing is known of the machines.")

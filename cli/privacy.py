@@ -57,7 +57,7 @@ def erase(settings: Settings, student: str, dry_run: bool, yes: bool, without_re
         migrate.require_newest(store)
         with store.read() as session:
             found, counts = erasure.preview(session, student)
-        _tell(counts, f"Of {found.name}", f"There is no work of {found.name}.")
+        _tell(counts, f"Of {student} ({found.name})", f"There is no work of {student} ({found.name}).")
         if dry_run:
             return
         if not yes:
@@ -98,7 +98,7 @@ def export(settings: Settings, student: str, file: Path) -> None:
 
 
 def _require_redis(settings: Settings) -> None:
-    dispatch = open_dispatch(settings.config)
+    dispatch = open_dispatch(settings.running)
     try:
         dispatch.registry.redis.ping()
     except (RedisError, OSError) as error:
@@ -108,7 +108,7 @@ def _require_redis(settings: Settings) -> None:
 
 
 def _withdraw(settings: Settings, found: Student) -> None:
-    dispatch = open_dispatch(settings.config)
+    dispatch = open_dispatch(settings.running)
     try:
         ids = (*found.submissions, *found.rounds, *found.runs)
         click.echo(f"Withdrawn from Redis: {withdraw(dispatch.registry.redis, ids)} entries.")

@@ -9,6 +9,7 @@ import click
 
 from cli.settings import MIN_SECRET, Settings
 from grading.errors import ConfigError
+from grading.redis_url import on_loopback
 
 
 @click.group()
@@ -35,6 +36,8 @@ def acl(settings: Settings, only: str | None) -> None:
         click.echo(line)
     for user, password in users.items():
         click.echo(f"{user}: GRADER_REDIS_URL={redis_acl.url_of(config, user, password)}", err=True)
+    if on_loopback(config.redis.url):
+        click.echo("On the machines, put the server's address in the place of this computer's.", err=True)
 
 
 def _password(name: str) -> str:

@@ -8,9 +8,12 @@ from cli.admin import writing
 from cli.settings import Settings
 from grading.errors import NotFound
 from grading.store import replay as given_up_rounds
+from grading.store.removal import chunks
 from grading.store.replay import GivenUp
 
 BY = "cli"
+AT_ONCE = 200
+"""Rounds of one transaction: those who hand in wait for it where the database has one writer."""
 
 
 @click.command()
@@ -24,16 +27,19 @@ def replay(settings: Settings, submissions: tuple[str, ...], everything: bool, c
     Parts that are done stay done, and students keep what they have handed in.
     """
     with writing(settings) as session:
-        listed = [one for one in given_up_rounds.given_up(session, limit=10_000) if _has(one, code)]
-        if submissions:
-            known = {one.submission_id for one in listed}
-            unknown = [one for one in submissions if one not in known]
-            if unknown:
-                raise NotFound(f"Not among those that were given up: {', '.join(unknown)}.")
-        elif not everything:
-            return _show(listed)
-        chosen = [one for one in listed if everything or one.submission_id in submissions]
-        done = sum(given_up_rounds.replay(session, one.round_id, BY) for one in chosen)
+        listed = [one for one in given_up_rounds.given_up(session, limit=None) if _has(one, code)]
+    if submissions:
+        known = {one.submission_id for one in listed}
+        unknown = [one for one in submissions if one not in known]
+        if unknown:
+            raise NotFound(f"Not among those that were given up: {', '.join(unknown)}.")
+    elif not everything:
+        return _show(listed)
+    chosen = [one for one in listed if everything or one.submission_id in submissions]
+    done = 0
+    for some in chunks(chosen, AT_ONCE):
+        with writing(settings) as session:
+            done += sum(given_up_rounds.replay(session, one.round_id, BY) for one in some)
     click.echo(f"{done} of {len(chosen)} are tried again; the sweeper sets them going within seconds.")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from cli.logs import configure
-from cli.settings import Settings, event_secrets
+from cli.settings import OWN_FOLDER, Settings, event_secrets
 from cli.supervisor import end_with_supervisor
 from grading import redis_guard, tracing
 
@@ -21,7 +21,7 @@ FOLDER = click.option(
     "--var",
     "folder",
     type=click.Path(path_type=Path),
-    default="var",
+    default=OWN_FOLDER,
     show_default=True,
     help="Folder for generated secrets, the embedded Redis and process ids.",
 )
@@ -108,7 +108,6 @@ def up(settings: Settings, engine: str | None, port: int | None, folder: Path) -
     from cli.system import System
 
     configure("up")
-    redis_guard.refuse_open(settings.config.redis.url)
     with System(settings, engine=engine, port=port, folder=folder) as system:
         click.echo(f"Grader answers at {system.url}")
         if system.first_password:

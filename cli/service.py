@@ -94,4 +94,7 @@ def _launchd_help(one: Service) -> str:
 
 
 def _secrets(one: Service) -> str:
-    return f"Secrets stand in {one.env_file}, mode 0600, a line each: GRADER_REDIS_URL='rediss://…'\n"
+    names = "GRADER_REDIS_URL='rediss://…'"
+    if one.name in PARTS:
+        names += ", GRADER_DATABASE_URL, GRADER_SECRET_KEY"
+    return f"Secrets stand in {one.env_file}, mode 0600, a line each: {names}\n"

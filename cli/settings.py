@@ -16,6 +16,8 @@ from grading.errors import ConfigError
 
 MIN_SECRET = 16
 OWN_REDIS = "redis_url"
+OWN_FOLDER = "var"
+"""Where generated secrets and a Redis of our own are kept unless --var names another folder."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,12 @@ class Settings:
     def config(self) -> Config:
         """The validated configuration, with addresses from the environment."""
         return config.load(self.path, os.environ)
+
+    @cached_property
+    def running(self) -> Config:
+        """The configuration with the Redis that `grader up` started in var, or GRADER_REDIS_URL."""
+        own = not os.environ.get("GRADER_REDIS_URL")
+        return with_own_redis(self.config, Path(OWN_FOLDER)) if own else self.config
 
     def with_engine(self, engine: str | None) -> Config:
         """The configuration, all stages on another engine if one is named."""

@@ -127,7 +127,8 @@ SERVER = click.option(
 )
 @click.option("--assignment", required=True, metavar="COURSE/SLUG", help="What this is handed in for.")
 @click.option("--student", required=True, metavar="ID", help="The student's id.")
-@click.option("--priority", type=click.Choice(["interactive", "batch"]), default="interactive")
+@click.option("--priority", type=click.Choice(["interactive", "batch"]), default="interactive",
+              help="batch waits until no interactive work does.")  # fmt: skip
 @click.option("--wait", is_flag=True, help="Wait for the grade.")
 @click.option("--timeout", default=900.0, show_default=True, help="Seconds to wait at most.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")

@@ -19,6 +19,7 @@ import requests
 from cli.embedded import RedisProcess, start_redis
 from cli.settings import Settings, forget_redis, remember_redis, secret_key
 from cli.supervisor import GRACE_S, Part, Supervisor, part_argv
+from grading import redis_guard
 from grading.config import Config
 from grading.dispatch import open_dispatch
 from grading.errors import ConfigError, GraderError
@@ -96,6 +97,7 @@ class System:
         parts = urlsplit(url)
         taken = parts.hostname not in LOOPBACK or listens(parts.hostname, parts.port or 6379)
         if taken and not self._own_redis:
+            redis_guard.refuse_open(url)
             return url
         self._redis = start_redis(self.folder / "redis")
         remember_redis(self.folder, self._redis.url)

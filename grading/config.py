@@ -314,7 +314,10 @@ def parse(raw: dict[str, Any]) -> Config:
     try:
         return Config.model_validate(raw)
     except ValidationError as error:
-        lines = [_explain(problem) for problem in error.errors()]
+        problems = error.errors()
+        within = {problem["loc"][0] for problem in problems if len(problem["loc"]) > 1}
+        # a list whose parts have faults seems empty, too: that would be said twice
+        lines = [_explain(p) for p in problems if p["loc"] not in {(name,) for name in within}]
         raise ConfigError("\n".join(lines)) from None
 
 
@@ -326,6 +329,8 @@ def _explain(problem: Any) -> str:
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         message = "there is no such key"
+        if path.rpartition(".")[2] in Machine.model_fields and ".ssh." in path:
+            message += " here; put it above the [machines.ssh] of its machine"
     elif problem["type"] == "missing":
         message = "this key is missing"
     given = problem.get("input")

@@ -21,9 +21,10 @@ from grading.breaker import Breaker
 from grading.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
 from grading.config import Config
 from grading.leases import Beat, Lease, Leases, connect
-from grading.model import Result
 
 log = logging.getLogger(__name__)
+ROOM = "grader:room"
+"""Written before work is begun, to see whether Redis takes it: its memory or its disk may be full."""
 T = TypeVar("T")
 AWAY = (RedisError, OperationalError, LimitExceeded, OSError)
 """What is raised while Redis does not answer; LimitExceeded when all connections wait for one that hangs."""
@@ -115,13 +116,13 @@ class Dispatch:
             **queue.unsaid(),
         )
 
-    def returned(self, run_id: str) -> Result | None:
-        """The result a machine returned to the chord, while Redis keeps it (an hour)."""
+    def returned(self, run_id: str) -> Mapping[str, Any] | None:
+        """What a machine returned to the chord as its result, while Redis keeps it (an hour)."""
         meta = self.celery.backend.get_task_meta(run_id)
         content = meta.get("result")
         if meta.get("status") != "SUCCESS" or not isinstance(content, dict) or "run_id" not in content:
             return None
-        return Result.model_validate(content)
+        return content
 
     def leases(self, run_ids: Sequence[str]) -> dict[str, Lease]:
         """Who works on these runs; empty when Redis is away."""
@@ -163,8 +164,10 @@ class Dispatch:
         """For each stage, how many more runs may be sent now.
 
         Queues are filled up to twice the live slots that serve a stage, once they fell to half of that: so
-        machines never wait for work, and work is sent a few rounds at a time.
+        machines never wait for work, and work is sent a few rounds at a time. Raises redis errors, also when
+        Redis only answers and takes nothing more: then nothing may be begun.
         """
+        self.registry.redis.set(ROOM, 1, ex=60)
         lengths, beats = self.registry.load(queue.stage_queues(list(self.config.stages)))
         alive = [beat for beat in beats if beat.alive]
         free = {}
@@ -202,11 +205,12 @@ def _state(machine: MachineState, beats: Sequence[Beat]) -> MachineState:
     if not mine:
         return machine
     newest = min(mine, key=lambda beat: beat.age_s)
+    configured = [*machine.stages, *newest.stages]  # Redis keeps no order
     return MachineState(
         name=machine.name,
         role=machine.role,
         slots=newest.slots,
-        stages=newest.stages,
+        stages={stage: newest.stages[stage] for stage in sorted(newest.stages, key=configured.index)},
         alive=newest.alive,
         busy=sum(beat.busy for beat in mine if beat.alive),
         beat_age_s=newest.age_s,

@@ -168,11 +168,14 @@ class Leases:
         """End the lease of a run that is not done."""
         self.redis.hdel(LEASES, run_id)
 
-    def hand_back(self, run_id: str) -> None:
-        """End the lease of a run that somebody else shall begin; this beginning does not count."""
+    def hand_back(self, process: str, run_ids: Sequence[str]) -> None:
+        """A process ends and others begin its runs: all in one step, and its own beginnings do not count."""
         with self.redis.pipeline() as pipe:
-            pipe.hdel(LEASES, run_id)
-            pipe.decr(f"grader:deliveries:{run_id}")
+            pipe.hdel(MACHINES, process)
+            for run_id in run_ids:
+                pipe.hdel(LEASES, run_id)
+                pipe.decr(f"grader:deliveries:{run_id}")
+                pipe.expire(f"grader:deliveries:{run_id}", KEEP_S)
             pipe.execute()
 
     def drain(self, machines: Iterable[str]) -> None:

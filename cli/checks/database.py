@@ -79,7 +79,7 @@ def _fit(patient: Patient, known: DatabaseFacts, file: Path | None) -> Iterator[
     elif slots > MANY_SLOTS:
         yield warning(name, f"SQLite has one writer, and there are {slots} slots", "use PostgreSQL")
     else:
-        yield ok(name, "SQLite does for one server")
+        yield ok(name, "SQLite is enough for one server")
     remedy = "make room, or put the database elsewhere"
     yield disk("disk of the database", shutil.disk_usage(file.parent).free, patient.bounds, remedy)
 

@@ -8,14 +8,16 @@ CHUNK_S = 60.0
 """Between two tokens, and what is allowed on top of the prompt's time before the first."""
 SLOWEST_PREFILL = 25.0
 """Prompt tokens a second: a large dense model that reads eight prompts at once."""
+WAITING_S = 7200.0
+"""For its turn, behind others that all have limits: only a run that nobody has any more waits longer."""
 MARGIN_S = 15.0
 """Machines tell every 3 s, and their engines' own limits should speak first: they know more."""
 
 
-def limit_s(phase: str, prompt_tokens: int) -> float | None:
-    """Seconds without any movement after which a run in this phase is stalled; nothing for no limit."""
+def limit_s(phase: str, prompt_tokens: int) -> float:
+    """Seconds without any movement after which a run in this phase is stalled."""
     if phase == "waiting":
-        return None  # for its turn: other runs of the machine have limits of their own
+        return WAITING_S
     if phase == "reading":
         return MARGIN_S + CHUNK_S + prompt_tokens / SLOWEST_PREFILL
     return MARGIN_S + (CHUNK_S if phase == "generating" else LOADING_S)
@@ -23,5 +25,5 @@ def limit_s(phase: str, prompt_tokens: int) -> float | None:
 
 def stalled(phase: str, prompt_tokens: int, idle_s: float, age_s: float, budget_s: float) -> bool:
     """Whether a run has not moved for longer than it may, or is far over its time budget. Seconds."""
-    limit = limit_s(phase, prompt_tokens)
-    return limit is not None and (idle_s > limit or age_s > budget_s + CHUNK_S + MARGIN_S)
+    over = phase != "waiting" and age_s > budget_s + CHUNK_S + MARGIN_S
+    return over or idle_s > limit_s(phase, prompt_tokens)

@@ -49,4 +49,7 @@ def release_all(session: Session, assignment_id: int, actor: Actor) -> int:
 def _tell(session: Session, grade: tables.Grade) -> None:
     """Leave the news for the outside; it names the submission, not the points."""
     news = {"type": "submission.released", "submission": grade.submission_id}
-    outbox.put(session, "event", f"released:{grade.round_id}", news)
+    key = f"released:{grade.round_id}"
+    if not outbox.put(session, "event", key, news):
+        # a grade of this round was released before the round was set going again: this is another one
+        outbox.put(session, "event", f"{key}:{now(session):%Y%m%d%H%M%S}", news)

@@ -55,7 +55,9 @@ def find_student(session: Session, who: str) -> Student:
     """
     found = _users(session, who.strip())
     if not found:
-        raise NotFound(f"Nobody is known as '{who}'; give a sign-in name, a student id or user:NUMBER.")
+        raise NotFound(
+            f"Nobody is known as '{who}'; give a sign-in name, student id, e-mail address or user:NUMBER."
+        )
     if len(found) > 1:
         names = ", ".join(f"user:{user.id}" for user in found)
         raise Conflict(f"'{who}' fits several people; say which one you mean: {names}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from grading.store import outbox
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.locking import LockedRound, locked, set_round, set_stage
+from grading.store.removal import chunks
 from grading.store.tables import Assignment, Course, Grade, Round, RoundStage, Run, Submission, User
 
 GIVEN_UP = (RoundState.PARTIAL, RoundState.FAILED)
@@ -49,10 +50,26 @@ class GivenUp(Value):
     stages: tuple[DeadStage, ...]
 
 
-def given_up(session: Session, course_ids: frozenset[int] | None = None, limit: int = 200) -> list[GivenUp]:
+def given_up(
+    session: Session, course_ids: frozenset[int] | None = None, limit: int | None = 200
+) -> list[GivenUp]:
     """Current rounds that were given up, the latest first; of these courses (nothing: all)."""
     query = (
-        select(Round, Submission, Assignment, Course, User)
+        # not whole rows: what students wrote is large
+        select(
+            Round.id.label("round_id"),
+            Submission.id.label("submission_id"),
+            Submission.number,
+            Course.id.label("course_id"),
+            Course.slug.label("course"),
+            Assignment.slug.label("assignment"),
+            Assignment.title.label("assignment_title"),
+            User.name.label("student"),
+            Round.state,
+            Round.failure,
+            Round.finished_at,
+        )
+        .select_from(Round)
         .join(Submission, Submission.id == Round.submission_id)
         .join(Assignment, Assignment.id == Submission.assignment_id)
         .join(Course, Course.id == Assignment.course_id)
@@ -64,24 +81,10 @@ def given_up(session: Session, course_ids: frozenset[int] | None = None, limit: 
     if course_ids is not None:
         query = query.where(Course.id.in_(course_ids) if course_ids else false())
     rows = session.execute(query).all()
-    dead = _dead_stages(session, [row.Round.id for row in rows])
-    return [
-        GivenUp(
-            round_id=row.Round.id,
-            submission_id=row.Submission.id,
-            number=row.Submission.number,
-            course_id=row.Course.id,
-            course=row.Course.slug,
-            assignment=row.Assignment.slug,
-            assignment_title=row.Assignment.title,
-            student=row.User.name,
-            state=row.Round.state,
-            failure=row.Round.failure,
-            finished_at=row.Round.finished_at,
-            stages=tuple(dead.get(row.Round.id, ())),
-        )
-        for row in rows
-    ]
+    dead: dict[str, list[DeadStage]] = {}
+    for some in chunks([row.round_id for row in rows]):
+        dead |= _dead_stages(session, some)
+    return [GivenUp(**row._mapping, stages=tuple(dead.get(row.round_id, ()))) for row in rows]
 
 
 def count(session: Session, course_ids: frozenset[int] | None = None) -> int:
@@ -92,7 +95,7 @@ def count(session: Session, course_ids: frozenset[int] | None = None) -> int:
     return session.execute(query).scalar_one()
 
 
-def _dead_stages(session: Session, round_ids: list[str]) -> dict[str, list[DeadStage]]:
+def _dead_stages(session: Session, round_ids: Sequence[str]) -> dict[str, list[DeadStage]]:
     query = (
         select(RoundStage, Run.machine)
         .outerjoin(Run, Run.id == RoundStage.run_id)

@@ -25,8 +25,10 @@ _NEXT_QUEUED = (
 )
 _DUE_AGAIN = (
     select(RoundStage.round_id, RoundStage.stage)
+    .join(Round, Round.id == RoundStage.round_id)
     .where(
         RoundStage.state == StageState.FAILED,
+        Round.state == RoundState.RUNNING,
         RoundStage.stage.in_(bindparam("stages", expanding=True)),
         RoundStage.not_before <= bindparam("moment", type_=UtcDateTime()),
     )
@@ -47,9 +49,10 @@ def due_again(session: Session, stages: Sequence[str], limit: int) -> list[tuple
 
 
 def in_flight(session: Session, limit: int = 5000) -> list[tuple[str, float]]:
-    """Dispatched runs and their age in seconds."""
+    """Dispatched runs and their age in seconds, the oldest first."""
     moment = now(session)
-    query = select(Run.id, Run.dispatched_at).where(Run.state == RunState.DISPATCHED).limit(limit)
+    query = select(Run.id, Run.dispatched_at).where(Run.state == RunState.DISPATCHED)
+    query = query.order_by(Run.dispatched_at).limit(limit)
     return [(row.id, (moment - row.dispatched_at).total_seconds()) for row in session.execute(query)]
 
 

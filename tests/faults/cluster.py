@@ -147,7 +147,7 @@ class Cluster:
         until(
             lambda: count_final(self.store) >= count,
             timeout_s,
-            f"{count} rounds end, {count_final(self.store)} did; logs in {self.site.folder}",
+            f"{count} rounds end; logs in {self.site.folder}",
         )
         return verdict(self.store, self.ledger)
 

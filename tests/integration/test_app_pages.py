@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from app.render import documents, markdown
 from app.security import safe_next
 from grading.documents import UploadedFile, read
 from grading.model import RoundState
-from grading.store import accounts, tables
+from grading.store import accounts, drains, tables
 from tests.integration.webapp import CODE, School, form_token, report
 
 PASSWORD = "correct horse battery"
@@ -389,6 +390,15 @@ def test_lines_of_the_starter_are_dimmed(school: School) -> None:
     own = re.findall(r'class="line"><span[^>]*>(\d)', page)
     assert "1" in given
     assert {"3", "4"} <= set(own)
+
+
+def test_the_page_of_machines_says_why_one_is_out(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    with school.store.write() as session:
+        drains.drain(session, "dgx-spark-1", "cli", "a new <fan>")
+    states = [replace(state, drained=state.alive) for state in school.dispatch.machines()]
+    monkeypatch.setattr(school.dispatch, "machines", lambda: states)
+    page = school.client("teacher").get("/machines").get_data(as_text=True)
+    assert page.count("Taken out by an operator: a new &lt;fan&gt;") == page.count("Taken out") == 1
 
 
 # --- class zips ---------------------------------------------------------------------------------------

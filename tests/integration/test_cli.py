@@ -14,6 +14,7 @@ from sqlalchemy import select
 from cli import submit as submitting
 from cli.embedded import free_port
 from cli.main import COMMANDS, main
+from cli.settings import OWN_FOLDER, remember_redis
 from cli.system import accepts_uploads
 from grading.store import Store, accounts
 from grading.store.tables import Assignment, Membership
@@ -208,6 +209,19 @@ def test_without_redis_machines_says_so(
     machines = grader("machines", "--json")
     assert machines.status == 1
     assert "Redis does not answer" in machines.error
+
+
+def test_the_redis_that_up_started_is_found(
+    store: Store, redis_url: str, grader: Grader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GRADER_REDIS_URL")
+    (tmp_path / OWN_FOLDER).mkdir()
+    remember_redis(tmp_path / OWN_FOLDER, redis_url)
+    said = json.loads(grader("machines", "--json").out)
+    assert [machine["alive"] for machine in said["machines"]] == [False]
+    monkeypatch.setenv("GRADER_REDIS_URL", f"redis://127.0.0.1:{free_port()}/0")
+    assert grader("machines").status == 1
 
 
 def test_a_server_that_is_away_is_named(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from grading import queue
+from grading.config import load
+from grading.dispatch import Dispatch
 from grading.leases import LEASES, MACHINES, MAX_DELIVERIES, Beat, Claim, Lease, Leases, connect
 
 GRANTED, SUPERSEDED = Claim("granted"), Claim("superseded")
@@ -73,6 +76,17 @@ def test_beats_carry_what_a_machine_is(leases: Leases) -> None:
     assert beat.age_s < 5
     leases.leave("p1")
     assert leases.beats() == []
+
+
+def test_a_machines_stages_keep_the_order_of_the_configuration(
+    leases: Leases, redis_url: str, root: Path
+) -> None:
+    config = load(root / "config.toml", {"GRADER_REDIS_URL": redis_url})
+    dispatch = Dispatch(config, queue.celery_app(redis_url, 1200), leases)
+    for machine in config.machines:
+        leases.beat(Beat(machine.name, machine.name, 1, 0, {stage: {} for stage in sorted(machine.stages)}))
+    seen = {state.name: list(state.stages) for state in dispatch.machines()}
+    assert seen == {machine.name: list(machine.stages) for machine in config.machines}
 
 
 def test_messages_are_seen_by_their_run(leases: Leases, redis_url: str) -> None:
@@ -181,7 +195,7 @@ def test_a_run_whose_result_was_sent_is_not_begun_again(leases: Leases) -> None:
 def test_a_run_that_was_handed_back_may_be_begun_as_often_as_before(leases: Leases) -> None:
     for _ in range(MAX_DELIVERIES + 2):
         assert leases.claim(lease(), "round") == GRANTED
-        leases.hand_back("run")
+        leases.hand_back("p", ["run"])
 
 
 def test_idle_time_is_counted_from_the_last_movement(leases: Leases) -> None:

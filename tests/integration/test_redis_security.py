@@ -311,6 +311,7 @@ def test_acl_prints_users_that_redis_takes(tmp_path: Path, monkeypatch: pytest.M
     assert users == ["default", "server", "machine.one", "machine.two"]
     assert "a-password-of-one" not in printed.stdout
     assert "machine.one: GRADER_REDIS_URL=redis://machine.one:a-password-of-one@127.0.0.1" in printed.stderr
+    assert "put the server's address in the place" in printed.stderr
     rules = acl_file(tmp_path / "redis", printed.stdout.splitlines())
     with (
         redis_server(tmp_path / "redis", rules) as port,

@@ -64,6 +64,11 @@ def put(raw: dict[str, Any], path: str, value: Any) -> None:
         ("database/url", "sqlite:///:memory:", "database.url: write postgresql://"),
         ("database/url", "mysql://grader:secret@db/x", "database.url: write postgresql://"),
         ("server/prt", 8080, "server.prt: there is no such key"),
+        (
+            "machines/0/ssh",
+            {"host": "a", "slots": 8},
+            "machines[0].ssh.slots: there is no such key here; put it above",
+        ),
         ("machines", [], "machines: Tuple should have at least 1 item"),
     ],
 )

@@ -106,14 +106,15 @@ class MachineProcess:
             if answer == "superseded":
                 return {"superseded": job.run_id}
             self._working[job.run_id] = working
-            if not admitted:
+            if not admitted and answer != "exhausted":
                 self._gate.enter(alone=job.alone)
                 admitted = True
                 if not self._begin(working):
                     return {"superseded": job.run_id}
             return self._finish(working, exhausted=answer == "exhausted")
         finally:
-            self._working.pop(job.run_id, None)
+            if self._working.get(job.run_id) is working:  # not that of the same message, come twice
+                del self._working[job.run_id]
             if admitted:
                 self._gate.leave()
 
@@ -237,17 +238,15 @@ class MachineProcess:
 
     def hand_back(self) -> int:
         """Send the runs in hand back to their queues; returns how many. Then this process must end."""
+        runs = {run_id: one.message for run_id, one in list(self._working.items()) if one.message}
         back = 0
-        for working in list(self._working.values()):
-            if working.message is None:
-                continue
-            try:
-                self.leases.hand_back(working.job.run_id)
-                working.message.resend(working.message.home)
-            except AWAY as error:
-                log.warning("redis is away, run %s is found missing later: %s", working.job.run_id, error)
-            else:
+        try:
+            self.leases.hand_back(self.process, list(runs))
+            for message in runs.values():
+                message.resend(message.home)
                 back += 1
+        except AWAY as error:
+            log.warning("redis is away, %d runs are found missing later: %s", len(runs) - back, error)
         return back
 
     def _offer(self, result: Result) -> dict[str, Any]:

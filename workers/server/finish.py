@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
-from sqlalchemy.exc import DBAPIError
+from pydantic import ValidationError
+from sqlalchemy.exc import DataError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.orm import Session
 
 from grading import report
-from grading.errors import OutputInvalid, for_student
+from grading.errors import JobInvalid, OutputInvalid, for_student
 from grading.logs import working_on
-from grading.model import Evidence, Report, Result
+from grading.model import Evidence, Provenance, Report, Result
 from grading.store import combining, locking, rounds
 from grading.store.locking import LockedRound
 from grading.store.rounds import Recorded
@@ -19,7 +22,32 @@ from workers.server.context import Server
 from workers.server.names import rename_documents
 
 log = logging.getLogger(__name__)
+SQL_AWAY = (OperationalError, InterfaceError, InternalError)
+"""The same may work later; data a database refuses will be refused again."""
+REFUSED = (DataError, ValueError, OverflowError)
+"""Numbers too large, NUL, half characters: what one database or the other does not take."""
 NO_REPORT = "No report could be put together from the results; a person must look at it."
+OTHER_SHAPE = (
+    "The machine's answer has not the shape of a result; it may run another version than the server."
+)
+
+
+def read(content: Mapping[str, Any]) -> Result | None:
+    """What a machine sent; of another shape, it is a failed run, else that run would be begun for ever.
+
+    None when it does not even say of which run it is.
+    """
+    try:
+        return Result.model_validate(content)
+    except ValidationError as error:
+        # not its text, which repeats what a student wrote
+        log.error("a message that is no result was refused: %d faults", error.error_count())
+    ids = {key: str(content.get(key)) for key in ("run_id", "round_id", "stage") if content.get(key)}
+    how = content.get("provenance")
+    machine = str(how.get("machine", ""))[:40] if isinstance(how, Mapping) else ""
+    failed = {"ok": False, "error": JobInvalid.code, "message": OTHER_SHAPE}
+    provenance = Provenance(machine=machine, engine="", model="")
+    return Result.model_validate({**ids, **failed, "provenance": provenance}) if len(ids) == 3 else None
 
 
 def record(server: Server, result: Result) -> Recorded:
@@ -37,20 +65,36 @@ def record(server: Server, result: Result) -> Recorded:
 
 def _record(server: Server, result: Result) -> Recorded:
     if result.ok and not report.valid(result):
-        result = result.model_copy(
-            update={
-                "ok": False,
-                "error": OutputInvalid.code,
-                "message": OutputInvalid().message,
-                "output": {},
-            }
-        )
+        result = _without_output(result)
+    try:
+        recorded = _write(server, result)
+    except REFUSED as error:
+        # else it would be recovered and begun again for ever; not the error's text, which may repeat it
+        log.error("the database refuses the result of run %s: %s", result.run_id, type(error).__name__)
+        recorded = _write(server, _bare(_without_output(result)))
+    if recorded.outcome == "unknown":
+        log.warning("a result for run %s, which was never dispatched, was ignored", result.run_id)
+    return recorded
+
+
+def _without_output(result: Result) -> Result:
+    invalid = {"ok": False, "error": OutputInvalid.code, "message": OutputInvalid().message}
+    return result.model_copy(update={**invalid, "output": {}})
+
+
+def _bare(result: Result) -> Result:
+    """What any database takes of a failed result."""
+    machine = "".join(letter for letter in result.provenance.machine if letter.isprintable())
+    return result.model_copy(
+        update={"flags": (), "provenance": Provenance(machine=machine, engine="", model="")}
+    )
+
+
+def _write(server: Server, result: Result) -> Recorded:
     with server.store.write() as session:
         recorded = rounds.record(session, result)
         if recorded.combine:
             _combine(server, session, locking.locked(session, result.round_id))
-    if recorded.outcome == "unknown":
-        log.warning("a result for run %s, which was never dispatched, was ignored", result.run_id)
     return recorded
 
 
@@ -70,15 +114,17 @@ def _combine(server: Server, session: Session, current: LockedRound | None) -> b
 
 def _combine_locked(server: Server, session: Session, current: LockedRound) -> bool:
     try:
-        outcome, at_once = _outcome(server, session, current)
-    except DBAPIError:
+        with session.begin_nested():
+            outcome, at_once = _outcome(server, session, current)
+            release = at_once and not outcome.held and not outcome.failures
+            combining.finish(session, current, outcome, release=release)
+    except SQL_AWAY:
         raise
     except Exception:
         # else this round would undo every try to record it, for ever
         log.exception("round %s cannot be combined", current.id)
         combining.give_up(session, current, NO_REPORT)
         return False
-    combining.finish(session, current, outcome, release=at_once and not outcome.held and not outcome.failures)
     log.info("round %s is %s%s", current.id, outcome.status, ", held for a person" if outcome.held else "")
     return True
 

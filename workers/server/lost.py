@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from sqlalchemy.exc import InterfaceError, OperationalError
 
@@ -23,6 +25,9 @@ from workers.server.context import Server
 log = logging.getLogger(__name__)
 NOWHERE_S = 8.0
 """A machine claims a run within milliseconds, and tells a Redis that forgot it again with its next beat."""
+FIND_FOR_S = 5.0
+JUMP_S = 5.0
+"""Redis' clock may be set, or another Redis take over: then every beat looks old."""
 MACHINE_DIED = "Machine {} stopped answering before it was done."
 MACHINE_STALLED = "Machine {} has not moved for {:.0f} s while {}; others are tried first."
 MESSAGE_LOST = "The order to do this was lost on its way; it is sent again."
@@ -46,6 +51,7 @@ class LostRuns:
     server: Server
     clock: Callable[[], float]
     _redis_since: float | None = None
+    _ahead_s: float | None = None
     _nowhere_since: dict[str, float] = field(default_factory=dict)
 
     def redis_was_away(self) -> None:
@@ -59,47 +65,64 @@ class LostRuns:
             in_flight = dict(waiting.in_flight(session))
         if self._beats_can_be_trusted():
             held = self.server.dispatch.registry.held()
-            living = self._living_processes()
-            self._end_dead([lease for lease in held if lease.process not in living])
+            living, silent = self._processes()
+            self._end_dead([lease for lease in held if lease.process not in living], silent)
             self._end_stalled([lease for lease in held if lease.process in living])
-        one_by_one(self._nowhere(in_flight), self._find)
+        one_by_one(self._for_a_while(self._nowhere(in_flight)), self._find)
 
     def _beats_can_be_trusted(self) -> bool:
         """Redis has answered long enough that a live machine must have beaten since."""
         moment = self.clock()
+        before, self._ahead_s = self._ahead_s, self.server.dispatch.registry.time() - time.monotonic()
+        if before is not None and abs(self._ahead_s - before) > JUMP_S:
+            log.warning("redis' clock jumped by %.0f s; ages say nothing for a while", self._ahead_s - before)
+            self._redis_since = None
         self._redis_since = self._redis_since or moment
         seen_for = moment - self._redis_since
         return min(seen_for, self.server.dispatch.registry.uptime_s()) >= DEAD_AFTER_S
 
-    def _living_processes(self) -> set[str]:
+    def _processes(self) -> tuple[set[str], set[str]]:
+        """Those that beat, and those that beat no more."""
         leases = self.server.dispatch.registry
         beats = leases.beats()
         for beat in beats:
             if not beat.alive:
                 log.warning("machine %s (process %s) is dead: no beat for 10 s", beat.machine, beat.process)
                 leases.leave(beat.process)
-        return {beat.process for beat in beats if beat.alive}
+        alive = {beat.process for beat in beats if beat.alive}
+        return alive, {beat.process for beat in beats} - alive
 
-    def _end_dead(self, held: list[Lease]) -> None:
-        for _, group in groupby(sorted(held, key=lambda lease: lease.process), lambda lease: lease.process):
+    def _end_dead(self, held: list[Lease], silent: set[str]) -> None:
+        for process, group in groupby(
+            sorted(held, key=lambda lease: lease.process), lambda lease: lease.process
+        ):
             leases = list(group)
+            if process not in silent and all(lease.since_s <= DEAD_AFTER_S for lease in leases):
+                continue  # it takes work before its first beat, or Redis forgot its beats a moment ago
             begun = sum(lease.phase != "waiting" for lease in leases)
-            for lease in leases:
-                together: Loss = "together" if begun > 1 else "alone"
-                loss: Loss = "unbegun" if lease.phase == "waiting" else together
-                self._end(lease, MACHINE_DIED.format(lease.machine), loss)
+            self._end(leases, MACHINE_DIED, "together" if begun > 1 else "alone")
 
     def _end_stalled(self, held: list[Lease]) -> None:
         for lease in held:
-            budget_s = self.server.config.stages[lease.stage].budget_s
+            settings = self.server.config.stages.get(lease.stage)
+            budget_s = settings.budget_s if settings else math.inf  # the configuration was another one
             if stalled(lease.phase, lease.prompt_tokens, lease.idle_s, lease.since_s, budget_s):
-                message = MACHINE_STALLED.format(lease.machine, lease.idle_s, lease.phase)
-                self._end(lease, message, "alone", MachineStalled.code)
+                self._end([lease], MACHINE_STALLED, "alone", MachineStalled.code)
 
-    def _end(self, lease: Lease, message: str, loss: Loss, error: str = MachineLost.code) -> None:
-        self.server.dispatch.registry.give_back(lease.run_id)
-        with working_on(round=lease.round_id, run=lease.run_id, stage=lease.stage, machine=lease.machine):
-            self._lose(lease.run_id, message, loss, error, lease.machine)
+    def _end(self, leases: list[Lease], sentence: str, loss: Loss, error: str = MachineLost.code) -> None:
+        """First in SQL, then in Redis: whoever comes in between sees them all, and how they were lost."""
+        by_run = {lease.run_id: lease for lease in leases}
+
+        def end(run_id: str) -> None:
+            lease = by_run[run_id]
+            message = sentence.format(lease.machine, lease.idle_s, lease.phase)
+            how: Loss = "unbegun" if lease.phase == "waiting" else loss
+            with working_on(round=lease.round_id, run=run_id, stage=lease.stage, machine=lease.machine):
+                self._lose(run_id, message, how, error, lease.machine)
+
+        one_by_one(by_run, end)
+        for run_id in by_run:
+            self.server.dispatch.registry.give_back(run_id)
 
     def _nowhere(self, in_flight: dict[str, float]) -> list[str]:
         """Runs that for a while no queue held and no machine worked on.
@@ -118,7 +141,12 @@ class LostRuns:
             for run_id in in_flight
             if run_id not in queued | working
         }
-        return sorted(r for r, since in self._nowhere_since.items() if moment - since > NOWHERE_S)
+        return [r for r, since in self._nowhere_since.items() if moment - since > NOWHERE_S]
+
+    def _for_a_while(self, ids: list[str]) -> Iterator[str]:
+        """The first of them; there may be thousands, and dead machines must be noticed in between."""
+        until = self.clock() + FIND_FOR_S
+        return takewhile(lambda _: self.clock() <= until, ids)
 
     def _find(self, run_id: str) -> None:
         with working_on(run=run_id):
@@ -128,11 +156,10 @@ class LostRuns:
     def _recover(self, run_id: str) -> bool:
         """Record a result whose message a dying store worker took along; the chord has a copy."""
         returned = self.server.dispatch.returned(run_id)
-        if returned is None:
+        if returned is None or (found := finish.read({**returned, "run_id": run_id})) is None:
             return False
         log.info("run %s: its result was not recorded; done now", run_id)
-        finish.record(self.server, returned)
-        return True
+        return finish.record(self.server, found).outcome != "unknown"
 
     def _lose(
         self, run_id: str, message: str, loss: Loss, error: str = MachineLost.code, machine: str = ""

@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator, Mapping
 
 from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from grading.dispatch import AWAY, Outgoing
 from grading.logs import working_on
-from grading.store import rounds, waiting
+from grading.store import combining, locking, rounds, waiting
 from grading.store.rounds import RunOrder
 from grading.store.tables import Round
 from grading.tracing import mark
@@ -21,6 +22,7 @@ from workers.server.context import Server
 log = logging.getLogger(__name__)
 AT_ONCE = 16
 """Rounds begun in one transaction."""
+NO_JOB = "No work for the machines could be made of this hand-in; a person must look at the rubric's stages."
 
 
 def release(server: Server) -> int:
@@ -82,22 +84,42 @@ def _take(server: Server, room: Mapping[str, int]) -> tuple[list[list[Outgoing]]
     if not again and not new:
         return [], False
     with server.store.write() as session:
-        groups = [_jobs(server, session, orders) for orders in _begin(session, room, again, new)]
+        groups = list(_begin(server, session, room, again, new))
     return groups, bool(groups) and AT_ONCE in (len(new), len(again))
 
 
 def _begin(
-    session: Session, room: Mapping[str, int], again: list[tuple[str, str]], new: list[str]
-) -> Iterator[list[RunOrder]]:
+    server: Server, session: Session, room: Mapping[str, int], again: list[tuple[str, str]], new: list[str]
+) -> Iterator[list[Outgoing]]:
     """Begin single stages whose next try is due, then rounds that were waiting."""
     free = dict(room)
     for round_id, stage in again:
-        if free.get(stage, 0) > 0 and (order := rounds.begin_again(session, round_id, stage)):
+        if free.get(stage, 0) > 0 and (group := _begin_one(server, session, round_id, stage)):
             free[stage] -= 1
-            yield [order]
+            yield group
     for round_id in new:
-        if orders := rounds.begin(session, round_id):
-            yield orders
+        if group := _begin_one(server, session, round_id):
+            yield group
+
+
+def _begin_one(server: Server, session: Session, round_id: str, stage: str = "") -> list[Outgoing]:
+    """Begin a round, or one stage of it again. One for which no job can be made is given up."""
+    try:
+        with session.begin_nested():
+            if not stage:
+                orders = rounds.begin(session, round_id)
+            else:
+                order = rounds.begin_again(session, round_id, stage)
+                orders = [] if order is None else [order]
+            return _jobs(server, session, orders) if orders else []
+    except DBAPIError:
+        raise
+    except Exception:
+        # else this round would undo the beginning of all others, for ever
+        log.exception("there is no job for round %s", round_id)
+        if current := locking.locked(session, round_id, if_free=True):
+            combining.give_up(session, current, NO_JOB)
+        return []
 
 
 def _jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outgoing]:

@@ -1,0 +1,83 @@
+"""One machine's process when messages come twice, work is handed back, or a run was begun too often."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from grading.leases import MAX_DELIVERIES, Leases
+from tests.integration.test_machine_process import (
+    Scripted,
+    engine,
+    job,
+    leases,
+    process,
+    sent,
+)
+from tests.system import until
+from workers.machine.engines.base import Progress, Request
+from workers.machine.process import MachineProcess, Message
+
+__all__ = ["engine", "leases", "process", "sent"]
+
+
+def test_a_message_that_comes_again_does_not_hide_the_run_that_is_under_way(
+    process: MachineProcess, leases: Leases, engine: Scripted
+) -> None:
+    """Redis gives a message out again after the visibility timeout, perhaps to the same machine."""
+    seen: list[int] = []
+
+    def again(_request: Request, _progress: Progress) -> None:
+        assert process.run(job()) == {"superseded": "run"}
+        process.beat()
+        seen.append(leases.beats()[0].busy)
+
+    engine.before = again
+    process.run(job())
+    assert seen == [1]
+
+
+def test_a_run_that_was_begun_too_often_ends_also_when_it_must_wait(
+    process: MachineProcess, leases: Leases, engine: Scripted, sent: list[Mapping[str, Any]]
+) -> None:
+    leases.redis.set("grader:deliveries:suspect", MAX_DELIVERIES)
+    leases.make_current({("round", "feedback"): "suspect"})
+
+    def beside(request: Request, _progress: Progress) -> None:
+        if request.job.run_id == "run":
+            process.run(job("suspect", "feedback", alone=True))
+
+    engine.before = beside
+    worker = threading.Thread(target=process.run, args=(job(),), daemon=True)
+    worker.start()
+    worker.join(10)
+    assert not worker.is_alive()
+    assert [(one["run_id"], one["error"]) for one in sent] == [("suspect", "exhausted"), ("run", None)]
+
+
+def test_all_that_is_handed_back_leaves_at_once(
+    process: MachineProcess, leases: Leases, engine: Scripted
+) -> None:
+    """A sweeper that looks in between must see neither a dead machine nor leases of one."""
+    go_on, states = threading.Event(), list[tuple[int, int]]()
+
+    def resend(_to: str) -> None:
+        states.append((len(leases.held()), len(leases.beats())))
+
+    engine.before = lambda _request, _progress: bool(go_on.wait(20))
+    process.beat()
+    threads = [
+        threading.Thread(
+            target=process.run, args=({**job(name), "round_id": name}, Message("analysis", resend))
+        )
+        for name in ("a", "b", "c")
+    ]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(leases.held()) == 3, 10, "all are taken")
+    assert process.hand_back() == 3
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert states == [(0, 0)] * 3

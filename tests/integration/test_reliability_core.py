@@ -1,0 +1,337 @@
+"""What an adversary would try on leases, sweeps and records: nothing stuck, no bad case blocks the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import select, update
+
+from cli.main import grader
+from grading.cluster import stalls
+from grading.config import load
+from grading.leases import DEAD_AFTER_S, LEASES, MACHINES, Beat, Lease
+from grading.may import Actor
+from grading.model import RoundState, RunState, StageState, Tokens
+from grading.rubric import Criterion, Rubric
+from grading.store import accounts, assignments, grades, migrate, replay, rounds, waiting
+from grading.store.assignments import NewVersion
+from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
+from tests.factories import COURSE, RUBRIC, add_assignment, hand_in, result
+from tests.system import close_dispatch
+from workers.server import finish
+from workers.server.context import Server, open_server
+from workers.server.lost import FIND_FOR_S, NOWHERE_S, LostRuns
+from workers.server.prepare import prepare
+from workers.server.release import release
+
+BOTH = {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")}
+HERE = "dgx-spark-2"
+
+
+@pytest.fixture
+def server(
+    fresh_database: Callable[..., str], redis_url: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Server]:
+    environ = {"GRADER_DATABASE_URL": fresh_database(migrate.upgrade), "GRADER_REDIS_URL": redis_url}
+    made = open_server(load(root / "config.toml", environ))
+    monkeypatch.setattr(made.dispatch.registry, "uptime_s", lambda: 3600.0)
+    yield made
+    close_dispatch(made.dispatch)
+    made.store.close()
+
+
+def looking(server: Server) -> LostRuns:
+    """Eyes that have seen Redis long enough to believe the beats."""
+    at = [1000.0]
+    lost = LostRuns(server, lambda: at[0])
+    lost.sweep()
+    at[0] += DEAD_AFTER_S
+    return lost
+
+
+def beat(server: Server, machine: str = HERE, ago_s: float = 0.0) -> None:
+    leases = server.dispatch.registry
+    leases.beat(Beat(f"of {machine}", machine, 4, 0, BOTH))
+    row = json.loads(str(leases.redis.hget(MACHINES, f"of {machine}")))
+    leases.redis.hset(MACHINES, f"of {machine}", json.dumps({**row, "at": row["at"] - ago_s}))
+
+
+def running(server: Server, assignment: int, student: str = "s1") -> dict[str, str]:
+    """A round that was begun; its runs by stage. Its messages are nowhere."""
+    round_id = hand_in(server.store, assignment, student).round_id
+    assert prepare(server, round_id)
+    with server.store.write() as session:
+        return {order.stage: order.run_id for order in rounds.begin(session, round_id)}
+
+
+def round_of(server: Server, run_id: str) -> Round:
+    with server.store.read() as session:
+        return session.get_one(Round, session.get_one(Run, run_id).round_id)
+
+
+def stage_of(server: Server, run_id: str) -> RoundStage:
+    with server.store.read() as session:
+        run = session.get_one(Run, run_id)
+        return session.get_one(RoundStage, (run.round_id, run.stage))
+
+
+def hold(server: Server, run_id: str, stage: str = "analysis", **other: Any) -> None:
+    """A machine works on it."""
+    lease = Lease(run_id, HERE, f"of {HERE}", stage, **other)
+    assert server.dispatch.registry.claim(lease, "round").answer == "granted"
+
+
+def older(server: Server, run_id: str, seconds: float) -> None:
+    leases = server.dispatch.registry.redis
+    row = json.loads(str(leases.hget(LEASES, run_id)))
+    changed = {**row, "since": row["since"] - seconds, "moved": row["moved"] - seconds}
+    leases.hset(LEASES, run_id, json.dumps(changed))
+
+
+def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> None:
+    """One bad round must not roll back the release of all others, for ever."""
+    odd = Rubric(criteria=(*RUBRIC.criteria, Criterion(id="x", title="X", points=1, stage="stlye")))
+    with server.store.write() as session:
+        new = NewVersion("odd", "Odd", "r", "at_once", digest="odd", rubric=odd)
+        bad = assignments.put(session, COURSE, new)[0].id
+    first = hand_in(server.store, bad, "s1").round_id
+    good = hand_in(server.store, add_assignment(server.store), "s2").round_id
+    for round_id in (first, good):
+        assert prepare(server, round_id)
+    beat(server)
+    release(server)
+    with server.store.read() as session:
+        assert session.get_one(Round, good).state == RoundState.RUNNING
+        given_up = session.get_one(Round, first)
+        assert given_up.state == RoundState.FAILED
+        assert given_up.failure
+        assert [one.round_id for one in replay.given_up(session)] == [first]
+    release(server)
+    with server.store.write() as session:
+        assert replay.replay(session, first, "cli")
+
+
+def test_a_lease_of_an_unknown_stage_does_not_stop_the_search(server: Server) -> None:
+    lost = looking(server)
+    hold(server, "0" * 32, stage="style")
+    older(server, "0" * 32, 100_000)
+    run_id = running(server, add_assignment(server.store))["analysis"]
+    hold(server, run_id)
+    older(server, run_id, 10_000)
+    beat(server)
+    lost.sweep()
+    assert stage_of(server, run_id).state == StageState.FAILED
+
+
+def test_a_machine_is_not_dead_before_its_first_beat(server: Server) -> None:
+    """After FLUSHALL a machine may take new work up to 3 s before it beats again."""
+    lost = looking(server)
+    run_id = running(server, add_assignment(server.store))["analysis"]
+    hold(server, run_id)
+    lost.sweep()
+    assert stage_of(server, run_id).state == StageState.DISPATCHED
+    older(server, run_id, DEAD_AFTER_S + 1)
+    lost.sweep()
+    assert stage_of(server, run_id).state == StageState.FAILED
+
+
+def test_runs_of_a_dead_process_are_lost_together_also_when_the_search_breaks_off(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another sweeper, or the next sweep, must not take the last of several for one that was alone."""
+    assignment, lost = add_assignment(server.store), looking(server)
+    runs = [running(server, assignment, f"s{number}")["analysis"] for number in range(3)]
+    for run_id in runs:
+        hold(server, run_id)
+    beat(server, ago_s=60)
+    seen: list[int] = []
+    really = rounds.lose
+
+    def lose(*arguments: Any, **options: Any) -> str | None:
+        seen.append(len(server.dispatch.registry.held()))
+        return really(*arguments, **options)
+
+    monkeypatch.setattr(rounds, "lose", lose)
+    lost.sweep()
+    assert seen == [3, 3, 3]
+    assert server.dispatch.registry.held() == []
+    assert [(stage_of(server, r).alone, stage_of(server, r).tries) for r in runs] == [(True, 0)] * 3
+
+
+def test_a_run_that_waits_for_its_turn_for_ever_is_taken_away(server: Server) -> None:
+    """A Redis that lost its last second may have forgotten that the run began, and that it ended."""
+    lost = looking(server)
+    run_id = running(server, add_assignment(server.store))["analysis"]
+    hold(server, run_id, phase="waiting")
+    beat(server)
+    lost.sweep()
+    older(server, run_id, stalls.WAITING_S + 1)
+    lost.sweep()
+    stage = stage_of(server, run_id)
+    assert (stage.state, stage.tries, stage.losses) == (StageState.FAILED, 0, 0)
+
+
+def test_the_oldest_runs_are_looked_at_first(server: Server) -> None:
+    assignment = add_assignment(server.store)
+    runs = [running(server, assignment, f"s{number}")["analysis"] for number in range(3)]
+    with server.store.write() as session:
+        old = session.get_one(Run, runs[2])
+        session.execute(
+            update(Run).where(Run.id == old.id).values(dispatched_at=old.dispatched_at.replace(year=2020))
+        )
+    with server.store.read() as session:
+        assert [run_id for run_id, _ in waiting.in_flight(session, limit=1)] == [runs[2]]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"machine": "m\0"},
+        {"tokens": Tokens(prompt=10**20)},
+        {"engine": "\ud800"},
+    ],
+)
+@pytest.mark.parametrize("ok", [True, False])
+def test_a_result_the_database_refuses_ends_as_a_failed_try(
+    server: Server, said: dict[str, Any], ok: bool
+) -> None:
+    """Else it is under way until the chord's copy is gone, is begun again for free, and so for ever."""
+    run_id = running(server, add_assignment(server.store))["analysis"]
+    good = result(run_id, round_of(server, run_id).id, "analysis", ok=ok)
+    bad = good.model_copy(update={"provenance": good.provenance.model_copy(update=said)})
+    finish.record(server, bad)
+    with server.store.read() as session:
+        assert session.get_one(Run, run_id).state in (RunState.DONE, RunState.FAILED)
+    stage = stage_of(server, run_id)
+    assert (stage.state, stage.tries) in ((StageState.FAILED, 1), (StageState.DONE, 1))
+
+
+def test_a_round_whose_grade_cannot_be_written_is_given_up(server: Server) -> None:
+    """A grade is there already, by hand, say: the last result must be recorded all the same."""
+    runs = running(server, add_assignment(server.store))
+    at = round_of(server, runs["analysis"])
+    with server.store.write() as session:
+        values = {"points_so_far": 0.0, "max_points": 1.0, "report": {}, "created_at": at.created_at}
+        session.add(Grade(round_id=at.id, submission_id=at.submission_id, **values))
+    for stage, run_id in runs.items():
+        finish.record(server, result(run_id, at.id, stage))
+    finish.combine(server, at.id)
+    assert round_of(server, runs["analysis"]).state == RoundState.FAILED
+    with server.store.read() as session:
+        assert set(session.scalars(select(Run.state))) == {RunState.DONE}
+    with server.store.write() as session:
+        assert replay.replay(session, at.id, "cli")
+    finish.combine(server, at.id)
+    assert round_of(server, runs["analysis"]).state == RoundState.GRADED
+
+
+def test_an_answer_of_another_shape_costs_a_try(server: Server) -> None:
+    """Refused only, it would be lost, free of charge, and begun again without an end."""
+    run_id = running(server, add_assignment(server.store))["analysis"]
+    at = round_of(server, run_id).id
+    newer = {**result(run_id, at, "analysis").model_dump(mode="json"), "of_version_9": True}
+    said = finish.read(newer)
+    assert said is not None
+    assert finish.record(server, said).outcome == "failed"
+    assert (stage_of(server, run_id).state, stage_of(server, run_id).tries) == (StageState.FAILED, 1)
+    assert finish.read({"run_id": run_id}) is None
+
+
+def test_nothing_is_begun_while_redis_answers_but_takes_nothing(server: Server) -> None:
+    """Else all that waits is written down as under way, every 5 s, for as long as Redis has no memory."""
+    round_id = hand_in(server.store, add_assignment(server.store)).round_id
+    assert prepare(server, round_id)
+    beat(server)
+    redis = server.dispatch.registry.redis
+    used = redis.config_get("maxmemory")["maxmemory"]
+    redis.config_set("maxmemory", 1)
+    try:
+        assert release(server) == 0
+    finally:
+        redis.config_set("maxmemory", used)
+    with server.store.read() as session:
+        assert session.get_one(Round, round_id).state == RoundState.QUEUED
+    assert release(server) == 2
+
+
+def test_a_clock_of_redis_that_was_set_makes_no_machine_dead(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, leases = looking(server), server.dispatch.registry
+    run_id = running(server, add_assignment(server.store))["analysis"]
+    hold(server, run_id)
+    beat(server, ago_s=3600)
+    moment = leases.time()
+    monkeypatch.setattr(leases, "time", lambda: moment + 3600)
+    lost.sweep()
+    assert stage_of(server, run_id).state == StageState.DISPATCHED
+    monkeypatch.setattr(lost, "_redis_since", 1.0)  # a while later
+    lost.sweep()
+    assert stage_of(server, run_id).state == StageState.FAILED
+
+
+def test_thousands_of_lost_messages_do_not_hold_up_the_sweep(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, assignment = [1000.0], add_assignment(server.store)
+    lost = LostRuns(server, lambda: at[0])
+    runs = [running(server, assignment, f"s{number}") for number in range(3)]
+    lost.sweep()
+    at[0] += NOWHERE_S + 1
+    really = lost._find
+
+    def slow(run_id: str) -> None:
+        at[0] += FIND_FOR_S
+        really(run_id)
+
+    monkeypatch.setattr(lost, "_find", slow)
+    lost.sweep()
+    with server.store.read() as session:
+        states = list(session.scalars(select(Run.state).order_by(Run.dispatched_at)))
+    assert states.count(RunState.LOST) == 2
+    assert set(states[-2:]) == {RunState.DISPATCHED}
+    assert len(runs) == 3
+
+
+def test_a_grade_released_after_a_replay_is_news(server: Server) -> None:
+    runs = running(server, add_assignment(server.store))
+    at = round_of(server, runs["analysis"]).id
+    finish.record(server, result(runs["analysis"], at, "analysis"))
+    finish.record(server, result(runs["feedback"], at, "feedback", ok=False, retry="never"))
+    with server.store.write() as session:
+        teacher = Actor(accounts.create_user(session, "teacher", "correct horse battery").id)
+    for _ in range(2):
+        finish.combine(server, at)
+        with server.store.write() as session:
+            grades.release(session, at, teacher)
+            grades.release(session, at, teacher)
+        with server.store.write() as session:
+            if replay.replay(session, at, "cli"):
+                order = rounds.begin_again(session, at, "feedback")
+                assert order is not None
+        finish.record(server, result(order.run_id, at, "feedback"))
+    assert round_of(server, runs["analysis"]).state == RoundState.GRADED
+    with server.store.read() as session:
+        told = select(Outbox.key).where(Outbox.key.startswith("released:"))
+        assert len(list(session.scalars(told))) == 2
+
+
+def test_all_that_was_given_up_is_replayed_in_helpings(
+    server: Server, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assignment = add_assignment(server.store)
+    given_up = [hand_in(server.store, assignment, f"s{number}").round_id for number in range(5)]
+    with server.store.write() as session:
+        for round_id in given_up:
+            rounds.reject(session, round_id, "No.")
+    monkeypatch.setattr("cli.replay.AT_ONCE", 2)
+    arguments = ["--config", str(root / "config.toml"), "replay", "--all"]
+    done = CliRunner().invoke(grader, arguments, env={"GRADER_DATABASE_URL": server.store.url})
+    assert "5 of 5" in done.output
+    with server.store.read() as session:
+        assert replay.count(session) == 0
