@@ -257,7 +257,8 @@ def _beat(row: dict[str, Any], moment: float) -> Beat:
 
 def _lease(run_id: str, row: dict[str, Any], moment: float) -> Lease:
     since = row.pop("since", moment)
-    ages = {"since_s": max(0.0, moment - since), "idle_s": max(0.0, moment - row.pop("moved", since))}
+    # machines of version 0.1 do not stamp movements: of them only the age is known
+    ages = {"since_s": max(0.0, moment - since), "idle_s": max(0.0, moment - row.pop("moved", moment))}
     return Lease(**_known(Lease, {**row, "run_id": run_id, **ages}))
 
 

@@ -14,7 +14,7 @@ from tests.faults.ledger import Known, Verdict, known_runs
 from tests.system import until
 
 POISON = "this-ends-the-process"
-BOXES = tuple(Box(name, slots=4, seconds=3.0, exits_on=POISON) for name in ("one", "two"))
+BOXES = tuple(Box(name, slots=6, seconds=3.0, exits_on=POISON) for name in ("one", "two"))
 NEIGHBOURS = [f"neighbour-{number}" for number in range(4)]
 
 

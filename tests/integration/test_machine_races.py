@@ -65,7 +65,10 @@ def test_all_that_is_handed_back_leaves_at_once(
     def resend(_to: str) -> None:
         states.append((len(leases.held()), len(leases.beats())))
 
-    engine.before = lambda _request, _progress: bool(go_on.wait(20))
+    def wait(_request: Request, _progress: Progress) -> None:
+        assert go_on.wait(20)
+
+    engine.before = wait
     process.beat()
     threads = [
         threading.Thread(
