@@ -54,11 +54,23 @@ def assignment() -> None:
 def import_assignment(settings: Settings, folder: Path, course: str | None) -> None:
     """Read an assignment FOLDER and make it the version that counts from now on."""
     read = read_folder(folder)
+    _refuse_unknown_stages(settings, read)
     with writing(settings) as session:
         name, number, added = store_assignment(session, read, course, release=settings.config.server.release)
     for sentence in read.notes:
         click.echo(f"⚠ {sentence}")
     click.echo(f"{name}: version {number} {'stored' if added else 'is unchanged'}")
+
+
+def _refuse_unknown_stages(settings: Settings, read: Assignment) -> None:
+    """No hand-in for it could ever be graded."""
+    known = settings.config.stages
+    for criterion in read.rubric.criteria:
+        if criterion.stage not in known:
+            raise AssignmentError(
+                f"criterion '{criterion.id}': there is no stage '{criterion.stage}'; config.toml has "
+                f"{', '.join(known)}."
+            )
 
 
 def store_assignment(

@@ -69,6 +69,8 @@ def _wait_out(dispatch: Dispatch, machine: str, patience_s: float) -> None:
     while True:
         state = _state(dispatch, machine)
         if not state.alive:
+            if dispatch.backlog() is None:
+                raise GraderError(f"Redis is away: nobody knows what {machine} still does. It stays out.")
             click.echo(f"{machine} is not running; it gets nothing when it starts again.")
             return
         if state.drained and state.busy == 0:

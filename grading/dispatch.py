@@ -23,8 +23,6 @@ from grading.config import Config
 from grading.leases import Beat, Lease, Leases, connect
 
 log = logging.getLogger(__name__)
-ROOM = "grader:room"
-"""Written before work is begun, to see whether Redis takes it: its memory or its disk may be full."""
 T = TypeVar("T")
 AWAY = (RedisError, OperationalError, LimitExceeded, OSError)
 """What is raised while Redis does not answer; LimitExceeded when all connections wait for one that hangs."""
@@ -167,7 +165,7 @@ class Dispatch:
         machines never wait for work, and work is sent a few rounds at a time. Raises redis errors, also when
         Redis only answers and takes nothing more: then nothing may be begun.
         """
-        self.registry.redis.set(ROOM, 1, ex=60)
+        self.registry.require_writable()
         lengths, beats = self.registry.load(queue.stage_queues(list(self.config.stages)))
         alive = [beat for beat in beats if beat.alive]
         free = {}

@@ -23,6 +23,7 @@ from grading.queue import own_queue
 LEASES = "grader:leases"
 MACHINES = "grader:machines"
 DRAINED = "grader:drained"
+WRITABLE = "grader:writable"
 BEAT_S = 3.0
 DEAD_AFTER_S = 10.0
 MAX_DELIVERIES = 3
@@ -224,6 +225,13 @@ class Leases:
             (seconds, micro), rows, *lengths = pipe.execute()
         beats = [_beat(json.loads(row), seconds + micro / 1e6) for row in rows.values()]
         return dict(zip(queues, lengths, strict=True)), beats
+
+    def require_writable(self) -> None:
+        """Raise redis errors when Redis answers but takes nothing: its memory or its disk may be full.
+
+        Then machines cannot beat, either, and nothing that is begun could be sent.
+        """
+        self.redis.set(WRITABLE, 1, ex=60)
 
     def time(self) -> float:
         """Redis' clock in seconds."""

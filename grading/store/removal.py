@@ -40,7 +40,12 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for some in chunks(ids):
         lock_submissions(session, Submission.id.in_(some))
-        rounds = list(session.scalars(select(Round.id).where(Round.submission_id.in_(some))))
+        # whoever changes a round locks it first; taken in another order, both would wait for each other
+        rounds = list(
+            session.scalars(
+                select(Round.id).where(Round.submission_id.in_(some)).order_by(Round.id).with_for_update()
+            )
+        )
         names = list(
             session.scalars(select(SubmissionFile.sha256).where(SubmissionFile.submission_id.in_(some)))
         )
@@ -54,8 +59,12 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
 
 
 def lock_submissions(session: Session, *where: Any) -> None:
-    """Wait for those who add rounds to these, and keep others from it until the transaction ends."""
-    session.execute(select(Submission.id).where(*where).order_by(Submission.id).with_for_update())
+    """Wait for those who add rounds to these, and keep others from it until the transaction ends.
+
+    `key_share` lets grades through: whoever writes one holds the round, which is waited for next.
+    """
+    query = select(Submission.id).where(*where).order_by(Submission.id)
+    session.execute(query.with_for_update(key_share=True))
 
 
 def _of_rounds(session: Session, rounds: Sequence[str]) -> Counter[str]:

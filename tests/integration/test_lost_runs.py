@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.integration.test_reliability_core import (
 )
 from workers.server.context import Server
 from workers.server.lost import FIND_FOR_S, NOWHERE_S, LostRuns
+from workers.server.sweep import Sweeper
 
 __all__ = ["server"]
 
@@ -154,3 +156,20 @@ def test_a_machine_of_version_0_1_that_stamps_no_movement_is_not_stalled(server:
     redis.hset(LEASES, run_id, older_by)
     lost.sweep()
     assert stage_of(server, run_id).state == StageState.FAILED
+
+
+def test_a_redis_that_takes_no_beats_makes_no_machine_dead(server: Server) -> None:
+    """It still answers when it has no memory left: then all machines are silent, and none has died."""
+    sweeper, redis = Sweeper(server, time.monotonic), server.dispatch.registry.redis
+    sweeper.lost._redis_since = time.monotonic() - 60
+    run_id = running(server, add_assignment(server.store))["analysis"]
+    hold(server, run_id)
+    beat(server, ago_s=60)
+    used = str(redis.config_get("maxmemory")["maxmemory"])
+    redis.config_set("maxmemory", 1)
+    try:
+        sweeper.step()
+    finally:
+        redis.config_set("maxmemory", used)
+    sweeper.step()
+    assert stage_of(server, run_id).state == StageState.DISPATCHED

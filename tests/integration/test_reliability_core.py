@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +14,18 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import select
 
+from cli.drain import _wait_out
 from cli.main import grader
 from grading.config import load
+from grading.dispatch import open_dispatch
+from grading.errors import GraderError
 from grading.leases import DEAD_AFTER_S, LEASES, MACHINES, Beat, Lease
 from grading.may import Actor
 from grading.model import RoundState, RunState, StageState, Tokens
 from grading.rubric import Criterion, Rubric
-from grading.store import accounts, assignments, grades, migrate, replay, rounds
+from grading.store import accounts, assignments, combining, erasure, grades, migrate, replay, rounds
 from grading.store.assignments import NewVersion
+from grading.store.people import find_student
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
 from tests.factories import COURSE, RUBRIC, add_assignment, hand_in, result
 from tests.system import close_dispatch
@@ -224,3 +231,57 @@ def test_all_that_was_given_up_is_replayed_in_helpings(
     assert "5 of 5" in done.output
     with server.store.read() as session:
         assert replay.count(session) == 0
+
+
+def test_erasing_and_recording_do_not_wait_for_each_other(server: Server) -> None:
+    """PostgreSQL would end one of them after a second: the erasure, or the result of another try."""
+    assignment, raised, together = add_assignment(server.store), list[Exception](), threading.Barrier(2)
+
+    def erase(student: str) -> None:
+        with server.store.write() as session:
+            erasure.erase(session, find_student(session, student), "cli")
+
+    def both(*todo: Callable[[], object]) -> None:
+        def one(do: Callable[[], object]) -> None:
+            together.wait(20)
+            try:
+                do()
+            except Exception as error:  # noqa: BLE001 - looked at below
+                raised.append(error)
+
+        threads = [threading.Thread(target=one, args=(do,)) for do in todo]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+    for number in range(8):
+        runs = running(server, assignment, f"e{number}")
+        at = round_of(server, runs["analysis"]).id
+        with server.store.write() as session:
+            combining.close_chord(session, at)
+        finish.record(server, result(runs["feedback"], at, "feedback"))
+        last = result(runs["analysis"], at, "analysis")
+        both(partial(finish.record, server, last), partial(erase, f"e{number}"))
+    assert raised == []
+    with server.store.read() as session:
+        assert session.scalars(select(Round.id)).all() == []
+
+
+def test_a_drain_does_not_call_a_machine_ended_while_redis_is_away(root: Path) -> None:
+    dispatch = open_dispatch(load(root / "config.toml", {"GRADER_REDIS_URL": "redis://127.0.0.1:1/0"}))
+    with pytest.raises(GraderError, match="Redis is away"):
+        _wait_out(dispatch, HERE, 5)
+    close_dispatch(dispatch)
+
+
+def test_a_rubric_with_a_stage_nobody_does_is_not_imported(root: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "basket"
+    shutil.copytree(root / "samples/assignments/python-basket", folder)
+    content = (folder / "assignment.toml").read_text()
+    assert '"feedback"' in content
+    (folder / "assignment.toml").write_text(content.replace('"feedback"', '"feedbakc"'))
+    arguments = ["--config", str(root / "config.toml"), "assignment", "import", str(folder)]
+    done = CliRunner().invoke(grader, arguments, env={"GRADER_DATABASE_URL": f"sqlite:///{tmp_path}/db"})
+    assert "there is no stage 'feedbakc'" in f"{done.output}{done.exception}"
+    assert not (tmp_path / "db").exists()

@@ -32,7 +32,7 @@ OTHER_SHAPE = (
 )
 
 
-def read(content: Mapping[str, Any]) -> Result | None:
+def read(content: Any) -> Result | None:
     """What a machine sent; of another shape, it is a failed run, else that run would be begun for ever.
 
     None when it does not even say of which run it is.
@@ -42,6 +42,8 @@ def read(content: Mapping[str, Any]) -> Result | None:
     except ValidationError as error:
         # not its text, which repeats what a student wrote
         log.error("a message that is no result was refused: %d faults", error.error_count())
+    if not isinstance(content, Mapping):
+        return None
     ids = {key: str(content.get(key)) for key in ("run_id", "round_id", "stage") if content.get(key)}
     how = content.get("provenance")
     machine = str(how.get("machine", ""))[:40] if isinstance(how, Mapping) else ""

@@ -72,6 +72,7 @@ class LostRuns:
 
     def _beats_can_be_trusted(self) -> bool:
         """Redis has answered long enough that a live machine must have beaten since."""
+        self.server.dispatch.registry.require_writable()
         moment = self.clock()
         before, self._ahead_s = self._ahead_s, self.server.dispatch.registry.time() - time.monotonic()
         if before is not None and abs(self._ahead_s - before) > JUMP_S:
