@@ -20,6 +20,10 @@ from grading.store import accounts, tables
 from tests.integration.webapp import CODE, School, report
 
 PASSWORD = "correct horse battery"
+# Werkzeug's own server, which only tests use, leaves a static file open when a browser hangs up half way
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
+)
 
 
 @pytest.fixture(scope="module")
