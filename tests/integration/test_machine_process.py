@@ -20,7 +20,8 @@ from tests.factories import RUBRIC, document
 from tests.system import until
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.instant import InstantEngine
-from workers.machine.process import MachineProcess, Message
+from workers.machine.process import MachineProcess
+from workers.machine.working import Message
 
 MACHINE = Machine.model_validate(
     {

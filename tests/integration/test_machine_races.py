@@ -17,7 +17,8 @@ from tests.integration.test_machine_process import (
 )
 from tests.system import until
 from workers.machine.engines.base import Progress, Request
-from workers.machine.process import MachineProcess, Message
+from workers.machine.process import MachineProcess
+from workers.machine.working import Message
 
 __all__ = ["engine", "leases", "process", "sent"]
 

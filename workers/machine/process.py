@@ -21,47 +21,14 @@ from grading.model import Job, Provenance, Result
 from grading.queue import own_queue
 from grading.tracing import outcome, span
 from workers.machine import failures
-from workers.machine.engines.base import Engine, LoadsModels, Phase
+from workers.machine.engines.base import Engine, LoadsModels
 from workers.machine.gate import Gate
 from workers.machine.stages.run import run_stage
+from workers.machine.working import Message, Working
 
 log = logging.getLogger(__name__)
 SEND_FOR_S = 600.0
 """How long a finished result is offered to a Redis that is away, before the work is given up."""
-
-
-@dataclass(frozen=True)
-class Message:
-    """The message that brought a run.
-
-    `resend` sends it once more, to the queue of that name: the same run for the same chord, so it counts
-    once, whoever does it. Raises one of AWAY.
-    """
-
-    home: str
-    """The queue of its stage."""
-    resend: Callable[[str], None]
-    settled: bool = False
-    """It was handed to this machine by another one, and is done here."""
-
-
-@dataclass
-class Working:
-    """A run in this process's hands, and how far it is."""
-
-    job: Job
-    message: Message | None
-    phase: str = "starting"
-    tokens: int = 0
-    prompt_tokens: int = 0
-
-    def prompted(self, tokens: int) -> None:
-        """The prompt was rendered; its size is an estimate."""
-        self.prompt_tokens = tokens
-
-    def moved(self, tokens: int, phase: Phase = "generating") -> None:
-        """The engine tells."""
-        self.tokens, self.phase = tokens, phase
 
 
 @dataclass

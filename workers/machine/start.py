@@ -19,7 +19,8 @@ from grading.logs import working_on
 from workers import canary
 from workers.machine import examine
 from workers.machine.engines import open_engine
-from workers.machine.process import MachineProcess, Message
+from workers.machine.process import MachineProcess
+from workers.machine.working import Message
 from workers.start import run_worker
 
 log = logging.getLogger(__name__)
