@@ -1,0 +1,100 @@
+"""The machines of config.toml: engines, stages, and the way to them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from grading.rubric import Value
+
+ENGINES = ("ollama", "mlx", "openai", "rules", "instant")
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
+HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
+
+
+class Placement(Value):
+    """Which engine and model a machine uses for a stage."""
+
+    engine: Literal["ollama", "mlx", "openai", "rules", "instant"]
+    """The engine; `ollama` and `openai` must stand under engines, too."""
+    model: str = Field(min_length=1)
+    """The model by the engine's own name."""
+
+
+class EngineSettings(Value):
+    """How an engine is reached; `url` for HTTP engines, nothing for those in process."""
+
+    url: HttpUrl | None = None
+    """Where `ollama` and `openai` answer, as seen from the machine itself."""
+    context_tokens: int = Field(default=32768, ge=1024)
+    """What the model reads and writes at most; longer hand-ins are shortened by a stated rule."""
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Further settings of the engine, such as keep_alive or api_key_env; see docs/engines.md."""
+
+
+RemotePath = Annotated[str, StringConstraints(pattern=r"^(~/|/)[A-Za-z0-9._@+/-]+$", max_length=200)]
+
+
+class Ssh(Value):
+    """How the server sets a machine up and starts and stops its worker; see docs/cluster.md."""
+
+    host: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9._:%-]*$", max_length=253)]
+    """Name or address of the machine, or a `Host` of the operator's ssh configuration."""
+    user: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9._-]*$", max_length=64)] | None = (
+        None
+    )
+    """Whom the worker runs as; without it, ssh decides."""
+    port: int = Field(default=22, ge=1, le=65535)
+    """Port of the machine's ssh server."""
+    folder: RemotePath = "~/grader"
+    """Where everything of Grader is kept there; begins with `/` or `~/`."""
+    python: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9/][A-Za-z0-9._+/-]*$")] | None = None
+    """The Python 3.11 or newer to use there; without it, one is looked for."""
+    service: Literal["auto", "systemd", "launchd", "supervised"] = "auto"
+    """What keeps the worker running; `supervised` is for machines without systemd and launchd."""
+    models: RemotePath | None = None
+    """Where models are kept there; without it, where Ollama and Hugging Face keep them."""
+
+    @field_validator("folder", "models")
+    @classmethod
+    def _stays_there(cls, path: str | None) -> str | None:
+        if path is not None and (".." in path.split("/") or not path.strip("~/")):
+            raise ValueError("write a folder of its own, without '..', such as ~/grader")
+        return path
+
+
+class Machine(Value):
+    """One computer: its engines, its slots and the stages it can do, its own first."""
+
+    name: Name
+    """Lower-case letters, digits and hyphens; unique."""
+    role: Literal["primary", "spare"] = "primary"
+    """A spare leaves work to an idle primary machine; else both take whatever waits."""
+    slots: int = Field(default=1, ge=1, le=256)
+    """Generations at the same time, all engines together."""
+    grace_s: float = Field(default=100, ge=0, le=3600)
+    """Seconds a worker that was told to stop has to finish; what is left then goes back to its queue."""
+    engines: dict[str, EngineSettings] = Field(default_factory=dict)
+    stages: dict[str, Placement] = Field(min_length=1)
+    ssh: Ssh | None = None
+
+    @field_validator("engines")
+    @classmethod
+    def _known_engines(cls, engines: dict[str, EngineSettings]) -> dict[str, EngineSettings]:
+        for name, settings in engines.items():
+            if name not in ENGINES:
+                raise ValueError(f"'{name}' is not an engine; allowed: {', '.join(ENGINES)}")
+            if name in ("ollama", "openai") and settings.url is None:
+                raise ValueError(f"'{name}' needs a url, such as http://localhost:11434")
+        return engines
+
+    @model_validator(mode="after")
+    def _placements(self) -> Machine:
+        for stage, placement in self.stages.items():
+            if placement.engine in ("ollama", "openai") and placement.engine not in self.engines:
+                raise ValueError(
+                    f"stages.{stage} uses engine '{placement.engine}', which this machine does not have; "
+                    f"add [machines.engines.{placement.engine}] with its url"
+                )
+        return self
