@@ -25,7 +25,7 @@ class Box:
     exits_on: str = ""
     behind_proxy: bool = False
     clock: str = ""
-    grace_s: float = 100
+    grace_s: float = 20
 
     def toml(self) -> str:
         """Its part of config.toml."""

@@ -20,6 +20,8 @@ from tests.services import Postgres
 Heal = Callable[[], object]
 MACHINES = ("kill a worker", "SIGSTOP", "cut off by a proxy", "cut off by the link")
 """What strikes machines comes three times as often as anything else."""
+ENDS_S = 90.0
+"""A worker ends within its grace, and what it takes to find out that Redis does not answer."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ class Chaos:
         process = self.running.stop(name)
 
         def start() -> None:
-            process.wait(60)
+            process.wait(ENDS_S)
             self.running.start(name)
 
         return self._strike(name, lambda: None, start, 2, 4)
