@@ -1,4 +1,7 @@
-"""Scenarios of real processes. They mostly wait until something is found dead, so they run side by side."""
+"""Scenarios of real processes. They mostly wait until something is found dead, so they run side by side.
+
+They begin with `test_begin.py`, go on while other tests run, and are looked at in the end.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,12 @@ from tests.services import SqliteDatabases
 
 Play = Callable[[Path, str], Any]
 """Plays a scenario in a folder, on a database of its own, and returns what came of it."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What asks for the outcome of a scenario comes last."""
+    items.sort(key=lambda item: "outcome" in getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")
