@@ -292,7 +292,7 @@ def server(fresh_database: Callable[..., str]) -> Iterator[Server]:
 
 
 def test_nothing_counts_twice_and_everything_ends(server: Server) -> None:
-    share = 0.4 if server.store.engine.dialect.name == "sqlite" else 0.05
+    share = 0.25 if server.store.engine.dialect.name == "sqlite" else 0.03
     chosen = settings(
         max_examples=int(settings().max_examples * share),
         stateful_step_count=STEPS,
