@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,23 +80,34 @@ class Running:
         return str(self.client.submit_bytes(content, ASSIGNMENT, f"s-{number}")["id"])
 
 
+@contextmanager
+def system_in(folder: Path) -> Iterator[Running]:
+    """The whole system, with SQLite in this folder."""
+    url = f"sqlite:///{folder / 'grader.db'}"
+    (folder / "config.toml").write_text(f'[database]\nurl = "{url}"\n{MACHINES}')
+    settings = Settings(folder / "config.toml")
+    with System(settings, folder=folder / "var", port=free_port(), own_redis=True) as system:
+        store = Store(url)
+        yield Running(system, store, furnish(store, system.url))
+        store.close()
+
+
+def play(folder: Path, _database_url: str) -> bool:
+    """Every part of the server is killed once."""
+    with system_in(folder) as running:
+        running.system.until_ready(60)
+        kill_in_the_middle(running, PARTS)
+    return True
+
+
+def test_all_are_graded_once_when_every_part_of_the_server_is_killed(outcome: bool) -> None:
+    assert outcome
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("faults")
-    (folder / "config.toml").write_text(MACHINES)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRADER_DATABASE_URL", f"sqlite:///{folder / 'grader.db'}")
-        settings = Settings(folder / "config.toml")
-        with System(settings, folder=folder / "var", port=free_port(), own_redis=True) as system:
-            store = Store(settings.config.database.url)
-            client = furnish(store, system.url)
-            yield Running(system, store, client)
-            store.close()
-
-
-def test_all_are_graded_once_when_every_part_of_the_server_is_killed(running: Running) -> None:
-    running.system.until_ready(60)
-    kill_in_the_middle(running, PARTS)
+    with system_in(tmp_path_factory.mktemp("faults")) as made:
+        yield made
 
 
 @pytest.mark.soak
