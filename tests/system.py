@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,8 +28,6 @@ from tests.factories import COURSE, RUBRIC
 
 ASSIGNMENT = f"{COURSE}/sales"
 STOP_S = 15.0
-_MIGRATING = threading.Lock()
-"""Alembic keeps its state in modules."""
 
 
 def until(reached: Callable[[], Any], timeout_s: float, what: str) -> Any:
@@ -120,8 +117,7 @@ def site(folder: Path, config: str, database_url: str, redis_url: str) -> Iterat
     (folder / "config.toml").write_text(config, encoding="utf-8")
     addresses = {"GRADER_DATABASE_URL": database_url, "GRADER_REDIS_URL": redis_url}
     read = load(folder / "config.toml", addresses)
-    with _MIGRATING:
-        migrate.upgrade(database_url)
+    migrate.upgrade(database_url)
     store, dispatch = Store(database_url), open_dispatch(read)
     parts = Parts(folder, {**os.environ, **addresses})
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from alembic import command
@@ -12,6 +13,8 @@ from alembic.script import ScriptDirectory
 from grading.errors import GraderError
 from grading.store.database import Store
 
+_ONE_AT_A_TIME = threading.Lock()
+"""Alembic keeps what it works on in its module: two threads would change each other's database."""
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 
 
@@ -31,12 +34,14 @@ def _config(url: str) -> Config:
 
 def upgrade(url: str, revision: str = "head") -> None:
     """Migrate up to a revision."""
-    command.upgrade(_config(url), revision)
+    with _ONE_AT_A_TIME:
+        command.upgrade(_config(url), revision)
 
 
 def downgrade(url: str, revision: str) -> None:
     """Migrate down to a revision; `base` empties the database."""
-    command.downgrade(_config(url), revision)
+    with _ONE_AT_A_TIME:
+        command.downgrade(_config(url), revision)
 
 
 def newest() -> str:

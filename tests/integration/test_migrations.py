@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,13 @@ def views_by_student(store: Store) -> dict[str, SubmissionView]:
     with store.read() as session:
         ids = session.scalars(select(Submission.id))
         return {view.student: view for view in (submission_view(session, one) for one in ids)}
+
+
+def test_threads_may_upgrade_different_databases_at_once(fresh_database: Fresh) -> None:
+    urls = [fresh_database(None) for _ in range(4)]
+    with ThreadPoolExecutor(len(urls)) as pool:
+        list(pool.map(migrate.upgrade, urls))
+    for url in urls:
+        store = Store(url)
+        migrate.require_newest(store)
+        store.close()
