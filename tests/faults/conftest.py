@@ -21,8 +21,14 @@ Play = Callable[[Path, str], Any]
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What asks for the outcome of a scenario comes last."""
-    items.sort(key=lambda item: "outcome" in getattr(item, "fixturenames", ()))
+    """What asks for the outcome of a scenario comes last; after it what limits this process as a whole."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if getattr(getattr(item, "module", None), "LIMITS_THIS_PROCESS", False):
+        return 2
+    return int("outcome" in getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")
