@@ -108,6 +108,13 @@ class Conflict(GraderError):
     status = 409
 
 
+class SandboxUnavailable(GraderError):
+    """Nothing can be run in a sandbox here now; nobody's work is to blame."""
+
+    status = 503
+    code = "sandbox_unavailable"
+
+
 class EngineError(GraderError):
     """The engine did not give a usable answer."""
 

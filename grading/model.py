@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from grading.errors import Retry
-from grading.rubric import Rubric, Value
+from grading.rubric import Rubric, Show, Value
 
 
 class RoundState(StrEnum):
@@ -106,6 +106,22 @@ class Location(Value):
     line: int | None = None
 
 
+class TestOutcome(Value):
+    """One test that the work passed or not. What a student may see of it is decided by `show` and `hidden`."""
+
+    __test__ = False  # not a test of pytest's
+
+    name: str
+    passed: bool
+    input: str = ""
+    expected: str = ""
+    got: str = ""
+    message: str = ""
+    """Why it did not pass: an error, a limit, the first difference."""
+    hidden: bool = False
+    show: Show = "input"
+
+
 class CheckOutcome(Value):
     """What one check earned, from 0 to 1, and why."""
 
@@ -115,6 +131,7 @@ class CheckOutcome(Value):
     weight: float = 1.0
     message: str = ""
     location: Location | None = None
+    tests: tuple[TestOutcome, ...] = ()
 
 
 class CriterionEvidence(Value):

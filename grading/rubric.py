@@ -93,7 +93,10 @@ class OutputMatches(CheckBase):
 
 
 class OutputClose(CheckBase):
-    """Numbers in the outputs are close to `values`, or to those of the solution's matching cells."""
+    """Numbers in the outputs are close to `values`, or to those of the solution's matching cells.
+
+    Where the work was run, its outputs there count, else those it was handed in with.
+    """
 
     kind: Literal["output_close"] = "output_close"
     values: tuple[float, ...] = ()
@@ -125,6 +128,83 @@ class NoTodo(CheckBase):
 
     kind: Literal["no_todo"] = "no_todo"
     extra: tuple[str, ...] = ()
+
+
+Show = Literal["everything", "input", "name", "nothing"]
+"""What a student sees of a test that failed: all of it, all but the expected value, its name, or that there is
+one. Hidden tests are counted and never shown."""
+
+
+class Case(Value):
+    """An expression and the value it should have, both in the work's language.
+
+    Without `expected`, the value that the solution gives counts.
+    """
+
+    expression: str = Field(max_length=20_000)
+    expected: str | None = Field(default=None, max_length=200_000)
+    name: str = Field(default="", max_length=200)
+    hidden: bool = False
+
+
+class PassesTests(CheckBase):
+    """The work, when run, passes tests. Share = tests passed / tests.
+
+    Tests are `cases`, files of the assignment's folder `tests/` that match the glob `tests` (`test_*.py` by
+    unittest or pytest, `test*.R` by testthat, `input_*.txt` with `output_*.txt`), or both.
+    """
+
+    kind: Literal["passes_tests"] = "passes_tests"
+    cases: tuple[Case, ...] = Field(default=(), max_length=1_000)
+    tests: str | None = None
+    prelude: str | None = None
+    """A file of `tests/` that runs before the work."""
+    hidden: bool = False
+    """All of them are hidden."""
+    show: Show = "input"
+    seconds: float = Field(default=5.0, gt=0, le=120)
+    """For each test."""
+    rel_tol: float = Field(default=1e-9, ge=0)
+    abs_tol: float = Field(default=1e-9, ge=0)
+
+
+class RunsClean(CheckBase):
+    """The work runs from its first line to its last without an error. Share = cells that ran / cells.
+
+    Cells that fail only because a package is missing on the server are left out.
+    """
+
+    kind: Literal["runs_clean"] = "runs_clean"
+
+
+class OutputEquals(CheckBase):
+    """The outputs, when run, equal `text`, or those of the solution's matching cells.
+
+    Text is compared without blanks at line ends, empty lines and upper case; tables by columns and rows;
+    numbers within the tolerances; of plots only that they are there. Share = outputs found / expected.
+    """
+
+    kind: Literal["output_equals"] = "output_equals"
+    text: str | None = None
+    rel_tol: float = Field(default=1e-6, ge=0)
+    abs_tol: float = Field(default=1e-9, ge=0)
+    show: Show = "name"
+
+
+class VariableEquals(CheckBase):
+    """After the work ran, these variables have the values that the solution gives them, or `values`.
+
+    `values` maps a name to an expression in the work's language. Share = variables right / asked. Tables are
+    compared by columns and rows, without regard to the order of columns.
+    """
+
+    kind: Literal["variable_equals"] = "variable_equals"
+    names: tuple[str, ...] = ()
+    values: dict[str, str] = Field(default_factory=dict)
+    rel_tol: float = Field(default=1e-6, ge=0)
+    abs_tol: float = Field(default=1e-9, ge=0)
+    ignore_row_order: bool = False
+    show: Show = "name"
 
 
 class Alternatives(CheckBase):
@@ -162,6 +242,10 @@ Check = Annotated[
     | AllExecuted
     | Words
     | NoTodo
+    | PassesTests
+    | RunsClean
+    | OutputEquals
+    | VariableEquals
     | Alternatives
     | Ladder,
     Field(discriminator="kind"),

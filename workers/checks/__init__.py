@@ -1,0 +1,1 @@
+"""The pool that runs students' work in a sandbox: Celery queue `checks`."""

@@ -1,0 +1,71 @@
+"""The contract of a sandbox: a program in a box that talks JSON lines and cannot get out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from grading.trials.model import End, Limits
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A file or folder of this machine, seen read-only at `target` inside."""
+
+    source: Path
+    target: str
+
+
+@dataclass(frozen=True)
+class Box:
+    """What is to run. The current folder is `/work`, which is empty, writable, and private; so is `/tmp`."""
+
+    argv: Sequence[str]
+    """The program inside; its stdin and stdout carry JSON lines, its stderr is thrown away."""
+    mounts: Sequence[Mount] = ()
+    """A target below `/work` is possible: a read-only file in the writable folder."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a box ended; `reason` is a sentence for people, empty when it finished."""
+
+    end: End
+    reason: str = ""
+
+
+class Session(Protocol):
+    """A box that runs. Threads may not share one. Leaving the `with` ends every process in it."""
+
+    def __enter__(self) -> Session: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Write one line to the program. A program that no longer reads is no error."""
+
+    def receive(self, timeout_s: float) -> dict[str, Any] | None:
+        """The next line, a JSON object; lines that are none are left out.
+
+        None when there is no more: the box ended, broke a limit, or said nothing for `timeout_s`, which ends
+        it. `close` then tells why.
+        """
+
+    def close(self) -> Ending:
+        """End everything in the box, at once, and say how it ended. May be called again."""
+
+
+class Sandbox(Protocol):
+    """Opens boxes. Any number at the same time, from any thread."""
+
+    name: str
+
+    def problem(self) -> str:
+        """Why nothing can be run here, as a sentence that says what to do; empty when it can."""
+
+    def open(self, box: Box) -> Session:
+        """Start the program of a box. Raises SandboxUnavailable (grading.errors)."""
