@@ -7,7 +7,7 @@ PATHS ?= .
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint format types imports soak bench lock install clean
+.PHONY: help demo test test-fast lint format types imports soak bench checks lock install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +48,9 @@ soak: ## all tests with the long ones: kill loops, many examples
 
 bench: install ## benchmarks; NAME=… for one, ARGS=--json for machines
 	@$(BIN)/grader bench $(NAME) $(ARGS)
+
+checks: ## the Python that students' work is run with, for servers
+	@scripts/bootstrap checks
 
 lock: install ## solve the dependencies again; UPGRADE=1 takes the newest
 	@scripts/lock $(if $(UPGRADE),--upgrade)

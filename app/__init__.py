@@ -22,6 +22,7 @@ from app import (
     security,
     sign_in,
     tokens,
+    trials,
     webhooks,
     who,
 )
@@ -57,7 +58,15 @@ def create_app(services: Services) -> OpenAPI:
     app.jinja_env.filters.update(
         markdown=render.markdown, finding=render.finding, suggestion=render.suggestion
     )
-    app.jinja_env.globals.update(stage_titles=TITLES, can=who.can, provenance_rows=render.provenance_rows)
+    app.jinja_env.globals.update(
+        stage_titles=TITLES,
+        can=who.can,
+        provenance_rows=render.provenance_rows,
+        listed_tests=trials.listed_tests,
+        said=trials.said,
+        run_notes=trials.run_notes,
+        other_flags=trials.other_flags,
+    )
     for blueprint in (
         pages.pages,
         sign_in.pages,

@@ -90,7 +90,8 @@ def status(path: SubmissionPath) -> Response:
         view = views.submission_view(session, path.id)
         who.require_seen(caller, view)
         live = progress(session, view)
-    grade = view.grade if may(caller, "score.see", who.subject_of(view)) else None
+    report = who.report_for(caller, view)
+    grade = view.grade if report else None
     body = SubmissionStatus(
         id=view.id,
         status=view.state,
@@ -99,8 +100,8 @@ def status(path: SubmissionPath) -> Response:
         score=grade.points if grade else None,
         max_score=view.max_points,
         released=view.released,
-        flags=[flag.model_dump(mode="json") for flag in grade.report.flags] if grade else [],
-        report=grade.report.model_dump(mode="json") if grade else None,
+        flags=[flag.model_dump(mode="json") for flag in report.flags] if report else [],
+        report=report.model_dump(mode="json") if report else None,
         timing=Timing(
             received_at=view.created_at,
             prepared_at=view.prepared_at,

@@ -167,10 +167,11 @@ def _seen(session: Session, actor: Actor, submission_id: str) -> tuple[Submissio
 
 
 def _result(session: Session, actor: Actor, view: SubmissionView) -> str:
-    sees = may(actor, "score.see", who.subject_of(view))
-    report = view.grade.report if view.grade and sees else None
-    shown = render.documents(views.documents(session, view.id), report)
+    report = who.report_for(actor, view)
+    staff = may(actor, "tests.see_all", Subject(view.course_id))
+    trial = views.trial(session, view.round_id)
+    shown = render.documents(views.documents(session, view.id), report, trial, staff)
     remarks = views.notes(session, view.id)
     return render_template(
-        "_result.html", view=view, report=report, documents=shown, notes=remarks, actor=actor
+        "_result.html", view=view, report=report, documents=shown, notes=remarks, actor=actor, staff=staff
     )

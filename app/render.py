@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 
 import nh3
@@ -15,7 +15,10 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Text, _TokenType
 
+from app.trials import RanCell, ran_cell, ran_document
 from grading.model import Cell, Document, Finding, Location, Report, Suggestion
+from grading.trials.shown import ShownDocument as Ran
+from grading.trials.shown import ShownTrial
 
 TAGS = {
     "p",
@@ -56,7 +59,7 @@ class Comment:
     """A remark beside a line."""
 
     kind: str
-    """praise, note, minor, major, suggestion or check"""
+    """praise, note, minor, major, suggestion, run or path"""
     title: str
     detail: str = ""
     example: str = ""
@@ -82,6 +85,8 @@ class ShownCell:
     outputs: tuple[str, ...]
     images: int
     comments: tuple[Comment, ...] = ()
+    ran: RanCell | None = None
+    """What became of it when it was run here."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,8 @@ class ShownDocument:
     cells: tuple[ShownCell, ...]
     notes: tuple[str, ...]
     comments: tuple[Comment, ...] = ()
+    ran: tuple[str, ...] = ()
+    """How running it went, in sentences."""
 
 
 @dataclass
@@ -152,45 +159,67 @@ class _Room:
         return tuple(kept)
 
 
-def documents(shown: Iterable[Document], report: Report | None) -> tuple[ShownDocument, ...]:
-    """Documents as numbered lines with the report's comments beside them; of very long ones the beginning."""
-    comments, room = _Comments([*_comments(report)] if report else []), _Room()
-    return tuple(_document(document, comments, room) for document in shown)
+def documents(
+    shown: Iterable[Document], report: Report | None, trial: ShownTrial | None = None, staff: bool = False
+) -> tuple[ShownDocument, ...]:
+    """Documents as numbered lines with comments beside them, and what running them showed.
+
+    Of very long ones the beginning. The reasons why nothing was run are for staff.
+    """
+    comments = _Comments([*_comments(report)] if report else [])
+    ran = trial.documents if trial else {}
+    comments.placed += [pair for one in ran.values() for pair in _run_comments(one)]
+    page = _Page(comments, _Room(), staff)
+    return tuple(page.document(document, ran.get(document.path)) for document in shown)
 
 
-def _document(document: Document, comments: _Comments, room: _Room) -> ShownDocument:
-    whole = comments.take(document.path, None, None)
-    cells, notes = [], document.notes
-    for cell in document.cells:
-        lines = room.take(cell.lines)
-        if lines or not cell.lines:
-            cells.append(_cell(document, cell, lines, comments, room))
-        if len(lines) < len(cell.lines):
-            notes = (
-                *notes,
-                CUT,
-            )
-            break
-    rest = comments.rest(document.path)
-    return ShownDocument(document.path, document.kind, tuple(cells), notes, whole + rest)
+@dataclass
+class _Page:
+    """What the documents of a page share."""
 
+    comments: _Comments
+    room: _Room
+    staff: bool
 
-def _cell(
-    document: Document, cell: Cell, kept: tuple[str, ...], comments: _Comments, room: _Room
-) -> ShownCell:
-    added = set(cell.added)
-    lines = []
-    for index, html in enumerate(_highlighted(cell, kept, room), start=1):
-        number = cell.first_line + index - 1
-        here = comments.take(document.path, cell.number, number)
-        if len(document.cells) == 1 or document.kind != "notebook":
-            here += comments.take(document.path, None, number)
-        lines.append(Line(number, html, index not in added, here))
-    if len(lines) > 1 and not kept[-1] and not lines[-1].comments:
-        lines.pop()  # what follows the last line end
-    outputs = room.outputs(_shortened(output.text) for output in cell.outputs if output.text.strip())
-    images = sum(output.image for output in cell.outputs)
-    return ShownCell(cell, tuple(lines), outputs, images, comments.rest(document.path, cell.number))
+    def document(self, document: Document, ran: Ran | None) -> ShownDocument:
+        """One document, as far as there is room."""
+        whole = self.comments.take(document.path, None, None)
+        cells, notes = [], document.notes
+        for cell in document.cells:
+            lines = self.room.take(cell.lines)
+            if lines or not cell.lines:
+                cells.append(self.cell(document, cell, lines, ran))
+            if len(lines) < len(cell.lines):
+                notes = (*notes, CUT)
+                break
+        rest = self.comments.rest(document.path)
+        said = ran_document(ran, self.staff)
+        return ShownDocument(document.path, document.kind, tuple(cells), notes, whole + rest, said)
+
+    def cell(self, document: Document, cell: Cell, kept: tuple[str, ...], ran: Ran | None) -> ShownCell:
+        """One cell with these of its lines."""
+        added, lines = set(cell.added), []
+        played = ran.cell(cell.number) if ran else None
+        stopped = played.line + cell.first_line - 1 if played and played.line else None
+        for index, html in enumerate(_highlighted(cell, kept, self.room), start=1):
+            number = cell.first_line + index - 1
+            here = self.comments.take(document.path, cell.number, number)
+            if len(document.cells) == 1 or document.kind != "notebook":
+                here += self.comments.take(document.path, None, number)
+            if played and number == stopped:
+                here += (Comment("run", "it stopped at this line", example=played.error),)
+            lines.append(Line(number, html, index not in added, here))
+        if len(lines) > 1 and not kept[-1] and not lines[-1].comments:
+            lines.pop()  # what follows the last line end
+        outputs = self._outputs(output.text for output in cell.outputs if output.text.strip())
+        images = sum(output.image for output in cell.outputs)
+        rest = self.comments.rest(document.path, cell.number)
+        if (seen := ran_cell(cell, played, any(line.number == stopped for line in lines))) is not None:
+            seen = replace(seen, outputs=self._outputs(seen.outputs))
+        return ShownCell(cell, tuple(lines), outputs, images, rest, seen)
+
+    def _outputs(self, texts: Iterable[str]) -> tuple[str, ...]:
+        return self.room.outputs(_shortened(text) for text in texts)
 
 
 def _highlighted(cell: Cell, lines: tuple[str, ...], room: _Room) -> list[Markup]:
@@ -245,6 +274,12 @@ def _comments(report: Report) -> Iterator[tuple[Location, Comment]]:
             yield advice.location, suggestion(advice)
 
 
+def _run_comments(ran: Ran) -> Iterator[tuple[Location, Comment]]:
+    """Paths that were replaced for the run."""
+    for repair in ran.repairs:
+        yield repair.location, Comment("path", f"“{repair.was}” was read as “{repair.now}” when we ran it")
+
+
 def provenance_rows(report: Report) -> list[tuple[str, list[str]]]:
     """How each stage's result came about: a label and a cell a stage."""
     stages = list(report.stages.values())
@@ -265,7 +300,3 @@ def provenance_rows(report: Report) -> list[tuple[str, list[str]]]:
         ("Answer repaired", ["yes" if p.repaired else "no" for p in stages]),
     ]
     return rows
-
-
-def _seconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f} s"

@@ -9,7 +9,9 @@ from flask_login import LoginManager, UserMixin, current_user
 
 from app.services import services
 from grading.errors import Forbidden, NotFound, NotSignedIn
+from grading.evidence.showing import for_student
 from grading.may import Actor, Subject, may
+from grading.model import Report
 from grading.store import accounts, tables
 from grading.store.views import SubmissionView
 
@@ -79,6 +81,15 @@ def require(who: Actor, action: str, subject: Subject | None = None) -> None:
 def subject_of(view: SubmissionView) -> Subject:
     """A submission as `may` sees it."""
     return Subject(view.course_id, view.student_id, view.released)
+
+
+def report_for(who: Actor, view: SubmissionView) -> Report | None:
+    """The report as this reader may see it: nothing before the release, hidden tests for staff only."""
+    if view.grade is None or not may(who, "score.see", subject_of(view)):
+        return None
+    if may(who, "tests.see_all", Subject(view.course_id)):
+        return view.grade.report
+    return for_student(view.grade.report)
 
 
 def knows_course(who: Actor, course_id: int) -> bool:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import click
 
-from bench import overhead
+from bench import checks, overhead
+from bench.bare_box import BareBox
 from cli.embedded import free_port
 from cli.settings import Settings
 from cli.submit import Client
@@ -21,6 +22,9 @@ from cli.system import System
 from grading.rubric import Criterion, Rubric, Uses
 from grading.store import Store, accounts, assignments
 from grading.store.assignments import NewVersion
+from grading.trials.settings import Checks
+from workers.checks.sandbox import open_sandbox
+from workers.checks.toolbox import find_toolbox
 
 CONFIG = """
 [server]
@@ -63,6 +67,33 @@ def bench_overhead(samples: int, queued: int, database: str | None, as_json: boo
         times = overhead.latency(here.store, here.redis_url, here.hand_in, samples)
         kind = here.store.engine.dialect.name
     figures = overhead.summary(kind, times, (bare, rate), queued)
+    if as_json:
+        click.echo(json.dumps(figures.as_dict(), indent=2))
+        return
+    for name, value in figures.as_dict().items():
+        click.echo(f"{name:<16} {value}")
+
+
+@bench.command("checks")
+@click.option("--runs", default=200, show_default=True, help="Programs that are run.")
+@click.option(
+    "--programs",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder of programs with tests, instead of some made on the spot.",
+)
+@click.option("--json", "as_json", is_flag=True)
+def bench_checks(runs: int, programs: Path | None, as_json: bool) -> None:
+    """Students' programs in the sandbox, beside bare processes in the same limits."""
+    requests = checks.from_folder(programs, runs) if programs else checks.made(runs)
+    if not requests:
+        raise click.ClickException("there is nothing to run: --programs has no correct/*.py or wrong/*.py")
+    settings = Checks()
+    sandbox = open_sandbox(settings.sandbox)
+    toolbox = find_toolbox("python", settings)
+    problem = sandbox.problem() or toolbox.problem
+    if problem:
+        raise click.ClickException(problem)
+    figures = checks.measure(sandbox, BareBox(), lambda _language: toolbox, requests)
     if as_json:
         click.echo(json.dumps(figures.as_dict(), indent=2))
         return

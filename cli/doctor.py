@@ -66,7 +66,7 @@ def examine(
             yield failure("configuration", line, "correct it; docs/configuration.md has every key")
         return
     yield ok("configuration", f"{settings.path} is valid")
-    from cli.checks import broker, database, machines, server
+    from cli.checks import broker, database, machines, sandbox, server
 
     patient = Patient(config, folder, os.environ, bounds)
     yield from server.secrets(patient)
@@ -77,6 +77,7 @@ def examine(
     yield from database.check(patient, redis=usable)
     yield from server.disks(patient)
     yield from server.web(patient)
+    yield from sandbox.check(patient)
     if usable:
         yield from server.parts(patient)
         yield from machines.check(patient)

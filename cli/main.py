@@ -16,6 +16,7 @@ COMMANDS = {
     "web": "cli.serve",
     "worker": "cli.serve",
     "store": "cli.serve",
+    "checks": "cli.serve",
     "sweep": "cli.serve",
     "demo": "cli.demo",
     "submit": "cli.submit",

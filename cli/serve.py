@@ -87,6 +87,19 @@ def store(settings: Settings) -> None:
 
 @click.command()
 @click.pass_obj
+def checks(settings: Settings) -> None:
+    """The pool that runs students' work in a sandbox."""
+    from workers.checks.start import start_checks
+
+    configure("checks")
+    end_with_supervisor(os.environ)
+    redis_guard.refuse_open(settings.config.redis.url)
+    tracing.start("checks", os.environ)
+    start_checks(settings.config)
+
+
+@click.command()
+@click.pass_obj
 def sweep(settings: Settings) -> None:
     """The sweeper: sets going again what was lost."""
     from workers.server.start import start_sweeper

@@ -105,7 +105,8 @@ class System:
 
     def _server_parts(self) -> list[Part]:
         web = ("web", "--port", str(self.port), "--var", str(self.folder))
-        return [self._part("web", *web), self._part("store", "store"), self._part("sweep", "sweep")]
+        others = ["store", "sweep", *(["checks"] if self.config.checks.sandbox != "none" else [])]
+        return [self._part("web", *web), *(self._part(name, name) for name in others)]
 
     def start_machines(self) -> None:
         """Start the worker of every machine here."""

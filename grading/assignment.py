@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, Field, ValidationError
 
+from grading.assignment_tests import check_tests
 from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.documents.files import KINDS, extension
 from grading.errors import AssignmentError, DocumentError
@@ -80,10 +81,12 @@ def read_folder(path: Path, limits: Limits | None = None) -> Assignment:
     rubric, notes = _rubric(manifest, files)
     starter = _documents("starter", files, limits)
     solution = _documents("solution", files, limits)
+    language: str = manifest.language or next((d.language for d in (*starter, *solution)), "text")
+    check_tests(rubric, files, solution, language)
     return Assignment(
         slug=manifest.slug or _slug(path),
         title=manifest.title,
-        language=manifest.language or next((d.language for d in (*starter, *solution)), "text"),
+        language=language,
         task=_task(manifest, files),
         due=manifest.due,
         release=manifest.release,

@@ -27,9 +27,11 @@ from grading import redis_url
 from grading.errors import ConfigError
 from grading.machines import ENGINES, EngineSettings, HttpUrl, Machine, Name, Placement, Ssh
 from grading.rubric import Value
+from grading.trials.settings import Checks
 
 __all__ = [
     "ENGINES",
+    "Checks",
     "Config",
     "Database",
     "EngineSettings",
@@ -140,6 +142,8 @@ class Retention(Value):
     """Hand-ins with their files, reports and grades, from the day they were handed in."""
     results_days: int = Field(default=0, ge=0)
     """What machines were sent and answered, from the day of the grade; report and grade stay."""
+    trials_days: int = Field(default=90, ge=0)
+    """What running work showed, so that grading it again need not run it again."""
     batches_days: int = Field(default=30, ge=0)
     """Class zips, from their upload; the hand-ins made of them stay."""
     audit_days: int = Field(default=0, ge=0)
@@ -166,6 +170,7 @@ class Config(Value):
     redis: Redis = Redis()
     database: Database = Database()
     retention: Retention = Retention()
+    checks: Checks = Checks()
     stages: dict[str, StageSettings] = Field(
         default_factory=lambda: {
             "analysis": StageSettings(max_output_tokens=1200),

@@ -77,7 +77,11 @@ class Dispatch:
 
     def announce(self, round_id: str) -> bool:
         """After the commit: say that a round waits. Best effort, the sweeper finds it otherwise."""
-        return self._publish(queue.PREPARE, queue.CHECKS, [round_id])
+        return self._publish(queue.PREPARE, queue.STORE, [round_id])
+
+    def announce_trial(self, round_id: str, priority: str) -> bool:
+        """After the commit: say that a round's work is to be run. Best effort, as above."""
+        return self._publish(queue.TRIAL, queue.checks_queue(priority), [round_id])
 
     def release(self) -> bool:
         """Ask for waiting rounds to be dispatched. Best effort."""
@@ -150,7 +154,7 @@ class Dispatch:
 
     def backlog(self) -> dict[str, int] | None:
         """Messages in each queue; nothing when Redis is away."""
-        names = [*queue.stage_queues(list(self.config.stages)), queue.STORE, queue.CHECKS]
+        names = [*queue.stage_queues(list(self.config.stages)), queue.STORE, *queue.CHECKS_QUEUES]
         return self._or(None, lambda: self.registry.lengths(names))
 
     def parts(self) -> list[PartBeat]:

@@ -48,6 +48,11 @@ class RunState(StrEnum):
     DUPLICATE = "duplicate"  # a valid result that came after the first
 
 
+def _empty(value: tuple[object, ...]) -> bool:
+    """Left out of JSON, so that programs which do not know the field still take what has nothing in it."""
+    return not value
+
+
 class Output(Value):
     """One output of a notebook cell, as text. Pictures are only counted."""
 
@@ -74,6 +79,8 @@ class Cell(Value):
     outputs: tuple[Output, ...] = ()
     place: str = ""
     added: tuple[int, ...] = ()
+    played: tuple[Output, ...] = Field(default=(), exclude_if=_empty)
+    """What it put out when the school ran it, where it was handed in without outputs."""
 
     @property
     def lines(self) -> list[str]:
@@ -107,7 +114,7 @@ class Location(Value):
 
 
 class TestOutcome(Value):
-    """One test that the work passed or not. What a student may see of it is decided by `show` and `hidden`."""
+    """One test that the work passed or not. `show` and `hidden` decide what a student may see of it."""
 
     __test__ = False  # not a test of pytest's
 
@@ -131,7 +138,7 @@ class CheckOutcome(Value):
     weight: float = 1.0
     message: str = ""
     location: Location | None = None
-    tests: tuple[TestOutcome, ...] = ()
+    tests: tuple[TestOutcome, ...] = Field(default=(), exclude_if=_empty)
 
 
 class CriterionEvidence(Value):

@@ -10,6 +10,7 @@ STORE = "store"
 CHECKS = "checks"
 RUN = "grader.run"
 PREPARE = "grader.prepare"
+TRIAL = "grader.trial"
 RELEASE = "grader.release"
 RECORD = "grader.record"
 COMBINE = "grader.combine"
@@ -27,6 +28,15 @@ def stage_queue(stage: str, priority: str) -> str:
 def stage_queues(stages: list[str]) -> list[str]:
     """The queues a machine listens to, those with waiting people first."""
     return [stage_queue(s, "interactive") for s in stages] + [stage_queue(s, "batch") for s in stages]
+
+
+def checks_queue(priority: str) -> str:
+    """The queue of work that must be run before it is graded."""
+    return stage_queue(CHECKS, priority)
+
+
+CHECKS_QUEUES = (CHECKS, f"{CHECKS}.batch")
+"""Both, those with waiting people first."""
 
 
 def own_queue(machine: str) -> str:

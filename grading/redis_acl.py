@@ -101,7 +101,7 @@ def _machine(config: Config, machine: Machine) -> list[str]:
 
 
 def _all_queues(config: Config) -> list[str]:
-    return [*queue.stage_queues(list(config.stages)), queue.STORE, queue.CHECKS]
+    return [*queue.stage_queues(list(config.stages)), queue.STORE, *queue.CHECKS_QUEUES]
 
 
 def _with_priorities(names: Iterable[str]) -> list[str]:

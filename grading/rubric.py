@@ -131,8 +131,8 @@ class NoTodo(CheckBase):
 
 
 Show = Literal["everything", "input", "name", "nothing"]
-"""What a student sees of a test that failed: all of it, all but the expected value, its name, or that there is
-one. Hidden tests are counted and never shown."""
+"""What a student sees of a test that failed: all of it, all but the expected value, its name, or only that
+there is one. Hidden tests are counted and never shown."""
 
 
 class Case(Value):

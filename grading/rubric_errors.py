@@ -87,6 +87,11 @@ def check_rubric(rubric: Rubric) -> None:
                 _pattern(pattern, f"{place}.{key}[{n}]")
 
 
+def checks_of(rubric: Rubric) -> Iterator[tuple[str, CheckBase]]:
+    """Every check with the key it has in the rubric, also those inside others."""
+    return ((place, value) for place, value in _values(rubric) if isinstance(value, CheckBase))
+
+
 def _values(rubric: Rubric) -> Iterator[tuple[str, Criterion | CheckBase]]:
     for n, criterion in enumerate(rubric.criteria):
         yield f"criteria[{n}]", criterion

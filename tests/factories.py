@@ -24,8 +24,9 @@ RUBRIC = Rubric(
 def document(source: str = "x <- 1", path: str = "work.R") -> Document:
     """A script that is all the student's own."""
     lines = tuple(range(1, source.count("\n") + 2))
-    cell = Cell(number=1, kind="code", source=source, language="r", added=lines)
-    return Document(path=path, kind="script", language="r", cells=(cell,))
+    language = "python" if path.endswith(".py") else "r"
+    cell = Cell(number=1, kind="code", source=source, language=language, added=lines)
+    return Document(path=path, kind="script", language=language, cells=(cell,))
 
 
 def handin(source: str = "x <- 1", path: str = "work.R") -> HandIn:
@@ -51,11 +52,9 @@ def add_student(store: Store, student: str = "s1") -> int:
 def hand_in(store: Store, assignment_id: int, student: str = "s1", **other: Any) -> Accepted:
     """A stored submission."""
     student_id = add_student(store, student)
-    source = other.pop("source_text", "x <- 1")
+    work = handin(other.pop("source_text", "x <- 1"), other.pop("path", "work.R"))
     with store.write() as session:
-        return submissions.accept(
-            session, Incoming(assignment_id, student_id, "api", handin(source), **other)
-        )
+        return submissions.accept(session, Incoming(assignment_id, student_id, "api", work, **other))
 
 
 def result(run_id: str, round_id: str, stage: str, *, ok: bool = True, **other: Any) -> Result:

@@ -15,9 +15,10 @@ from grading.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
 from grading.dispatch import AWAY
 from grading.errors import ConfigError
 from grading.leases import connect
-from grading.queue import STORE
+from grading.queue import CHECKS, STORE
 
-PARTS = {"store": "grader store", "sweeper": "grader sweep"}
+PARTS = {"store": "grader store", "sweeper": "grader sweep", "checks": "grader checks"}
+CANARIES = {"store": STORE, "checks": CHECKS}
 WEB_S = 5.0
 AS_WHOM = "run `grader doctor` as the user whom the web app runs as"
 
@@ -94,13 +95,16 @@ def parts(patient: Patient) -> Iterator[Finding]:
     client = connect(patient.config.redis.url)
     canaries = Canaries(client)
     try:
-        beats, waiting = canaries.parts(), canaries.waiting().get(STORE, Waiting(0.0, 0.0))
+        beats, waiting = canaries.parts(), canaries.waiting()
     except AWAY:
         return  # that is said elsewhere
     finally:
         client.close()
     for name, command in PARTS.items():
-        yield _part(name, command, [beat for beat in beats if beat.part == name], waiting)
+        if name == "checks" and patient.config.checks.sandbox == "none":
+            continue
+        canary = waiting.get(CANARIES.get(name, ""), Waiting(0.0, 0.0))
+        yield _part(name, command, [beat for beat in beats if beat.part == name], canary)
 
 
 def _part(name: str, command: str, beats: list[PartBeat], waiting: Waiting) -> Finding:
@@ -108,7 +112,10 @@ def _part(name: str, command: str, beats: list[PartBeat], waiting: Waiting) -> F
     if not alive:
         last = f"was last heard of {min(b.age_s for b in beats):.0f} s ago" if beats else "does not run"
         return failure(name, f"the {name} {last}", f"start it with `{command}` and look at its log")
-    if name == "store" and waiting.waits_s > OVERDUE_S:
+    if name == "checks" and waiting.waits_s > OVERDUE_S:
+        message = f"the pool took no work for {waiting.waits_s:.0f} s"
+        return warning(name, message, "it is busy with long runs, or hangs: look at its log")
+    if waiting.waits_s > OVERDUE_S:
         message = f"the store worker took no work for {waiting.waits_s:.0f} s"
-        return failure(name, message, "is it busy with checks? If not, restart it")
+        return failure(name, message, "look at its log and restart it")
     return ok(name, f"lives ({', '.join(beat.process for beat in alive)})")

@@ -19,7 +19,7 @@ from grading.documents.names import (
     name_parts,
 )
 from grading.errors import ConfigError
-from grading.model import Cell, Document
+from grading.model import Cell, Document, Output
 
 _SHORT = 6
 """Letters below which a full name in lower case may as well be two variables (`li, na`)."""
@@ -78,11 +78,17 @@ def pseudonymise_texts(texts: Sequence[str], identity: Identity) -> list[str]:
 
 def _cell(cell: Cell, hide: _Hider) -> Cell:
     source = hide_form(hide.text(cell.source), cell)
-    outputs = tuple(
-        output.model_copy(update={"text": hide.text(output.text)}) if output.text else output
-        for output in cell.outputs
+    changed = {"source": source, "place": hide.text(cell.place)}
+    return cell.model_copy(
+        update={**changed, "outputs": _outputs(cell.outputs, hide), "played": _outputs(cell.played, hide)}
     )
-    return cell.model_copy(update={"source": source, "outputs": outputs, "place": hide.text(cell.place)})
+
+
+def _outputs(outputs: tuple[Output, ...], hide: _Hider) -> tuple[Output, ...]:
+    return tuple(
+        output.model_copy(update={"text": hide.text(output.text)}) if output.text else output
+        for output in outputs
+    )
 
 
 def _unique(path: str, taken: set[str]) -> str:

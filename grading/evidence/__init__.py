@@ -8,23 +8,31 @@ from grading.evidence.checks import outcome
 from grading.evidence.context import Context
 from grading.evidence.flags import work_flags
 from grading.evidence.manipulation import manipulation_flags
+from grading.evidence.run_flags import run_flags
 from grading.evidence.scope import Scopes
 from grading.model import CheckOutcome, CriterionEvidence, Document, Evidence
 from grading.rubric import Criterion, Rubric
+from grading.trials.ran import Ran
 
 __all__ = ["added_lines", "collect"]
 
 
-def collect(documents: Sequence[Document], rubric: Rubric, solution: Sequence[Document] = ()) -> Evidence:
+def collect(
+    documents: Sequence[Document],
+    rubric: Rubric,
+    solution: Sequence[Document] = (),
+    ran: Ran | None = None,
+) -> Evidence:
     """Runs every check of the rubric on documents whose cells know what the student added.
 
-    `solution` gives the expected numbers of `output_close`. Never raises because of what a student wrote.
+    `solution` gives the expected numbers and outputs, `ran` what trials of the work showed; without it,
+    checks of behaviour do not apply. Never raises because of what a student wrote.
     """
     mine, solved = Scopes(documents), Scopes(solution)
-    criteria = tuple(_criterion(c, Context(mine, rubric, solved, c.where)) for c in rubric.criteria)
+    criteria = tuple(_criterion(c, Context(mine, rubric, solved, c.where, ran)) for c in rubric.criteria)
     return Evidence(
         criteria=criteria,
-        flags=manipulation_flags(documents) + work_flags(mine),
+        flags=manipulation_flags(documents) + work_flags(mine) + run_flags(rubric, mine, criteria, ran),
         added_lines=_added(mine),
     )
 

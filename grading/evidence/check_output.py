@@ -1,15 +1,19 @@
-"""Checks on what running the code showed: outputs, numbers, errors."""
+"""Checks on what running the code showed: outputs, numbers, errors.
+
+Outputs are those of a trial where the work was run, else those that a notebook was handed in with.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 from grading.evidence.code import LOOSE
 from grading.evidence.context import Context, Finding, counted, listed
 from grading.evidence.patterns import matches
 from grading.evidence.scope import Piece, Scope, runs_recorded
-from grading.model import Cell
+from grading.model import Cell, Output
 from grading.rubric import AllExecuted, HasOutput, NoErrors, OutputClose, OutputMatches
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -19,11 +23,23 @@ NUMBER = re.compile(
 INDEX = re.compile(r"^\s*\[\d+(?:,\d*)?\]", re.MULTILINE)
 """R's `[1]` before a vector is not a number of the output."""
 MAX_NUMBERS = 2_000
+Shown = tuple[Piece, tuple[Output, ...]]
+"""A piece with what its cell put out."""
 NO_RUNS = Finding(None, "does not apply: scripts carry no outputs")
 
 
 def _ran(scope: Scope) -> list[Piece]:
     return [p for p in scope.code if runs_recorded(p.document)]
+
+
+def shown_in(pieces: Iterable[Piece], context: Context, *, solution: bool = False) -> list[Shown]:
+    """The pieces that were run, here or before they were handed in, each cell once, with its outputs."""
+    found: dict[tuple[str, int], Shown] = {}
+    for piece in pieces:
+        outputs = context.outputs(piece, solution=solution)
+        if outputs is not None:
+            found.setdefault((piece.document.path, piece.cell.number), (piece, outputs))
+    return list(found.values())
 
 
 def _cannot_apply(scope: Scope) -> Finding:
@@ -57,7 +73,7 @@ def all_executed(check: AllExecuted, context: Context, scope: Scope) -> Finding:
 
 def output_matches(check: OutputMatches, context: Context, scope: Scope) -> Finding:
     """Share of the asked patterns found in the text outputs of the student's cells."""
-    cells = _ran(scope)
+    cells = shown_in(scope.code, context)
     if not cells:
         return _cannot_apply(scope)
     asked = len(check.all_of) + bool(check.any_of)
@@ -76,11 +92,11 @@ def output_matches(check: OutputMatches, context: Context, scope: Scope) -> Find
 
 def output_close(check: OutputClose, context: Context, scope: Scope) -> Finding:
     """Share of the expected numbers found in the outputs, within the tolerances."""
-    cells = _ran(scope)
+    cells = shown_in(scope.code, context)
     if not cells:
         return _cannot_apply(scope)
     if check.values:
-        pairs = [(list(check.values), [n for p in cells for n in _numbers(p.cell)])]
+        pairs = [(list(check.values), [n for _, outputs in cells for n in _numbers(outputs)])]
     else:
         pairs = _pairs(check, context, scope, cells)
     expected = sum(len(wanted) for wanted, _ in pairs)
@@ -88,7 +104,7 @@ def output_close(check: OutputClose, context: Context, scope: Scope) -> Finding:
         return Finding(None, "does not apply: there are no expected numbers to compare with")
     found = sum(_close(wanted, have, check.rel_tol, check.abs_tol) for wanted, have in pairs)
     message = f"{found} of {counted(expected, 'expected number')} found in the outputs"
-    return Finding(found / expected, message, cells[0].at())
+    return Finding(found / expected, message, cells[0][0].at())
 
 
 def no_errors(check: NoErrors, context: Context, scope: Scope) -> Finding:
@@ -121,9 +137,9 @@ def errors_in(piece: Piece) -> list[int]:
     return [n for n in piece.facts.errors if piece.first <= n <= piece.last]
 
 
-def plain_output(cell: Cell) -> str:
-    """The text outputs of a cell, without terminal colours."""
-    return ANSI.sub("", "\n".join(o.text for o in cell.outputs if o.kind != "error"))
+def plain_output(outputs: Sequence[Output]) -> str:
+    """The text of outputs, without errors and terminal colours."""
+    return ANSI.sub("", "\n".join(o.text for o in outputs if o.kind != "error"))
 
 
 def _headline(text: str) -> str:
@@ -137,12 +153,12 @@ def _shows(cell: Cell, image: bool) -> bool:
     return any(o.image for o in outputs) if image else any(o.image or o.text.strip() for o in outputs)
 
 
-def _showing(pattern: str, cells: list[Piece]) -> Piece | None:
-    return next((p for p in cells if matches(pattern, plain_output(p.cell), at_most=1)), None)
+def _showing(pattern: str, cells: Sequence[Shown]) -> Piece | None:
+    return next((p for p, outputs in cells if matches(pattern, plain_output(outputs), at_most=1)), None)
 
 
-def _numbers(cell: Cell) -> list[float]:
-    text = INDEX.sub(" ", plain_output(cell))
+def _numbers(outputs: Sequence[Output]) -> list[float]:
+    text = INDEX.sub(" ", plain_output(outputs))
     found: list[float] = []
     for hit in NUMBER.finditer(text):
         found.append(float(hit.group().replace(",", "").replace("\u2212", "-")))
@@ -152,19 +168,27 @@ def _numbers(cell: Cell) -> list[float]:
 
 
 def _pairs(
-    check: OutputClose, context: Context, scope: Scope, cells: list[Piece]
+    check: OutputClose, context: Context, scope: Scope, cells: Sequence[Shown]
 ) -> list[tuple[list[float], list[float]]]:
-    """Expected and shown numbers, for each solution cell: of the cell of the same place, else in order."""
-    solved = [p for p in context.scope(check, context.solution).pieces if _numbers(p.cell)]
-    by_place = {p.cell.place: p for p in reversed(cells) if p.cell.place}
-    in_order = [p for p in scope.pieces if p.cell.kind == "code"]
-    pairs = []
-    for index, piece in enumerate(solved):
-        mine = by_place.get(piece.cell.place)
-        if mine is None and index < len(in_order) and in_order[index] in cells:
-            mine = in_order[index]
-        pairs.append((_numbers(piece.cell), _numbers(mine.cell) if mine else []))
-    return pairs
+    solved = shown_in(context.scope(check, context.solution).pieces, context, solution=True)
+    solved = [(piece, outputs) for piece, outputs in solved if _numbers(outputs)]
+    return [(_numbers(theirs), _numbers(mine)) for _, theirs, mine in paired(solved, scope, cells)]
+
+
+def paired(
+    solved: Sequence[Shown], scope: Scope, cells: Sequence[Shown]
+) -> list[tuple[Piece, tuple[Output, ...], tuple[Output, ...]]]:
+    """Each cell of the solution with its outputs and the student's: of the same place, else in order."""
+    by_place = {p.cell.place: outputs for p, outputs in reversed(cells) if p.cell.place}
+    mine = {(p.document.path, p.cell.number): outputs for p, outputs in cells}
+    in_order = [(p.document.path, p.cell.number) for p in scope.pieces if p.cell.kind == "code"]
+    found = []
+    for index, (piece, outputs) in enumerate(solved):
+        own = by_place.get(piece.cell.place)
+        if own is None and index < len(in_order):
+            own = mine.get(in_order[index])
+        found.append((piece, outputs, own or ()))
+    return found
 
 
 def _close(wanted: list[float], have: list[float], rel: float, absolute: float) -> int:

@@ -7,18 +7,20 @@ weight 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from grading.errors import AssignmentError
-from grading.evidence import check_code, check_output, check_prose
+from grading.evidence import check_behaviour, check_code, check_output, check_prose
 from grading.evidence.context import Context, Finding, listed
 from grading.evidence.scope import Scope
-from grading.model import CheckOutcome
+from grading.model import CheckOutcome, TestOutcome
 from grading.rubric import Alternatives, Check, Ladder
 
 FULL = 1 - 1e-9
+MAX_TESTS = 200
+"""Tests of one check that are kept in detail."""
 
 Run = Callable[[Any, Context, Scope], Finding]
 
@@ -48,7 +50,8 @@ def ladder(check: Ladder, context: Context, scope: Scope) -> Finding:
             return missing
         if found:
             place = next((f.location for f in found if f.location), None)
-            return Finding(rung.credit, rung.note or listed(f.message for f in found), place)
+            tests = tuple(test for f in found for test in f.tests)
+            return Finding(rung.credit, rung.note or listed(f.headline for f in found), place, tests)
     return Finding(check.otherwise, "none of the described ways was found")
 
 
@@ -64,6 +67,10 @@ CHECKS: dict[str, Run] = {
     "all_executed": check_output.all_executed,
     "words": check_prose.words,
     "no_todo": check_prose.no_todo,
+    "passes_tests": check_behaviour.passes_tests,
+    "runs_clean": check_behaviour.runs_clean,
+    "output_equals": check_behaviour.output_equals,
+    "variable_equals": check_behaviour.variable_equals,
     "alternatives": alternatives,
     "ladder": ladder,
 }
@@ -99,7 +106,13 @@ def outcome(check: Check, context: Context, number: int) -> CheckOutcome:
         weight=0.0 if found.earned is None else check.weight,
         message=found.message,
         location=found.location,
+        tests=_kept(found.tests),
     )
+
+
+def _kept(tests: Sequence[TestOutcome]) -> tuple[TestOutcome, ...]:
+    """Those that failed first, no more than MAX_TESTS."""
+    return tuple(sorted(tests, key=lambda test: test.passed)[:MAX_TESTS])
 
 
 def label_of(check: Check) -> str:
@@ -117,6 +130,10 @@ def label_of(check: Check) -> str:
         "no_errors": "no errors",
         "all_executed": "all cells were run",
         "no_todo": "no placeholder is left",
+        "passes_tests": "tests",
+        "runs_clean": "runs from start to end",
+        "output_equals": "the outputs are right",
+        "variable_equals": "the values are right",
         "alternatives": "one of several ways",
         "ladder": "how it was done",
     }.get(check.kind, check.kind)

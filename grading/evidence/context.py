@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from grading.evidence.scope import Scope, Scopes
-from grading.model import Location
+from grading.evidence.scope import Piece, Scope, Scopes, runs_recorded
+from grading.model import Location, Output, TestOutcome
 from grading.rubric import CheckBase, Rubric
+from grading.trials.ran import Ran
+
+FIRST = "; the first that failed: "
+"""What follows it in a message may tell what a test expects; what comes before never does."""
 
 
 @dataclass(frozen=True)
@@ -17,16 +21,26 @@ class Finding:
     earned: float | None
     message: str
     location: Location | None = None
+    tests: tuple[TestOutcome, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The message without what only instructors see of tests."""
+        return self.message.partition(FIRST)[0] if self.tests else self.message
 
 
 @dataclass(frozen=True)
 class Context:
-    """The hand-in, the rubric and the solution a check looks at; `where` is the criterion's."""
+    """The hand-in, the rubric and the solution a check looks at; `where` is the criterion's.
+
+    `ran` is what running the work showed, or nothing where it was not run.
+    """
 
     documents: Scopes
     rubric: Rubric
     solution: Scopes
     where: str | None = None
+    ran: Ran | None = None
 
     def scope(self, check: CheckBase, documents: Scopes | None = None) -> Scope:
         """The pieces a check looks at, in the hand-in or in other documents."""
@@ -40,7 +54,15 @@ class Context:
     def narrowed(self, check: CheckBase) -> Context:
         """The context for checks inside a check."""
         where = check.where if check.where is not None else self.where
-        return Context(self.documents, self.rubric, self.solution, where)
+        return replace(self, where=where)
+
+    def outputs(self, piece: Piece, *, solution: bool = False) -> tuple[Output, ...] | None:
+        """What a cell put out when it was run here, else what it was handed in with; nothing for a script."""
+        if self.ran is not None:
+            shown = self.ran.outputs(piece.document.path, piece.cell.number, solution=solution)
+            if shown is not None:
+                return shown
+        return piece.cell.outputs if runs_recorded(piece.document) else None
 
 
 def listed(names: Iterable[str], at_most: int = 8) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import IO, Any
@@ -12,7 +12,8 @@ from typing import IO, Any
 from sqlalchemy import inspect, or_, select
 from sqlalchemy.orm import Session, undefer
 
-from grading.model import Report
+from grading.evidence.showing import for_student
+from grading.model import Evidence, Report
 from grading.store.audit import note
 from grading.store.blobs import fetch
 from grading.store.database import now
@@ -27,6 +28,7 @@ from grading.store.tables import (
     IdempotencyKey,
     Identity,
     InboundWebhook,
+    KeptTrial,
     Membership,
     Outbox,
     Round,
@@ -43,8 +45,9 @@ SECRET = {"users.password_hash", "tokens.hash"}
 README = """This is everything Grader holds on one student.
 
 data.json    every row of the database that is theirs: the account, identities, courses, tokens, hand-ins
-             with what was read from their files, gradings, the results of the machines, grades and reports,
-             and the audit of what they did and of what was done with their work
+             with what was read from their files, gradings, what running their work showed, the results of
+             the machines, grades and reports, and the audit of what they did and of what was done with
+             their work; without the instructor's hidden tests
 hand-ins/    the files as they were handed in, a folder for each hand-in
 reports/     the report of each grading as text; "not released" means that the student could not see it yet
 
@@ -82,7 +85,7 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     mine = select(Submission.assignment_id).where(Submission.student_id == student.user_id)
     yield Assignment, _plain(session.scalars(select(Assignment).where(Assignment.id.in_(mine))))
     yield Submission, _plain(_in(session, Submission, Submission.id, student.submissions))
-    for owned in (SubmissionFile, Round, Grade, IdempotencyKey, InboundWebhook):
+    for owned in (SubmissionFile, Round, Grade, KeptTrial, IdempotencyKey, InboundWebhook):
         yield owned, _plain(_in(session, owned, owned.submission_id, student.submissions))
     for part in (RoundStage, Run):
         yield part, _plain(_in(session, part, part.round_id, student.rounds))
@@ -111,11 +114,44 @@ def _plain(rows: Iterable[Base]) -> Iterator[dict[str, Any]]:
     for row in rows:
         table = row.__tablename__
         columns = (column.key for column in inspect(type(row)).columns)
-        yield {name: _value(getattr(row, name)) for name in columns if f"{table}.{name}" not in SECRET}
+        yield {
+            name: _value(f"{table}.{name}", getattr(row, name))
+            for name in columns
+            if f"{table}.{name}" not in SECRET
+        }
 
 
-def _value(value: Any) -> Any:
+def _value(column: str, value: Any) -> Any:
+    """As JSON, without what a test or its expected value says that students may not see."""
+    if value is not None and column in PARTLY:
+        return PARTLY[column](value)
     return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _prepared(value: dict[str, Any]) -> dict[str, Any]:
+    shown = {
+        name: for_student(Evidence.model_validate(value[name])).model_dump(mode="json")
+        for name in ("evidence", "hidden_evidence")
+        if name in value
+    }
+    return {**value, **shown}
+
+
+def _report_shown(value: dict[str, Any]) -> dict[str, Any]:
+    return for_student(Report.model_validate(value)).model_dump(mode="json")
+
+
+def _own_work(value: dict[str, Any]) -> dict[str, Any]:
+    """Of a trial what the student's own code did; the rest answers questions of the instructor's tests."""
+    return {name: one for name, one in value.items() if name not in ("answers", "variables", "tests")}
+
+
+PARTLY: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "rounds.prepared": _prepared,
+    "grades.report": _report_shown,
+    "trials.content": _own_work,
+}
+"""Columns that hold things of the instructor's beside the student's."""
 
 
 def _folders(session: Session, student: Student) -> dict[str, str]:

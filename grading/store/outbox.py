@@ -5,6 +5,7 @@ A row is open until `done_at` is set. With an empty `error` it is done then, wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -51,6 +52,28 @@ def again(session: Session, kind: str, key: str) -> bool:
     fresh = {"done_at": None, "not_before": now(session), "tries": 0, "error": ""}
     statement = _OUTBOX.update().where(_OUTBOX.c.kind == kind, _OUTBOX.c.key == key).values(fresh)
     return session.execute(statement.returning(_OUTBOX.c.id)).first() is not None
+
+
+def hold(session: Session, kind: str, key: str, seconds: float) -> bool:
+    """Take one row that is due, without counting a try. False when it is done, or held by somebody else."""
+    moment = now(session)
+    free = (_OUTBOX.c.kind == kind, _OUTBOX.c.key == key, _OUTBOX.c.done_at.is_(None))
+    statement = _OUTBOX.update().where(*free, _OUTBOX.c.not_before <= moment)
+    held = statement.values(not_before=moment + timedelta(seconds=seconds)).returning(_OUTBOX.c.id)
+    return session.execute(held).first() is not None
+
+
+def hold_on(session: Session, kind: str, keys: Sequence[str], seconds: float) -> None:
+    """Hold rows that this process took for so long from now on; they are not due for others until then."""
+    mine = (_OUTBOX.c.kind == kind, _OUTBOX.c.key.in_(keys), _OUTBOX.c.done_at.is_(None))
+    moment = now(session)
+    session.execute(_OUTBOX.update().where(*mine).values(not_before=moment + timedelta(seconds=seconds)))
+
+
+def let_go(session: Session, kind: str, key: str) -> None:
+    """Give back what was held; it is due again."""
+    mine = (_OUTBOX.c.kind == kind, _OUTBOX.c.key == key, _OUTBOX.c.done_at.is_(None))
+    session.execute(_OUTBOX.update().where(*mine).values(not_before=now(session)))
 
 
 def claim(

@@ -17,6 +17,7 @@ from grading.store.tables import (
     Grade,
     IdempotencyKey,
     InboundWebhook,
+    KeptTrial,
     Outbox,
     Round,
     RoundStage,
@@ -51,7 +52,7 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         )
         for few in chunks(rounds):
             counts += _of_rounds(session, few)
-        for table in (Grade, Round, IdempotencyKey, InboundWebhook, SubmissionFile):
+        for table in (Grade, Round, IdempotencyKey, InboundWebhook, SubmissionFile, KeptTrial):
             counts += gone(session, table, table.submission_id.in_(some))
         counts += gone(session, Submission, Submission.id.in_(some))
         counts["blobs"] += remove_unused_blobs(session, names)

@@ -24,6 +24,7 @@ from grading.store.tables import (
     Grade,
     IdempotencyKey,
     InboundWebhook,
+    KeptTrial,
     Outbox,
     Round,
     Run,
@@ -61,6 +62,7 @@ def _queries(session: Session, kept: Retention) -> dict[str, Select[Any]]:
     days = {
         "submissions": kept.submissions_days,
         "results": kept.results_days,
+        "trials": kept.trials_days,
         "class zips": kept.batches_days,
         "audit": kept.audit_days,
         "idempotency keys": kept.messages_days,
@@ -81,6 +83,8 @@ def _query(kind: str, before: datetime) -> Any:
         )
     if kind == "results":
         return _old_results(before)
+    if kind == "trials":
+        return select(KeptTrial.key).where(KeptTrial.created_at < before)
     if kind == "class zips":
         return select(Batch.id).where(Batch.created_at < before)
     if kind == "audit":
@@ -157,4 +161,5 @@ TABLES: dict[str, type[Base]] = {
     "idempotency keys": IdempotencyKey,
     "inbound webhooks": InboundWebhook,
     "outbox": Outbox,
+    "trials": KeptTrial,
 }

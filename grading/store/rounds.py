@@ -6,16 +6,17 @@ nothing. Plain statements, not mapped objects: this is the busiest code of the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from grading.errors import MachineLost, MachineStalled, Retry
 from grading.model import Provenance, Result, RoundState, RunState, StageState
+from grading.store import outbox
 from grading.store.database import now
 from grading.store.locking import (
     OVER,
@@ -36,6 +37,8 @@ MAX_LOSSES = 3
 BACKOFF_S: Mapping[Retry, tuple[float, float]] = {"elsewhere": (2.0, 15.0), "later": (15.0, 60.0)}
 """Waits before the second and the third try, by what may help."""
 MAX_SENTENCE = 2000
+PREPARING = ("prepare", "trial")
+"""Outbox rows of a round that is not prepared yet: its checks, and the running of its work."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,28 @@ def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> 
         .returning(Round.id)
     ).first()
     session.execute(
-        update(Outbox).where(Outbox.kind == "prepare", Outbox.key == round_id).values(done_at=moment)
+        update(Outbox).where(Outbox.kind.in_(PREPARING), Outbox.key == round_id).values(done_at=moment)
     )
     return done is not None
+
+
+def hand_on(session: Session, round_id: str) -> None:
+    """The work of a received round is to be run: from now on the row "trial" says that it waits."""
+    if not outbox.again(session, "trial", round_id):
+        outbox.put(session, "trial", round_id, {})
+    session.execute(
+        update(Outbox)
+        .where(Outbox.kind == "prepare", Outbox.key == round_id)
+        .values(done_at=now(session))
+    )
+
+
+def priorities(session: Session, round_ids: Sequence[str]) -> dict[str, str]:
+    """The priority of each of these rounds that is still to be prepared."""
+    rows = session.execute(
+        select(Round.id, Round.priority).where(Round.id.in_(round_ids), Round.state == RoundState.RECEIVED)
+    )
+    return {row.id: row.priority for row in rows}
 
 
 def reject(session: Session, round_id: str, sentence: str) -> None:
@@ -87,7 +109,7 @@ def reject(session: Session, round_id: str, sentence: str) -> None:
         .values(state=RoundState.FAILED, failure=storable(sentence), finished_at=moment)
     )
     session.execute(
-        update(Outbox).where(Outbox.kind == "prepare", Outbox.key == round_id).values(done_at=moment)
+        update(Outbox).where(Outbox.kind.in_(PREPARING), Outbox.key == round_id).values(done_at=moment)
     )
 
 

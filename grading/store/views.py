@@ -15,6 +15,7 @@ from grading.model import Cell, Document, Report, RoundState, StageState
 from grading.rubric import Value
 from grading.store import tables
 from grading.store.database import now
+from grading.trials.shown import ShownTrial
 
 WAITING = (RoundState.RECEIVED.value, RoundState.QUEUED.value)
 TYPICAL_S = 60.0
@@ -194,6 +195,12 @@ def documents(session: Session, submission_id: str) -> tuple[Document, ...]:
 
 def _own(cell: Cell) -> Cell:
     return cell.model_copy(update={"added": tuple(range(1, len(cell.lines) + 1))})
+
+
+def trial(session: Session, round_id: str) -> ShownTrial | None:
+    """What running the work showed; of the large `prepared` only this part is read."""
+    found = session.scalar(select(tables.Round.prepared["trial"]).where(tables.Round.id == round_id))
+    return None if found is None else ShownTrial.model_validate(found)
 
 
 def notes(session: Session, submission_id: str) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""A trial: one execution of a document of a submission in the sandbox, as values. Nothing here runs anything."""
+"""A trial is one execution of a document of a submission in the sandbox. Here are its values and plans."""

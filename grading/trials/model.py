@@ -45,7 +45,9 @@ class Work(Value):
     """The document that is run; without cells, an empty one, in which expressions can be evaluated."""
 
     document: str = ""
-    """Its path in the hand-in; test files import it by its stem."""
+    """Its path in the hand-in."""
+    module: str = ""
+    """What test files import it by: the name that solution and starter have, whatever the student's is."""
     kind: Literal["notebook", "script"] = "script"
     language: TrialLanguage
     prelude: str = ""

@@ -17,6 +17,7 @@ from werkzeug.serving import make_server
 from grading.leases import Lease
 from grading.model import AnalysisOutput, Finding, Location
 from grading.store import accounts, tables
+from tests.integration import ran
 from tests.integration.webapp import CODE, School, report
 
 PASSWORD = "correct horse battery"
@@ -167,6 +168,33 @@ def test_a_hostile_notebook_runs_nothing(careful: Page, school: School, site: st
     assert page.evaluate("window.pwned") is None
     assert page.locator("main script, main img, main iframe").count() == 0
     look(page, pictures, "a-notebook")
+
+
+def test_tests_and_runs_are_shown(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    submission = ran.hand_in_tested(school)
+    sign_in(page, site, "anna")
+    page.goto(f"{site}/submissions/{submission}")
+    tests = page.locator(".tests")
+    expect(tests).to_contain_text("2 of 4 tests passed, 1 of 2 hidden tests passed")
+    expect(tests.get_by_text("✗ failed")).to_have_count(2)
+    expect(tests.get_by_text("✓ passed").first).to_be_hidden()
+    tests.get_by_text("2 passed", exact=True).focus()
+    page.keyboard.press("Enter")
+    expect(tests.get_by_text("✓ passed").first).to_be_visible()
+    expect(page.get_by_text("When we ran it: it stopped at this line")).to_be_visible()
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("main script, main img, main iframe").count() == 0
+    look(page, pictures, "b-tests")
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    look(page, pictures, "c-tests-phone")
+    page.get_by_role("button", name="Sign out").click()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    sign_in(page, site, "teacher")
+    page.goto(f"{site}/submissions/{submission}")
+    expect(tests).to_contain_text("hidden-input")
+    look(page, pictures, "d-tests-staff")
 
 
 def test_the_instructors_pages(careful: Page, school: School, site: str, pictures: Path) -> None:

@@ -47,7 +47,7 @@ PERSONAL = {
     "assignments", "audit", "batches", "blobs", "chores", "courses", "grades", "idempotency_keys",
     "identities",
     "inbound_webhooks", "memberships", "outbox", "round_stages", "rounds", "rubric_versions", "runs",
-    "submission_files", "submissions", "tokens", "users", "drains",
+    "submission_files", "submissions", "tokens", "trials", "users", "drains",
 }  # fmt: skip
 """The tables that erasure was thought through for."""
 

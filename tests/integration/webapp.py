@@ -185,6 +185,12 @@ class School:
                 )
             )
 
+    def prepared(self, submission_id: str, content: dict[str, Any]) -> None:
+        """What the current round was prepared to."""
+        with self.store.write() as session:
+            round_ = session.query(tables.Round).filter_by(submission_id=submission_id, current=True).one()
+            round_.prepared = content
+
     def count(self, table: type[tables.Base]) -> int:
         """Rows of a table."""
         with self.store.read() as session:

@@ -30,8 +30,8 @@ def sweep(server: Server) -> None:
     queues = {
         queue.own_queue(b.machine) for b in server.dispatch.registry.beats() if b.alive and not b.drained
     }
-    if any(part.part == "store" and part.alive for part in canaries.parts()):
-        queues.add(queue.STORE)
+    alive = {part.part for part in canaries.parts() if part.alive}
+    queues |= {name for name in (queue.STORE, queue.CHECKS) if name in alive}
     for name in sorted(queues):
         if canaries.due(name):
             # without an expiry, which would ask the machine's own clock; there is never more than one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from grading.documents import Identity, pseudonymise_texts
@@ -10,6 +10,8 @@ from grading.model import Evidence
 from grading.rubric import Value
 
 V = TypeVar("V", bound=Value)
+_WORDS = frozenset({"message", "name", "input", "expected", "got"})
+"""Keys of evidence under which words of the hand-in may stand: messages, and what tests saw."""
 
 
 def hide_names(evidence: Evidence, identity: Identity, paths: Mapping[str, str]) -> Evidence:
@@ -21,7 +23,7 @@ def rename_documents(value: V, paths: Mapping[str, str]) -> V:
     """The value with the document of every location renamed; unknown names stay."""
     if all(old == new for old, new in paths.items()):
         return value
-    content = _walk(value.model_dump(mode="json"), "document", lambda path: paths.get(path, path))
+    content = _walk(value.model_dump(mode="json"), {"document"}, lambda path: paths.get(path, path))
     return type(value).model_validate(content)
 
 
@@ -32,18 +34,18 @@ def _map_messages(evidence: Evidence, identity: Identity) -> Evidence:
         messages.append(message)
         return message
 
-    content = _walk(evidence.model_dump(mode="json"), "message", collect)
+    content = _walk(evidence.model_dump(mode="json"), _WORDS, collect)
     hidden = iter(pseudonymise_texts(messages, identity))
-    return Evidence.model_validate(_walk(content, "message", lambda _: next(hidden)))
+    return Evidence.model_validate(_walk(content, _WORDS, lambda _: next(hidden)))
 
 
-def _walk(content: Any, key: str, change: Callable[[str], str]) -> Any:
-    """A copy of JSON content in which the string under each `key` is changed."""
+def _walk(content: Any, keys: Collection[str], change: Callable[[str], str]) -> Any:
+    """A copy of JSON content in which the string under each of these keys is changed."""
     if isinstance(content, dict):
         return {
-            name: change(value) if name == key and isinstance(value, str) else _walk(value, key, change)
+            name: change(value) if name in keys and isinstance(value, str) else _walk(value, keys, change)
             for name, value in content.items()
         }
     if isinstance(content, list):
-        return [_walk(value, key, change) for value in content]
+        return [_walk(value, keys, change) for value in content]
     return content

@@ -1,30 +1,45 @@
-"""From a stored hand-in to what its jobs carry: own work set apart, evidence, no names."""
+"""From a stored hand-in to what its jobs carry: own work set apart, evidence, no names.
+
+Where the rubric asks for the work to be run, the round is handed on to the pool of queue `checks`, which does
+the same with what running it showed.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import SerializerFunctionWrapHandler, ValidationError, model_serializer
 from sqlalchemy import select
-from sqlalchemy.exc import DataError
+from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.orm import Session
 
 from grading.documents import Identity, pseudonymise, set_apart
 from grading.errors import GraderError
 from grading.evidence import collect
+from grading.evidence.showing import for_student
 from grading.logs import working_on
-from grading.model import Document, Evidence, RoundState
+from grading.model import Document, Evidence, Flag, RoundState
 from grading.rubric import Value
 from grading.store import rounds
-from grading.store.tables import Round, Submission, User
+from grading.store.tables import Round, Submission, SubmissionFile, User
 from grading.tracing import span
+from grading.trials.model import Trial
+from grading.trials.plan import Plan, make_plan
+from grading.trials.ran import Ran
+from grading.trials.shown import ShownTrial, add_played, shown
 from workers.server.context import Server
 from workers.server.names import hide_names
 from workers.server.versions import DOCUMENTS, Version
 
 log = logging.getLogger(__name__)
 UNEXPECTED = "This hand-in could not be examined: the checks failed on it. A person must look at it."
+NO_POOL = "This server runs no work: [checks] sandbox is none."
+Run = Callable[[Plan, str], Mapping[str, Trial]]
+"""Runs what a plan asks for; the string is the submission's id."""
 
 
 class Prepared(Value):
@@ -33,80 +48,175 @@ class Prepared(Value):
     documents: tuple[Document, ...]
     """Without names; also in paths."""
     hidden_evidence: Evidence
+    """Without names, and without what students may not see of the tests."""
     evidence: Evidence
     paths: dict[str, str]
     """The path a document is sent under -> its own."""
+    trial: ShownTrial | None = None
+    """What running the work showed, for people."""
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = handler(self)
+        if content.get("trial") is None:
+            content.pop("trial", None)
+        return content
 
 
-def prepare(server: Server, round_id: str) -> bool:
-    """Compute the evidence of a received round and queue it. False when there was nothing to do.
+@dataclass(frozen=True)
+class HandIn:
+    """A received round and all that decides its evidence."""
 
-    Whatever cannot be prepared ends the round: the checks give the same each time they look.
-    """
-    with working_on(round=round_id), span("prepare", round_id):
-        done = _prepare_round(server, round_id)
-        if done:
-            log.info("round %s is queued", round_id)
-        return done
+    round_id: str
+    submission_id: str
+    priority: str
+    version: Version
+    documents: tuple[Document, ...]
+    identity: Identity
+    files: Mapping[str, str]
+    """Path -> SHA-256 of what was handed in."""
 
+    @cached_property
+    def own(self) -> tuple[Document, ...]:
+        """The documents with the student's own lines marked."""
+        return set_apart(self.documents, self.version.starter)
 
-def _prepare_round(server: Server, round_id: str) -> bool:
-    try:
-        with server.store.read() as session:
-            found = _load(server, session, round_id)
-        if found is None:
-            return False
-        content = _content(*found)
-        with server.store.write() as session:
-            return rounds.save_prepared(session, round_id, content)
-    except GraderError as error:
-        sentence = error.message
-    except (_ChecksFailed, ValidationError, DataError):
-        log.exception("round %s cannot be prepared", round_id)
-        sentence = UNEXPECTED
-    with server.store.write() as session:
-        rounds.reject(session, round_id, sentence)
-    return False
+    def plan(self, server: Server) -> Plan:
+        """What must be run for the rubric's checks."""
+        version = self.version
+        return make_plan(
+            self.own,
+            version.rubric,
+            version.solution,
+            files={**self.files, **version.data},
+            tests=version.tests,
+            limits=server.config.checks.limits,
+            starter=version.starter,
+        )
 
 
 class _ChecksFailed(Exception):
     """The checks raised what they should not."""
 
 
-def _content(version: Version, documents: tuple[Document, ...], identity: Identity) -> dict[str, Any]:
+def prepare(server: Server, round_id: str, without: str = "") -> bool:
+    """Compute the evidence of a received round and queue it. False when there was nothing to do.
+
+    A round whose work must be run is handed on instead (False); `without` says why nothing is run.
+    Whatever cannot be prepared ends the round: the checks give the same each time they look.
+    """
+
+    def prepared(hand_in: HandIn) -> Prepared | None:
+        plan = hand_in.plan(server)
+        reason = without or (NO_POOL if server.config.checks.sandbox == "none" else "")
+        if plan.requests and not reason:
+            return None
+        nothing = Trial(end="not run", reason=reason)
+        held = (Flag(code="not_run", message=without, hold=True),) if without else ()
+        return make_ready(hand_in, plan, dict.fromkeys(plan.requests, nothing), held)
+
+    return _ending_badly(server, round_id, prepared)
+
+
+def prepare_by_running(server: Server, round_id: str, run: Run) -> bool:
+    """The same in the pool that runs work; the round is not handed on again."""
+
+    def prepared(hand_in: HandIn) -> Prepared:
+        plan = hand_in.plan(server)
+        return make_ready(hand_in, plan, run(plan, hand_in.submission_id))
+
+    return _ending_badly(server, round_id, prepared)
+
+
+def _ending_badly(server: Server, round_id: str, prepared: Callable[[HandIn], Prepared | None]) -> bool:
+    """Store what `prepared` makes of a round, or end it with a sentence. Raises what databases raise."""
+    with working_on(round=round_id), span("prepare", round_id):
+        with server.store.read() as session:
+            hand_in = _load(server, session, round_id)
+        if hand_in is None:
+            return False
+        try:
+            content = _as_json(hand_in, prepared)
+            if content is None:
+                return _hand_on(server, hand_in)
+            with server.store.write() as session:
+                done = rounds.save_prepared(session, round_id, content)
+            if done:
+                log.info("round %s is queued", round_id)
+            return done
+        except GraderError as error:
+            sentence = error.message
+        except (_ChecksFailed, ValidationError, DataError):
+            log.exception("round %s cannot be prepared", round_id)
+            sentence = UNEXPECTED
+        with server.store.write() as session:
+            rounds.reject(session, round_id, sentence)
+        return False
+
+
+def _as_json(hand_in: HandIn, prepared: Callable[[HandIn], Prepared | None]) -> dict[str, Any] | None:
     try:
-        return _prepare(version, documents, identity).model_dump(mode="json")
-    except GraderError:
+        made = prepared(hand_in)
+        return None if made is None else made.model_dump(mode="json")
+    except (GraderError, DBAPIError):
         raise
     except Exception as error:  # one hand-in must not stop the sweeper, nor wait for ever
         raise _ChecksFailed from error
 
 
-def _prepare(version: Version, documents: tuple[Document, ...], identity: Identity) -> Prepared:
-    own = set_apart(documents, version.starter)
-    evidence = collect(own, version.rubric, version.solution)
-    sent = pseudonymise(own, identity)
+def _hand_on(server: Server, hand_in: HandIn) -> bool:
+    with server.store.write() as session:
+        rounds.hand_on(session, hand_in.round_id)
+    server.dispatch.announce_trial(hand_in.round_id, hand_in.priority)
+    log.info("the work of round %s is to be run", hand_in.round_id)
+    return False
+
+
+def make_ready(
+    hand_in: HandIn, plan: Plan, trials: Mapping[str, Trial], flags: tuple[Flag, ...] = ()
+) -> Prepared:
+    """Evidence, and documents without names, from what running the work showed; with further flags."""
+    version, own = hand_in.version, hand_in.own
+    evidence = collect(own, version.rubric, version.solution, Ran(plan, trials))
+    evidence = evidence.model_copy(update={"flags": (*evidence.flags, *flags)})
+    trial = shown(plan, trials) if plan.requests else None
+    sent = pseudonymise(add_played(own, trial), hand_in.identity)
     names = {mine.path: other.path for mine, other in zip(own, sent, strict=True)}
     return Prepared(
         documents=sent,
-        hidden_evidence=hide_names(evidence, identity, names),
+        hidden_evidence=hide_names(for_student(evidence), hand_in.identity, names),
         evidence=evidence,
         paths={other: mine for mine, other in names.items()},
+        trial=trial,
     )
 
 
-def _load(
-    server: Server, session: Session, round_id: str
-) -> tuple[Version, tuple[Document, ...], Identity] | None:
+def _load(server: Server, session: Session, round_id: str) -> HandIn | None:
     row = session.execute(
-        select(Round.rubric_version_id, Submission.documents, Submission.student_id)
+        select(
+            Round.rubric_version_id,
+            Round.priority,
+            Submission.id,
+            Submission.documents,
+            Submission.student_id,
+        )
         .join(Submission, Submission.id == Round.submission_id)
         .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
     ).one_or_none()
     if row is None:
         return None
     version = server.versions.get(session, row.rubric_version_id)
-    return version, DOCUMENTS.validate_python(row.documents), identity_of(session, row.student_id)
+    own_files = select(SubmissionFile.path, SubmissionFile.sha256)
+    files = session.execute(own_files.where(SubmissionFile.submission_id == row.id))
+    return HandIn(
+        round_id=round_id,
+        submission_id=row.id,
+        priority=row.priority,
+        version=version,
+        documents=DOCUMENTS.validate_python(row.documents),
+        identity=identity_of(session, row.student_id),
+        files={file.path: file.sha256 for file in files},
+    )
 
 
 def identity_of(session: Session, student_id: int) -> Identity:

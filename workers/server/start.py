@@ -36,7 +36,7 @@ def start_store(config: Config) -> None:
         canary.keep_watch(canary.Watch(canaries, queue.STORE, STORE_THREADS), stop)
 
     try:
-        run_worker(app, "store", [queue.STORE, queue.CHECKS], STORE_THREADS, ready, stop.set)
+        run_worker(app, "store", [queue.STORE], STORE_THREADS, ready, stop.set)
     finally:
         stop.set()
         server.store.close()

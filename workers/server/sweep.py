@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.exc import DBAPIError
 
 from grading.dispatch import AWAY
-from grading.queue import CHECKS
+from grading.queue import CHECKS_QUEUES, STORE
 from grading.store import drains, outbox, rounds, waiting
 from workers.server import canary, finish
 from workers.server.context import Server
@@ -32,6 +32,11 @@ PREPARE_LEASE_S = 60.0
 """For so long no other sweeper prepares the same round."""
 MOST_PREPARES = 5
 """Tries of the sweeper to prepare a round; a hand-in that kills whoever looks at it ends there."""
+TRIAL_S = 5.0
+"""So long a round waits for somebody who runs its work, when nothing is queued and nobody holds it."""
+TRIAL_BUSY_S = 3600.0
+"""The same while others are queued: this one is probably among them."""
+KILLS_TRIALS = "Running this work ended the program that runs it, several times; a person must look at it."
 KILLS_CHECKS = "The checks never came to an end on this hand-in; a person must look at it."
 
 
@@ -72,6 +77,7 @@ class Sweeper:
             self.lost.sweep,
             self._combine_forgotten,
             self._prepare_forgotten,
+            self._try_forgotten,
             self._release,
             self._do_chores,
             self._send_canaries,
@@ -88,7 +94,7 @@ class Sweeper:
 
     def _prepare_forgotten(self) -> None:
         # while Redis is away nothing is announced, and nobody else prepares
-        queued = (self.server.dispatch.backlog() or {}).get(CHECKS, 0)
+        queued = (self.server.dispatch.backlog() or {}).get(STORE, 0)
         one_by_one(self._unprepared(UNANNOUNCED_S if queued == 0 else BUSY_S), self._prepare)
 
     def _unprepared(self, patience_s: float) -> Iterator[str]:
@@ -103,6 +109,25 @@ class Sweeper:
             if not taken:
                 return
             yield from (row.key for row in taken if row not in hopeless)
+
+    def _try_forgotten(self) -> None:
+        """Rounds whose work nobody runs, although somebody could: their message, or who had it, was lost."""
+        backlog = self.server.dispatch.backlog()
+        if backlog is None or not any(p.part == "checks" and p.alive for p in self.server.dispatch.parts()):
+            return
+        busy = any(backlog.get(name) for name in CHECKS_QUEUES)
+        with self.server.store.write() as session:
+            found = outbox.claim(session, "trial", LIMIT, 0.0, overdue_s=TRIAL_BUSY_S if busy else TRIAL_S)
+            waiting_for = rounds.priorities(session, [row.key for row in found])
+        hopeless = [row.key for row in found if row.tries > MOST_PREPARES]
+        one_by_one(hopeless, self._prepare_without)
+        for round_id, priority in waiting_for.items():
+            if round_id not in hopeless:
+                log.info("the work of round %s was forgotten; it is to be run again", round_id)
+                self.server.dispatch.announce_trial(round_id, priority)
+
+    def _prepare_without(self, round_id: str) -> None:
+        prepare(self.server, round_id, without=KILLS_TRIALS)
 
     def _prepare(self, round_id: str) -> None:
         log.info("round %s was never announced; preparing it", round_id)

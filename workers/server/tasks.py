@@ -1,4 +1,4 @@
-"""The Celery tasks beside the database, on queues `store` and `checks`."""
+"""The Celery tasks beside the database, on queue `store`."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from grading.model import Document, Material
 from grading.rubric import Rubric
+from grading.store import trials
 from grading.store.submissions import stages_of
 from grading.store.tables import Assignment, RubricVersion
 
@@ -24,10 +25,15 @@ class Version:
 
     rubric: Rubric
     rubric_json: Mapping[str, Any]
+    """For jobs, without the checks."""
     starter: tuple[Document, ...]
     solution: tuple[Document, ...]
     materials: Mapping[str, Mapping[str, Any]]
     """stage -> Material as JSON"""
+    data: Mapping[str, str]
+    """Path -> SHA-256 of what lies beside the work when it is run."""
+    tests: Mapping[str, str]
+    """Path -> text of the files in `tests/`."""
 
     def material(self, stage: str) -> Mapping[str, Any]:
         """What the whole class shares in a stage's system message."""
@@ -63,14 +69,23 @@ def _read(session: Session, version_id: int) -> Version:
     ).model_dump(mode="json")
     return Version(
         rubric=rubric,
-        rubric_json=rubric.model_dump(mode="json"),
+        # machines judge by titles and levels; checks may be large and hold what hidden tests expect
+        rubric_json=rubric.model_dump(mode="json", exclude={"criteria": {"__all__": {"checks"}}}),
         starter=starter,
         solution=solution,
         materials={
             stage: {**shared, "instructions": str(row.instructions.get(stage, ""))}
             for stage in stages_of(rubric)
         },
+        data={path: name for path, name in row.files.items() if path.startswith("data/")},
+        tests=_tests(session, row.files),
     )
+
+
+def _tests(session: Session, files: Mapping[str, str]) -> dict[str, str]:
+    paths = {path: name for path, name in files.items() if path.startswith("tests/")}
+    found = trials.contents(session, paths.values()) if paths else {}
+    return {path: found[name].decode("utf-8-sig", errors="replace") for path, name in paths.items()}
 
 
 def as_text(documents: Iterable[Document]) -> str:

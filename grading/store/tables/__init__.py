@@ -9,7 +9,15 @@ from grading.store.tables.assignments import (
     SubmissionFile,
 )
 from grading.store.tables.base import Base, Id, UtcDateTime, new_id
-from grading.store.tables.operations import Audit, Chore, Drain, IdempotencyKey, InboundWebhook, Outbox
+from grading.store.tables.operations import (
+    Audit,
+    Chore,
+    Drain,
+    IdempotencyKey,
+    InboundWebhook,
+    KeptTrial,
+    Outbox,
+)
 from grading.store.tables.people import Course, Identity, Membership, Token, User
 from grading.store.tables.rounds import Grade, Round, RoundStage, Run
 
@@ -27,6 +35,7 @@ __all__ = [
     "IdempotencyKey",
     "Identity",
     "InboundWebhook",
+    "KeptTrial",
     "Membership",
     "Outbox",
     "Round",

@@ -1,4 +1,4 @@
-"""What keeps the system honest: outbox, keys that count once, drains, chores, audit."""
+"""What keeps the system honest: outbox, keys that count once, drains, kept trials, chores, audit."""
 
 from __future__ import annotations
 
@@ -79,6 +79,18 @@ class Audit(Base):
     object: Mapped[str] = mapped_column(String(100), index=True)
     detail: Mapped[dict[str, Any]]
     __table_args__ = (Index("audit_by_time", "at"),)
+
+
+class KeptTrial(Base):
+    """What running a document showed, by the content of all that decides it: grading again costs nothing."""
+
+    __tablename__ = "trials"
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"), index=True)
+    """Whose work it was, the first time; nothing for the instructor's own code."""
+    content: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+    __table_args__ = (Index("trials_by_time", "created_at"),)
 
 
 class Chore(Base):

@@ -27,7 +27,7 @@ class Box:
     mounts: Sequence[Mount] = ()
     """A target below `/work` is possible: a read-only file in the writable folder."""
     environ: Mapping[str, str] = field(default_factory=dict)
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)

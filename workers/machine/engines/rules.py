@@ -16,9 +16,10 @@ from workers.machine.engines.rules_facts import Facts, join_within
 from workers.machine.engines.rules_findings import remarks
 from workers.machine.engines.rules_judge import Judged, reason
 from workers.machine.engines.rules_lines import Remark
+from workers.machine.engines.rules_tests import passed_sentence, remarks_on_tests
 
 Schema = dict[str, Any]
-VERSION = "rules/1"
+VERSION = "rules/2"
 
 
 class RulesEngine:
@@ -81,14 +82,19 @@ def _judgements(job: Job, judged: tuple[Judged, ...], schema: Schema) -> dict[st
 
 def _analysis(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
     facts = Facts.of(job)
-    found = remarks(facts)
+    failing, passing = remarks_on_tests(job, (job.stage,))
+    found = [*failing, *remarks(facts)]
+    grave = [remark for remark in found if remark.severity == "major"]
+    others = [remark for remark in found if remark.severity != "major"]
     judged = write.standing(job)
     own = tuple(j for j in judged if j.criterion.stage == job.stage)
     return {
         "judgements": _judgements(job, judged, schema["judgements"]),
-        "summary": join_within(write.summary(facts, own, found), _limit(schema["summary"])),
+        "summary": join_within(
+            [*write.summary(facts, own, found), *passed_sentence(job)], _limit(schema["summary"])
+        ),
         "strengths": _texts(write.strengths(facts, own), schema["strengths"]),
-        "findings": _findings([*found, *_praise(own)], schema["findings"]),
+        "findings": _findings([*grave, *passing, *others, *_praise(own)], schema["findings"]),
         "suggestions": _suggestions(found, schema["suggestions"]),
     }
 
@@ -142,7 +148,8 @@ def _suggestions(found: list[Remark], schema: Schema) -> list[dict[str, str]]:
 
 def _feedback(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
     facts = Facts.of(job)
-    found = remarks(facts)
+    failing, _ = remarks_on_tests(job)
+    found = [*failing, *remarks(facts)]
     judged = write.standing(job)
     spoken = write.criteria_facts(job, job.rubric.of_stage(job.stage))
     technical = tuple(j for j in judged if j.criterion.stage != job.stage) or judged
@@ -153,7 +160,7 @@ def _feedback(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
 
     return {
         "judgements": _judgements(job, judged, schema["judgements"]),
-        "achieved": said("achieved", write.achieved(job, facts, technical)),
+        "achieved": said("achieved", [*write.achieved(job, facts, technical), *passed_sentence(job)]),
         "reflection": said("reflection", write.reflection(spoken)),
         "strengths": _texts(write.strengths(facts, (*thinking, *technical)), schema["strengths"]),
         "practice": said("practice", write.practice(job, facts, found)),

@@ -149,26 +149,38 @@ class Facts:
 
     @cached_property
     def errors(self) -> tuple[tuple[Document, Cell, str], ...]:
-        """Cells that show an error, with its text."""
-        return tuple((d, c, o.text) for d, c in self.cells for o in c.outputs if o.kind == "error")
+        """Cells that show an error, handed in or when the school ran them, with its text."""
+        return tuple(
+            (d, c, o.text) for d, c in self.cells for o in (*c.outputs, *c.played) if o.kind == "error"
+        )
 
     @cached_property
     def not_run(self) -> tuple[tuple[Document, Cell], ...]:
+        """Notebook cells with the student's code that nobody has run."""
+        return tuple((d, c) for d, c in self._without_sign() if not c.played)
+
+    @cached_property
+    def run_here(self) -> tuple[tuple[Document, Cell], ...]:
+        """Notebook cells with the student's code that only the school has run."""
+        return tuple((d, c) for d, c in self._without_sign() if c.played)
+
+    def _without_sign(self) -> Iterator[tuple[Document, Cell]]:
         """Notebook cells with the student's code that show no sign of having been run."""
-        return tuple(
-            (d, c)
-            for d, c in self.cells
-            if d.kind == "notebook"
-            and c.kind == "code"
-            and c.added
-            and c.execution_count is None
-            and not c.outputs
-        )
+        for document, cell in self.cells:
+            own_code = document.kind == "notebook" and cell.kind == "code" and cell.added
+            if own_code and cell.execution_count is None and not cell.outputs:
+                yield document, cell
 
     @cached_property
     def outputs(self) -> int:
         """Cells of the student that show an output other than an error."""
         return sum(bool(c.added) and any(o.kind != "error" for o in c.outputs) for _, c in self.cells)
+
+    @cached_property
+    def results(self) -> int:
+        """Cells of the student that gave an output other than an error, there or when the school ran them."""
+        outputs = ((c, (*c.outputs, *c.played)) for _, c in self.cells)
+        return sum(bool(c.added) and any(o.kind != "error" for o in found) for c, found in outputs)
 
     @cached_property
     def names(self) -> frozenset[str]:

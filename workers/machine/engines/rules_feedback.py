@@ -44,7 +44,7 @@ def strengths(facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str]:
             continue
         with_what = f", with {listed((f'{c}()' for c in one.used), 2)}" if one.used else ""
         yield f"{one.criterion.title}: complete{with_what}."
-    if facts.code and not facts.errors and not facts.not_run and facts.outputs:
+    if facts.code and not (facts.errors or facts.not_run or facts.run_here) and facts.outputs:
         yield "Everything you wrote was run, and nothing ends in an error."
     if facts.comments >= 3:
         yield f"{facts.comments} lines carry a comment, so a reader can follow your thinking."

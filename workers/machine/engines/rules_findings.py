@@ -15,7 +15,14 @@ from workers.machine.engines.rules_lines import LINE_RULES, Advice, Remark
 def remarks(facts: Facts) -> list[Remark]:
     """All remarks, the gravest first and each kind once with the place it first occurs."""
     order = {"major": 0, "minor": 1, "note": 2, "praise": 3}
-    found = [*_errors(facts), *_syntax(facts), *_by_line(facts), *_not_run(facts), *_whole(facts)]
+    found = [
+        *_errors(facts),
+        *_syntax(facts),
+        *_by_line(facts),
+        *_not_run(facts),
+        *_run_here(facts),
+        *_whole(facts),
+    ]
     once: dict[str, Remark] = {}
     for remark in found:
         once.setdefault(remark.title, remark)
@@ -45,7 +52,7 @@ def _errors(facts: Facts) -> Iterator[Remark]:
         yield Remark(
             "major",
             f"Cell {cell.number} ends in an error",
-            f"It stops with: {said[:110]}",
+            f"{'When the school ran it, it' if cell.played else 'It'} stops with: {said[:110]}",
             Location(document=document.path, cell=cell.number if document.kind == "notebook" else None),
             Advice(
                 "Run the notebook from top to bottom before you hand in",
@@ -72,6 +79,17 @@ def _not_run(facts: Facts) -> Iterator[Remark]:
                 "Use 'Restart and run all', then save.",
                 "",
             ),
+        )
+
+
+def _run_here(facts: Facts) -> Iterator[Remark]:
+    if facts.run_here and not facts.not_run and not facts.errors:
+        document, cell = facts.run_here[0]
+        yield Remark(
+            "note",
+            "Handed in without its outputs",
+            "It ran when the school ran it. Save the notebook with its outputs, so that readers see them.",
+            Location(document=document.path, cell=cell.number),
         )
 
 

@@ -93,7 +93,7 @@ def code_share(facts: Facts) -> tuple[float, tuple[str, ...]]:
     variety = min(1.0, len(facts.calls) / 4)
     cells = sum(bool(c.added) and c.kind == "code" for _, c in facts.cells)
     notebook = any(d.kind == "notebook" for d, _ in facts.cells)
-    shown = facts.outputs / cells if notebook and cells else 1.0
+    shown = facts.results / cells if notebook and cells else 1.0
     comments = min(1.0, facts.comments / max(1.0, len(facts.code) / 8))
     share = 0.35 * amount + 0.25 * variety + 0.25 * shown + 0.15 * comments
     if facts.errors:

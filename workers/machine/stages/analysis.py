@@ -16,8 +16,9 @@ You review the technical side of a student's homework in a course where code is 
 questions about data. You read the code, its outputs and what the student wrote, and compare them
 with the task and the criteria.
 Be exact and fair: say what works, what does not, where, and what it leads to. A different way that
-answers the question is as good as the expected one. Code that was not run or ends in an error is
-worth less than code whose output is there. Do not guess at results that are not shown. Write to the
+answers the question is as good as the expected one. Code that ends in an error, or
+that nobody has run, is worth less than code whose output is there. Do not guess at results that
+are not shown. Where tests failed, say what the code does with that input and why. Write to the
 student as "you", in plain English."""
 
 
@@ -86,7 +87,7 @@ def _build(value: dict[str, Any], judgements: tuple[Judgement, ...], job: Job) -
 
 ANALYSIS = Stage(
     name="analysis",
-    version="analysis/1",
+    version="analysis/2",
     instructions=_INSTRUCTIONS,
     answer=_answer,
     properties=_properties,

@@ -62,7 +62,7 @@ def _build(value: dict[str, Any], judgements: tuple[Judgement, ...], job: Job) -
 
 FEEDBACK = Stage(
     name="feedback",
-    version="feedback/1",
+    version="feedback/2",
     instructions=_INSTRUCTIONS,
     answer=_answer,
     properties=_properties,

@@ -70,7 +70,7 @@ class HandIn:
             own = frozenset(cell.first_line + n - 1 for n in cell.added)
             self._sources.append((_text(list(numbered), document.path, shown), own))
             outputs: list[tuple[int | None, str]] = [
-                (None, line) for output in cell.outputs for line in output.text.split("\n")
+                (None, line) for output in (*cell.outputs, *cell.played) for line in output.text.split("\n")
             ]
             self._outputs.append(_text(outputs, document.path, shown))
 

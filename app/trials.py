@@ -1,0 +1,242 @@
+"""What tests and trials showed, in words and bounded for pages. Who sees what was decided before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from grading.evidence.context import FIRST
+from grading.model import Cell, CheckOutcome, Flag, Report, TestOutcome
+from grading.trials.model import Played
+from grading.trials.shown import ShownDocument
+
+SHOWN_FAILED = 50
+SHOWN_PASSED = 200
+"""Tests of one check that a page lists."""
+LONGEST = 2000
+"""Characters of one input or value that a page shows."""
+FOLDED_CHARS, FOLDED_LINES = 240, 5
+"""What is longer is folded."""
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+RUN_NOTES = {
+    "not_run": (
+        "The work was not run",
+        "Your work could not be run on the server, which is no fault of yours. What needs a run stays open.",
+        "The work could not be run on the server; checks that need a run are left out.",
+    ),
+    "run_stopped": (
+        "The run was stopped",
+        "Your work ran, but was stopped before its end, as it reached a limit or ended itself.",
+        "The work was stopped before its end.",
+    ),
+    "missing_packages": (
+        "Packages are missing on the server",
+        "Your work asks for packages that the server does not have. That does not count against you.",
+        "The work asks for packages that the sandbox does not have. Where many need them, add them there.",
+    ),
+    "outputs_as_handed_in": (
+        "Not all of it could be run",
+        "Some of your code could not be run on the server. There the outputs count as you handed them in.",
+        "Some code could not be run here. There the outputs count as they were handed in.",
+    ),
+    "path_repaired": (
+        "Paths were replaced",
+        "Your code names files where only you have them. For the run that was changed, see the lines below.",
+        "Paths to files were replaced for the run, see the lines below.",
+    ),
+    "tests_broken": (
+        "Some tests are broken",
+        "Some tests of this assignment do not work. They do not count against you; your instructor was told.",
+        "Some of the assignment's own tests do not work. Mend them, then grade again.",
+    ),
+}
+"""Code of a flag -> title, words for the student, words for staff."""
+_OWN = ("run_stopped", "missing_packages", "outputs_as_handed_in")
+"""Notes whose details are about the student's own work only."""
+_AT_LINES = "path_repaired"
+"""Its details stand beside the lines."""
+
+
+@dataclass(frozen=True)
+class RunNote:
+    """A note on how running the work went."""
+
+    title: str
+    words: str
+    detail: str
+    hold: bool
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that is known of a test; `folded` when it is long."""
+
+    label: str
+    text: str
+    folded: bool
+
+    @property
+    def start(self) -> str:
+        """The beginning, for the line that unfolds it."""
+        first = self.text.strip().partition("\n")[0]
+        return f"{first[:60]}…"
+
+
+@dataclass(frozen=True)
+class TestRow:
+    """One test of a list."""
+
+    __test__ = False  # not a test of pytest's
+
+    title: str
+    passed: bool
+    hidden: bool
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Tests:
+    """The tests of a check: those this reader may look at, the failing ones first."""
+
+    sentence: str
+    """How many passed, where the check's message does not say it."""
+    failed: tuple[TestRow, ...]
+    passed: tuple[TestRow, ...]
+    more_failed: int = 0
+    more_passed: int = 0
+
+
+@dataclass(frozen=True)
+class RanCell:
+    """What became of a cell when it was run here, where that says more than what was handed in."""
+
+    words: str
+    outputs: tuple[str, ...] = ()
+    images: int = 0
+
+
+def listed_tests(outcome: CheckOutcome, staff: bool) -> Tests | None:
+    """The tests of a check as one reader's list; hidden ones are listed for staff only."""
+    if not outcome.tests:
+        return None
+    listed = [test for test in outcome.tests if staff or not test.hidden]
+    failed = [test for test in listed if not test.passed]
+    passed = [test for test in listed if test.passed]
+    return Tests(
+        sentence="" if said(outcome) else counted(outcome.tests),
+        failed=tuple(_row(test) for test in failed[:SHOWN_FAILED]),
+        passed=tuple(_row(test) for test in passed[:SHOWN_PASSED]),
+        more_failed=max(0, len(failed) - SHOWN_FAILED),
+        more_passed=max(0, len(passed) - SHOWN_PASSED),
+    )
+
+
+def said(outcome: CheckOutcome) -> str:
+    """The message of a check. The list of its tests gives the example, and counts hidden ones."""
+    if not outcome.tests:
+        return outcome.message
+    return "" if any(test.hidden for test in outcome.tests) else outcome.message.partition(FIRST)[0]
+
+
+def counted(tests: Iterable[TestOutcome]) -> str:
+    """`9 of 11 tests passed, 3 of 4 hidden tests passed`."""
+    both = [(word, [t for t in tests if t.hidden is hidden]) for hidden, word in _KINDS]
+    return ", ".join(
+        f"{sum(t.passed for t in those)} of {len(those)} {word}{'' if len(those) == 1 else 's'} passed"
+        for word, those in both
+        if those
+    )
+
+
+_KINDS = ((False, "test"), (True, "hidden test"))
+
+
+def _row(test: TestOutcome) -> TestRow:
+    known = (
+        ("Input", test.input),
+        ("Expected", test.expected),
+        ("Came out", test.got),
+        ("Why", test.message),
+    )
+    title = " ".join(test.name.split())[:200] or "A test"
+    parts = tuple(_part(label, text) for label, text in known if text.strip() not in ("", title))
+    return TestRow(title, test.passed, test.hidden, parts)
+
+
+def _part(label: str, text: str) -> Part:
+    folded = len(text) > FOLDED_CHARS or text.count("\n") >= FOLDED_LINES
+    cut = text if len(text) <= LONGEST else f"{text[:LONGEST]}\n… (the rest is not shown)"
+    return Part(label, cut, folded)
+
+
+def run_notes(report: Report, staff: bool) -> tuple[RunNote, ...]:
+    """Notes on the run in plain words, one a kind; for students without details of what is the school's."""
+    flags = [(code, [f for f in report.flags if f.code == code]) for code in RUN_NOTES]
+    return tuple(_note(code, found, staff) for code, found in flags if found)
+
+
+def _note(code: str, flags: Sequence[Flag], staff: bool) -> RunNote:
+    title, student, other = RUN_NOTES[code]
+    told = code in _OWN or (staff and code != _AT_LINES)
+    detail = " ".join(dict.fromkeys(flag.message for flag in flags)) if told else ""
+    return RunNote(title, other if staff else student, detail, any(flag.hold for flag in flags))
+
+
+def other_flags(report: Report) -> tuple[Flag, ...]:
+    """The flags that are no notes on the run."""
+    return tuple(flag for flag in report.flags if flag.code not in RUN_NOTES)
+
+
+def ran_document(found: ShownDocument | None, staff: bool) -> tuple[str, ...]:
+    """How running a document went, in sentences; nothing where it was not tried."""
+    return () if found is None else tuple(_sentences(found, staff))
+
+
+def _sentences(found: ShownDocument, staff: bool) -> Iterator[str]:
+    if found.end == "not run":
+        yield f"This was not run. {found.reason if staff else ''}".strip()
+        return
+    ran = sum(played.state == "ran" for played in found.cells)
+    if len(found.cells) > 1:
+        yield f"When we ran it, {ran} of {len(found.cells)} code cells ran without an error."
+    elif ran:
+        yield "When we ran it, it ran to its end without an error."
+    elif found.end == "finished":
+        yield "When we ran it, it did not come to its end."
+    if found.end != "finished":
+        yield found.reason or "It was stopped before its end."
+    if found.missing:
+        yield f"Not installed on the server: {', '.join(found.missing)}. That is no fault of the work."
+
+
+def ran_cell(cell: Cell, played: Played | None, told: bool) -> RanCell | None:
+    """What to show of a cell's run: all that differs from what was handed in.
+
+    `told` says that its error stands at its line already.
+    """
+    if played is None:
+        return None
+    texts = tuple(o.text for o in played.outputs if o.kind != "error" and o.text.strip())
+    images = sum(output.image for output in played.outputs)
+    handed_in = [output for output in cell.outputs if output.kind != "error"]
+    same = _plain(texts) == _plain(output.text for output in handed_in)
+    same = same and bool(images) == any(output.image for output in handed_in)
+    if played.state == "not reached":
+        return RanCell("Not reached when we ran it.")
+    if played.state == "too long":
+        return RanCell("When we ran it, it took too long and was stopped.", texts, images)
+    if played.state == "failed":
+        why = f": {played.error}" if played.error and not told else "."
+        return RanCell(f"When we ran it, it stopped with an error{why}", () if same else texts, images)
+    if same and (cell.outputs or cell.execution_count is not None):
+        failed_before = any(output.kind == "error" for output in cell.outputs)
+        return RanCell("When we ran it, it ran without an error.") if failed_before else None
+    if not texts and not images:
+        return RanCell("When we ran it, it ran and put out nothing.")
+    return RanCell("When we ran it:", texts, images)
+
+
+def _plain(texts: Iterable[str]) -> str:
+    """Outputs for comparing: without blanks, and without addresses in memory, which differ each time."""
+    return "".join(_ADDRESS.sub("0x", "".join(texts)).split())

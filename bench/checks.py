@@ -1,0 +1,164 @@
+"""What the sandbox costs: trials a second in it, against those in bare processes with the same limits.
+
+Both are measured in turns within one run, with as many trials at a time as there are cores.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from grading.trials.model import Code, Expression, Limits, Request, Trial, Work
+from workers.checks.sandbox.base import Sandbox
+from workers.checks.toolbox import Toolbox
+from workers.checks.trial import Trials
+
+TURNS = 4
+"""So often both are measured, one after the other."""
+LIMITS = Limits(seconds=20, cell_s=5)
+PROGRAM = """\
+def search(x, seq):
+    for place, value in enumerate(seq):
+        if x <= value:
+            return place
+    return len(seq)
+
+
+def merged(left, right):
+    out = []
+    while left and right:
+        out.append(left.pop(0) if left[0] <= right[0] else right.pop(0))
+    return out + left + right
+
+
+BASE = {number}
+"""
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Trials a second, bare and in the sandbox; `cores` are the shares of time that each core was busy."""
+
+    sandbox: str
+    runs: int
+    at_once: int
+    bare_per_s: float
+    sandbox_per_s: float
+    ratio: float
+    bare_cores: tuple[float, ...]
+    sandbox_cores: tuple[float, ...]
+    slowest_s: float
+    not_finished: int
+    """Trials in the sandbox that did not come to their end."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass
+class _Side:
+    """One of the two, summed over its turns."""
+
+    trials: Trials
+    seconds: float = 0.0
+    slowest: float = 0.0
+    not_finished: int = 0
+    busy: tuple[float, ...] = ()
+    idle: tuple[float, ...] = ()
+
+    def turn(self, requests: Sequence[Request], at_once: int) -> None:
+        before, began = _core_times(), time.perf_counter()
+        with ThreadPoolExecutor(at_once) as pool:
+            done = list(pool.map(self.trials.run, requests))
+        self.seconds += time.perf_counter() - began
+        spans = [(b1 - b0, i1 - i0) for (b0, i0), (b1, i1) in zip(before, _core_times(), strict=True)]
+        self.busy = _sums(self.busy, [busy for busy, _ in spans])
+        self.idle = _sums(self.idle, [idle for _, idle in spans])
+        self.slowest = max(self.slowest, *(trial.seconds for trial in done))
+        self.not_finished += sum(not _went_well(trial) for trial in done)
+
+    @property
+    def cores(self) -> tuple[float, ...]:
+        return tuple(round(b / (b + i), 2) for b, i in zip(self.busy, self.idle, strict=True) if b + i)
+
+
+def _sums(old: tuple[float, ...], new: Sequence[float]) -> tuple[float, ...]:
+    return tuple(a + b for a, b in zip(old or [0.0] * len(new), new, strict=True))
+
+
+def _went_well(trial: Trial) -> bool:
+    return trial.end == "finished" and all(answer.state == "value" for answer in trial.answers)
+
+
+def _core_times() -> list[tuple[float, float]]:
+    """Busy and idle time of each core that this process may use, in ticks."""
+    mine = os.sched_getaffinity(0)
+    found = []
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *fields = line.split()
+        if name.startswith("cpu") and name != "cpu" and int(name[3:]) in mine:
+            ticks = [float(field) for field in fields[:8]]
+            idle = ticks[3] + ticks[4]
+            found.append((sum(ticks) - idle, idle))
+    return found
+
+
+def measure(
+    sandbox: Sandbox, bare: Sandbox, toolbox: Callable[[Any], Toolbox], requests: Sequence[Request]
+) -> Checks:
+    """Run all requests on both sides, in turns."""
+    at_once = len(os.sched_getaffinity(0))
+    boxed, plain = _Side(Trials(sandbox, toolbox)), _Side(Trials(bare, toolbox))
+    for side in (boxed, plain):  # files are read and libraries found once before it counts
+        side.trials.run(requests[0])
+    size = -(-len(requests) // TURNS)
+    for first in range(0, len(requests), size):
+        for side in (plain, boxed):
+            side.turn(requests[first : first + size], at_once)
+    bare_rate, rate = len(requests) / plain.seconds, len(requests) / boxed.seconds
+    return Checks(
+        sandbox=sandbox.name,
+        runs=len(requests),
+        at_once=at_once,
+        bare_per_s=round(bare_rate, 2),
+        sandbox_per_s=round(rate, 2),
+        ratio=round(rate / bare_rate, 3),
+        bare_cores=plain.cores,
+        sandbox_cores=boxed.cores,
+        slowest_s=boxed.slowest,
+        not_finished=boxed.not_finished,
+    )
+
+
+def made(runs: int) -> list[Request]:
+    """Small programs made on the spot, with 11 to 17 expressions each."""
+    return [_made(number) for number in range(runs)]
+
+
+def _made(number: int) -> Request:
+    codes = [f"search({number * n}, tuple(range(0, 100, {n + 3}))) + BASE" for n in range(6)]
+    codes += [f"merged([1, {n}, 40], list(range(0, 60, {n + 2})))" for n in range(5 + number % 7)]
+    return _request(f"work{number}.py", PROGRAM.replace("{number}", str(number)), "", codes)
+
+
+def from_folder(folder: Path, runs: int) -> list[Request]:
+    """Programs of a folder `*/correct/*.py`, `*/wrong/*.py`, with expressions in `*/tests/input_*.txt`."""
+    found = []
+    for question in sorted(path for path in folder.iterdir() if path.is_dir()):
+        codes = [path.read_text() for path in sorted(question.rglob("input_*.txt"))]
+        prelude = "\n".join(path.read_text() for path in sorted(question.rglob("global.py")))
+        for kind in ("correct", "wrong"):
+            for path in sorted((question / kind).glob("*.py")):
+                found.append(_request(path.name, path.read_text(), prelude, codes))
+    return found[:runs]
+
+
+def _request(name: str, source: str, prelude: str, codes: Sequence[str]) -> Request:
+    work = Work(document=name, language="python", prelude=prelude, cells=(Code(number=1, source=source),))
+    return Request(work=work, expressions=tuple(Expression(code=code) for code in codes), limits=LIMITS)

@@ -1,0 +1,118 @@
+"""Checks the tests of an assignment when it is read, so that a mistake is told to the instructor at once."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+
+from grading.errors import AssignmentError
+from grading.model import Document
+from grading.rubric import CheckBase, OutputEquals, PassesTests, Rubric, VariableEquals
+from grading.rubric_errors import checks_of
+from grading.trials.drafts import MAX_EXPRESSIONS
+from grading.trials.model import TrialLanguage
+from grading.trials.plan import behaviour, language_of
+from grading.trials.suites import FOLDER, matching, pair_of, suite_of
+
+MAX_TESTS_BYTES = 5_000_000
+"""Of all files below `tests/` together."""
+
+
+def check_tests(
+    rubric: Rubric, files: Mapping[str, bytes], solution: Sequence[Document], language: str
+) -> None:
+    """Raises AssignmentError, naming the key or file, for a check that could never be run.
+
+    `files` are those of the assignment's folder, by path.
+    """
+    if not any(behaviour(rubric)):
+        return
+    spoken: dict[str, TrialLanguage] = {"python": "python", "r": "r"}
+    solved = [found for d in solution if (found := language_of(d)) is not None]
+    runs_in = spoken.get(language) or next(iter(solved), None)
+    if runs_in is None:
+        raise AssignmentError("language: only work in Python or R can be run; leave out the checks that do")
+    tests = _texts(files)
+    for place, check in checks_of(rubric):
+        for problem in _problems(check, tests, bool(solved), runs_in):
+            raise AssignmentError(f"{place}{problem}")
+
+
+def _texts(files: Mapping[str, bytes]) -> dict[str, str]:
+    """The files below `tests/` as text, by path."""
+    found: dict[str, str] = {}
+    for path, data in files.items():
+        if path.startswith(FOLDER):
+            try:
+                found[path] = data.decode("utf-8-sig").replace("\r\n", "\n")
+            except UnicodeDecodeError as error:
+                raise AssignmentError(f"{path}: is not UTF-8 text; put data into data/") from error
+    if sum(map(len, found.values())) > MAX_TESTS_BYTES:
+        raise AssignmentError("tests: hold more than 5 MB; put data into data/")
+    return found
+
+
+def _problems(
+    check: CheckBase, tests: Mapping[str, str], solved: bool, language: TrialLanguage
+) -> Iterator[str]:
+    if isinstance(check, OutputEquals) and check.text is None and not solved:
+        yield ": has nothing to compare with; give text or a solution"
+    if isinstance(check, VariableEquals):
+        if not check.names and not check.values:
+            yield ": asks for nothing; give names or values"
+        if not set(check.names) <= set(check.values) and not solved:
+            yield ".names: have nothing to compare with; give values or a solution"
+        for name, code in check.values.items():
+            yield from _wrong(code, language, f".values.{name}")
+    if isinstance(check, PassesTests):
+        yield from _suite(check, tests, solved, language)
+
+
+def _suite(
+    check: PassesTests, tests: Mapping[str, str], solved: bool, language: TrialLanguage
+) -> Iterator[str]:
+    if not check.cases and check.tests is None:
+        yield ": asks for nothing; give cases or tests"
+    if check.prelude is not None and not {check.prelude, FOLDER + check.prelude} & set(tests):
+        yield f".prelude: there is no file {check.prelude} in tests/"
+    for n, case in enumerate(check.cases):
+        yield from _wrong(case.expression, language, f".cases[{n}].expression")
+        if case.expected is not None:
+            yield from _wrong(case.expected, language, f".cases[{n}].expected", single=True)
+        elif not solved:
+            yield f".cases[{n}].expected: is missing, and there is no solution that could give it"
+    if check.tests is not None:
+        yield from _files(check, tests, language)
+
+
+def _files(check: PassesTests, tests: Mapping[str, str], language: TrialLanguage) -> Iterator[str]:
+    paths = matching(check, tests)
+    suite = suite_of(check, tests, language)
+    if not paths or not (suite.files or len(suite.cases) > len(check.cases)):
+        kinds = "test_*.py" if language == "python" else "test*.R"
+        pairs = "input_*.txt with output_*.txt"
+        yield f".tests: no file of tests/ fits {check.tests}; there should be {kinds}, or {pairs}"
+    if len(suite.cases) > MAX_EXPRESSIONS:
+        yield f".tests: are more than {MAX_EXPRESSIONS}"
+    for path in paths:
+        output = pair_of(path, tests)
+        if output is not None:
+            yield from _wrong(tests[path], language, f".tests: {path}")
+            yield from _wrong(tests[output], language, f".tests: {output}", single=True)
+    for file in suite.files:
+        yield from _wrong(file.source, language, f".tests: {file.path}")
+
+
+def _wrong(code: str, language: TrialLanguage, place: str, *, single: bool = False) -> Iterator[str]:
+    """Says where Python does not parse; R is only seen to hold something."""
+    if not code.strip():
+        yield f"{place}: is empty"
+    elif language == "python":
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ast.parse(code.strip(), mode="eval" if single else "exec")
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            what = error.msg if isinstance(error, SyntaxError) else "it cannot be read"
+            yield f"{place}: is not valid Python ({what})"

@@ -1,0 +1,108 @@
+"""Flags about running the work: not run, stopped, packages missing, tests that are wrong themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from grading.evidence.behaviour import judged
+from grading.evidence.context import counted, listed
+from grading.evidence.scope import Piece, Scopes
+from grading.model import CriterionEvidence, Flag, Location
+from grading.rubric import OutputClose, OutputMatches, PassesTests, Rubric, VariableEquals
+from grading.trials.plan import behaviour
+from grading.trials.ran import Ran
+
+BROKEN = "tests_broken"
+"""The flag that names tests for the instructor; students do not see it."""
+_OUTPUTS = (OutputClose, OutputMatches)
+MAX_REPAIRS = 10
+
+
+def run_flags(
+    rubric: Rubric, mine: Scopes, criteria: Sequence[CriterionEvidence], ran: Ran | None
+) -> tuple[Flag, ...]:
+    """What a person should know about the trials of a hand-in."""
+    if not mine.find().code:
+        return ()
+    problem = "There is no sandbox on this server." if ran is None else ran.problem
+    if ran is None or problem:
+        if not any(behaviour(rubric)):
+            return ()
+        message = f"The work was not run, and its behaviour is not graded. {problem}"
+        return (Flag(code="not_run", message=message),)
+    return (
+        *_stopped(ran),
+        *_missing(rubric, mine, criteria, ran),
+        *_broken(rubric, ran),
+        *_unconfirmed(rubric, mine, ran),
+        *_repairs(ran),
+    )
+
+
+def _stopped(ran: Ran) -> Iterator[Flag]:
+    for path, trial in ran.stopped:
+        reason = trial.reason.rstrip(".") or f"the trial ended: {trial.end}"
+        message = (
+            f"{path} was stopped when it was run: {reason}. What was not reached does not count as passed."
+        )
+        yield Flag(code="run_stopped", message=message, hold=True, location=Location(document=path))
+    for path in ran.plan.works:
+        long = [n for n, cell in (ran.played(path) or {}).items() if cell.state == "too long"]
+        if long:
+            message = (
+                f"{counted(len(long), 'cell')} of {path} took too long when it was run, and was stopped."
+            )
+            where = Location(document=path, cell=long[0])
+            yield Flag(code="run_stopped", message=message, hold=True, location=where)
+
+
+def _missing(rubric: Rubric, mine: Scopes, criteria: Sequence[CriterionEvidence], ran: Ran) -> Iterator[Flag]:
+    if not ran.missing:
+        return
+    failed = any(not test.passed for c in criteria for o in c.outcomes for test in o.tests)
+    cells = [p for p in mine.find().code if p.cell.number in ran.excused(p.document.path)]
+    lost = any(behaviour(rubric, _OUTPUTS)) and any(not p.cell.outputs for p in cells)
+    names = listed(name[:60] for name in ran.missing)
+    message = f"Packages that the work asks for are not installed where it is run: {names}."
+    if cells:
+        message += f" {counted(len(cells), 'cell is', 'cells are')} not counted for that."
+    where = cells[0].at() if cells else None
+    yield Flag(code="missing_packages", message=message, hold=failed or lost, location=where)
+
+
+def _broken(rubric: Rubric, ran: Ran) -> Iterator[Flag]:
+    wrong: list[str] = []
+    for check in behaviour(rubric, (PassesTests, VariableEquals)):
+        asked = ran.plan.of(check)
+        if asked is not None and isinstance(check, PassesTests | VariableEquals):
+            wrong += [j.broken for j in judged(check, asked, ran) if j.broken]
+    wrong = list(dict.fromkeys(wrong))
+    if wrong:
+        more = f" There are {len(wrong) - 3} more." if len(wrong) > 3 else ""
+        message = (
+            f"Tests that are wrong themselves do not count. {' '.join(f'{w}.' for w in wrong[:3])}{more}"
+        )
+        yield Flag(code=BROKEN, message=message[:2000], hold=True)
+
+
+def _unconfirmed(rubric: Rubric, mine: Scopes, ran: Ran) -> Iterator[Flag]:
+    """Outputs that count as they were handed in, because the cell could not be run here."""
+    if not any(behaviour(rubric, _OUTPUTS)):
+        return
+    cells: list[Piece] = []
+    for piece in mine.find().code:
+        path, number = piece.document.path, piece.cell.number
+        played = (ran.played(path) or {}).get(number)
+        if played is not None and piece.cell.outputs and ran.outputs(path, number) is None:
+            cells.append(piece)
+    if cells:
+        message = (
+            f"The outputs of {counted(len(cells), 'cell')} count as handed in: "
+            "for want of a file, a package or the network the work did not run that far here."
+        )
+        yield Flag(code="outputs_as_handed_in", message=message, location=cells[0].at())
+
+
+def _repairs(ran: Ran) -> Iterator[Flag]:
+    for found in ran.plan.repairs[:MAX_REPAIRS]:
+        yield Flag(code="path_repaired", message=found.message, location=found.location)

@@ -1,0 +1,34 @@
+"""Trials that were run, by their content, so that the same work is not run twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Table, select
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.orm import Session
+
+from grading.store.database import now
+from grading.store.tables import Base, Blob
+
+_TRIALS: Table = Base.metadata.tables["trials"]
+
+
+def kept(session: Session, key: str) -> Any | None:
+    """The trial of that key as JSON; nothing when it was not run yet."""
+    return session.execute(select(_TRIALS.c.content).where(_TRIALS.c.key == key)).scalar_one_or_none()
+
+
+def keep(session: Session, key: str, submission_id: str | None, content: dict[str, Any]) -> None:
+    """Keep a trial; one that is there stays."""
+    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
+    row = {"key": key, "submission_id": submission_id, "content": content, "created_at": now(session)}
+    session.execute(insert(_TRIALS).values(row).on_conflict_do_nothing())
+
+
+def contents(session: Session, names: Iterable[str]) -> dict[str, bytes]:
+    """Stored files by their SHA-256."""
+    rows = session.execute(select(Blob.sha256, Blob.data).where(Blob.sha256.in_(list(names))))
+    return {row.sha256: row.data for row in rows}

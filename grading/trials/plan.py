@@ -1,0 +1,286 @@
+"""Which trials a hand-in needs for the checks of a rubric, and where their answers will be found.
+
+A plan is made of values only. Trials of the work never hold an expected value: those are asked of the
+solution's trial, or evaluated in a trial without any work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from types import MappingProxyType
+
+from grading.model import Cell, Document
+from grading.rubric import (
+    Check,
+    OutputClose,
+    OutputEquals,
+    OutputMatches,
+    PassesTests,
+    Rubric,
+    RunsClean,
+    Show,
+    VariableEquals,
+)
+from grading.trials.drafts import Drafts, Slot
+from grading.trials.model import Limits, Request, TestFile, TrialLanguage
+from grading.trials.paths import Repair
+from grading.trials.suites import Suite, file_name, language_of_file, suite_of
+
+MAX_WORKS = 8
+"""Documents of one hand-in that are run."""
+_BEHAVIOUR = (PassesTests, RunsClean, OutputEquals, VariableEquals)
+_PLAYED = (*_BEHAVIOUR, OutputClose, OutputMatches)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One test as it is planned: what is asked of the work, and what the answer should be."""
+
+    name: str
+    code: str
+    """What is evaluated, or the name of a variable."""
+    mine: Slot
+    expected: Slot | None
+    """Where the instructor's expected value is; nothing where the solution's answer counts."""
+    solved: Slot | None
+    """What the solution answers."""
+    hidden: bool = False
+    show: Show = "input"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one check asks."""
+
+    works: tuple[str, ...]
+    """Paths of the documents that count, the one that is meant first."""
+    trial: str
+    """The trial of that document."""
+    solution: str | None = None
+    """The trial of the solution."""
+    questions: tuple[Question, ...] = ()
+    files: tuple[TestFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The trials of a hand-in, by stable keys such as `work:basket.py` and `expected:python`."""
+
+    requests: Mapping[str, Request] = field(default_factory=lambda: MappingProxyType({}))
+    repairs: tuple[Repair, ...] = ()
+    """Paths of the hand-in that were replaced."""
+    asked: Mapping[str, Asked] = field(default_factory=lambda: MappingProxyType({}))
+    """By `key_of` a check."""
+    works: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Path of a document -> the trial whose outputs count."""
+    solutions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The same for documents of the solution."""
+
+    def of(self, check: Check) -> Asked | None:
+        """What was planned for a check; nothing when there was nothing to run."""
+        return self.asked.get(key_of(check))
+
+
+def key_of(check: Check) -> str:
+    """What names a check in a plan: the same questions have the same answers."""
+    return check.model_dump_json(exclude={"id", "label", "weight", "cap", "where"})
+
+
+def make_plan(
+    documents: Sequence[Document],
+    rubric: Rubric,
+    solution: Sequence[Document],
+    *,
+    files: Mapping[str, str],
+    tests: Mapping[str, str],
+    limits: Limits,
+    starter: Sequence[Document] = (),
+    solution_files: Mapping[str, str] | None = None,
+) -> Plan:
+    """The trials that the checks of a rubric need; an empty plan when there are none.
+
+    `files` (path -> SHA-256) is what may lie beside the work: the assignment's data below `data/`, and the
+    other files of the hand-in, which never lie beside the solution. `tests` holds the texts of the
+    assignment's folder `tests/`, `solution_files` what lies beside the solution.
+    """
+    checks = tuple(behaviour(rubric, _PLAYED))
+    works = tuple(d for d in documents if language_of(d) is not None)
+    if not checks or not works or not any(_coded(c) for d in works for c in d.cells):
+        return Plan()
+    planner = _Planner(works, solution, starter, tests, Drafts(limits, files, solution_files or {}))
+    planner.prelude = next((c.prelude for c in checks if isinstance(c, PassesTests) and c.prelude), None)
+    asked = {key_of(check): planner.ask(check) for check in checks}
+    return Plan(
+        requests=MappingProxyType(planner.drafts.requests()),
+        repairs=planner.drafts.repairs(),
+        asked=MappingProxyType(asked),
+        works=MappingProxyType(planner.drafts.played("work")),
+        solutions=MappingProxyType(planner.drafts.played("solution")),
+    )
+
+
+def behaviour(rubric: Rubric, kinds: tuple[type, ...] = _BEHAVIOUR) -> Iterator[Check]:
+    """The checks of a rubric that need the work to run, also those inside others."""
+    stack: list[Check] = [c for criterion in reversed(rubric.criteria) for c in reversed(criterion.checks)]
+    while stack:
+        check = stack.pop()
+        if isinstance(check, kinds):
+            yield check
+        stack += reversed(getattr(check, "checks", ()))
+        stack += [c for rung in reversed(getattr(check, "rungs", ())) for c in reversed(rung.when)]
+
+
+def language_of(document: Document) -> TrialLanguage | None:
+    """What a document is run as, or nothing when it is not code in Python or R."""
+    if document.kind == "prose":
+        return None
+    spoken = [document.language, *(c.language for c in document.cells if c.kind == "code")]
+    known: dict[str, TrialLanguage] = {"python": "python", "r": "r"}
+    language = next((known[name] for name in spoken if name in known), None)
+    if any(c.kind == "code" and c.language == language and c.source.strip() for c in document.cells):
+        return language
+    return None
+
+
+def _coded(cell: Cell) -> bool:
+    lines = cell.lines
+    return cell.kind == "code" and any(lines[n - 1].strip() for n in cell.added if n <= len(lines))
+
+
+class _Planner:
+    """Collects what every check asks."""
+
+    def __init__(
+        self,
+        works: Sequence[Document],
+        solution: Sequence[Document],
+        starter: Sequence[Document],
+        tests: Mapping[str, str],
+        drafts: Drafts,
+    ) -> None:
+        self.works = tuple(works)
+        self.solution = tuple(d for d in solution if language_of(d) is not None)
+        self.models = (*self.solution, *starter)
+        self.tests = tests
+        self.drafts = drafts
+        self.prelude: str | None = None
+
+    def ask(self, check: Check) -> Asked:
+        """What one check asks; adds it to the trials."""
+        chosen = self._chosen(check)
+        if isinstance(check, PassesTests | VariableEquals):
+            chosen = chosen[:1]
+        main = not isinstance(check, PassesTests)
+        solves = isinstance(check, PassesTests | VariableEquals) or (
+            isinstance(check, OutputEquals) and check.text is None
+        )
+        solves = solves or (isinstance(check, OutputClose) and not check.values)
+        trials = [self._trial("work", d, check, main) for d in chosen]
+        solution = None
+        for document in chosen if solves else ():
+            solved = self._solved(document, check)
+            if solved is not None:
+                key = self._trial("solution", solved, check, main)
+                solution = solution or key
+        asked = Asked(tuple(d.path for d in chosen), trials[0], solution)
+        if isinstance(check, VariableEquals):
+            return self._variables(check, asked, chosen[0])
+        if isinstance(check, PassesTests):
+            return self._suite(check, asked, chosen[0])
+        return asked
+
+    def _chosen(self, check: Check) -> tuple[Document, ...]:
+        """The documents a check is about: by its glob, by the names of solution and starter, or all."""
+        if check.files is not None:
+            fitting = tuple(d for d in self.works if fits(d.path, check.files))
+        else:
+            named = {file_name(d.path).lower() for d in self.models}
+            fitting = tuple(d for d in self.works if file_name(d.path).lower() in named)
+            stems = {_stem(name) for name in named}
+            fitting = fitting or tuple(d for d in self.works if _stem(d.path) in stems)
+        fitting = fitting or self.works
+        # where nothing was added, there is nothing of the student's to run
+        return (tuple(d for d in fitting if any(_coded(c) for c in d.cells)) or fitting)[:MAX_WORKS]
+
+    def _solved(self, work: Document, check: Check) -> Document | None:
+        language = language_of(work)
+        able = [d for d in self.solution if language_of(d) == language]
+        if check.files is not None:
+            able = [d for d in able if fits(d.path, check.files)] or able
+        return next((d for d in able if _stem(d.path) == _stem(work.path)), able[0] if able else None)
+
+    def _trial(self, role: str, document: Document, check: Check, main: bool) -> str:
+        language = language_of(document)
+        assert language is not None  # only such documents are chosen
+        module = self._module(document)
+        key = self.drafts.work(role, document, language, module, *self._prelude(check, language))
+        if main:
+            self.drafts.as_main(key)
+        return key
+
+    def _module(self, document: Document) -> str:
+        """What tests import a document by: its own name if solution or starter has it, else theirs."""
+        like = [d.path for d in self.models if language_of(d) == language_of(document)]
+        own = next((path for path in like if _stem(path) == _stem(document.path)), None)
+        return file_name(own or (like[0] if like else document.path)).rpartition(".")[0]
+
+    def _prelude(self, check: Check, language: TrialLanguage) -> tuple[str, str]:
+        """What names a prelude in keys (nothing for the rubric's own), and its text."""
+        name = check.prelude if isinstance(check, PassesTests) and check.prelude else self.prelude
+        if name is None or language_of_file(name) != language:
+            return "", ""
+        text = self.tests.get(name, self.tests.get(f"tests/{name}", ""))
+        return ("" if name == self.prelude else name), text
+
+    def _suite(self, check: PassesTests, asked: Asked, work: Document) -> Asked:
+        language = language_of(work) or "python"
+        suite: Suite = suite_of(check, self.tests, language)
+        questions = []
+        for case in suite.cases:
+            expected = None
+            if case.expected is not None:
+                empty = self.drafts.expected(language, *self._prelude(check, language))
+                expected = self.drafts.expression(empty, case.expected, check.seconds)
+            question = Question(
+                name=case.name,
+                code=case.expression,
+                mine=self.drafts.expression(asked.trial, case.expression, check.seconds),
+                expected=expected,
+                solved=self._solution_slot(asked, case.expression, check),
+                hidden=case.hidden or check.hidden,
+                show=check.show,
+            )
+            questions.append(question)
+        for file in suite.files:
+            for key in (asked.trial, asked.solution):
+                if key is not None:
+                    self.drafts.test(key, file)
+        return Asked(asked.works, asked.trial, asked.solution, tuple(questions), suite.files)
+
+    def _solution_slot(self, asked: Asked, code: str, check: PassesTests) -> Slot | None:
+        return self.drafts.expression(asked.solution, code, check.seconds) if asked.solution else None
+
+    def _variables(self, check: VariableEquals, asked: Asked, work: Document) -> Asked:
+        language = language_of(work) or "python"
+        questions = []
+        for name in dict.fromkeys((*check.names, *check.values)):
+            expected = None
+            if name in check.values:
+                empty = self.drafts.expected(language, *self._prelude(check, language))
+                expected = self.drafts.expression(empty, check.values[name], None)
+            solved = self.drafts.variable(asked.solution, name) if asked.solution else None
+            mine = self.drafts.variable(asked.trial, name)
+            questions.append(Question(name, name, mine, expected, solved, show=check.show))
+        return Asked(asked.works, asked.trial, asked.solution, tuple(questions))
+
+
+def fits(path: str, glob: str) -> bool:
+    """Whether a path, or its last part, fits a glob, in any case."""
+    path, glob = path.lower(), glob.lower()
+    return fnmatch(path, glob) or fnmatch(file_name(path), glob)
+
+
+def _stem(path: str) -> str:
+    return file_name(path).rpartition(".")[0].lower() or file_name(path).lower()

@@ -1,0 +1,141 @@
+"""What the trials of a plan showed, as the checks ask for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from grading.model import Output
+from grading.trials.drafts import Slot
+from grading.trials.model import Answer, Played, Request, Tested, Trial
+from grading.trials.plan import Plan
+
+NOT_REACHED = Answer(state="not reached")
+_PACKAGE = re.compile(
+    r"No module named ['\"](?P<python>[\w.]+)|there is no package called .?(?P<r>[\w.]+)"
+    r"|package .?(?P<namespace>[\w.]+).{0,3} (?:is )?not found"
+)
+_ELSEWHERE = re.compile(
+    r"FileNotFoundError|No such file or directory|cannot open (?:the connection|file|URL|compressed)"
+    r"|does not exist in current working directory|path.{0,300}does not exist"
+    r"|URLError|ConnectionError|Could(?:n't| not) resolve|Name or service not known|Network is unreachable"
+    r"|Temporary failure in name resolution|cannot change working directory",
+    re.IGNORECASE,
+)
+"""Errors that a cell has here and not where it was written: files and networks that a trial does not have."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The trials of one hand-in. `trials` has the keys of `plan.requests`; one may be missing."""
+
+    plan: Plan
+    trials: Mapping[str, Trial] = field(default_factory=lambda: MappingProxyType({}))
+    _known: dict[tuple[str, bool, bool], frozenset[int]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+
+    @cached_property
+    def problem(self) -> str:
+        """Why the work was not run, as a sentence; empty when every trial of it was."""
+        for key in self._keys("work"):
+            trial = self.trials.get(key)
+            if trial is None:
+                return "No trial was made."
+            if trial.end == "not run":
+                return trial.reason or "There is no sandbox on this server."
+        return ""
+
+    @cached_property
+    def stopped(self) -> tuple[tuple[str, Trial], ...]:
+        """Path and trial of each document of the work that a limit stopped, or that ended itself."""
+        found = ((key, self.trial(key)) for key in self._keys("work"))
+        return tuple(
+            (self.plan.requests[key].work.document, t) for key, t in found if t and t.end != "finished"
+        )
+
+    @cached_property
+    def missing(self) -> tuple[str, ...]:
+        """Packages that the work asked for and the server does not have, sorted."""
+        trials = (self.trial(key) for key in self._keys("work"))
+        return tuple(sorted({name for t in trials if t for name in t.missing}))
+
+    def trial(self, key: str | None) -> Trial | None:
+        """A trial that was made; nothing without a sandbox."""
+        trial = self.trials.get(key) if key is not None else None
+        return None if trial is None or trial.end == "not run" else trial
+
+    def answer(self, slot: Slot | None) -> Answer | None:
+        """What was answered; nothing when it was not asked, or nothing was run."""
+        trial = self.trial(slot.trial) if slot is not None else None
+        if slot is None or trial is None:
+            return None
+        if slot.number is None:
+            return trial.variables.get(slot.variable, NOT_REACHED) if slot.variable else None
+        return trial.answers[slot.number] if slot.number < len(trial.answers) else NOT_REACHED
+
+    def tests(self, key: str | None, file: str) -> tuple[Tested, ...]:
+        """What became of the tests of a file in a trial."""
+        trial = self.trial(key)
+        return () if trial is None else tuple(t for t in trial.tests if t.file == file)
+
+    def played(self, path: str, *, solution: bool = False) -> Mapping[int, Played] | None:
+        """What became of each cell of a document, by number; nothing when it was not run."""
+        key = (self.plan.solutions if solution else self.plan.works).get(path)
+        trial = self.trial(key)
+        return None if key is None or trial is None else self._cells(key, trial)
+
+    def _cells(self, key: str, trial: Trial) -> Mapping[int, Played]:
+        asked = [code.number for code in self._request(key).work.cells]
+        have = {cell.number: cell for cell in trial.cells}
+        return {n: have.get(n, Played(number=n, state="not reached")) for n in asked}
+
+    def excused(self, path: str, *, also_elsewhere: bool = False, solution: bool = False) -> frozenset[int]:
+        """Cells that failed because a package is missing here, and those that failed after one did.
+
+        `also_elsewhere` adds what failed for want of a file or a network that only the student has, and what
+        was never reached.
+        """
+        asked = (path, also_elsewhere, solution)
+        if asked not in self._known:
+            self._known[asked] = self._excused(*asked)
+        return self._known[asked]
+
+    def _excused(self, path: str, also_elsewhere: bool, solution: bool) -> frozenset[int]:
+        cells = self.played(path, solution=solution) or {}
+        trial = self.trial((self.plan.solutions if solution else self.plan.works).get(path))
+        missing = trial.missing if trial is not None else ()
+        found: set[int] = set()
+        for number, cell in cells.items():
+            lacking = cell.state == "failed" and lacks(cell.error, missing)
+            if also_elsewhere:
+                lacking = lacking or (cell.state == "failed" and bool(_ELSEWHERE.search(cell.error[:2000])))
+                lacking = lacking or cell.state == "not reached"
+            if lacking or (found and cell.state == "failed"):
+                found.add(number)
+        return frozenset(found)
+
+    def outputs(self, path: str, number: int, *, solution: bool = False) -> tuple[Output, ...] | None:
+        """What a cell put out here; nothing when it was not run, or failed for what only we lack."""
+        cell = (self.played(path, solution=solution) or {}).get(number)
+        if cell is None or number in self.excused(path, also_elsewhere=True, solution=solution):
+            return None
+        return cell.outputs
+
+    def _keys(self, role: str) -> Iterator[str]:
+        return (key for key in self.plan.requests if key.startswith(f"{role}:"))
+
+    def _request(self, key: str) -> Request:
+        return self.plan.requests[key]
+
+
+def lacks(error: str, missing: tuple[str, ...]) -> bool:
+    """Whether an error says that one of these packages is not installed."""
+    hit = _PACKAGE.search(error[:2000])
+    if hit is None:
+        return False
+    name = hit["python"] or hit["r"] or hit["namespace"] or ""
+    return name in missing or name.partition(".")[0] in missing

@@ -1,0 +1,53 @@
+"""The table [checks] of config.toml: where and within which limits students' work is run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from grading.rubric import Value
+from grading.trials.model import Limits
+
+
+class Checks(Value):
+    """The pool that runs students' work in a sandbox."""
+
+    sandbox: Literal["auto", "bubblewrap", "container", "none"] = "auto"
+    """What work is run in; `auto` takes bubblewrap where it works, else the container engine if one is named,
+    else `none`, which runs nothing and says so."""
+    slots: int = Field(default=2, ge=1, le=64)
+    """Documents that are run at the same time; about one a core."""
+    engine: str = ""
+    """The program of a container engine, `docker` or `podman`."""
+    image: str = ""
+    """The image that the container engine runs; `deploy/checks.Dockerfile` makes one."""
+    python: str = ""
+    """The Python that runs students' work; empty: the one `make checks` made, else the plain Python of this
+    system."""
+    r: str = ""
+    """The Rscript that runs students' work; empty: the one on the PATH."""
+    seconds: float = Field(default=120.0, ge=1, le=3600)
+    """Wall time of one document with all its tests, seconds."""
+    cell_s: float = Field(default=30.0, ge=0.1, le=3600)
+    """Wall time of one cell or script, seconds."""
+    memory_mb: int = Field(default=1024, ge=128, le=1_000_000)
+    """Memory of one document's processes together, MiB."""
+    processes: int = Field(default=64, ge=8, le=4096)
+    """Processes and threads of one document at the same time."""
+    disk_mb: int = Field(default=256, ge=1, le=100_000)
+    """What one document may write, MiB; it is kept in memory."""
+    output_kb: int = Field(default=512, ge=16, le=16_384)
+    """Text that one document may print, KiB."""
+
+    @model_validator(mode="after")
+    def _container_is_named(self) -> Checks:
+        if self.sandbox == "container" and not (self.engine and self.image):
+            raise ValueError("a container needs its engine (docker or podman) and an image")
+        return self
+
+    @property
+    def limits(self) -> Limits:
+        """What one trial may use."""
+        names = ("seconds", "cell_s", "memory_mb", "processes", "disk_mb", "output_kb")
+        return Limits(**{name: getattr(self, name) for name in names})

@@ -1,0 +1,161 @@
+"""What running a hand-in showed, as people see it: bounded, storable, and of the student's own work only.
+
+It holds no test, no expected value and nothing of the instructor's, so a student may see all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pydantic import Field
+
+from grading.model import Cell, Document, Output
+from grading.rubric import Value
+from grading.trials.model import End, Played, Trial
+from grading.trials.paths import Repair
+from grading.trials.plan import Plan
+
+MOST_BYTES = 200_000
+"""Of all outputs and errors of a hand-in together, as UTF-8."""
+LONGEST = 8_000
+"""Characters of one output."""
+MOST_OUTPUTS = 50
+"""Of one cell."""
+MOST_CELLS = 2_000
+MOST_REPAIRS = 50
+LONGEST_ERROR = 500
+LEFT_OUT = "… (the rest of what came out is left out)"
+PLAYED_CHARS = 4_000
+"""Characters of one cell's outputs that a job carries."""
+
+
+class ShownDocument(Value):
+    """What running one document showed, cell by cell; a script has one cell."""
+
+    path: str
+    end: End
+    reason: str = ""
+    cells: tuple[Played, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Packages that the server does not have."""
+
+    def cell(self, number: int) -> Played | None:
+        """What became of one cell."""
+        return next((played for played in self.cells if played.number == number), None)
+
+
+class ShownTrial(Value):
+    """What running a hand-in showed: by path, the documents that were run."""
+
+    documents: Mapping[str, ShownDocument] = Field(default_factory=dict)
+    sandbox: str = ""
+    image: str = ""
+    seconds: float = 0.0
+    """Of all its trials together."""
+
+
+class _Room:
+    """Bytes of output that are left."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, text: str, most: int) -> str:
+        """The text as far as there is room for it, with a note where something is left out."""
+        clean = _storable(text)
+        kept = clean[:most]
+        raw = kept.encode()
+        if len(raw) > self.left:
+            kept = raw[: max(self.left, 0)].decode(errors="ignore")
+        self.left -= min(len(raw), max(self.left, 0))
+        return kept if len(kept) == len(clean) else f"{kept}\n{LEFT_OUT}"
+
+
+def shown(plan: Plan, trials: Mapping[str, Trial]) -> ShownTrial:
+    """What the trials of a plan showed of the student's own documents. One that was not run has no entry."""
+    room = _Room(MOST_BYTES)
+    documents = {
+        path: _document(path, trials[key], plan.repairs, room)
+        for path, key in plan.works.items()
+        if key in trials
+    }
+    ran = [trial for trial in trials.values() if trial.end != "not run"]
+    return ShownTrial(
+        documents=documents,
+        sandbox=next((trial.sandbox for trial in ran), ""),
+        image=next((trial.image for trial in ran), ""),
+        seconds=round(sum(trial.seconds for trial in ran), 3),
+    )
+
+
+def _document(path: str, trial: Trial, repairs: Sequence[Repair], room: _Room) -> ShownDocument:
+    own = [repair for repair in repairs if repair.location.document == path]
+    return ShownDocument(
+        path=path,
+        end=trial.end,
+        reason=_storable(trial.reason)[:LONGEST_ERROR],
+        cells=tuple(_cell(played, room) for played in trial.cells[:MOST_CELLS] if trial.end != "not run"),
+        repairs=tuple(own[:MOST_REPAIRS]),
+        missing=tuple(_storable(name)[:100] for name in trial.missing),
+    )
+
+
+def _cell(played: Played, room: _Room) -> Played:
+    """One cell; of an error only its line stays: a traceback leads through code that is not the student's."""
+    kept = []
+    for output in [output for output in played.outputs if output.kind != "error"][:MOST_OUTPUTS]:
+        if room.left <= 0 and not output.image:
+            kept.append(output.model_copy(update={"text": LEFT_OUT}))
+            break
+        kept.append(output.model_copy(update={"text": room.take(output.text, LONGEST)}))
+    error = " ".join(_storable(played.error).split())[:LONGEST_ERROR]
+    return played.model_copy(update={"outputs": tuple(kept), "error": error})
+
+
+def _storable(text: str) -> str:
+    """Without what databases and UTF-8 do not take: NUL and half characters."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def add_played(documents: Sequence[Document], trial: ShownTrial | None) -> tuple[Document, ...]:
+    """The documents for a machine: code cells handed in without outputs get those of the school's run."""
+    if trial is None:
+        return tuple(documents)
+    return tuple(
+        document.model_copy(update={"cells": tuple(_filled(document, found))})
+        if (found := trial.documents.get(document.path)) is not None
+        else document
+        for document in documents
+    )
+
+
+def _filled(document: Document, found: ShownDocument) -> Iterator[Cell]:
+    for cell in document.cells:
+        played = found.cell(cell.number)
+        if played is None or cell.kind != "code" or cell.outputs:
+            yield cell
+            continue
+        yield cell.model_copy(update={"played": tuple(_outputs(cell, played, found))})
+
+
+def _outputs(cell: Cell, played: Played, found: ShownDocument) -> Iterator[Output]:
+    """What a cell put out, its error last; one empty output when it ran and put out nothing.
+
+    Where packages are missing, only what ran is told: the rest may be no fault of the work.
+    """
+    if played.state == "not reached" or (found.missing and played.state != "ran"):
+        return
+    left = PLAYED_CHARS
+    for output in played.outputs:
+        text = output.text if len(output.text) <= left else f"{output.text[:left]}\n{LEFT_OUT}"
+        yield output.model_copy(update={"text": text})
+        left -= len(output.text)
+        if left <= 0:
+            break
+    if played.state == "too long":
+        yield Output(kind="error", text="It took too long and was stopped.")
+    elif played.state == "failed":
+        yield Output(kind="error", text=played.error or "It stopped with an error.")
+    if played.state == "ran" and not played.outputs and cell.execution_count is None:
+        yield Output(kind="stream")

@@ -1,0 +1,127 @@
+"""The pool that runs students' work is killed in the middle of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from sqlalchemy import select
+
+from cli.embedded import start_redis
+from grading.model import Evidence
+from grading.rubric import Case, Criterion, PassesTests, Rubric
+from grading.store import Store, assignments
+from grading.store.assignments import NewVersion
+from grading.store.tables import Outbox, Round
+from tests.factories import COURSE, hand_in
+from tests.system import Site, assert_graded_once, site, until
+
+TOML = """
+[checks]
+slots = 2
+memory_mb = 256
+seconds = 30
+
+[[machines]]
+name = "one"
+slots = 2
+[machines.stages]
+analysis = { engine = "instant", model = "m" }
+feedback = { engine = "instant", model = "m" }
+"""
+COUNT = 4
+WORK = "import time\n\n\ndef slow(x):\n    time.sleep(1.5)\n    return {} * x\n"
+RUBRIC = Rubric(
+    criteria=(
+        Criterion(
+            id="code",
+            title="Code",
+            points=60,
+            checks=(PassesTests(cases=(Case(expression="slow(2)", expected="4"),)),),
+        ),
+        Criterion(id="reflection", title="Reflection", points=40, stage="feedback"),
+    )
+)
+DRIVER = b"/grader/python_work.py"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was running when the pool was killed, what of it was left, and what came of the hand-ins."""
+
+    boxes: int
+    boxes_left: int
+    taken_over_s: float
+    shares: list[float | None]
+    open_rows: int
+
+
+def play(folder: Path, database_url: str) -> Outcome:
+    """Kill it while two are run and two wait, and start it again."""
+    with start_redis(folder / "redis") as redis, site(folder, TOML, database_url, redis.url) as made:
+        for part in (["store"], ["sweep"], ["checks"], ["worker", "one"]):
+            made.parts.start(part[-1], *part)
+        assignment = add_python(made.store)
+        for number in range(COUNT):
+            source = WORK.format(2 + number % 2) + f"# {number}\n"
+            done = hand_in(made.store, assignment, f"s-{number}", source_text=source, path="slow.py")
+            made.dispatch.announce(done.round_id)
+        boxes = until(lambda: len(running_drivers()), 60, "work is run")
+        made.parts.kill("checks")
+        began = time.monotonic()
+        left = 0 if gone_soon() else len(running_drivers())
+        made.parts.start("checks", "checks")
+        made.until_final(COUNT, 90)
+        return Outcome(boxes, left, time.monotonic() - began, shares(made), open_rows(made))
+
+
+def add_python(store: Store) -> int:
+    new = NewVersion("slow", "Slow", "python", "at_once", "1", rubric=RUBRIC)
+    with store.write() as session:
+        return assignments.put(session, COURSE, new)[0].id
+
+
+def running_drivers() -> list[int]:
+    """Processes of drivers in boxes, on this computer."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue  # it ended in between
+            if DRIVER in words and b"bwrap" not in words[0]:
+                found.append(int(folder.name))
+    return found
+
+
+def gone_soon() -> bool:
+    try:
+        return bool(until(lambda: not running_drivers(), 5, "boxes end with their pool"))
+    except AssertionError:
+        return False
+
+
+def shares(made: Site) -> list[float | None]:
+    assert_graded_once(made.store, COUNT)
+    with made.store.read() as session:
+        prepared = session.scalars(select(Round.prepared).order_by(Round.created_at, Round.id)).all()
+    found = [Evidence.model_validate(one["evidence"]).of("code") for one in prepared if one]
+    return sorted(one.share or 0.0 for one in found if one)
+
+
+def open_rows(made: Site) -> int:
+    with made.store.read() as session:
+        rows = session.scalars(select(Outbox).where(Outbox.kind == "trial")).all()
+        assert all(row.not_before - row.created_at < timedelta(minutes=5) for row in rows)
+        return sum(row.done_at is None for row in rows)
+
+
+def test_nothing_is_lost_when_the_pool_is_killed(outcome: Outcome) -> None:
+    assert outcome.boxes >= 1
+    assert outcome.boxes_left == 0
+    assert outcome.shares == [0.0, 0.0, 1.0, 1.0]
+    assert outcome.open_rows == 0
+    assert outcome.taken_over_s < 60

@@ -1,0 +1,14 @@
+# Tries: an endless loop inside C code, which never looks at signals
+# End: too long
+# Cases: 0
+# Tests: -
+# Seconds: 2
+import collections
+import itertools
+
+
+def total(xs):
+    return sum(xs)
+
+
+collections.deque(itertools.repeat(0), maxlen=0)

@@ -1,0 +1,7 @@
+# Tries: an endless loop that catches interrupts and errors
+# End: too long | finished
+# Cases: <= 1
+# Tests: -
+# Seconds: 3
+total <- function(xs) sum(xs)
+repeat tryCatch(repeat {}, interrupt = function(i) NULL, error = function(e) NULL, finally = repeat {})

@@ -1,0 +1,1 @@
+print("@REACHED@ sitecustomize in data")

@@ -1,0 +1,5 @@
+print("@REACHED@ unittest of the hand-in")
+
+
+class TestCase:
+    pass

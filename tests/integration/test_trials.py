@@ -1,0 +1,321 @@
+"""From a hand-in whose work must be run to a round that is queued with what that showed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select, update
+
+from grading import queue
+from grading.canaries import Canaries
+from grading.config import Checks, load
+from grading.model import Evidence, RoundState
+from grading.rubric import Case, Criterion, PassesTests, Rubric
+from grading.store import assignments, migrate
+from grading.store.assignments import NewVersion
+from grading.store.database import now
+from grading.store.tables import KeptTrial, Outbox, Round
+from tests.factories import COURSE, hand_in
+from tests.services import SqliteDatabases
+from tests.system import close_dispatch
+from workers.checks.files import Shelf
+from workers.checks.lab import Lab
+from workers.checks.sandbox import open_sandbox
+from workers.checks.sandbox.base import Box, Sandbox, Session
+from workers.checks.sandbox.none import NoSandbox
+from workers.checks.start import Holding, try_round
+from workers.checks.toolbox import find_toolbox
+from workers.checks.trial import Trials
+from workers.server.context import Server, open_server
+from workers.server.prepare import prepare
+from workers.server.sweep import KILLS_TRIALS, MOST_PREPARES, Sweeper
+
+RUBRIC = Rubric(
+    criteria=(
+        Criterion(
+            id="code",
+            title="Code",
+            points=60,
+            checks=(
+                PassesTests(
+                    cases=(
+                        Case(expression="double(2)", expected="4"),
+                        Case(expression="double('ab')", expected="'ab' * 2", hidden=True),
+                    )
+                ),
+            ),
+        ),
+        Criterion(id="reflection", title="Reflection", points=40, stage="feedback"),
+    )
+)
+RIGHT = "def double(x):\n    return x + x\n"
+WRONG = "def double(x):\n    return 4\n"
+
+
+@dataclass
+class Counting:
+    """A sandbox that counts its boxes."""
+
+    inner: Sandbox
+    opened: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def problem(self) -> str:
+        return self.inner.problem()
+
+    def open(self, box: Box) -> Session:
+        self.opened += 1
+        return self.inner.open(box)
+
+
+@dataclass
+class School:
+    """A server side with an assignment that asks for a run, and a lab."""
+
+    server: Server
+    lab: Lab
+    sandbox: Counting
+    assignment: int
+    holding: Holding = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.holding = Holding(self.server)
+
+    def received(self, student: str, source: str = RIGHT) -> str:
+        return hand_in(
+            self.server.store, self.assignment, student, source_text=source, path="double.py"
+        ).round_id
+
+    def tried(self, student: str, source: str = RIGHT) -> Evidence:
+        """Hand in, prepare and run, as the store worker and the pool do."""
+        round_id = self.received(student, source)
+        assert not prepare(self.server, round_id)
+        try_round(self.server, self.lab, self.holding, round_id)
+        return self.evidence(round_id)
+
+    def evidence(self, round_id: str) -> Evidence:
+        row = self.row(round_id)
+        assert row.state != RoundState.RECEIVED
+        return Evidence.model_validate((row.prepared or {})["evidence"])
+
+    def row(self, round_id: str) -> Round:
+        with self.server.store.read() as session:
+            query = select(Round).where(Round.id == round_id)
+            found = session.execute(query).scalar_one()
+            _ = found.prepared  # deferred
+            return found
+
+    def rows(self, round_id: str) -> dict[str, Outbox]:
+        with self.server.store.read() as session:
+            return {row.kind: row for row in session.scalars(select(Outbox).where(Outbox.key == round_id))}
+
+    def later(self, round_id: str, seconds: float = 60.0) -> None:
+        with self.server.store.write() as session:
+            earlier = now(session) - timedelta(seconds=seconds)
+            session.execute(update(Outbox).where(Outbox.key == round_id).values(not_before=earlier))
+
+    def waiting(self) -> dict[str, int]:
+        return {name: int(self.server.dispatch.registry.redis.llen(name)) for name in queue.CHECKS_QUEUES}
+
+    def kept(self) -> int:
+        with self.server.store.read() as session:
+            return session.execute(select(func.count()).select_from(KeptTrial)).scalar_one()
+
+
+def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[School]:
+    environ = {"GRADER_DATABASE_URL": url, "GRADER_REDIS_URL": redis_url}
+    config = load(root / "config.toml", environ)
+    config = config.model_copy(update={"checks": Checks(memory_mb=256, seconds=20, cell_s=5)})
+    server = open_server(config)
+    with server.store.write() as session:
+        new = NewVersion("double", "Double", "python", "at_once", "1", rubric=RUBRIC)
+        assignment = assignments.put(session, COURSE, new)[0].id
+    counting = Counting(sandbox)
+    with Shelf() as shelf:
+        lab = Lab(
+            server.store, Trials(counting, lambda language: find_toolbox(language, config.checks)), shelf
+        )
+        yield School(server, lab, counting, assignment)
+    close_dispatch(server.dispatch)
+    server.store.close()
+
+
+@pytest.fixture
+def school(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[School]:
+    yield from made(fresh_database(migrate.upgrade), redis_url, root, open_sandbox("bubblewrap"))
+
+
+@pytest.fixture
+def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Iterator[School]:
+    yield from made(sqlite_databases.fresh(migrate.upgrade), redis_url, root, open_sandbox("bubblewrap"))
+
+
+def share(evidence: Evidence) -> float | None:
+    found = evidence.of("code")
+    return found.share if found else None
+
+
+def test_right_and_wrong_are_told_apart_by_running_them(school: School) -> None:
+    assert share(school.tried("ada")) == 1.0
+    wrong = school.tried("ben", WRONG)
+    assert share(wrong) == 0.5
+    assert [(t.passed, t.hidden) for t in wrong.criteria[0].outcomes[0].tests] == [
+        (False, True),
+        (True, False),
+    ]
+
+
+def test_machines_get_nothing_of_hidden_tests(lite: School) -> None:
+    round_id = lite.received("ben", WRONG)
+    prepare(lite.server, round_id)
+    try_round(lite.server, lite.lab, lite.holding, round_id)
+    prepared = lite.row(round_id).prepared or {}
+    assert "'ab'" in str(prepared["evidence"])
+    assert "'ab'" not in str(prepared["hidden_evidence"])
+
+
+def test_the_same_work_is_run_once(school: School) -> None:
+    first = school.tried("ada")
+    boxes = school.sandbox.opened
+    assert boxes == 2  # the work, and the expected values
+    assert school.tried("ben") == first
+    assert school.sandbox.opened == boxes
+    school.tried("cem", RIGHT + "# mine\n")
+    assert school.sandbox.opened == boxes + 1
+    assert school.kept() == 3
+
+
+def test_other_tests_files_limits_or_packages_are_another_trial(lite: School) -> None:
+    (request,) = [r for k, r in plan_of(lite).items() if k.startswith("work:")]
+    keys = {lite.lab.key(request)}
+    for change in (
+        {"expressions": request.expressions[:1]},
+        {"files": {"data/x.csv": "0" * 64}},
+        {"limits": request.limits.model_copy(update={"memory_mb": 300})},
+        {"work": request.work.model_copy(update={"prelude": "x = 1"})},
+    ):
+        keys.add(lite.lab.key(request.model_copy(update=change)))
+    other = dataclasses.replace(find_toolbox("python", Checks()), digest="other")
+    lab = Lab(lite.server.store, Trials(lite.sandbox, lambda _: other), lite.lab.shelf)
+    assert len(keys | {lab.key(request)}) == 6
+
+
+def plan_of(school: School) -> dict[str, object]:
+    from workers.server.prepare import _load
+
+    round_id = school.received("ada")
+    with school.server.store.read() as session:
+        hand_in_ = _load(school.server, session, round_id)
+    assert hand_in_ is not None
+    return dict(hand_in_.plan(school.server).requests)
+
+
+def test_what_ran_out_of_time_is_run_again_the_next_time(lite: School) -> None:
+    rubric = RUBRIC.criteria[0].checks[0].model_copy(update={"seconds": 0.5})
+    slow = Rubric(criteria=(RUBRIC.criteria[0].model_copy(update={"checks": (rubric,)}), RUBRIC.criteria[1]))
+    with lite.server.store.write() as session:
+        new = NewVersion("double", "Double", "python", "at_once", "2", rubric=slow)
+        assignments.put(session, COURSE, new)
+    source = "def double(x):\n    while x == 2:\n        pass\n    return x + x\n"
+    evidence = lite.tried("ada", source)
+    assert share(evidence) == 0.5
+    assert lite.kept() == 1  # the expected values only
+
+
+def test_a_round_waits_for_the_pool_and_for_nobody_else(lite: School) -> None:
+    plain = hand_in(lite.server.store, lite.assignment, "ada", source_text=RIGHT, path="double.py")
+    assert not prepare(lite.server, plain.round_id)
+    assert lite.waiting() == {"checks": 1, "checks.batch": 0}
+    rows = lite.rows(plain.round_id)
+    assert rows["prepare"].done_at is not None
+    assert rows["trial"].done_at is None
+    batch = hand_in(
+        lite.server.store, lite.assignment, "ben", source_text=RIGHT, path="double.py", priority="batch"
+    )
+    prepare(lite.server, batch.round_id)
+    assert lite.waiting() == {"checks": 1, "checks.batch": 1}
+    try_round(lite.server, lite.lab, lite.holding, plain.round_id)
+    assert lite.row(plain.round_id).state == RoundState.QUEUED
+    assert lite.rows(plain.round_id)["trial"].done_at is not None
+
+
+def test_nobody_runs_what_somebody_else_runs(lite: School) -> None:
+    round_id = lite.received("ada")
+    prepare(lite.server, round_id)
+    other = Holding(lite.server)
+    assert other.take(round_id)
+    try_round(lite.server, lite.lab, lite.holding, round_id)
+    assert lite.sandbox.opened == 0
+    other.give_back(round_id)
+    try_round(lite.server, lite.lab, lite.holding, round_id)
+    assert lite.row(round_id).state == RoundState.QUEUED
+
+
+def test_a_server_without_a_sandbox_says_so_and_counts_nothing(
+    sqlite_databases: SqliteDatabases, redis_url: str, root: Path
+) -> None:
+    for school in made(
+        sqlite_databases.fresh(migrate.upgrade), redis_url, root, NoSandbox("Install bubblewrap.")
+    ):
+        evidence = school.tried("ada")
+        assert share(evidence) is None
+        assert [(f.code, "bubblewrap" in f.message) for f in evidence.flags] == [("not_run", True)]
+        assert school.kept() == 0
+
+
+def test_where_nothing_shall_be_run_no_pool_is_needed(lite: School) -> None:
+    none = lite.server.config.model_copy(update={"checks": Checks(sandbox="none")})
+    server = dataclasses.replace(lite.server, config=none)
+    round_id = lite.received("ada")
+    assert prepare(server, round_id)
+    assert [flag.code for flag in lite.evidence(round_id).flags] == ["not_run"]
+    assert "trial" not in lite.rows(round_id)
+
+
+# --- what the sweeper does ----------------------------------------------------------------------------
+
+
+def test_a_forgotten_round_is_sent_again_when_a_pool_lives(school: School) -> None:
+    round_id = school.received("ada")
+    prepare(school.server, round_id)
+    redis = school.server.dispatch.registry.redis
+    redis.delete(*queue.CHECKS_QUEUES)  # the message is lost
+    sweeper = Sweeper(school.server)
+    school.later(round_id)
+    sweeper.step()
+    assert school.waiting()["checks"] == 0  # nobody is there who could run it
+    Canaries(redis).beat("checks", "here:1", "v")
+    sweeper.step()
+    assert school.waiting()["checks"] >= 1
+    before = school.waiting()["checks"]
+    school.later(round_id)
+    sweeper.step()
+    assert school.waiting()["checks"] == before  # it waits in the queue
+
+
+def test_a_hand_in_that_ends_the_pool_again_and_again_is_held_for_a_person(lite: School) -> None:
+    round_id = lite.received("ada")
+    prepare(lite.server, round_id)
+    redis = lite.server.dispatch.registry.redis
+    Canaries(redis).beat("checks", "here:1", "v")
+    sweeper = Sweeper(lite.server)
+    for _ in range(MOST_PREPARES):
+        redis.delete(*queue.CHECKS_QUEUES)  # taken, and lost with the process
+        lite.later(round_id)
+        sweeper.step()
+        assert lite.row(round_id).state == RoundState.RECEIVED
+    redis.delete(*queue.CHECKS_QUEUES)
+    lite.later(round_id)
+    sweeper.step()
+    evidence = lite.evidence(round_id)
+    assert share(evidence) is None
+    assert [flag.message for flag in evidence.flags if flag.hold] == [KILLS_TRIALS]
+    assert lite.rows(round_id)["trial"].done_at is not None

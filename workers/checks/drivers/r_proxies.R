@@ -1,0 +1,165 @@
+# The work as tests see it: functions that relay, variables that are fetched, handles for objects.
+
+relay <- function(body) {
+  send(list(event = "remote", body = body))
+  message <- receive()
+  if (is.null(message) || !identical(message$do, "remote")) stop("the work can no longer be reached")
+  reply <- message$body
+  cat(reply$printed)
+  for (one in reply$said) say_again(one)
+  if (!is.null(reply$error)) raise(reply$error)
+  value <- unwire(reply$value)
+  if (isFALSE(reply$visible)) invisible(value) else value
+}
+
+# What the work says must not pass for a word of testthat's own.
+honest <- function(classes) {
+  classes <- unlist(classes)
+  classes[!grepl("^(expectation|skip|interrupt|testthat|packageNot|restart|grader)", classes)]
+}
+
+say_again <- function(one) {
+  base <- if (one$kind == "warning") "warning" else "message"
+  classes <- unique(c(honest(one$class), base, "condition"))
+  condition <- structure(class = setdiff(classes, "error"), list(message = one$message, call = NULL))
+  if (base == "warning") warning(condition) else message(condition)
+}
+
+raise <- function(error) {
+  if (isTRUE(error$late)) current$late <- TRUE
+  classes <- setdiff(unique(c(honest(error$class), "error", "condition")), c("warning", "message"))
+  call <- if (!is.null(error$call)) tryCatch(str2lang(error$call), error = function(e) NULL)
+  stop(structure(class = classes, list(message = error$message, call = if (is.call(call)) call)))
+}
+
+# --- what is given to the work -------------------------------------------------------------------------
+
+hold <- function(value) {
+  if (is.function(value) && !is.null(attr(value, "grader_id"))) {
+    return(json(list(t = "handle", id = attr(value, "grader_id"))))
+  }
+  if (inherits(value, "grader_handle")) return(json(list(t = "handle", id = id_of(value))))
+  if (is.function(value)) {
+    place <- environment(value)
+    package <- if (is.null(place)) "base" else getNamespaceName_or_none(place)
+    for (name in if (nzchar(package)) getNamespaceExports(package)) {
+      if (identical(getExportedValue(package, name), value)) {
+        return(json(list(t = "handle", package = package, name = name)))
+      }
+    }
+    stop("a function that is written in a test cannot be given to the work; functions of packages can", call. = FALSE)
+  }
+  stop("an object of class ", class(value)[1L], " cannot be given to the work", call. = FALSE)
+}
+
+getNamespaceName_or_none <- function(place) if (isNamespace(place)) getNamespaceName(place)[[1L]] else ""
+
+# Arguments by value; an argument that names what only the work's data have goes as code.
+arguments <- function(...) {
+  codes <- as.list(substitute(alist(...)))[-1L]
+  values <- lapply(seq_along(codes), function(i) {
+    tryCatch(
+      wire(...elt(i)),
+      error = function(e) {
+        unknown <- grepl("^object '.*' not found$", conditionMessage(e))
+        if (unknown && is.language(codes[[i]])) wire(codes[[i]]) else stop(e)
+      }
+    )
+  })
+  names <- names(codes)
+  list(args = values, names = if (!is.null(names)) texts(names))
+}
+
+# --- what comes from the work --------------------------------------------------------------------------
+
+proxy <- function(target) {
+  force(target)
+  function(...) relay(c(list(op = "call"), target, arguments(...)))
+}
+
+from_handle <- function(message) {
+  id <- as.integer(message$id)
+  if (length(id) != 1L || is.na(id)) stop("a value of an unknown type")
+  if (isTRUE(message$fun)) return(structure(proxy(list(id = id)), grader_id = id))
+  handle <- new.env(parent = emptyenv())
+  assign("id", id, envir = handle)
+  classes <- unlist(message$class)
+  classes <- classes[vapply(classes, is_plain_class, NA) & !classes %in% PLAIN]
+  structure(handle, class = c("grader_handle", setdiff(honest(classes), "environment")))
+}
+
+id_of <- function(handle) get("id", envir = handle, inherits = FALSE)
+
+register_handles <- function() {
+  field <- function(how) function(x, i, ...) {
+    key <- if (how == "$") as.character(substitute(i)) else i
+    relay(list(op = "field", id = id_of(x), key = wire(key), how = how))
+  }
+  set <- function(x, i, value) {
+    key <- if (is.name(substitute(i))) as.character(substitute(i)) else i
+    relay(list(op = "set", id = id_of(x), key = wire(key), value = wire(value)))
+    x
+  }
+  by_name <- function(x, name) relay(list(op = "field", id = id_of(x), key = wire(as.character(name)), how = "$"))
+  ask_it <- function(op) function(x, ...) relay(list(op = op, id = id_of(x)))
+  methods <- list(
+    "$" = by_name, "[[" = field("[["), "$<-" = set, "[[<-" = set, length = ask_it("size"),
+    names = ask_it("members"), print = function(x, ...) invisible({
+      relay(list(op = "text", id = id_of(x)))
+      x
+    })
+  )
+  for (generic in names(methods)) {
+    registerS3method(generic, "grader_handle", methods[[generic]], envir = baseenv())
+  }
+}
+
+# Variables come before everything, which masks no function; functions after everything, so that the work
+# cannot change what the words of a test mean. `work$name` reaches either in any case.
+stage_of <- function() {
+  names <- relay(list(op = "names"))
+  variables <- new.env(parent = globalenv())
+  known <- c(ls(baseenv(), all.names = TRUE), ls(as.environment("package:datasets")))
+  for (name in setdiff(names$values, known[!vapply(known, is_base_function, NA)])) {
+    makeActiveBinding(name, variable(name), variables)
+  }
+  functions <- new.env(parent = emptyenv())
+  for (name in setdiff(names$functions, known)) assign(name, proxy(list(name = name)), envir = functions)
+  for (name in Filter(is_own_method, names$functions)) assign(name, proxy(list(name = name)), envir = variables)
+  attach(functions, pos = length(search()), name = "work", warn.conflicts = FALSE)
+  assign("work", whole_work(names), envir = variables)
+  assign("source", function(...) invisible(), envir = variables)
+  assign("setwd", function(dir) invisible(getwd()), envir = variables)
+  new.env(parent = variables)
+}
+
+# `print.account`: a method for a class that only the work knows. R does not look for methods behind everything.
+is_own_method <- function(name) {
+  dots <- gregexpr(".", name, fixed = TRUE)[[1L]]
+  implicit <- c(PLAIN, "default", "double", "function", "matrix", "array", "environment", "call", "name", "NULL")
+  any(vapply(dots[dots > 1L], function(dot) {
+    generic <- substr(name, 1L, dot - 1L)
+    class <- substring(name, dot + 1L)
+    exists(generic, globalenv(), mode = "function") && !class %in% implicit && is_plain_class(class)
+  }, NA))
+}
+
+is_base_function <- function(name) exists(name, baseenv(), mode = "function", inherits = FALSE)
+
+variable <- function(name) {
+  force(name)
+  function(value) {
+    if (!missing(value)) stop("a test cannot change the work's ", name)
+    found <- relay(list(op = "get", name = name))
+    if (is.function(found)) stop("the work's ", name, " has become a function")
+    found
+  }
+}
+
+whole_work <- function(names) {
+  all <- new.env(parent = emptyenv())
+  for (name in names$values) makeActiveBinding(name, variable(name), all)
+  for (name in names$functions) assign(name, proxy(list(name = name)), envir = all)
+  lockEnvironment(all)
+  all
+}

@@ -1,0 +1,31 @@
+# The driver of the work in R: JSON lines in on descriptor 3, out on descriptor 4; see workers/checks/toolbox_r.py.
+local({
+  own <- new.env(parent = baseenv())
+  folder <- dirname(sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE)[1L]))
+  own$parse_json <- jsonlite::parse_json
+  own$has_repr <- nzchar(system.file(package = "repr"))
+  own$capture_output <- utils::capture.output
+  own$utils_removeSource <- utils::removeSource
+  own$getS3method <- utils::getS3method
+  own$dev_cur <- grDevices::dev.cur
+  own$pdf <- grDevices::pdf
+  own$par <- graphics::par
+  own$slot_of <- methods::slot
+  own$QUIT <- base::quit
+  own$fork <- parallel:::mcfork
+  own$leave_fork <- parallel:::mcexit
+  own$to_parent <- parallel:::sendMaster
+  own$wait_for <- parallel:::selectChildren
+  own$from_child <- parallel:::readChild
+  own$kill <- tools::pskill
+  for (part in c("r_lines.R", "r_shape.R", "r_wire.R", "r_play.R", "r_stand_ins.R", "r_remote.R", "r_asked.R")) {
+    sys.source(file.path(folder, part), envir = own, keep.source = FALSE)
+  }
+  lockEnvironment(own, bindings = TRUE)
+  own$stand_in()
+  options(
+    warn = 0, width = 80, cli.num_colors = 1L, crayon.enabled = FALSE, readr.show_progress = FALSE,
+    jupyter.rich_display = FALSE, jupyter.base_display_func = own$show_bundle
+  )
+  own$serve()
+})

@@ -1,0 +1,180 @@
+"""The sandbox of Linux: bubblewrap, with a user of its own for each box where we are root."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from grading.errors import SandboxUnavailable
+from grading.trials.model import Limits
+from workers.checks.sandbox import advice, seccomp, view
+from workers.checks.sandbox.base import Box, Session
+from workers.checks.sandbox.held import Held
+from workers.checks.sandbox.pipes import PipedSession, environment
+from workers.checks.sandbox.watch import Watcher
+
+_PROGRAMS = ("bwrap", "setpriv")
+_PROBE = Box(("/usr/bin/env", "true"), limits=Limits(disk_mb=1))
+_PROBE_S = 10.0
+_UNUSED_UIDS = range(0x70000000, 0x7FFFFFFF)
+"""Numbers that no distribution, container engine or service manager hands out."""
+
+
+class Bubblewrap:
+    """Boxes by bubblewrap; docs/sandbox.md says what is shut off."""
+
+    name = "bubblewrap"
+
+    def __init__(self) -> None:
+        self._watcher = Watcher()
+        self._works = False
+        self._lock = threading.Lock()
+        self._uids: set[int] = set()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is weaker here than it could be, as sentences; empty when all is in place."""
+        return () if seccomp.program() else (advice.NO_SECCOMP,)
+
+    def problem(self) -> str:
+        """Why no box can be opened; empty when one could. A success is remembered."""
+        if self._works:
+            return ""
+        missing = [name for name in _PROGRAMS if shutil.which(name) is None]
+        if missing:
+            return advice.missing(missing)
+        uid = self._take_uid()
+        try:
+            said = _probe(uid)
+        finally:
+            self._give_uid(uid)
+        self._works = said is None
+        return "" if said is None else advice.refused(said)
+
+    def _take_uid(self) -> int:
+        """A user number that no other box has; our own where we are not root."""
+        if os.geteuid() != 0:
+            return os.geteuid()
+        allowed = _allowed_uids()
+        with self._lock:
+            while (uid := random.randrange(allowed.start, allowed.stop)) in self._uids:
+                pass
+            self._uids.add(uid)
+            return uid
+
+    def _give_uid(self, uid: int) -> None:
+        with self._lock:
+            self._uids.discard(uid)
+
+    def open(self, box: Box) -> Session:
+        """Start the program of a box. Raises SandboxUnavailable."""
+        uid = self._take_uid()
+        try:
+            held = Held(
+                lambda status, go: _start(box, uid, status=status, go=go), lambda: self._give_uid(uid)
+            )
+        except SandboxUnavailable:
+            self._give_uid(uid)
+            raise
+        if not held.begin(box.limits):
+            held.kill()
+            held.release()
+            self._works = False
+            raise SandboxUnavailable(self.problem() or "The sandbox could not be started this time.")
+        return PipedSession(held, box.limits, self._watcher)
+
+
+def _probe(uid: int) -> str | None:
+    """Open a box that does nothing; None when that went well, otherwise what bubblewrap said."""
+    try:
+        with _start(_PROBE, uid) as process:
+            try:
+                _, said = process.communicate(timeout=_PROBE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return "it did not answer"
+    except OSError as error:
+        return str(error)
+    return None if process.returncode == 0 else said.decode(errors="replace").strip() or "it gave no reason"
+
+
+def _start(
+    box: Box, uid: int, *, status: int | None = None, go: int | None = None
+) -> subprocess.Popen[bytes]:
+    """Start bwrap; it tells what happens at `status` and waits for a byte at `go`. Without: a box that is
+    only tried out. Raises OSError and SandboxUnavailable.
+    """
+    passed: list[int] = []
+    with ExitStack() as carried:
+
+        def carry(content: bytes) -> str:
+            descriptor = os.memfd_create("sandbox")
+            carried.callback(os.close, descriptor)
+            os.write(descriptor, content)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            passed.append(descriptor)
+            return str(descriptor)
+
+        arguments = _arguments(box)
+        for path, content in view.people(uid).items():
+            arguments += ["--perms", "0444", "--file", carry(content), path]
+        if seccomp.program():
+            arguments += ["--seccomp", carry(seccomp.program())]
+        for option, descriptor in (("--json-status-fd", status), ("--block-fd", go)):
+            if descriptor is not None:
+                arguments += [option, str(descriptor)]
+                passed.append(descriptor)
+        arguments += ["--remount-ro", "/"]
+        # in a file, because everybody inside can read the command line of the first process
+        given = carry(b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
+        tried = status is None
+        return subprocess.Popen(
+            [shutil.which("bwrap") or "bwrap", "--args", given, "--", *_inside(box.argv, uid)],
+            stdin=subprocess.DEVNULL if tried else subprocess.PIPE,
+            stdout=subprocess.DEVNULL if tried else subprocess.PIPE,
+            stderr=subprocess.PIPE if tried else subprocess.DEVNULL,
+            bufsize=0,
+            pass_fds=passed,
+            cwd="/",
+            env={"LANG": "C.UTF-8"},
+        )
+
+
+def _arguments(box: Box) -> list[str]:
+    """Namespaces, the environment, the view of the file system."""
+    root = os.geteuid() == 0
+    arguments = [] if root else ["--unshare-user"]
+    arguments += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    arguments += ["--hostname", "sandbox", "--new-session", "--die-with-parent", "--clearenv"]
+    for name, value in environment(box).items():
+        arguments += ["--setenv", name, value]
+    arguments += [*view.system(), *view.kernel(), *view.writable(box.limits.disk_mb)]
+    arguments += [*view.mounts(box.mounts, as_other_user=root), "--chdir", "/work"]
+    if any("\0" in argument for argument in arguments):
+        raise SandboxUnavailable("A name for the sandbox has a character that no file name can have.")
+    return arguments
+
+
+def _inside(argv: Sequence[str], uid: int) -> list[str]:
+    """The program, behind the one that takes root's rights away; without root, there are none."""
+    if os.geteuid() != 0:
+        return list(argv)
+    user = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    rights = ["--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", "--no-new-privs"]
+    return ["setpriv", *user, *rights, "--", *argv]
+
+
+def _allowed_uids() -> range:
+    """Unused user numbers among those that exist here; in a container there may be only a few."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/uid_map").read_text().splitlines():
+            first, _, count = map(int, line.split())
+            if first == 0 and 1 < count < _UNUSED_UIDS.stop:
+                return range(max(count // 2, 1), count)
+    return _UNUSED_UIDS

@@ -1,0 +1,159 @@
+"""A running bwrap: its limits, the hold on its first process, its end."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import resource
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from grading.errors import SandboxUnavailable
+from grading.trials.model import Limits
+
+_START_S = 10.0
+_END_S = 10.0
+_FILES_OPEN = 512
+_SPARE_TASKS = 16
+"""Between the kernel's limit of processes and the box's: room in which the watcher sees it broken."""
+
+Start = Callable[[int, int], "subprocess.Popen[bytes]"]
+"""Starts bwrap, given the descriptors on which it tells its state and on which it waits for a byte."""
+
+
+class Held:
+    """A started bwrap; below it the first process of the box, below that the program."""
+
+    def __init__(self, start: Start, then: Callable[[], object]) -> None:
+        """Start it; `then` is called when all of it is gone. Raises SandboxUnavailable."""
+        self._first: int | None = None
+        self._handle: int | None = None
+        self._said = b""
+        self._then = then
+        self._status, status = os.pipe()
+        wait, self._go = os.pipe()
+        try:
+            self._process = start(status, wait)
+        except OSError as error:
+            self._close_pipes()
+            raise SandboxUnavailable(f"The sandbox could not be started: {error}.") from error
+        except SandboxUnavailable:
+            self._close_pipes()
+            raise
+        finally:
+            os.close(status)
+            os.close(wait)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self.stdin, self.stdout = self._process.stdin.fileno(), self._process.stdout.fileno()
+
+    @property
+    def root_pid(self) -> int | None:
+        """The first process inside, by this machine's number."""
+        return self._first
+
+    def begin(self, limits: Limits) -> bool:
+        """Hold the first process to the limits and let it go on; False when bwrap gave up before."""
+        until = time.monotonic() + _START_S
+        poll = select.poll()
+        poll.register(self._status, select.POLLIN)
+        while b"\n" not in self._said:
+            if not poll.poll(max(until - time.monotonic(), 0) * 1000):
+                return False
+            said = os.read(self._status, 4096)
+            if not said:
+                return False
+            self._said += said
+        try:
+            self._first = int(json.loads(self._said.split(b"\n")[0])["child-pid"])
+            self._handle = os.pidfd_open(self._first)
+            _hold_to(self._first, limits)
+            os.write(self._go, b"!")
+        except (ValueError, KeyError, OSError):
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End everything inside, without waiting."""
+        # the first process of a namespace takes all others with it, and bwrap follows
+        with suppress(OSError):
+            if self._handle is not None:
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            else:
+                self._process.kill()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it has ended within that time."""
+        if seconds <= 0:
+            return self._process.poll() is not None
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def release(self) -> int | None:
+        """Close all; its exit code, None when bwrap could not start the program."""
+        if not self.wait(_END_S):
+            self._process.kill()
+            self._process.wait()
+        if self._handle is not None:
+            gone = select.poll()
+            gone.register(self._handle, select.POLLIN)
+            gone.poll(_END_S * 1000)  # bwrap may go before the last process inside
+            os.close(self._handle)
+            self._handle = None
+        os.set_blocking(self._status, False)
+        with suppress(BlockingIOError):
+            self._said += os.read(self._status, 4096)
+        self._close_pipes()
+        self._then()
+        # bwrap tells the exit code only of a program that it could start
+        return self._process.returncode if b'"exit-code"' in self._said else None
+
+    def _close_pipes(self) -> None:
+        os.close(self._status)
+        os.close(self._go)
+        if hasattr(self, "_process"):
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+
+def _hold_to(pid: int, limits: Limits) -> None:
+    """What the kernel itself holds each process below this one to. Raises OSError."""
+    wanted = {
+        resource.RLIMIT_CORE: 0,
+        # addresses are more than memory: libraries reserve them without use
+        resource.RLIMIT_AS: (2 * limits.memory_mb + 1024) << 20,
+        resource.RLIMIT_FSIZE: limits.disk_mb << 20,
+        resource.RLIMIT_NOFILE: _FILES_OPEN,
+        resource.RLIMIT_MEMLOCK: 64 << 10,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_CPU: math.ceil(limits.seconds) + 1,
+    }
+    if _counts_processes_apart():
+        wanted[resource.RLIMIT_NPROC] = limits.processes + _SPARE_TASKS
+    for number, value in wanted.items():
+        hardest = resource.getrlimit(number)[1]
+        most = value if hardest < 0 else min(value, hardest)
+        resource.prlimit(pid, number, (most, most))
+    with suppress(OSError):  # when this machine runs out of memory, boxes go before anything else
+        Path(f"/proc/{pid}/oom_score_adj").write_bytes(b"1000")
+
+
+def _counts_processes_apart() -> bool:
+    """Whether the kernel counts a box's processes apart: another user, or, from 5.14 on, a namespace."""
+    if os.geteuid() == 0:
+        return True
+    major, minor = (
+        int("".join(filter(str.isdigit, part)) or "0") for part in platform.release().split(".")[:2]
+    )
+    return (major, minor) >= (5, 14)

@@ -1,0 +1,186 @@
+"""One thread of a process that looks at all its boxes and ends those over their limits."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from grading.trials.model import End, Limits
+
+TICK_S = 0.05
+"""Time between two looks."""
+FILES = 20_000
+"""Files and folders that a box may have at the same time in each of its writable folders."""
+SOCKETS = 128
+"""Sockets that a box may have at the same time: the memory behind them is the kernel's and nobody's."""
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Watched(Protocol):
+    """A box as the watcher sees it."""
+
+    limits: Limits
+    deadline: float
+    """By `time.monotonic()`."""
+
+    @property
+    def root_pid(self) -> int | None:
+        """The first process inside, by this machine's number; None when its engine limits it."""
+
+    def break_off(self, end: End, reason: str) -> None:
+        """End everything in it, without waiting."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a tree of processes uses: bytes of memory of their own, and processes with their threads."""
+
+    memory: int
+    tasks: int
+    pids: tuple[int, ...]
+
+
+def usage(root: int) -> Usage:
+    """Of everything below a process, which is not counted itself. Memory that forks share counts for each."""
+    memory, tasks = 0, 0
+    pids: list[int] = []
+    waiting = _children(root)[1]
+    while waiting:
+        pid = waiting.pop()
+        threads, children = _children(pid)
+        waiting += children
+        tasks += threads
+        pids.append(pid)
+        with suppress(OSError, ValueError, IndexError):  # it may just have ended
+            statm = Path(f"/proc/{pid}/statm").read_bytes().split()
+            memory += (int(statm[1]) - int(statm[2])) * _PAGE
+    return Usage(memory, tasks, tuple(pids))
+
+
+def _children(pid: int) -> tuple[int, list[int]]:
+    """Number of its threads, and the processes that they started."""
+    threads, found = 0, list[int]()
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            threads += 1
+            with suppress(OSError):
+                found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_bytes().split())
+    return threads, found
+
+
+def shared_out(pids: tuple[int, ...]) -> int | None:
+    """Bytes of their own memory, pages that several share counted once; None where that cannot be read."""
+    total = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
+        except (ProcessLookupError, FileNotFoundError):
+            if Path(f"/proc/{pid}").exists():
+                return None
+            continue
+        except OSError:
+            return None
+        sizes = [int(line.split()[1]) for line in lines if line.startswith(b"Pss_Anon:")]
+        if not sizes:
+            return None
+        total += sizes[0] * 1024
+    return total
+
+
+def breach(root: int, limits: Limits) -> tuple[End, str] | None:
+    """Which limit of memory or processes is broken now, and the sentence for it."""
+    now = usage(root)
+    if now.tasks > limits.processes:
+        return "processes", f"It started more than the {limits.processes} processes and threads that it may."
+    allowed = limits.memory_mb << 20
+    if now.memory > allowed:
+        exact = shared_out(now.pids)
+        if exact is None or exact > allowed:
+            return "memory", memory(limits)
+    if sockets(root) > SOCKETS:
+        return "processes", f"It opened more than the {SOCKETS} sockets that it may."
+    return None
+
+
+def sockets(root: int) -> int:
+    """How many there are in a box; 0 where it has no network of its own, or that cannot be seen."""
+    with suppress(OSError, ValueError, IndexError):
+        if not os.path.samefile(f"/proc/{root}/ns/net", "/proc/self/ns/net"):
+            return int(Path(f"/proc/{root}/net/sockstat").read_bytes().split(maxsplit=3)[2])
+    return 0
+
+
+def too_many_files(root: int) -> bool:
+    """Whether a writable folder holds more than FILES. Where the folders cannot be seen, no."""
+    with suppress(OSError):
+        if os.path.samefile(f"/proc/{root}/root", "/"):
+            return False  # bubblewrap has not yet left the machine's own folders
+        for folder in ("work", "tmp"):
+            state = os.statvfs(f"/proc/{root}/root/{folder}")
+            if state.f_files - state.f_ffree > FILES:
+                return True
+    return False
+
+
+def memory(limits: Limits) -> str:
+    """The sentence about memory."""
+    return f"It used more than the {limits.memory_mb} MiB of memory that it may."
+
+
+def too_long(limits: Limits) -> str:
+    """The sentence about the wall time."""
+    return f"It ran longer than the {limits.seconds:g} s that it may take in all."
+
+
+class Watcher:
+    """Looks at boxes while there are any; its thread ends with the last one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._boxes: set[Watched] = set()
+        self._thread: threading.Thread | None = None
+        self._looks = 0
+
+    def add(self, box: Watched) -> None:
+        """Watch it from now on."""
+        with self._lock:
+            self._boxes.add(box)
+            # a process that forked has the object but not the thread
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="sandbox-watcher", daemon=True)
+                self._thread.start()
+
+    def remove(self, box: Watched) -> None:
+        """Watch it no longer."""
+        with self._lock:
+            self._boxes.discard(box)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                boxes = list(self._boxes)
+                if not boxes:
+                    self._thread = None
+                    return
+            self._looks += 1
+            for box in boxes:
+                self._look(box)
+            time.sleep(TICK_S)
+
+    def _look(self, box: Watched) -> None:
+        if time.monotonic() >= box.deadline:
+            box.break_off("too long", too_long(box.limits))
+            return
+        root = box.root_pid
+        if root is None:
+            return
+        broken = breach(root, box.limits)
+        if broken is not None:
+            box.break_off(*broken)
+        elif self._looks % 5 == 0 and too_many_files(root):
+            box.break_off("output", f"It made more than {FILES:,} files.")

@@ -1,0 +1,131 @@
+"""What runs students' R: Rscript of this system, the packages beside it, and our drivers."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path, PurePath
+
+from grading.trials.settings import Checks
+from workers.checks.sandbox.base import Mount
+from workers.checks.toolbox import Toolbox
+
+DRIVERS = Path(__file__).parent / "drivers"
+INSIDE = "/grader"
+"""Where the drivers are seen in a box."""
+HOW = "on Debian and Ubuntu: apt-get install r-base-core r-cran-irkernel r-cran-testthat"
+NO_SUCH = "checks.r: there is no program {}; name an Rscript, or leave it out to take the one on the PATH"
+ENVIRON = {"R_DEFAULT_INTERNET_TIMEOUT": "1"}
+_PROBE_S = 60.0
+
+# The protocol gets descriptors of its own; what the work itself prints goes to a file, in the order in which
+# it is printed, also by C code and programs that are started. A file that grows too large is an error in R
+# and not the end of it.
+_START = (
+    'trap "" XFSZ; exec 3<&0 4>&1 </dev/null >>"${TMPDIR:-/tmp}/printed.$$" 2>&1; exec "$0" --vanilla "$1"'
+)
+
+# The version, where R lies, and each package with its version; the last line tells that it came to the end.
+_PROBE = """
+p <- installed.packages(fields = character())
+home <- normalizePath(R.home())
+packages <- sort(paste("pkg", p[, "Package"], p[, "Version"]))
+cat(R.version.string, paste("lib", c(home, .libPaths())), packages, "end", sep = "\\n")
+"""
+
+
+def argv(rscript: str, driver: str) -> tuple[str, ...]:
+    """The command that starts a driver with its JSON lines on stdin and stdout."""
+    return ("/bin/sh", "-c", _START, rscript, driver)
+
+
+def find_r(settings: Checks) -> Toolbox:
+    """Rscript of `checks.r`, else of the PATH, as it is when this process first asks."""
+    return _find(settings.r, shutil.which(settings.r or "Rscript") or "")
+
+
+@functools.cache
+def _find(named: str, rscript: str) -> Toolbox:
+    if not rscript:
+        return _without(NO_SUCH.format(named) if named else f"R is not installed here; {HOW}")
+    try:
+        lines = _probe(rscript)
+    except (OSError, subprocess.SubprocessError):
+        return _without(f"{rscript} does not start; install R anew, {HOW}")
+    packages = {line.split()[1] for line in lines if line.startswith("pkg ")}
+    if "jsonlite" not in packages:
+        return _without(f"R's package jsonlite, which comes with r-cran-irkernel, is missing here; {HOW}")
+    places = [Path(line.removeprefix("lib ")) for line in lines if line.startswith("lib ")]
+    drivers = [Mount(source, f"{INSIDE}/{source.name}") for source in _sources()]
+    return Toolbox(
+        language="r",
+        work_argv=argv(rscript, f"{INSIDE}/r_work.R"),
+        tests_argv=argv(rscript, f"{INSIDE}/r_tests.R"),
+        mounts=(*drivers, *_outside(rscript, places)),
+        environ=ENVIRON,
+        digest=_digest(lines),
+    )
+
+
+def _without(problem: str) -> Toolbox:
+    nothing: tuple[str, ...] = ()
+    return Toolbox(
+        language="r",
+        work_argv=nothing,
+        tests_argv=nothing,
+        mounts=(),
+        environ={},
+        digest="",
+        problem=problem,
+    )
+
+
+def _probe(rscript: str) -> list[str]:
+    """What R says about itself; raises OSError and SubprocessError."""
+    # as in a box: no settings of whoever starts this
+    environ = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": "C.UTF-8",
+        "HOME": "/nonexistent",
+        **ENVIRON,
+    }
+    done = subprocess.run(
+        [rscript, "--vanilla", "-e", _PROBE],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=_PROBE_S,
+        stdin=subprocess.DEVNULL,
+        env=environ | ENVIRON,
+    )
+    lines = done.stdout.splitlines()
+    if not lines or lines[-1] != "end":
+        raise subprocess.SubprocessError("R did not come to the end")
+    return lines
+
+
+def _sources() -> list[Path]:
+    return sorted(DRIVERS.glob("r_*.R"))
+
+
+def _outside(rscript: str, places: list[Path]) -> list[Mount]:
+    """R that does not lie below /usr, which every box has, is seen at its own place."""
+    wanted = [*places, Path(rscript).resolve().parent]
+    return [
+        Mount(place, str(place)) for place in dict.fromkeys(wanted) if place.is_dir() and not _in_usr(place)
+    ]
+
+
+def _in_usr(place: PurePath) -> bool:
+    return place.is_relative_to("/usr")
+
+
+def _digest(lines: list[str]) -> str:
+    """SHA-256 over R, its packages and our drivers."""
+    content = hashlib.sha256("\n".join(lines).encode())
+    for source in _sources():
+        content.update(source.name.encode() + b"\0" + source.read_bytes())
+    return content.hexdigest()

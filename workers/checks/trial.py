@@ -1,0 +1,257 @@
+"""One trial: the server's side of the talk with the drivers in the boxes.
+
+Nothing that a box says is believed about anything but itself: each message is checked for its shape, what was
+not asked for is dropped, and the tests are held by a box of their own, to which the work's code never comes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from grading.errors import SandboxUnavailable
+from grading.rubric import Value
+from grading.trials.model import (
+    Answer,
+    End,
+    Expression,
+    Played,
+    Request,
+    Tested,
+    TestFile,
+    Trial,
+    TrialLanguage,
+)
+from workers.checks.sandbox.base import Box, Ending, Mount, Sandbox, Session
+from workers.checks.toolbox import Toolbox
+
+log = logging.getLogger(__name__)
+V = TypeVar("V", bound=Value)
+START_S = 20.0
+"""For the interpreter and its packages to come up on a busy machine."""
+GRACE_S = 2.0
+"""What a driver gets on top, to say itself that a limit was reached."""
+MOST_TESTS = 1_000
+"""Of one file."""
+NOT_REACHED = Answer(state="not reached")
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Runs requests in a sandbox; any number at the same time."""
+
+    sandbox: Sandbox
+    toolbox: Callable[[TrialLanguage], Toolbox]
+
+    def image(self, language: TrialLanguage) -> str:
+        """What a request in this language runs in; part of the cache's key."""
+        return f"{self.sandbox.name}:{self.toolbox(language).digest}"
+
+    def problem(self, language: TrialLanguage) -> str:
+        """Why nothing in this language can be run here; empty when it can."""
+        return self.sandbox.problem() or self.toolbox(language).problem
+
+    def run(self, request: Request, mounts: Sequence[Mount] = ()) -> Trial:
+        """Run it; `mounts` are the request's files. Never raises because of what the work does."""
+        began = time.monotonic()
+        language = request.work.language
+        problem = self.problem(language)
+        if problem:
+            return Trial(end="not run", reason=problem, sandbox=self.sandbox.name)
+        try:
+            talk, ending = self._talk(request, mounts)
+        except SandboxUnavailable as error:
+            log.warning("nothing could be run: %s", error)
+            return Trial(end="not run", reason=error.message, sandbox=self.sandbox.name)
+        return Trial(
+            end=ending.end,
+            reason=ending.reason,
+            cells=talk.all_cells(),
+            variables={name: talk.variables.get(name, NOT_REACHED) for name in request.variables},
+            answers=tuple(
+                (talk.answers + [NOT_REACHED] * len(request.expressions))[: len(request.expressions)]
+            ),
+            tests=tuple(talk.tests),
+            missing=tuple(talk.missing),
+            seconds=round(time.monotonic() - began, 3),
+            sandbox=self.sandbox.name,
+            image=self.image(language),
+        )
+
+    def _talk(self, request: Request, mounts: Sequence[Mount]) -> tuple[Talk, Ending]:
+        tools = self.toolbox(request.work.language)
+        own = Box(tools.work_argv, (*tools.mounts, *mounts), tools.environ, request.limits)
+        with self.sandbox.open(own) as work:
+            talk = Talk(request, work)
+            if talk.play() and talk.look() and talk.ask():
+                for file in request.tests:
+                    # the tests see the data too, but never the hand-in's files
+                    held = [m for m in mounts if m.target.startswith("/data/")]
+                    self._test(
+                        talk,
+                        file,
+                        Box(tools.tests_argv, (*tools.mounts, *held), tools.environ, request.limits),
+                    )
+            whole = not talk.gone
+            if whole:
+                work.send({"do": "end"})
+            ending = work.close()
+        if whole:
+            return talk, Ending("finished")
+        return talk, ending if ending.end != "finished" else LEFT
+
+    def _test(self, talk: Talk, file: TestFile, box: Box) -> None:
+        with self.sandbox.open(box) as tests:
+            talk.test(file, tests)
+
+
+LEFT = Ending("left", "The program ended itself before it was through.")
+
+
+@dataclass
+class Talk:
+    """The talk about one request; `gone` when the work's box is no more."""
+
+    request: Request
+    work: Session
+    cells: dict[int, Played] = field(default_factory=dict)
+    variables: dict[str, Answer] = field(default_factory=dict)
+    answers: list[Answer] = field(default_factory=list)
+    tests: list[Tested] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    gone: bool = False
+
+    def play(self) -> bool:
+        """Run the work from its first line to its last; False when its box ended."""
+        work, limits = self.request.work, self.request.limits
+        self.work.send(
+            {
+                "do": "play",
+                "work": work.model_dump(mode="json"),
+                "as_main": self.request.as_main,
+                "cell_s": limits.cell_s,
+                "output_kb": limits.output_kb,
+            }
+        )
+        known = {cell.number for cell in work.cells}
+        wait = START_S
+        while message := self._next(wait + limits.cell_s + GRACE_S):
+            wait = 0.0
+            if message.get("event") == "played":
+                return True
+            if message.get("event") == "missing" and len(self.missing) < 50:
+                self._missing(message.get("package"))
+            played = _read(Played, message, "cell")
+            if played is not None and played.number in known:
+                self.cells[played.number] = played
+        return False
+
+    def _missing(self, package: object) -> None:
+        if isinstance(package, str) and package[:100] not in self.missing:
+            self.missing.append(package[:100])
+
+    def look(self) -> bool:
+        """Read the variables that are asked for."""
+        for name in self.request.variables:
+            answer = self._answer({"do": "look", "name": name}, self.request.limits.cell_s)
+            if answer is None:
+                return False
+            self.variables[name] = answer
+        return True
+
+    def ask(self) -> bool:
+        """Evaluate the expressions, one after the other."""
+        for expression in self.request.expressions:
+            answer = self._answer(_asking(expression), expression.seconds)
+            if answer is None:
+                return False
+            self.answers.append(answer)
+        return True
+
+    def _answer(self, question: Mapping[str, Any], seconds: float) -> Answer | None:
+        self.work.send(question)
+        deadline = time.monotonic() + seconds + GRACE_S
+        while message := self._next(deadline - time.monotonic()):
+            answer = _read(Answer, message, "answer")
+            if answer is not None:
+                return answer
+        return None
+
+    def test(self, file: TestFile, tests: Session) -> None:
+        """Let the tests run in their box, and pass their calls on to the work's."""
+        work = self.request.work
+        module = work.module or work.document.rpartition("/")[2].rpartition(".")[0]
+        tests.send({"do": "test", "module": module, "file": file.model_dump(mode="json")})
+        found: list[Tested] = []
+        wait = START_S
+        while len(found) < MOST_TESTS and (message := tests.receive(wait + file.seconds + GRACE_S)):
+            wait = GRACE_S  # a call that hangs is noticed here first
+            if message.get("event") == "tests done":
+                break
+            if message.get("event") == "remote":
+                tests.send({"do": "remote", "body": self._remote(message.get("body"), file.seconds)})
+            outcome = _read(Tested, {**message, "file": file.path}, "tested")
+            if outcome is not None:
+                found.append(outcome)
+        else:
+            ending = tests.close()
+            reason = ending.reason or "The tests did not come to their end."
+            found.append(Tested(file=file.path, name=file.path, state="not reached", message=reason))
+        self.tests += found
+
+    def _remote(self, body: object, seconds: float) -> object:
+        """The work's answer to a call of the tests; `{"gone": true}` when there is nobody to answer."""
+        if not self.gone:
+            self.work.send({"do": "remote", "body": body, "seconds": seconds})
+            deadline = time.monotonic() + seconds + GRACE_S
+            while message := self._next(deadline - time.monotonic()):
+                if message.get("event") == "remote":
+                    return message.get("body")
+        return {"gone": True}
+
+    def _next(self, seconds: float) -> dict[str, Any] | None:
+        message = self.work.receive(max(seconds, 0.0))
+        self.gone = message is None
+        return message
+
+    def all_cells(self) -> tuple[Played, ...]:
+        """Every code cell, also those that were not reached."""
+        return tuple(
+            self.cells.get(cell.number, Played(number=cell.number, state="not reached"))
+            for cell in self.request.work.cells
+        )
+
+
+def _asking(expression: Expression) -> dict[str, Any]:
+    return {"do": "ask", **expression.model_dump(mode="json")}
+
+
+def _read(kind: type[V], message: Mapping[str, Any], event: str) -> V | None:
+    """The value in a message of that event; nothing when it has another shape."""
+    if message.get("event") != event:
+        return None
+    try:
+        return kind.model_validate({name: value for name, value in message.items() if name != "event"})
+    except (ValidationError, RecursionError):
+        return None
+
+
+ENDS_BY_ITSELF: frozenset[End] = frozenset({"finished", "left", "memory", "output", "processes"})
+
+
+def repeatable(trial: Trial) -> bool:
+    """Whether the same request would give the same again; running out of time may be the machine's doing."""
+    if trial.end not in ENDS_BY_ITSELF:
+        return False
+    parts: tuple[Answer | Played | Tested, ...] = (
+        *trial.answers,
+        *trial.variables.values(),
+        *trial.cells,
+        *trial.tests,
+    )
+    return all(part.state != "too long" for part in parts)
