@@ -20,23 +20,7 @@ from grading.model import Cell, Document, Finding, Location, Report, Suggestion
 from grading.trials.shown import ShownDocument as Ran
 from grading.trials.shown import ShownTrial
 
-TAGS = {
-    "p",
-    "br",
-    "em",
-    "strong",
-    "code",
-    "pre",
-    "ul",
-    "ol",
-    "li",
-    "blockquote",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "hr",
-}
+TAGS = set("p br em strong code pre ul ol li blockquote h3 h4 h5 h6 hr".split())
 SHOWN_OUTPUT = 4000
 """Characters of one output that a page shows."""
 SHOWN_LINES = 5000
@@ -164,7 +148,7 @@ def documents(
 ) -> tuple[ShownDocument, ...]:
     """Documents as numbered lines with comments beside them, and what running them showed.
 
-    Of very long ones the beginning. The reasons why nothing was run are for staff.
+    Of very long ones the beginning. Why nothing was run is for staff.
     """
     comments = _Comments([*_comments(report)] if report else [])
     ran = trial.documents if trial else {}
@@ -214,7 +198,8 @@ class _Page:
         outputs = self._outputs(output.text for output in cell.outputs if output.text.strip())
         images = sum(output.image for output in cell.outputs)
         rest = self.comments.rest(document.path, cell.number)
-        if (seen := ran_cell(cell, played, any(line.number == stopped for line in lines))) is not None:
+        told = any(line.number == stopped for line in lines)
+        if (seen := ran_cell(cell, played, told, bool(ran and cell.number in ran.excused))) is not None:
             seen = replace(seen, outputs=self._outputs(seen.outputs))
         return ShownCell(cell, tuple(lines), outputs, images, rest, seen)
 

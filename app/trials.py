@@ -210,10 +210,10 @@ def _sentences(found: ShownDocument, staff: bool) -> Iterator[str]:
         yield f"Not installed on the server: {', '.join(found.missing)}. That is no fault of the work."
 
 
-def ran_cell(cell: Cell, played: Played | None, told: bool) -> RanCell | None:
+def ran_cell(cell: Cell, played: Played | None, told: bool, excused: bool = False) -> RanCell | None:
     """What to show of a cell's run: all that differs from what was handed in.
 
-    `told` says that its error stands at its line already.
+    `told` says that its error stands at its line already, `excused` that something is missing here.
     """
     if played is None:
         return None
@@ -228,6 +228,8 @@ def ran_cell(cell: Cell, played: Played | None, told: bool) -> RanCell | None:
         return RanCell("When we ran it, it took too long and was stopped.", texts, images)
     if played.state == "failed":
         why = f": {played.error}" if played.error and not told else "."
+        if excused:
+            why += " A package, a file or the network may be missing here, which does not count."
         return RanCell(f"When we ran it, it stopped with an error{why}", () if same else texts, images)
     if same and (cell.outputs or cell.execution_count is not None):
         failed_before = any(output.kind == "error" for output in cell.outputs)

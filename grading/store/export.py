@@ -129,7 +129,7 @@ def _value(column: str, value: Any) -> Any:
 
 
 def _prepared(value: dict[str, Any]) -> dict[str, Any]:
-    shown = {
+    shown: dict[str, Any] = {
         name: for_student(Evidence.model_validate(value[name])).model_dump(mode="json")
         for name in ("evidence", "hidden_evidence")
         if name in value

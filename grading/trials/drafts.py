@@ -117,7 +117,7 @@ class Drafts:
 def _work(
     document: Document, language: TrialLanguage, prelude: str, files: Mapping[str, str]
 ) -> tuple[Work, tuple[Repair, ...]]:
-    places = places_of(files)
+    places = places_of(path.removeprefix("./") for path in files)
     cells: list[Code] = []
     repairs: list[Repair] = []
     for cell in document.cells:

@@ -20,6 +20,8 @@ from grading.trials.model import TrialLanguage
 
 MAX_SOURCE = 200_000
 """Characters of a cell that are looked at; of a longer one nothing is changed."""
+MAX_LINE = 5_000
+"""Python's own tokenizer takes the square of a line's length; code with longer lines is left as it is."""
 MAX_PATH = 1_000
 _HERE = frozenset(
     {"", ".", "./", "data", "./data", "data/", "./data/", "../data", "../data/", "/work", "/data"}
@@ -82,6 +84,16 @@ def repair(
     return "".join([*parts, source[at:]]), tuple(found)
 
 
+def beside(handed_in: Mapping[str, str], data: Mapping[str, str]) -> dict[str, str]:
+    """What lies beside the work, path -> SHA-256: the assignment's data and the files of the hand-in.
+
+    A folder `data` of the hand-in stays below `/work`, as `./data/…`: what it holds must never be taken for
+    the assignment's, which lies beside the solution, the expected values and the tests, too.
+    """
+    own = {path: digest for path, digest in handed_in.items() if path not in data}
+    return {f"./{p}" if p.startswith("data/") else p: digest for p, digest in own.items()} | dict(data)
+
+
 def places_of(files: Iterable[str]) -> dict[str, str]:
     """Base names in small letters and the paths they have, the assignment's data before other files.
 
@@ -139,6 +151,8 @@ def _python(source: str) -> Iterator[_Literal]:
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     lines = source.splitlines(keepends=True)
+    if max(map(len, lines), default=0) > MAX_LINE:
+        return
     # what other kinds of line breaks there are, tokenize does not count
     if any(line[-1:] not in ("\n", "") and line.rstrip("\r\n") != line for line in lines[:-1]):
         return

@@ -101,9 +101,9 @@ def make_plan(
 ) -> Plan:
     """The trials that the checks of a rubric need; an empty plan when there are none.
 
-    `files` (path -> SHA-256) is what may lie beside the work: the assignment's data below `data/`, and the
-    other files of the hand-in, which never lie beside the solution. `tests` holds the texts of the
-    assignment's folder `tests/`, `solution_files` what lies beside the solution.
+    `files` (path -> SHA-256, see `paths.beside`) is what may lie beside the work: the assignment's data below
+    `data/`, and the other files of the hand-in, which never lie beside the solution. `tests` holds the texts
+    of the assignment's folder `tests/`, `solution_files` what lies beside the solution.
     """
     checks = tuple(behaviour(rubric, _PLAYED))
     works = tuple(d for d in documents if language_of(d) is not None)

@@ -14,6 +14,7 @@ from grading.rubric import Value
 from grading.trials.model import End, Played, Trial
 from grading.trials.paths import Repair
 from grading.trials.plan import Plan
+from grading.trials.ran import Ran
 
 MOST_BYTES = 200_000
 """Of all outputs and errors of a hand-in together, as UTF-8."""
@@ -39,6 +40,8 @@ class ShownDocument(Value):
     repairs: tuple[Repair, ...] = ()
     missing: tuple[str, ...] = ()
     """Packages that the server does not have."""
+    excused: tuple[int, ...] = ()
+    """Cells that did not run for want of a package, a file or the network, and those after them."""
 
     def cell(self, number: int) -> Played | None:
         """What became of one cell."""
@@ -74,11 +77,9 @@ class _Room:
 
 def shown(plan: Plan, trials: Mapping[str, Trial]) -> ShownTrial:
     """What the trials of a plan showed of the student's own documents. One that was not run has no entry."""
-    room = _Room(MOST_BYTES)
+    room, seen = _Room(MOST_BYTES), Ran(plan, trials)
     documents = {
-        path: _document(path, trials[key], plan.repairs, room)
-        for path, key in plan.works.items()
-        if key in trials
+        path: _document(path, trials[key], seen, room) for path, key in plan.works.items() if key in trials
     }
     ran = [trial for trial in trials.values() if trial.end != "not run"]
     return ShownTrial(
@@ -89,8 +90,8 @@ def shown(plan: Plan, trials: Mapping[str, Trial]) -> ShownTrial:
     )
 
 
-def _document(path: str, trial: Trial, repairs: Sequence[Repair], room: _Room) -> ShownDocument:
-    own = [repair for repair in repairs if repair.location.document == path]
+def _document(path: str, trial: Trial, seen: Ran, room: _Room) -> ShownDocument:
+    own = [repair for repair in seen.plan.repairs if repair.location.document == path]
     return ShownDocument(
         path=path,
         end=trial.end,
@@ -98,6 +99,7 @@ def _document(path: str, trial: Trial, repairs: Sequence[Repair], room: _Room) -
         cells=tuple(_cell(played, room) for played in trial.cells[:MOST_CELLS] if trial.end != "not run"),
         repairs=tuple(own[:MOST_REPAIRS]),
         missing=tuple(_storable(name)[:100] for name in trial.missing),
+        excused=tuple(sorted(seen.excused(path, also_elsewhere=True)))[:MOST_CELLS],
     )
 
 
@@ -142,9 +144,9 @@ def _filled(document: Document, found: ShownDocument) -> Iterator[Cell]:
 def _outputs(cell: Cell, played: Played, found: ShownDocument) -> Iterator[Output]:
     """What a cell put out, its error last; one empty output when it ran and put out nothing.
 
-    Where packages are missing, only what ran is told: the rest may be no fault of the work.
+    What did not run for want of something that is not here is not told: it may be no fault of the work.
     """
-    if played.state == "not reached" or (found.missing and played.state != "ran"):
+    if played.state == "not reached" or played.number in found.excused:
         return
     left = PLAYED_CHARS
     for output in played.outputs:

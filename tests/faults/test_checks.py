@@ -44,7 +44,7 @@ RUBRIC = Rubric(
         Criterion(id="reflection", title="Reflection", points=40, stage="feedback"),
     )
 )
-DRIVER = b"/grader/python_work.py"
+DRIVER = b"/grader/drivers/python_work.py"
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,16 @@ def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(exit_on_error=True, allow_abbrev=False)
     for name in ("--rm", "--interactive", "--read-only"):
         parser.add_argument(name, action="store_true")
-    for name in ("--pull", "--log-driver", "--hostname", "--workdir", "--network", "--ipc", "--user", "--cap-drop"):
+    for name in (
+        "--pull",
+        "--log-driver",
+        "--hostname",
+        "--workdir",
+        "--network",
+        "--ipc",
+        "--user",
+        "--cap-drop",
+    ):
         parser.add_argument(name, required=True)
     for name in ("--memory", "--memory-swap", "--pids-limit", "--cpus", "--shm-size"):
         parser.add_argument(name, required=True)
@@ -65,7 +74,9 @@ def run(arguments: list[str]) -> int:
         return 125
     assert given.read_only
     assert (given.network, given.cap_drop, given.user) == ("none", "ALL", "65534:65534")
-    spaces = [f"--unshare-{name}" for name in ("pid", "net", "ipc", "uts") if os.geteuid() == 0] or ["--unshare-all"]
+    spaces = [f"--unshare-{name}" for name in ("pid", "net", "ipc", "uts") if os.geteuid() == 0] or [
+        "--unshare-all"
+    ]
     box = ["bwrap", *spaces, "--die-with-parent", "--clearenv", "--hostname", given.hostname]
     for name in ("usr", "bin", "lib", "lib64", "etc/alternatives", "etc/ld.so.cache"):
         box += ["--ro-bind-try", f"/{name}", f"/{name}"]
@@ -83,7 +94,7 @@ def run(arguments: list[str]) -> int:
         box += ["--ro-bind", known["source"], known["target"]]
     for text in given.env:
         box += ["--setenv", *text.partition("=")[::2]]
-    box += ["--chdir", given.workdir, "--remount-ro", "/"]
+    box += ["--chdir", given.workdir, "--remount-ro", "/", "--remount-ro", "/dev"]
     memory = int(given.memory.removesuffix("m")) << 20
     limits = [f"--{text}" for text in given.ulimit]
     limits += [f"--as={memory + (64 << 20)}", f"--nproc={int(given.pids_limit) + 8}"]
@@ -92,7 +103,7 @@ def run(arguments: list[str]) -> int:
     if os.geteuid() != 0:
         rights = ["setpriv"]
     inside = ["prlimit", *limits, "--", *rights, "--no-new-privs", "--", *given.argv]
-    process = subprocess.Popen([*box, "--", *inside], start_new_session=True)
+    process = subprocess.Popen([*box, "--", *inside], start_new_session=True, env={"PATH": os.defpath})
     if given.name:
         (NAMES / given.name).write_text(str(process.pid))
     if given.cidfile:

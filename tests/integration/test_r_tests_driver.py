@@ -24,7 +24,9 @@ loud <- function() {
   invisible(7)
 }
 positive <- function(x) if (x < 0) stop("must be positive") else x
-rest <- function() stop(structure(class = c("empty_error", "error", "condition"), list(message = "e", call = NULL)))
+rest <- function() {
+  stop(structure(class = c("empty_error", "error", "condition"), list(message = "e", call = NULL)))
+}
 counter <- function() {
   n <- 0
   function() {
@@ -57,7 +59,9 @@ expect_equal <- expect_true <- test_that <- function(...) invisible(TRUE)
 all.equal.numeric <- compare.numeric <- function(...) TRUE
 T <- FALSE
 pi <- 3
-forged <- function(class) stop(structure(class = c(class, "error", "condition"), list(message = "f", call = NULL)))
+forged <- function(class) {
+  stop(structure(class = c(class, "error", "condition"), list(message = "f", call = NULL)))
+}
 signals <- function(class) {
   warning(structure(class = c(class, "warning", "condition"), list(message = "f", call = NULL)))
 }
@@ -107,8 +111,8 @@ PASSES = {
     "frames": 'r <- clean(data.frame(x = c(1, NA, 3))); expect_s3_class(r, "data.frame"); '
     "expect_equal(r$twice, c(2, 6)); expect_named(r, c('x', 'twice'))",
     "tibbles": "t <- dplyr::tibble(a = 1:2); expect_equal(again(t), t); expect_s3_class(again(t), 'tbl_df')",
-    "variables": "expect_equal(nrow(df), 2); expect_equal(levels(df$g), c('a', 'b')); expect_true(is.na(df$n[2])); "
-    'expect_equal(df$d[2], as.Date("2024-01-02"))',
+    "variables": "expect_equal(nrow(df), 2); expect_equal(levels(df$g), c('a', 'b')); "
+    'expect_true(is.na(df$n[2])); expect_equal(df$d[2], as.Date("2024-01-02"))',
     "conditions": 'expect_message(expect_warning(loud(), "careful"), "hello"); '
     'expect_error(positive(-1), "must be"); expect_error(rest(), class = "empty_error")',
     "printed": 'expect_output(suppressMessages(suppressWarnings(loud())), "out")',
@@ -164,13 +168,22 @@ test_that("fine", expect_true(TRUE))
 
 
 def test_an_endless_test_costs_only_itself(tests: Line, work: Line) -> None:
-    blocks = 'test_that("theirs", slow())\ntest_that("ours", repeat {})\ntest_that("next", expect_equal(add(1), 2))'
+    blocks = """
+test_that("theirs", slow())
+test_that("ours", repeat {})
+test_that("next", expect_equal(add(1), 2))
+"""
     tested = tests.run_tests(work, blocks, seconds=0.5)
     assert states(tested) == {"theirs": "too long", "ours": "too long", "next": "passed"}
 
 
 def test_groups_have_their_names(tests: Line, work: Line) -> None:
-    blocks = 'describe("add", { it("adds", expect_equal(add(1, 1), 2)); it("differs", expect_equal(add(1, 1), 3)) })'
+    blocks = """
+describe("add", {
+  it("adds", expect_equal(add(1, 1), 2))
+  it("differs", expect_equal(add(1, 1), 3))
+})
+"""
     tested = tests.run_tests(work, blocks)
     assert sorted(test["state"] for test in tested.values()) == ["failed", "passed"]
     assert all("add" in name and ("adds" in name or "differs" in name) for name in tested)

@@ -71,7 +71,11 @@ class TestAPrivatePlace:
 
     def test_it_is_nobody_in_an_empty_folder(self, sandbox: Sandbox):
         with sandbox.open(puppet()) as session:
-            assert tell(session, "value = [os.getcwd(), os.listdir(), os.listdir('/tmp')]") == ["/work", [], []]
+            assert tell(session, "value = [os.getcwd(), os.listdir(), os.listdir('/tmp')]") == [
+                "/work",
+                [],
+                [],
+            ]
             assert tell(session, "value = os.getuid()") != 0 or os.geteuid() != 0
             capabilities = "value = [l.split()[1] for l in open('/proc/self/status') if l[:3] == 'Cap']"
             assert set(tell(session, capabilities)) == {"0" * 16}
@@ -115,7 +119,9 @@ class TestAPrivatePlace:
         with sandbox.open(puppet()) as session:
             connect = f"import socket; socket.create_connection(('127.0.0.1', {listener}), 2)"
             assert "Error" in str(tell(session, connect))
-            assert "Error" in str(tell(session, "import socket; socket.create_connection(('192.0.2.1', 80), 2)"))
+            assert "Error" in str(
+                tell(session, "import socket; socket.create_connection(('192.0.2.1', 80), 2)")
+            )
             assert "rror" in str(tell(session, "import socket; socket.getaddrinfo('example.org', 80)"))
 
     def test_nobody_else_is_seen(self, sandbox: Sandbox):
@@ -135,7 +141,9 @@ class TestAPrivatePlace:
         with pytest.raises(SandboxUnavailable, match="is a link"):
             sandbox.open(puppet(LIMITS, Mount(link, "/work/x")))
 
-    @pytest.mark.parametrize("target", ["/etc/passwd", "/usr/bin/env", "/work", "/", "x", "/work/../etc/x", "/proc/1"])
+    @pytest.mark.parametrize(
+        "target", ["/etc/passwd", "/usr/bin/env", "/work", "/", "x", "/work/../etc/x", "/proc/1"]
+    )
     def test_the_system_cannot_be_covered(self, sandbox: Sandbox, tmp_path: Path, target: str):
         with pytest.raises(SandboxUnavailable, match="Nothing can be placed"):
             sandbox.open(puppet(LIMITS, Mount(written(tmp_path, "x", ""), target)))
@@ -232,7 +240,9 @@ class TestHowItEnds:
         with sandbox.open(puppet()) as session:
             fill = "value = 0\nfor n in range(4): open(f'/work/{n}', 'wb').write(bytes(5 << 20))"
             assert "No space left" in tell(session, fill)
-            assert "too large" in tell(session, "os.unlink('/work/0'); os.posix_fallocate(os.open('/work/big', 66), 0, 9 << 20)")
+            assert "too large" in tell(
+                session, "os.unlink('/work/0'); os.posix_fallocate(os.open('/work/big', 66), 0, 9 << 20)"
+            )
 
     def test_one_process_with_too_much_memory(self, sandbox: Sandbox):
         hog = "x = []\nwhile True: x.append(b'x' * (1 << 20))"
@@ -243,17 +253,19 @@ class TestHowItEnds:
             assert answer is not None or session.close().end == "memory"
 
     def test_daemons_end_with_it(self, sandbox: Sandbox):
-        daemon = "if os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  while True: pass\n os._exit(0)\nos.wait()"
+        daemon = (
+            "if os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  while True: pass\n os._exit(0)\n"
+            "os.wait(); value = 'daemon'"
+        )
         with sandbox.open(puppet()) as session:
-            assert tell(session, daemon) is None
-            assert tell(session, "value = 1") == 1
+            assert tell(session, daemon) == "daemon"
             before = time.monotonic()
             session.close()
             assert time.monotonic() - before < 4
 
     def test_a_fork_bomb_costs_nobody_else(self, sandbox: Sandbox):
         bomb = "while True:\n try: os.fork()\n except OSError: pass"
-        limits = LIMITS.model_copy(update={"seconds": 3})
+        limits = LIMITS.model_copy(update={"seconds": 1.5})
         with sandbox.open(puppet()) as other:
             assert ended(sandbox, bomb, limits).end in ("processes", "too long")
             assert tell(other, "value = 1") == 1
@@ -265,7 +277,7 @@ for pid in (-1, 1, os.getppid(), os.getpid()):
     except OSError: pass
 """
 NOISE = r"""
-for text in (b'', b'\xff\xfe\x00', b'[1]', b'"x"', b'{"a"', b'[' * 100_000, b'{"a":' * 100_000, b'9' * 10_000):
+for text in (b'', b'\xff\xfe\x00', b'[1]', b'"x"', b'{"a"', b'[' * 90_000, b'{"a":' * 90_000, b'9' * 9_000):
     os.write(1, text + b'\n')
 os.write(1, b'{"good": 1}\r\n\x00\n{"good": 2}\n')
 """

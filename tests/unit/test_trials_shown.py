@@ -20,9 +20,10 @@ from grading.model import (
     Output,
     TestOutcome,
 )
-from grading.trials.model import Played, Trial
+from grading.rubric import Criterion, Rubric, RunsClean
+from grading.trials.model import Code, Limits, Played, Request, Trial, Work
 from grading.trials.paths import Repair
-from grading.trials.plan import Plan
+from grading.trials.plan import Plan, make_plan
 from grading.trials.shown import (
     LEFT_OUT,
     MOST_BYTES,
@@ -43,7 +44,13 @@ def plan(*paths: str) -> Plan:
     repairs = tuple(
         Repair(location=Location(document=path, line=1), was="C:/a.csv", now="data/a.csv") for path in paths
     )
-    return Plan(works=MappingProxyType({path: f"work:{path}" for path in paths}), repairs=repairs)
+    works = {path: f"work:{path}" for path in paths}
+    run = Request(work=Work(language="python", cells=(Code(number=1, source="x"),)))
+    return Plan(
+        requests=MappingProxyType(dict.fromkeys(works.values(), run)),
+        works=MappingProxyType(works),
+        repairs=repairs,
+    )
 
 
 def played(number: int, *texts: str, **more: Any) -> Played:
@@ -134,9 +141,25 @@ def test_machines_get_outputs_where_none_were_handed_in() -> None:
     assert long[0].text == "x" * PLAYED_CHARS + f"\n{LEFT_OUT}"
 
 
-def test_what_fails_beside_a_missing_package_is_not_told_to_machines() -> None:
-    assert filled(code(1), played(1, state="failed", error="NameError"), missing=("polars",)) == ()
-    assert filled(code(1), played(1, "ok"), missing=("polars",)) == (out("ok"),)
+def test_what_fails_for_want_of_something_here_is_not_told_to_machines() -> None:
+    assert filled(code(1), played(1, state="failed", error="NameError"), excused=(1,)) == ()
+    assert filled(code(1), played(1, "ok"), excused=(2,)) == (out("ok"),)
+    seen = ran_cell(code(1), played(1, state="failed", error="E"), told=False, excused=True)
+    assert seen is not None
+    assert "may be missing here" in seen.words
+
+
+def test_cells_after_a_missing_package_or_file_are_excused() -> None:
+    source = [code(n).model_copy(update={"source": f"x{n}"}) for n in (1, 2, 3)]
+    rubric = Rubric(criteria=(Criterion(id="c", title="C", points=1, checks=(RunsClean(),)),))
+    made = make_plan([notebook(*source)], rubric, (), files={}, tests={}, limits=Limits())
+    cells = (
+        played(1),
+        played(2, state="failed", error="FileNotFoundError: No such file or directory: 'a.csv'"),
+        played(3, state="failed", error="NameError: name 'a' is not defined"),
+    )
+    found = shown(made, dict.fromkeys(made.requests, Trial(end="finished", cells=cells)))
+    assert found.documents["a.ipynb"].excused == (2, 3)
 
 
 def test_without_a_trial_documents_and_their_json_stay_as_they_were() -> None:

@@ -1,4 +1,4 @@
-"""Trials made in this process, of code that the tests themselves hold: a plan in, what a sandbox would say out."""
+"""Trials made in this process, of code that the tests themselves hold: what a sandbox would say."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ from grading.trials.model import Answer, Limits, Played, Request, Shape, Tested,
 from grading.trials.plan import Plan, make_plan
 from grading.trials.ran import Ran
 
+ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    TypeError,
+)
 Play = Callable[[str, Request], Trial]
 
 
@@ -59,7 +69,7 @@ def play(key: str, request: Request) -> Trial:
         with contextlib.redirect_stdout(printed):
             try:
                 exec(compile(code.source, "cell", "exec"), space)
-            except Exception as problem:
+            except ERRORS as problem:
                 state, error = "failed", f"{type(problem).__name__}: {problem}"
                 line = problem.__traceback__.tb_next.tb_lineno if problem.__traceback__.tb_next else None
         outputs = (Output(kind="stream", text=printed.getvalue()),) if printed.getvalue() else ()
@@ -76,7 +86,7 @@ def play(key: str, request: Request) -> Trial:
 def _answer(code: str, space: dict[str, Any]) -> Answer:
     try:
         return Answer(state="value", value=shape(eval(code, dict(space))))
-    except Exception as problem:
+    except ERRORS as problem:
         return Answer(state="error", error=f"{type(problem).__name__}: {problem}")
 
 
@@ -88,7 +98,7 @@ def _tests(path: str, source: str, request: Request, space: dict[str, Any]) -> l
         try:
             own[name]()
             found.append(Tested(file=path, name=name, state="passed"))
-        except Exception as problem:
+        except ERRORS as problem:
             found.append(Tested(file=path, name=name, state="failed", message=repr(problem)))
     return found
 

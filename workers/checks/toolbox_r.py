@@ -43,7 +43,11 @@ def argv(rscript: str, driver: str) -> tuple[str, ...]:
 
 
 def find_r(settings: Checks) -> Toolbox:
-    """Rscript of `checks.r`, else of the PATH, as it is when this process first asks."""
+    """Rscript of `checks.r`, else of the PATH, as it is when this process first asks; a container's image has
+    its own.
+    """
+    if settings.sandbox == "container":
+        return _toolbox("Rscript", [f"image {settings.image}"], [])
     return _find(settings.r, shutil.which(settings.r or "Rscript") or "")
 
 
@@ -59,28 +63,23 @@ def _find(named: str, rscript: str) -> Toolbox:
     if "jsonlite" not in packages:
         return _without(f"R's package jsonlite, which comes with r-cran-irkernel, is missing here; {HOW}")
     places = [Path(line.removeprefix("lib ")) for line in lines if line.startswith("lib ")]
+    return _toolbox(rscript, lines, _outside(rscript, places))
+
+
+def _toolbox(rscript: str, known: list[str], places: list[Mount]) -> Toolbox:
     drivers = [Mount(source, f"{INSIDE}/{source.name}") for source in _sources()]
     return Toolbox(
         language="r",
         work_argv=argv(rscript, f"{INSIDE}/r_work.R"),
         tests_argv=argv(rscript, f"{INSIDE}/r_tests.R"),
-        mounts=(*drivers, *_outside(rscript, places)),
+        mounts=(*drivers, *places),
         environ=ENVIRON,
-        digest=_digest(lines),
+        digest=_digest(known),
     )
 
 
 def _without(problem: str) -> Toolbox:
-    nothing: tuple[str, ...] = ()
-    return Toolbox(
-        language="r",
-        work_argv=nothing,
-        tests_argv=nothing,
-        mounts=(),
-        environ={},
-        digest="",
-        problem=problem,
-    )
+    return Toolbox("r", (), (), (), {}, "", problem)
 
 
 def _probe(rscript: str) -> list[str]:

@@ -28,6 +28,7 @@ from grading.store import rounds
 from grading.store.tables import Round, Submission, SubmissionFile, User
 from grading.tracing import span
 from grading.trials.model import Trial
+from grading.trials.paths import beside
 from grading.trials.plan import Plan, make_plan
 from grading.trials.ran import Ran
 from grading.trials.shown import ShownTrial, add_played, shown
@@ -88,7 +89,7 @@ class HandIn:
             self.own,
             version.rubric,
             version.solution,
-            files={**self.files, **version.data},
+            files=beside(self.files, version.data),
             tests=version.tests,
             limits=server.config.checks.limits,
             starter=version.starter,

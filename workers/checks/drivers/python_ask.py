@@ -29,7 +29,15 @@ from python_common import (
 from python_output import Capture, TooMuchOutput
 from python_shape import Shaper
 
-_fork, _pipe, _close, _read, _exit, _getpid = os.fork, os.pipe, os.close, os.read, os._exit, os.getpid
+_open, _fork, _pipe, _close, _read, _exit, _getpid = (
+    os.open,
+    os.fork,
+    os.pipe,
+    os.close,
+    os.read,
+    os._exit,
+    os.getpid,
+)
 _kill, _killpg, _setpgid, _waitpid = os.kill, os.killpg, os.setpgid, os.waitpid
 _monotonic, _poll = time.monotonic, select.poll
 
@@ -140,7 +148,8 @@ def _be_the_copy(value: Any, capture: Capture, writes: int, closed: tuple[int, .
 def _answer_of(value: Any, capture: Capture) -> dict[str, Any]:
     try:
         try:
-            shape = Shaper().shape(value())
+            found = value()
+            shape = Shaper().shape(found)
         finally:
             capture.flush()
         if capture.full:
@@ -180,10 +189,13 @@ def _children() -> list[int]:
     """The direct children of this process, as far as the system says."""
     own = _getpid()
     try:
-        with open(f"/proc/{own}/task/{own}/children", encoding="ascii") as file:
-            return [int(part) for part in file.read().split()]
+        number = _open(f"/proc/{own}/task/{own}/children", os.O_RDONLY)
     except OSError:
         return []
+    try:
+        return [int(part) for part in _read(number, 1 << 16).split()]
+    finally:
+        _close(number)
 
 
 def _has_ended(pid: int) -> bool:

@@ -16,12 +16,17 @@ import json
 import os
 import signal
 import sys
-import time
 
 _read, _write, _dup2 = os.read, os.write, os.dup2
-_setitimer, _monotonic, _getpid = signal.setitimer, time.monotonic, os.getpid
-_dumps = json.JSONEncoder(ensure_ascii=True, allow_nan=False, check_circular=False).encode
-_loads = json.JSONDecoder().decode
+_setitimer = signal.setitimer
+_SIGALRM, _REAL = int(signal.SIGALRM), int(signal.ITIMER_REAL)
+# written in C down to the ground: the rest of json looks up builtins that the work may have replaced
+_encoder: Any = json.encoder
+_decoder: Any = json.JSONDecoder()
+_quoted, _chunks = _encoder.encode_basestring_ascii, _encoder.c_make_encoder
+_dumps: Any = _chunks(None, None, _quoted, None, ":", ",", False, False, False)
+_scan: Any = _decoder.scan_once
+_signal: Any = sys.modules["_signal"]
 
 TEXT = 100_000
 """Characters of a text in an answer."""
@@ -66,7 +71,7 @@ class Line:
                 del self._rest[: end + 1]
                 if not line.strip():
                     continue
-                message = _loads(line.decode("utf-8"))
+                message = decoded(line)
                 if isinstance(message, dict):
                     return message
                 continue
@@ -82,12 +87,15 @@ class Line:
 
 def encoded(message: dict[str, Any]) -> bytes:
     """One line of JSON with its end."""
-    return (_dumps(message) + "\n").encode("ascii")
+    return ("".join(_dumps(message, 0)) + "\n").encode("ascii")
 
 
 def decoded(line: bytes) -> Any:
     """The value of a line; ValueError or RecursionError if it is none."""
-    return _loads(line.decode("utf-8"))
+    try:
+        return _scan(line.decode("utf-8").lstrip(), 0)[0]
+    except StopIteration:
+        raise ValueError("not JSON") from None
 
 
 def send(number: int, data: bytes) -> None:
@@ -119,13 +127,13 @@ class Clock:
         """A `try` without a name may swallow the first ring, and a loop the second: so it goes on ringing."""
         self.rang = False
         self.armed = True
-        signal.signal(signal.SIGALRM, self._ring)
-        _setitimer(signal.ITIMER_REAL, max(seconds, 0.001), 0.02)
+        _signal.signal(_SIGALRM, self._ring)
+        _setitimer(_REAL, max(seconds, 0.001), 0.02)
 
     def stop(self) -> None:
         """From here on nothing is raised."""
         self.armed = False
-        _setitimer(signal.ITIMER_REAL, 0)
+        _setitimer(_REAL, 0)
 
 
 # --- faults -------------------------------------------------------------------------------------------

@@ -112,6 +112,7 @@ class Keeper:
         self.space, self.line, self.say = space, line, say
         self.kept: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
+        self.patched: dict[str, Any] = {}
         self.clock = Clock()
         self.seconds = 5.0
 
@@ -163,11 +164,8 @@ class Keeper:
         named = {str(key): decoder.value(wire) for key, wire in body.get("k", {}).items()}
         if body["op"] == "getattr" and arguments[0] is self:
             return {"ok": self._wire(self._name(arguments[1]))}
-        if body["op"] == "setattr" and arguments[0] is self:
-            self.space[arguments[1]] = arguments[2]
-            return {"ok": None}
-        if body["op"] == "delattr" and arguments[0] is self:
-            del self.space[arguments[1]]
+        if body["op"] in ("setattr", "delattr") and arguments[0] is self:
+            self._patch(*arguments[1:])
             return {"ok": None}
         mutable = {
             place: thing
@@ -202,6 +200,17 @@ class Keeper:
         module = type(sys)
         found = [n for n in names if type(n) is str and not isinstance(self.space.get(n), module)]
         return [clean(name, 200) for name in found[:5000]]
+
+    def _patch(self, name: str, *value: Any) -> None:
+        """Tests take a name back by deleting what they put in its place: then the work's own is there again."""
+        if value:
+            if name in self.space:
+                self.patched.setdefault(name, self.space[name])
+            self.space[name] = value[0]
+        elif name in self.patched:
+            self.space[name] = self.patched.pop(name)
+        else:
+            del self.space[name]
 
     def _name(self, name: str) -> Any:
         if name in self.space:

@@ -14,7 +14,10 @@ import io
 import os
 import sys
 
+_open, _close, _unlink, _urandom = os.open, os.close, os.unlink, os.urandom
 _dup2, _lseek, _pread = os.dup2, os.lseek, os.pread
+_FOLDER = os.environ.get("TMPDIR", "/tmp")  # noqa: S108  # the box's own
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class TooMuchOutput(BaseException):
@@ -45,18 +48,17 @@ class Room:
         return data.decode("utf-8", "backslashreplace")
 
     def close(self) -> None:
-        os.close(self.number)
+        _close(self.number)
 
 
 def _nameless() -> int:
     """A new file in the folder for temporary files; where the work has spoilt that, nothing is kept."""
-    folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108  # the box's own
-    path = os.path.join(folder, f".printed-{os.urandom(8).hex()}")
+    path = f"{_FOLDER}/.printed-{_urandom(8).hex()}"
     try:
-        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.unlink(path)
+        number = _open(path, _NEW, 0o600)
+        _unlink(path)
     except OSError:
-        return os.open(os.devnull, os.O_RDWR)
+        return _open("/dev/null", os.O_RDWR)
     return number
 
 
@@ -115,10 +117,10 @@ class Capture:
 
     def end(self) -> None:
         """Gives the memory back; what still writes to 1 and 2 writes to nothing."""
-        nothing = os.open(os.devnull, os.O_WRONLY)
+        nothing = _open("/dev/null", os.O_WRONLY)
         for number in (1, 2):
             _dup2(nothing, number)
-        os.close(nothing)
+        _close(nothing)
         for stream in self.streams:
             # a stream that could not be emptied complains when it is thrown away
             _kept.append(stream)

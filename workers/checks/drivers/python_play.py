@@ -26,7 +26,10 @@ from python_common import (
 )
 from python_output import Capture, TooMuchOutput
 
-_monotonic = time.monotonic
+_monotonic, _settrace, _setprofile = time.monotonic, sys.settrace, sys.setprofile
+_getlimit, _setlimit = sys.getrecursionlimit, sys.setrecursionlimit
+LEAST_DEPTH = 1000
+"""Python's own recursion limit, which the driver needs too."""
 _KB = 1024
 
 
@@ -122,6 +125,8 @@ class Player:
             state, error, line = self._failed(limit)
         if capture.full:
             state, error = "failed", "too much output"
+        if _getlimit() < LEAST_DEPTH:
+            _setlimit(LEAST_DEPTH)
         outputs.collect()
         self.room = max(self.room - capture.used, 0)
         self.outputs = None
@@ -183,12 +188,15 @@ class Script:
             else:
                 self.player.space["__loader__"] = Source(source)
                 exec(compile(source, path, "exec", 0, True), self.player.space)
+            _settrace(None)  # before another function is called: the work may have left something there
             _wait_for_threads()
         except (TooLong, TooMuchOutput):
             raise
         except BaseException as error:  # noqa: BLE001  # it is the work's
             return error
         finally:
+            _settrace(None)
+            _setprofile(None)
             if not self.notebook:
                 self._pictures()
         return None

@@ -48,10 +48,8 @@ class Shaper:
             return self._text("text", name, str.__str__(value))
         if depth >= DEPTH and kind not in ("picture", "other"):
             return {"kind": "other", "type": name, "cut": True}
-        method = getattr(self, f"_{kind}", None)
-        if method is not None:
-            return dict(method(value, name, depth))
-        return self._other(value, name)
+        method: Any = getattr(self, f"_{kind}", self._other)
+        return dict(method(value, name, depth))
 
     def _text(self, kind: str, name: str, text: str) -> dict[str, Any]:
         shape: dict[str, Any] = {"kind": kind, "type": name, "text": clean(text)}
@@ -200,7 +198,7 @@ class Shaper:
             return None
         return clean(str(cell), 500)
 
-    def _other(self, value: Any, name: str) -> dict[str, Any]:
+    def _other(self, value: Any, name: str, depth: int) -> dict[str, Any]:
         text = str.__str__(repr(value))
         shape = self._text("other", name, _ADDRESS.sub("", text[:REPR]))
         return {**shape, "cut": True} if len(text) > REPR else shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import unittest
 from typing import Any
 
@@ -64,6 +65,7 @@ def limited(tests: Any, case: unittest.TestCase) -> None:
     """Lets the clock run from the test's first line to its last."""
     method = getattr(case, case._testMethodName)
 
+    @functools.wraps(method)  # it carries what decorators wrote on it
     def run(*arguments: Any, **named: Any) -> Any:
         tests.begin()
         try:
@@ -86,4 +88,6 @@ def run(tests: Any) -> None:
             todo.extend(part)
         elif type(part).__module__ != "unittest.loader":
             limited(tests, part)
+    if not suite.countTestCases():
+        tests.say(tests.label(), "error", "the file has no tests")
     suite.run(Result(tests))

@@ -62,8 +62,8 @@ class Encoder:
         if kind not in ("list", "dict", "set") or type(value) in (list, dict, set):
             return False
         own = type.__dict__["__dict__"].__get__(type(value))
-        module = own.get("__module__")
-        known = module in ("collections", "builtins")
+        module = type.__dict__["__module__"].__get__(type(value))
+        known = type(module) is str and module in ("collections", "builtins")
         return not known and any(
             callable(part) and not str(name).startswith("__") for name, part in own.items()
         )

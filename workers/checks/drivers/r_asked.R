@@ -43,8 +43,11 @@ reply_of <- function(child, seconds) {
   until <- proc.time()[["elapsed"]] + seconds + 0.5
   on.exit({
     end_family(child$pid)
-    wait_for(child, 0.5) # the last word closes its pipe
-    from_child(child)
+    for (try in 1:100) {
+      if (!dir.exists(sprintf("/proc/%d", child$pid))) break
+      if (is.integer(wait_for(child, 0))) from_child(child) # its last word closes its pipe
+      pause(0.005)
+    }
   })
   repeat {
     left <- until - proc.time()[["elapsed"]]

@@ -133,16 +133,21 @@ stage_of <- function() {
   new.env(parent = variables)
 }
 
-# `print.account`: a method for a class that only the work knows. R does not look for methods behind everything.
+# `print.member`: a method for a class that only the work knows; R does not look for methods behind everything.
+# `all.equal` and `all.equal.numeric` may be read as such, too, so none of the readings may be of R's own.
 is_own_method <- function(name) {
   dots <- gregexpr(".", name, fixed = TRUE)[[1L]]
-  implicit <- c(PLAIN, "default", "double", "function", "matrix", "array", "environment", "call", "name", "NULL")
-  any(vapply(dots[dots > 1L], function(dot) {
-    generic <- substr(name, 1L, dot - 1L)
-    class <- substring(name, dot + 1L)
-    exists(generic, globalenv(), mode = "function") && !class %in% implicit && is_plain_class(class)
-  }, NA))
+  dots <- dots[dots > 1L]
+  if (!length(dots) || exists(name, globalenv(), mode = "function")) return(FALSE)
+  generic <- vapply(dots, function(dot) exists(substr(name, 1L, dot - 1L), globalenv(), mode = "function"), NA)
+  classes <- substring(name, dots + 1L)[generic]
+  length(classes) > 0L && !any(classes %in% IMPLICIT) && is_plain_class(classes)
 }
+
+IMPLICIT <- c(
+  PLAIN, "default", "double", "complex", "raw", "function", "matrix", "array", "environment", "call", "name",
+  "language", "expression", "formula", "NULL", "if", "for", "while", "(", "{", "<-"
+)
 
 is_base_function <- function(name) exists(name, baseenv(), mode = "function", inherits = FALSE)
 

@@ -11,6 +11,7 @@ local({
   own$pdf <- grDevices::pdf
   own$par <- graphics::par
   own$slot_of <- methods::slot
+  own$pause <- base::Sys.sleep
   own$QUIT <- base::quit
   own$fork <- parallel:::mcfork
   own$leave_fork <- parallel:::mcexit

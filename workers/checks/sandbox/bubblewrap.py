@@ -74,6 +74,7 @@ class Bubblewrap:
 
     def open(self, box: Box) -> Session:
         """Start the program of a box. Raises SandboxUnavailable."""
+        view.check_program(box)
         uid = self._take_uid()
         try:
             held = Held(

@@ -129,6 +129,9 @@ class _Contained:
 
     def release(self) -> int | None:
         """Close all; its exit code, None when the engine made no container."""
+        for pipe in (self._client.stdin, self._client.stdout):  # the engine may be waiting to write
+            if pipe is not None:
+                pipe.close()
         if self._killer is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._killer.wait(_ANSWER_S)
@@ -142,9 +145,6 @@ class _Contained:
                 self._client.kill()
                 self._client.wait()
                 self._remove()
-        for pipe in (self._client.stdin, self._client.stdout):
-            if pipe is not None:
-                pipe.close()
         made = self._made.exists()
         self._folder.cleanup()
         return self._client.returncode if made else None

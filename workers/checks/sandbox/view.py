@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from grading.errors import SandboxUnavailable
-from workers.checks.sandbox.base import Mount
+from workers.checks.sandbox.base import Box, Mount
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = ("ld.so.cache", "alternatives", "R", "fonts")
@@ -119,6 +119,19 @@ def checked(mount: Mount, *, as_other_user: bool) -> PurePosixPath:
             f"Programs in a sandbox cannot read {mount.source}. Let others read it (chmod -R o+rX)."
         )
     return target
+
+
+def check_program(box: Box) -> None:
+    """Raises SandboxUnavailable when the program of a box lies neither in the system nor in its mounts."""
+    program = PurePosixPath(box.argv[0])
+    if not program.is_absolute():
+        return
+    places = [Path(program)] if program.is_relative_to("/usr") or program.parts[1] in _SYSTEM else []
+    for mount in box.mounts:
+        if program.is_relative_to(mount.target):
+            places.append(mount.source / program.relative_to(mount.target))
+    if not any(os.path.lexists(place) for place in places):
+        raise SandboxUnavailable(f"The program {program} is not there, so nothing can be run with it.")
 
 
 def people(uid: int) -> dict[str, bytes]:

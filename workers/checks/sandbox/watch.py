@@ -79,8 +79,10 @@ def shared_out(pids: tuple[int, ...]) -> int | None:
     for pid in pids:
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
-        except (ProcessLookupError, FileNotFoundError):
-            if Path(f"/proc/{pid}").exists():
+        except ProcessLookupError:  # it has ended, perhaps without being taken notice of
+            continue
+        except FileNotFoundError:
+            if Path(f"/proc/{pid}").exists():  # a kernel that does not tell
                 return None
             continue
         except OSError:

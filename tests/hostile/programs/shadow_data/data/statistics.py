@@ -1,0 +1,5 @@
+print("@REACHED@ statistics in data")
+
+
+def mean(xs):
+    return None
