@@ -49,11 +49,11 @@ def _question(question: Question, check: PassesTests | VariableEquals, ran: Ran)
         return Judged(skipped="there is nothing to compare with")
     if expected.state != "value" or expected.value is None:
         whose = "the expected value" if question.expected is not None else "the solution"
-        return Judged(broken=f"{question.name}: {whose} gave no value ({_why(expected, check, None)})")
+        return Judged(broken=f"{_label(question)}: {whose} gave no value ({_why(expected, check, None)})")
     if given is not None and solved is not None:
         problem = _solution_fails(given, solved, check, tolerance, by_rows)
         if problem:
-            return Judged(broken=f"{question.name}: the solution itself does not pass ({problem})")
+            return Judged(broken=f"{_label(question)}: the solution itself does not pass ({problem})")
     outcome = TestOutcome(
         name=bounded(question.name),
         passed=False,
@@ -74,6 +74,11 @@ def _question(question: Question, check: PassesTests | VariableEquals, ran: Ran)
         "message": bounded(verdict.difference),
     }
     return Judged(outcome.model_copy(update=what))
+
+
+def _label(question: Question) -> str:
+    """How an instructor knows a test."""
+    return question.code.strip().partition("\n")[0][:120] or question.name
 
 
 def _solution_fails(

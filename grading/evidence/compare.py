@@ -103,7 +103,8 @@ class _Comparison:
     def others(self, expected: Shape, got: Shape, at: str) -> None:
         if expected.kind != got.kind:
             raise self.differ(expected, got, at)
-        if any(shape.cut or not shape.text or OBJECT.search(shape.text) for shape in (expected, got)):
+        # only what is expected decides whether a comparison is possible: the other side is a stranger's
+        if expected.cut or not expected.text or OBJECT.search(expected.text):
             raise _CannotTell(f"values of the kind {expected.type or 'unknown'} cannot be compared")
         if (expected.type, expected.text) != (got.type, got.text):
             raise self.differ(expected, got, at)
@@ -129,6 +130,8 @@ class _Comparison:
             raise self.differ(expected, got, at)
 
     def maps(self, expected: Shape, got: Shape, at: str, depth: int) -> None:
+        if len(got.keys) != len(got.items):
+            raise self.differ(expected, got, at)
         wanted = dict(zip(map(canonical, expected.keys), expected.items, strict=False))
         have = dict(zip(map(canonical, got.keys), got.items, strict=False))
         names = dict(zip(map(canonical, expected.keys), expected.keys, strict=False))
@@ -145,7 +148,8 @@ class _Comparison:
         """How many members of two sets have no partner."""
         have = {canonical(item): item for item in got}
         rest = [item for item in expected if have.pop(canonical(item), None) is None]
-        if len(rest) * len(have) > MAX_PAIRS:
+        # partners are one to one: with other numbers of members no pairing is left to try
+        if len(rest) != len(have) or len(rest) * len(have) > MAX_PAIRS:
             return len(rest), len(have)
         missing = 0
         for item in rest:

@@ -33,6 +33,8 @@ def difference_of_tables(
     rows, mine = _rows(expected), _rows(got)
     if rows != mine and not (expected.cut and got.cut):
         return f"has {mine} rows, not {rows}"
+    if len({len(column) for column in got.columns}) > 1:
+        return "has columns of different lengths"
     if ignore_row_order:
         wanted, have = _sorted(wanted), _sorted({name: have[name] for name in wanted})
     for name, column in wanted.items():

@@ -8,7 +8,7 @@ from grading.evidence.behaviour import judged
 from grading.evidence.context import counted, listed
 from grading.evidence.scope import Piece, Scopes
 from grading.model import CriterionEvidence, Flag, Location
-from grading.rubric import OutputClose, OutputMatches, PassesTests, Rubric, VariableEquals
+from grading.rubric import OutputClose, OutputEquals, OutputMatches, PassesTests, Rubric, VariableEquals
 from grading.trials.plan import behaviour
 from grading.trials.ran import Ran
 
@@ -76,13 +76,29 @@ def _broken(rubric: Rubric, ran: Ran) -> Iterator[Flag]:
         asked = ran.plan.of(check)
         if asked is not None and isinstance(check, PassesTests | VariableEquals):
             wrong += [j.broken for j in judged(check, asked, ran) if j.broken]
-    wrong = list(dict.fromkeys(wrong))
+    wrong = list(dict.fromkeys([*wrong, *_failing_solution(rubric, ran)]))
     if wrong:
         more = f" There are {len(wrong) - 3} more." if len(wrong) > 3 else ""
         message = (
             f"Tests that are wrong themselves do not count. {' '.join(f'{w}.' for w in wrong[:3])}{more}"
         )
         yield Flag(code=BROKEN, message=message[:2000], hold=True)
+
+
+def _failing_solution(rubric: Rubric, ran: Ran) -> Iterator[str]:
+    """Cells of the solution that fail here though their outputs are what is expected."""
+    compared = (
+        not c.text if isinstance(c, OutputEquals) else isinstance(c, OutputClose) and not c.values
+        for c in behaviour(rubric, (OutputEquals, OutputClose))
+    )
+    if not any(compared):
+        return
+    for path in ran.plan.solutions:
+        cells = ran.played(path, solution=True) or {}
+        failing = next((cell for cell in cells.values() if cell.state != "ran"), None)
+        if failing is not None:
+            why = f" ({failing.error[:200]})" if failing.error else ""
+            yield f"cell {failing.number} of {path}: the solution itself does not run{why}"
 
 
 def _unconfirmed(rubric: Rubric, mine: Scopes, ran: Ran) -> Iterator[Flag]:

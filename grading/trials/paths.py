@@ -49,6 +49,8 @@ class Repair(Value):
     @property
     def message(self) -> str:
         """A sentence for people."""
+        if self.now == ".":
+            return f"The folder “{self.was}” is not there when the work is run; it ran in its own instead."
         return f"The path “{self.was}” was read as “{self.now}”, where the file lies when the work is run."
 
 
@@ -130,7 +132,8 @@ def _reachable(paths: Iterable[str]) -> frozenset[str]:
     """All the ways to write where the files lie in a trial; data is at `x`, `data/x` and `../data/x`."""
     found: set[str] = set()
     for path in paths:
-        found |= {path, f"/work/{path}"}
+        plain = path.removeprefix("./")
+        found |= {plain, f"/work/{plain}"}
         if path.startswith("data/"):
             bare = path.removeprefix("data/")
             found |= {bare, f"/work/{bare}", f"../{path}", f"/{path}"}

@@ -37,6 +37,9 @@ class Ran:
     _known: dict[tuple[str, bool, bool], frozenset[int]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
+    _cells: dict[tuple[str, bool], Mapping[int, Played] | None] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     @cached_property
     def problem(self) -> str:
@@ -84,11 +87,14 @@ class Ran:
 
     def played(self, path: str, *, solution: bool = False) -> Mapping[int, Played] | None:
         """What became of each cell of a document, by number; nothing when it was not run."""
-        key = (self.plan.solutions if solution else self.plan.works).get(path)
-        trial = self.trial(key)
-        return None if key is None or trial is None else self._cells(key, trial)
+        if (path, solution) not in self._cells:
+            key = (self.plan.solutions if solution else self.plan.works).get(path)
+            trial = self.trial(key)
+            cells = None if key is None or trial is None else self._played(key, trial)
+            self._cells[path, solution] = cells
+        return self._cells[path, solution]
 
-    def _cells(self, key: str, trial: Trial) -> Mapping[int, Played]:
+    def _played(self, key: str, trial: Trial) -> Mapping[int, Played]:
         asked = [code.number for code in self._request(key).work.cells]
         have = {cell.number: cell for cell in trial.cells}
         return {n: have.get(n, Played(number=n, state="not reached")) for n in asked}
@@ -123,7 +129,8 @@ class Ran:
         cell = (self.played(path, solution=solution) or {}).get(number)
         if cell is None or number in self.excused(path, also_elsewhere=True, solution=solution):
             return None
-        return cell.outputs
+        # a solution that fails here was right where its outputs come from
+        return cell.outputs if not solution or cell.state == "ran" else None
 
     def _keys(self, role: str) -> Iterator[str]:
         return (key for key in self.plan.requests if key.startswith(f"{role}:"))

@@ -94,6 +94,7 @@ def test_program(name: str, stage: Stage) -> None:
     outcome = stage.futures[name].result()
     program, work = outcome.program, outcome.work
     assert outcome.reached == ()
+    assert "\\u0000" not in work.model_dump_json()
     assert not any(str(EXPECTED) in output.text for cell in work.cells for output in cell.outputs)
     assert outcome.seconds <= program.seconds + GRACE_S
     assert work.end in program.ends, work.reason

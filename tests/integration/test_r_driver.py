@@ -96,11 +96,13 @@ def test_the_line_of_an_error_is_that_in_the_function(work: Line) -> None:
     assert (cell["line"], cell["error"]) == (3, "Error in check(1): bad")
 
 
-@pytest.mark.parametrize("code", ["repeat {}", "Sys.sleep(60)", "while (TRUE) print(1)"])
+@pytest.mark.parametrize(
+    "code", ["repeat {}", "Sys.sleep(60)", "while (TRUE) print(1)", "repeat try(repeat {}, silent = TRUE)"]
+)
 def test_a_cell_that_does_not_end_is_stopped(work: Line, code: str) -> None:
     cells = work.play(code, "2", cell_s=0.5)
     assert [cell.state for cell in as_played(cells)] == ["too long", "ran"]
-    assert cells[0]["seconds"] < 2
+    assert cells[0]["seconds"] < 2.5
     assert sum(len(o["text"]) for o in cells[0]["outputs"]) < 70_000
 
 
@@ -157,6 +159,16 @@ def test_output_is_cut_and_says_so(work: Line) -> None:
     assert text_of(cells[0]).endswith("(more output is left out)\n")
     assert len(text_of(cells[0])) < 66_000
     assert [cell["state"] for cell in cells] == ["ran", "ran"]
+
+
+def test_files_from_windows_run(work: Line) -> None:
+    cells = work.play("\ufeffx <- 1\r\nif (x > 0) {\r\n  print(x)\r\n}\r\n", kind="script")
+    assert (cells[0]["state"], text_of(cells[0])) == ("ran", "[1] 1\n")
+
+
+def test_infinite_recursion_ends_its_cell(work: Line) -> None:
+    cells = work.play("f <- function(n) f(n + 1)\nf(1)", "1 + 1")
+    assert [cell["state"] for cell in cells] == ["failed", "ran"]
 
 
 def test_code_before_the_work_is_not_shown(work: Line) -> None:
@@ -284,7 +296,8 @@ def test_no_child_is_left(asked: Line) -> None:
     for code in ("1", "quit()", 'system("sleep 60")'):
         asked.ask(code, seconds=0.3)
     pid = asked.process.pid
-    assert Path(f"/proc/{pid}/task/{pid}/children").read_text().split() == []
+    # only the one that watches the clock
+    assert len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()) == 1
     assert asked.ask("total")["state"] == "value"
 
 

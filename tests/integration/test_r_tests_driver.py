@@ -119,7 +119,8 @@ PASSES = {
     "invisible": "expect_invisible(suppressMessages(suppressWarnings(loud())))",
     "closures": "k <- counter(); k(); expect_equal(k(), 2); expect_type(k, 'closure')",
     "objects": "account$deposit(5); expect_equal(account$balance, 15); account$balance <- 2; "
-    'expect_equal(account[["balance"]], 2)',
+    'key <- "balance"; expect_equal(account[[key]], 2); '
+    "account[[key]] <- 3; expect_equal(account$balance, 3)",
     "classes": 'expect_s3_class(member, "member"); expect_output(print(member), "<member Ada>")',
     "models": "expect_equal(round(fit$coefficients[[1]], 2), 37.88)",
     "code": "expect_equal(column(data.frame(u = 1:3), u * 2), c(2, 4, 6))",

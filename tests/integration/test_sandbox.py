@@ -19,8 +19,8 @@ from tests.integration.boxed import LIMITS, ended, puppet, tell, written
 from workers.checks.sandbox import open_sandbox
 from workers.checks.sandbox.base import Box, Mount, Sandbox
 
-# a real engine, where one is at hand: GRADER_TEST_ENGINE and GRADER_TEST_IMAGE
-KINDS = ["bubblewrap", "container"] + (["engine"] if "GRADER_TEST_ENGINE" in os.environ else [])
+# a real engine, where one is at hand: SANDBOX_TEST_ENGINE and SANDBOX_TEST_IMAGE
+KINDS = ["bubblewrap", "container"] + (["engine"] if "SANDBOX_TEST_ENGINE" in os.environ else [])
 
 
 def stand_in(folder: Path) -> Sandbox:
@@ -38,7 +38,7 @@ def stand_in(folder: Path) -> Sandbox:
 def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
     if request.param == "engine":
         found = open_sandbox(
-            "container", engine=os.environ["GRADER_TEST_ENGINE"], image=os.environ["GRADER_TEST_IMAGE"]
+            "container", engine=os.environ["SANDBOX_TEST_ENGINE"], image=os.environ["SANDBOX_TEST_IMAGE"]
         )
     elif request.param == "container":
         found = stand_in(tmp_path_factory.mktemp("engine"))

@@ -150,6 +150,8 @@ def test_what_cannot_be_compared_is_not_called_wrong() -> None:
     for text in ("", "<function f>", "Point at 0x7f001122"):
         assert compare(other(text), other(text)).same is None
         assert compare(other(text), other("x")).same is None
+        # but nobody gets out of a test by what they return
+        assert compare(other("x"), other(text)).same is False
     assert compare(other("Point(1)"), other("Point(1)")).same
     assert compare(other("Point(1)"), other("Point(2)")).same is False
     assert compare(other("<Colour.RED: 1>"), other("<Colour.RED: 1>")).same
@@ -176,4 +178,13 @@ def test_hostile_shapes_end() -> None:
     assert compare(wide, other_set).same is False
     broken = Shape(kind="table", names=("a", "b"), columns=((1.0,),))
     assert compare(SALES, broken).same is False
-    assert compare(Shape(kind="map", keys=(shape(1),)), Shape(kind="map", items=(shape(1),))).same is False
+    assert compare(shape({}), Shape(kind="map", items=(shape(1),))).same is False
+
+
+def test_shapes_that_no_language_makes_do_not_pass() -> None:
+    right = Shape(kind="table", names=("a", "b"), columns=((1, 2), (3, 4)))
+    for second in ((), (3,)):
+        assert compare(right, right.model_copy(update={"columns": ((1, 2), second)})).same is False
+    pairs = Shape(kind="set", type="set", items=tuple(shape((n, 2)) for n in range(10)))
+    junk = Shape(kind="set", type="set", items=tuple(shape((n + 0.5, n)) for n in range(2, 15_000)))
+    assert compare(pairs, junk).same is False

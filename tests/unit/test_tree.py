@@ -15,19 +15,26 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent.parent
-LOCKS = ("requirements.lock", "requirements-test.lock", "requirements-checks.lock", "deploy/flower/requirements.lock")
+LOCKS = (
+    "requirements.lock",
+    "requirements-test.lock",
+    "requirements-checks.lock",
+    "deploy/flower/requirements.lock",
+)
 MAX_BYTES = 1_000_000
 BUILT = re.compile(r"(^|/)(\.|var/|build/|__pycache__/|[\w-]+\.egg-info/)|\.db(-wal|-shm)?$")
 # names the students' own machines
 STUDENTS_WORK = (
     "samples/",
     "tests/golden/",
+    "tests/hostile/programs/",
     "tests/integration/test_names.py",
     "tests/unit/test_documents_pseudonym.py",
+    "tests/unit/test_trials_paths.py",
 )
 
-# after a quote, a space or the like: the beginning of an absolute path
-MACHINE_PATH = re.compile(r"""(?:^|[\s"'=:(`\[])/(?:home|root|work|Users)/\w""")
+# after a quote, a space or the like: the beginning of an absolute path; in a sandbox, the work lies in /work
+MACHINE_PATH = re.compile(r"""(?:^|[\s"'=:(`\[])/(?:(?:home|root|Users)/\w|work/(?:main|shared)\b)""")
 SECRET = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}|\bglpat-[\w-]{20}"
     r"|\bhf_[A-Za-z0-9]{30}|\bsk-[A-Za-z0-9]{32}|\bxox[baprs]-[\w-]{20}|\bwhsec_[A-Za-z0-9+/]{24}"

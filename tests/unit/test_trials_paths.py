@@ -5,7 +5,7 @@ import time
 import pytest
 
 from grading.trials.model import TrialLanguage
-from grading.trials.paths import places_of, repair
+from grading.trials.paths import beside, places_of, repair
 
 PLACES = places_of(["data/sales.csv", "data/big table.xlsx", "extra.txt"])
 
@@ -107,3 +107,17 @@ def test_hostile_text_takes_little_time(language: TrialLanguage, source: str) ->
     run, _ = repair(source, language, PLACES)
     assert run.count("\n") == source.count("\n")
     assert time.perf_counter() - start < 2
+
+
+def test_a_hand_ins_folder_data_is_not_the_assignments() -> None:
+    handed_in = {"data/mine.csv": "1", "data/sales.csv": "2", "data/statistics.py": "3", "notes.txt": "4"}
+    assert beside(handed_in, {"data/sales.csv": "5"}) == {
+        "data/sales.csv": "5",
+        "./data/mine.csv": "1",
+        "./data/statistics.py": "3",
+        "notes.txt": "4",
+    }
+    places = places_of(beside(handed_in, {"data/sales.csv": "5"}))
+    written = 'read("data/mine.csv"); read("./data/mine.csv")'
+    assert repair(written, "python", places) == (written, ())
+    assert repair('read("~/x/mine.csv")', "python", places)[0] == 'read("./data/mine.csv")'

@@ -116,24 +116,37 @@ class Clock:
 
     def __init__(self) -> None:
         self.armed = False
-        self.rang = False
+        self.rings = 0
 
-    def _ring(self, *_: Any) -> None:
-        if self.armed:
-            self.rang = True
-            raise TooLong
+    def _ring(self, _signal_number: int, frame: Any) -> None:
+        # our own code gives way by itself, and must not be torn apart
+        if not self.armed or frame is None or _folder(frame.f_code.co_filename) == _OURS:
+            return
+        self.rings += 1
+        if self.rings == PATIENT_RINGS:
+            _setitimer(_REAL, SHORT_S, SHORT_S)
+        raise TooLong
 
     def start(self, seconds: float) -> None:
-        """A `try` without a name may swallow the first ring, and a loop the second: so it goes on ringing."""
-        self.rang = False
+        """A bare `except` may swallow a ring, and in a loop many; it goes on until one hits the handler."""
+        self.rings = 0
         self.armed = True
         _signal.signal(_SIGALRM, self._ring)
-        _setitimer(_REAL, max(seconds, 0.001), 0.02)
+        _setitimer(_REAL, max(seconds, 0.001), LONG_S)
 
     def stop(self) -> None:
         """From here on nothing is raised."""
         self.armed = False
         _setitimer(_REAL, 0)
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+_OURS = _folder(_folder.__code__.co_filename)
+LONG_S, SHORT_S = 0.02, 0.0002
+PATIENT_RINGS = 10
 
 
 # --- faults -------------------------------------------------------------------------------------------

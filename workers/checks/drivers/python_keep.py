@@ -202,7 +202,7 @@ class Keeper:
         return [clean(name, 200) for name in found[:5000]]
 
     def _patch(self, name: str, *value: Any) -> None:
-        """Tests take a name back by deleting what they put in its place: then the work's own is there again."""
+        """Tests delete what they put in a name's place: then the work's own is there again."""
         if value:
             if name in self.space:
                 self.patched.setdefault(name, self.space[name])

@@ -18,7 +18,7 @@ import time
 import types
 from typing import Any
 
-from python_common import Clock, Line, clean, needs_site, use_site
+from python_common import Clock, Line, TooLong, clean, needs_site, use_site
 from python_objects import WorkModule
 from python_proxy import Remote
 
@@ -51,6 +51,8 @@ class Tests:
         """One call of the work by way of the server, which limits it; the test's own limit goes on."""
         ringing = self.clock.armed
         self.clock.stop()
+        if ringing and time.monotonic() > self.end:
+            raise TooLong
         try:
             self.line.write({"event": "remote", "body": body})
             while True:

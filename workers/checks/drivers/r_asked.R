@@ -30,7 +30,8 @@ ask <- function(code, seconds) {
   if (inherits(child, "masterProcess")) {
     on.exit(leave_fork(1L))
     reply <- evaluated(code, seconds)
-    to_parent(charToRaw(enc2utf8(paste(quoted(reply$state), quoted(reply$error), json(reply$value), sep = "\n"))))
+    lines <- paste(quoted(reply$state), quoted(reply$error), json(reply$value), sep = "\n")
+    to_parent(charToRaw(enc2utf8(lines)))
     leave_fork(0L)
   }
   reply <- reply_of(child, seconds)

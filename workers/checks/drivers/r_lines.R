@@ -68,7 +68,7 @@ open_end <- function(descriptor, mode) {
     suppressWarnings(file(path, open = mode, raw = TRUE)),
     # a pipe of another user, or a socket, cannot be opened by its name
     error = function(e) {
-      pipe(if (mode == "rb") sprintf("exec cat <&%d", descriptor) else sprintf("exec cat >&%d", descriptor), mode)
+      pipe(sprintf(if (mode == "rb") "exec cat <&%d" else "exec cat >&%d", descriptor), mode)
     }
   )
 }

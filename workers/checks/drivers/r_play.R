@@ -50,7 +50,8 @@ note_missing <- function(package) {
 }
 
 missing_in <- function(text) {
-  found <- regmatches(text, regexec("there is no package called [\u2018'\"]([^\u2019'\"]+)[\u2019'\"]", text))[[1L]]
+  form <- "there is no package called [\u2018'\"]([^\u2019'\"]+)[\u2019'\"]"
+  found <- regmatches(text, regexec(form, text))[[1L]]
   if (length(found)) note_missing(found[2L])
 }
 
@@ -99,7 +100,8 @@ on_warning <- function(notebook) function(w) {
 
 # What only says that a recommended package of R's own is not installed here.
 on_message <- function(m) {
-  if (grepl("recommended package .codetools. not available", conditionMessage(m))) tryInvokeRestart("muffleMessage")
+  absent <- grepl("recommended package .codetools. not available", conditionMessage(m))
+  if (absent) tryInvokeRestart("muffleMessage")
 }
 
 OWN_CALL <- quote(eval(expression, where))
@@ -132,18 +134,19 @@ too_long <- function(condition) {
 
 # Evaluates code piece by piece. `each` gets value and visibility of each. Gives list(state, error, line).
 evaluate_code <- function(code, where, seconds, notebook, each) {
+  code <- gsub("\r\n?", "\n", sub("^\ufeff", "", code))
   source <- srcfilecopy("code", strsplit(code, "\n", fixed = TRUE)[[1L]])
   pieces <- tryCatch(parse(text = code, keep.source = TRUE, srcfile = source), error = identity)
   if (inherits(pieces, "error")) return(parse_failure(pieces))
   lines <- vapply(attr(pieces, "srcref"), function(place) as.integer(place)[1L], 1L)
   at <- NA_integer_
-  on.exit(setTimeLimit())
+  on.exit(stop_clock())
   failed <- NULL
   quit <- FALSE
   tryCatch(
     withCallingHandlers(
       {
-        setTimeLimit(elapsed = seconds)
+        start_clock(seconds)
         for (i in seq_along(pieces)) {
           at <- lines[i]
           expression <- pieces[[i]]
@@ -156,10 +159,10 @@ evaluate_code <- function(code, where, seconds, notebook, each) {
       error = function(e) at <<- line_of(sys.calls(), source, at)
     ),
     error = function(e) failed <<- e,
-    interrupt = function(e) failed <<- simpleError("interrupted"),
+    interrupt = function(e) failed <<- simpleError(CAUGHT_LATE),
     grader_quit = function(e) quit <<- TRUE
   )
-  setTimeLimit()
+  stop_clock()
   if (is.null(failed)) return(list(state = "ran", error = "", line = NULL, quit = quit))
   if (inherits(failed, "packageNotFoundError")) note_missing(failed$package)
   missing_in(conditionMessage(failed))
@@ -201,6 +204,7 @@ play <- function(message) {
   notebook <- identical(work$kind, "notebook")
   session$left <- as.integer(message$output_kb) * 1024L
   watch_pictures()
+  watch_clock()
   if (nzchar(trimws(work$prelude))) {
     before <- run_cell(list(number = 0L, source = work$prelude), FALSE, message$cell_s)
     if (before$state != "ran") {

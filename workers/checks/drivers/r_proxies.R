@@ -47,7 +47,8 @@ hold <- function(value) {
         return(json(list(t = "handle", package = package, name = name)))
       }
     }
-    stop("a function that is written in a test cannot be given to the work; functions of packages can", call. = FALSE)
+    said <- "a function that is written in a test cannot be given to the work; functions of packages can"
+    stop(said, call. = FALSE)
   }
   stop("an object of class ", class(value)[1L], " cannot be given to the work", call. = FALSE)
 }
@@ -92,15 +93,13 @@ id_of <- function(handle) get("id", envir = handle, inherits = FALSE)
 
 register_handles <- function() {
   field <- function(how) function(x, i, ...) {
-    key <- if (how == "$") as.character(substitute(i)) else i
-    relay(list(op = "field", id = id_of(x), key = wire(key), how = how))
+    relay(list(op = "field", id = id_of(x), key = wire(i), how = how))
   }
   set <- function(x, i, value) {
-    key <- if (is.name(substitute(i))) as.character(substitute(i)) else i
-    relay(list(op = "set", id = id_of(x), key = wire(key), value = wire(value)))
+    relay(list(op = "set", id = id_of(x), key = wire(as.character(i)), value = wire(value)))
     x
   }
-  by_name <- function(x, name) relay(list(op = "field", id = id_of(x), key = wire(as.character(name)), how = "$"))
+  by_name <- function(x, name) field("$")(x, as.character(name))
   ask_it <- function(op) function(x, ...) relay(list(op = op, id = id_of(x)))
   methods <- list(
     "$" = by_name, "[[" = field("[["), "$<-" = set, "[[<-" = set, length = ask_it("size"),
@@ -133,8 +132,8 @@ stage_of <- function() {
   new.env(parent = variables)
 }
 
-# `print.member`: a method for a class that only the work knows; R does not look for methods behind everything.
-# `all.equal` and `all.equal.numeric` may be read as such, too, so none of the readings may be of R's own.
+# `print.member`: a method for a class that only the work knows; R does not look for methods behind everything
+# else. `all.equal` and `all.equal.numeric` may be read as such, too, so no reading may be of R's own.
 is_own_method <- function(name) {
   dots <- gregexpr(".", name, fixed = TRUE)[[1L]]
   dots <- dots[dots > 1L]

@@ -10,21 +10,21 @@ remote <- function(body, seconds) {
     )
     tryInvokeRestart(if (kind == "warning") "muffleWarning" else "muffleMessage")
   }
-  on.exit(setTimeLimit())
+  on.exit(stop_clock())
   outcome <- tryCatch(
     withCallingHandlers(
       {
-        setTimeLimit(elapsed = seconds)
+        start_clock(seconds)
         answer <- served(body)
         list(value = wire(answer$value), visible = answer$visible)
       },
       warning = keep("warning"), message = keep("message")
     ),
-    grader_quit = function(e) list(error = list(message = "the work ended itself (quit)", class = texts("error"))),
+    grader_quit = function(e) list(error = remote_error(simpleError("the work ended itself (quit)"))),
     error = function(e) list(error = remote_error(e)),
-    interrupt = function(e) list(error = list(message = "interrupted", class = texts("error")))
+    interrupt = function(e) list(error = remote_error(simpleError(CAUGHT_LATE)))
   )
-  setTimeLimit()
+  stop_clock()
   c(outcome, list(said = said, printed = captured()))
 }
 

@@ -76,7 +76,8 @@ library_with_parts <- function(original) {
   parts <- function() attach_tidyverse(original)
   changed <- original
   body(changed) <- bquote({
-    if (!missing(package) && .(asked)(if (character.only) package else as.character(substitute(package)))) {
+    if (!missing(package) &&
+      .(asked)(if (character.only) package else as.character(substitute(package)))) {
       return(.(parts)())
     }
     .(body(original))

@@ -13,7 +13,8 @@ PLAIN <- c(
 )
 WATCHED <- c(
   "all.equal", "compare", "compare_proxy", "format", "print", "as.character", "as.vector", "length", "[", "[[",
-  "$", "Ops", "==", "Math", "Summary", "summary", "names", "dim", "is.na", "as.list", "unique", "xtfrm", "rep", "c"
+  "$", "Ops", "==", "Math", "Summary", "summary", "names", "dim", "is.na", "as.list", "unique", "xtfrm",
+  "rep", "c"
 )
 
 is_plain_class <- function(classes) {

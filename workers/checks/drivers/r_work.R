@@ -1,4 +1,4 @@
-# The driver of the work in R: JSON lines in on descriptor 3, out on descriptor 4; see workers/checks/toolbox_r.py.
+# The driver of the work in R: JSON lines in on descriptor 3, out on descriptor 4, as toolbox_r.py starts it.
 local({
   own <- new.env(parent = baseenv())
   folder <- dirname(sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE)[1L]))
@@ -19,7 +19,8 @@ local({
   own$wait_for <- parallel:::selectChildren
   own$from_child <- parallel:::readChild
   own$kill <- tools::pskill
-  for (part in c("r_lines.R", "r_shape.R", "r_wire.R", "r_play.R", "r_stand_ins.R", "r_remote.R", "r_asked.R")) {
+  parts <- c("lines", "shape", "wire", "clock", "play", "stand_ins", "remote", "asked")
+  for (part in sprintf("r_%s.R", parts)) {
     sys.source(file.path(folder, part), envir = own, keep.source = FALSE)
   }
   lockEnvironment(own, bindings = TRUE)

@@ -29,7 +29,8 @@ def missing(programs: Sequence[str]) -> str:
 
 def refused(said: str) -> str:
     """The sentence about a bubblewrap that is there but cannot open a box; `said` is what it printed."""
-    return f"bubblewrap cannot open a sandbox here ({said[:300]}). {_remedy()}"
+    remedy = "It must be 0.7 or newer." if "nknown option" in said else _remedy()
+    return f"bubblewrap cannot open a sandbox here ({said[:300]}). {remedy}"
 
 
 def _remedy() -> str:
@@ -40,9 +41,9 @@ def _remedy() -> str:
     if _setting("user/max_user_namespaces") == "0" and os.geteuid() != 0:
         return "As root: sysctl -w user.max_user_namespaces=15000"
     return (
-        "In a container it needs --cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined "
-        "--security-opt apparmor=unconfined --security-opt systempaths=unconfined; or set checks.sandbox to "
-        '"container".'
+        "In a container it needs --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+        "--security-opt systempaths=unconfined and, as root, --cap-add SYS_ADMIN --cap-add NET_ADMIN; or set "
+        'checks.sandbox to "container".'
     )
 
 

@@ -73,7 +73,11 @@ class Bubblewrap:
             self._uids.discard(uid)
 
     def open(self, box: Box) -> Session:
-        """Start the program of a box. Raises SandboxUnavailable."""
+        """Start the program of a box. Raises SandboxUnavailable.
+
+        It ends with the thread that started it, whatever becomes of the process; the kernel sees to it, so
+        that no box outlives its worker.
+        """
         view.check_program(box)
         uid = self._take_uid()
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import threading
@@ -24,6 +25,8 @@ MAX_USELESS = 10_000
 """Lines that are no messages."""
 SEND_S = 30.0
 """How long a program may leave unread what is sent to it."""
+_UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+"""Zero bytes and halves of surrogate pairs, which databases and UTF-8 do not take."""
 _LEAVING_S = 2.0
 _KILLED = 128 + signal.SIGKILL
 _CHUNK = 1 << 16
@@ -211,9 +214,12 @@ class PipedSession:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """A JSON object; None for anything else."""
+    """A JSON object whose text can be stored; None for anything else."""
     with suppress(ValueError, RecursionError):
-        value = json.loads(line)
+        value = json.loads(line.decode())  # of bytes, it would also take other encodings
+        if isinstance(value, dict) and _UNSTORABLE.search(line):
+            text = json.dumps(value, ensure_ascii=False).replace("\\u0000", "\\ufffd")
+            value = json.loads(text.encode("utf-8", "replace"))
         if isinstance(value, dict):
             return value
     return None
