@@ -45,7 +45,8 @@ class BareBox:
             env={name: _outside(value, places) for name, value in environment(box).items()},
             start_new_session=True,
         )
-        _hold_to(process.pid, box.limits)
+        # the kernel counts a user's processes everywhere, which in a box are only its own
+        _hold_to(process.pid, box.limits.model_copy(update={"processes": 1_000_000}))
         return PipedSession(_Program(process, folder), box.limits, self._watcher)
 
 

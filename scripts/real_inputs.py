@@ -47,19 +47,25 @@ def notebook_assignment(source: Path, folder: Path) -> str:
 
 
 def program_assignment(source: Path, folder: Path) -> str:
-    """An assignment that asks for the functions of the reference solution."""
+    """An assignment that asks for the functions of the reference solution, with the course's own tests."""
     reference = (source / "reference" / "reference.py").read_text()
     names = [node.name for node in ast.parse(reference).body if isinstance(node, ast.FunctionDef)]
     (folder / "solution").mkdir(parents=True)
     (folder / "solution" / "reference.py").write_text(reference)
     shutil.copy(source / "description.txt", folder / "task.md")
+    shutil.copytree(source / "tests", folder / "tests")
+    prelude = ""
+    if (source / "global.py").exists():
+        shutil.copy(source / "global.py", folder / "tests")
+        prelude = 'prelude = "global.py"\n'
     slug = source.name.replace("_", "-")
     (folder / "assignment.toml").write_text(
         f'title = "{slug}"\nslug = "{slug}"\nlanguage = "python"\nrelease = "at_once"\n'
         '[[criteria]]\nid = "functions"\ntitle = "The functions asked for"\npoints = 60\n'
         f'[[criteria.checks]]\nkind = "defines"\nall_of = {json.dumps(names)}\n'
         '[[criteria.checks]]\nkind = "no_errors"\n'
-        '[[criteria]]\nid = "approach"\ntitle = "Approach"\npoints = 40\n'
+        '[[criteria]]\nid = "behaviour"\ntitle = "What it does"\npoints = 40\n'
+        f'[[criteria.checks]]\nkind = "passes_tests"\ntests = "input_*.txt"\n{prelude}'
     )
     return f"{COURSE}/{slug}"
 
@@ -134,16 +140,29 @@ def grade_all(system: System, settings: Settings, source: Path, home: Path, each
     return judge(views, len(programs), len(notebooks))
 
 
+def scores_of(views: list[dict[str, Any]], kind: str) -> list[float]:
+    """The points of the programs of a kind."""
+    return [v["score"] for v in views if v["file"].startswith(kind) and v.get("score") is not None]
+
+
+def area(better: list[float], worse: list[float]) -> float:
+    """How likely one of `better` is above one of `worse`; a draw counts half."""
+    pairs = [(a > b) + (a == b) / 2 for a in better for b in worse]
+    return statistics.fmean(pairs) if pairs else float("nan")
+
+
 def judge(views: list[dict[str, Any]], programs: int, notebooks: int) -> int:
     """Print the outcome; 0 when everything is as it must be."""
     failed = [view for view in views if view["status"] != "graded"]
     for view in failed:
         print("FAILED", view["file"], view["status"], view.get("error", ""))
-    for kind in ("correct", "wrong"):
-        scores = [v["score"] for v in views if v["file"].startswith(kind) and v.get("score") is not None]
+    found = {kind: scores_of(views, kind) for kind in ("correct", "wrong")}
+    for kind, scores in found.items():
         if scores:
             print(f"{kind}: {len(scores)} graded, median {statistics.median(scores):.1f} of 100")
-    wrong = len(failed)
+    auc = area(found["correct"], found["wrong"])
+    print(f"a correct program has more points than a wrong one (AUC): {auc:.3f}")
+    wrong = len(failed) + (not auc >= 0.98)
     for view in views[programs:]:
         share = (view.get("score") or 0.0) / view["max_score"] if view["status"] == "graded" else float("nan")
         print(f"{view['file']}: {view.get('score')} of {view.get('max_score')} ({share:.1%})")

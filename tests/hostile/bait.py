@@ -40,6 +40,7 @@ class Listener:
 
     def __post_init__(self) -> None:
         self._selector = selectors.DefaultSelector()
+        self._callers: list[socket.socket] = []
         self._stop, self._stopped = socket.socketpair()
         self._selector.register(self._stopped, selectors.EVENT_READ, "stop")
         for kind, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
@@ -82,8 +83,9 @@ class Listener:
                 self.contacts.append(key.data)
                 if sock.type == socket.SOCK_STREAM:
                     connection, _ = sock.accept()
-                    with connection:
-                        connection.sendall(self.secret.encode())
+                    connection.sendall(self.secret.encode())
+                    # closed before the caller's words are read, it would be reset and the secret lost
+                    self._callers.append(connection)
                 else:
                     _, address = sock.recvfrom(1000)
                     sock.sendto(self.secret.encode(), address)
@@ -92,6 +94,8 @@ class Listener:
         """Stop listening."""
         self._stop.close()
         self._thread.join()
+        for caller in self._callers:
+            caller.close()
         for key in list(self._selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
         self._selector.close()
