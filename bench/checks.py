@@ -1,6 +1,6 @@
 """What the sandbox costs: trials a second in it, against those in bare processes with the same limits.
 
-Both are measured in turns within one run, with as many trials at a time as there are cores.
+Both are measured in turns within one run, with as many trials at a time as there are cores, or as asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from workers.checks.sandbox.base import Sandbox
 from workers.checks.toolbox import Toolbox
 from workers.checks.trial import Trials
 
-TURNS = 4
+TURNS = 10
 """So often both are measured, one after the other."""
 LIMITS = Limits(seconds=20, cell_s=5)
 PROGRAM = """\
@@ -106,10 +106,14 @@ def _core_times() -> list[tuple[float, float]]:
 
 
 def measure(
-    sandbox: Sandbox, bare: Sandbox, toolbox: Callable[[Any], Toolbox], requests: Sequence[Request]
+    sandbox: Sandbox,
+    bare: Sandbox,
+    toolbox: Callable[[Any], Toolbox],
+    requests: Sequence[Request],
+    at_once: int = 0,
 ) -> Checks:
-    """Run all requests on both sides, in turns."""
-    at_once = len(os.sched_getaffinity(0))
+    """Run all requests on both sides, in turns; `at_once` is one a core unless it is given."""
+    at_once = at_once or len(os.sched_getaffinity(0))
     boxed, plain = _Side(Trials(sandbox, toolbox)), _Side(Trials(bare, toolbox))
     for side in (boxed, plain):  # files are read and libraries found once before it counts
         side.trials.run(requests[0])

@@ -81,8 +81,9 @@ def bench_overhead(samples: int, queued: int, database: str | None, as_json: boo
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A folder of programs with tests, instead of some made on the spot.",
 )
+@click.option("--at-once", default=0, help="Programs that run at the same time; one a core if not given.")
 @click.option("--json", "as_json", is_flag=True)
-def bench_checks(runs: int, programs: Path | None, as_json: bool) -> None:
+def bench_checks(runs: int, programs: Path | None, at_once: int, as_json: bool) -> None:
     """Students' programs in the sandbox, beside bare processes in the same limits."""
     requests = checks.from_folder(programs, runs) if programs else checks.made(runs)
     if not requests:
@@ -93,7 +94,7 @@ def bench_checks(runs: int, programs: Path | None, as_json: bool) -> None:
     problem = sandbox.problem() or toolbox.problem
     if problem:
         raise click.ClickException(problem)
-    figures = checks.measure(sandbox, BareBox(), lambda _language: toolbox, requests)
+    figures = checks.measure(sandbox, BareBox(), lambda _language: toolbox, requests, at_once)
     if as_json:
         click.echo(json.dumps(figures.as_dict(), indent=2))
         return

@@ -79,17 +79,19 @@ class Dispatch:
         """After the commit: say that a round waits. Best effort, the sweeper finds it otherwise."""
         return self._publish(queue.PREPARE, queue.STORE, [round_id])
 
-    def announce_trial(self, round_id: str, priority: str) -> bool:
-        """After the commit: say that a round's work is to be run. Best effort, as above."""
-        return self._publish(queue.TRIAL, queue.checks_queue(priority), [round_id])
+    def announce_trial(self, round_id: str, priority: str, in_s: float = 0.0) -> bool:
+        """After the commit: say that a round's work is to be run, now or later. Best effort, as above."""
+        return self._publish(queue.TRIAL, queue.checks_queue(priority), [round_id], in_s)
 
     def release(self) -> bool:
         """Ask for waiting rounds to be dispatched. Best effort."""
         return self._publish(queue.RELEASE, queue.STORE, [])
 
-    def _publish(self, task: str, to: str, args: list[str]) -> bool:
+    def _publish(self, task: str, to: str, args: list[str], in_s: float = 0.0) -> bool:
+        later = {"countdown": in_s} if in_s else {}
+
         def publish() -> bool:
-            self.celery.send_task(task, args=args, queue=to, ignore_result=True)
+            self.celery.send_task(task, args=args, queue=to, ignore_result=True, **later)
             return True
 
         return self._or(False, publish)

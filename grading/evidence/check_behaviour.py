@@ -165,10 +165,10 @@ def _expected(
     if check.text is not None:
         return [("output", (Output(kind="stream", text=check.text),), everything)]
     solved = shown_in(context.scope(check, context.solution).pieces, context, solution=True)
-    solved = [(p, o) for p, o in solved if text_of(o).strip() or any(x.image for x in o)]
-    if len(solved) == 1 or len(cells) == 1:
+    telling = [o for _, o in solved if text_of(o).strip() or any(x.image for x in o)]
+    if len(telling) == 1 or len(cells) == 1:
         # a script beside a notebook: all that one puts out against all that the other does
-        theirs = tuple(output for _, outputs in solved for output in outputs)
+        theirs = tuple(output for outputs in telling for output in outputs)
         return [("output", theirs, everything)]
     return [
         (f"output of {_called(piece)}", theirs, mine) for piece, theirs, mine in paired(solved, scope, cells)

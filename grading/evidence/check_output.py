@@ -171,24 +171,41 @@ def _pairs(
     check: OutputClose, context: Context, scope: Scope, cells: Sequence[Shown]
 ) -> list[tuple[list[float], list[float]]]:
     solved = shown_in(context.scope(check, context.solution).pieces, context, solution=True)
-    solved = [(piece, outputs) for piece, outputs in solved if _numbers(outputs)]
     return [(_numbers(theirs), _numbers(mine)) for _, theirs, mine in paired(solved, scope, cells)]
 
 
 def paired(
     solved: Sequence[Shown], scope: Scope, cells: Sequence[Shown]
 ) -> list[tuple[Piece, tuple[Output, ...], tuple[Output, ...]]]:
-    """Each cell of the solution with its outputs and the student's: of the same place, else in order."""
-    by_place = {p.cell.place: outputs for p, outputs in reversed(cells) if p.cell.place}
+    """What the solution puts out in each place, and the student there; cells without a place go in order.
+
+    A place is compared as a whole, because students part their code into other cells than the solution does.
+    """
+    by_place = _by_place(cells)
     mine = {(p.document.path, p.cell.number): outputs for p, outputs in cells}
     in_order = [(p.document.path, p.cell.number) for p in scope.pieces if p.cell.kind == "code"]
+    theirs = _by_place(solved)
     found = []
+    told: set[str] = set()
     for index, (piece, outputs) in enumerate(solved):
-        own = by_place.get(piece.cell.place)
-        if own is None and index < len(in_order):
-            own = mine.get(in_order[index])
-        found.append((piece, outputs, own or ()))
+        place = piece.cell.place
+        if place in by_place:
+            if place not in told:
+                found.append((piece, theirs[place], by_place[place]))
+            told.add(place)
+        else:
+            own = mine.get(in_order[index], ()) if index < len(in_order) else ()
+            found.append((piece, outputs, own))
     return found
+
+
+def _by_place(cells: Sequence[Shown]) -> dict[str, tuple[Output, ...]]:
+    """All outputs of the cells that stand in a named place."""
+    places: dict[str, tuple[Output, ...]] = {}
+    for piece, outputs in cells:
+        if piece.cell.place:
+            places[piece.cell.place] = places.get(piece.cell.place, ()) + outputs
+    return places
 
 
 def _close(wanted: list[float], have: list[float], rel: float, absolute: float) -> int:

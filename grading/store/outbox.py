@@ -5,12 +5,11 @@ A row is open until `done_at` is set. With an empty `error` it is done then, wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Table, select
+from sqlalchemy import ColumnElement, Table, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
@@ -35,6 +34,18 @@ class Delivery:
     tries: int
 
 
+@dataclass(frozen=True)
+class Hold:
+    """A row that one process keeps for itself as long as it says so; `tries` tells it from later holds."""
+
+    kind: str
+    key: str
+    tries: int
+    """Counts this one, too."""
+    error: str = ""
+    """Why the try before did not work, where somebody could say so."""
+
+
 _TAKEN = ("id", "kind", "key", "payload", "created_at", "tries")
 
 
@@ -54,34 +65,53 @@ def again(session: Session, kind: str, key: str) -> bool:
     return session.execute(statement.returning(_OUTBOX.c.id)).first() is not None
 
 
-def hold(session: Session, kind: str, key: str, seconds: float) -> bool:
-    """Take one row that is due, without counting a try. False when it is done, or held by somebody else."""
+def hold(session: Session, kind: str, key: str, seconds: float) -> Hold | None:
+    """Take one row that is due, which counts a try. Nothing when it is done, or not due."""
     moment = now(session)
-    free = (_OUTBOX.c.kind == kind, _OUTBOX.c.key == key, _OUTBOX.c.done_at.is_(None))
-    statement = _OUTBOX.update().where(*free, _OUTBOX.c.not_before <= moment)
-    held = statement.values(not_before=moment + timedelta(seconds=seconds)).returning(_OUTBOX.c.id)
-    return session.execute(held).first() is not None
+    statement = _OUTBOX.update().where(*_open(kind, key), _OUTBOX.c.not_before <= moment)
+    later = {"not_before": moment + timedelta(seconds=seconds), "tries": _OUTBOX.c.tries + 1}
+    taken = session.execute(statement.values(later).returning(_OUTBOX.c.tries, _OUTBOX.c.error)).first()
+    return None if taken is None else Hold(kind, key, taken.tries, taken.error)
 
 
-def hold_on(session: Session, kind: str, keys: Sequence[str], seconds: float) -> None:
-    """Hold rows that this process took for so long from now on; they are not due for others until then."""
-    mine = (_OUTBOX.c.kind == kind, _OUTBOX.c.key.in_(keys), _OUTBOX.c.done_at.is_(None))
-    moment = now(session)
-    session.execute(_OUTBOX.update().where(*mine).values(not_before=moment + timedelta(seconds=seconds)))
+def hold_on(session: Session, mine: Hold, seconds: float) -> bool:
+    """Hold a row for so long from now on. False when somebody else took it since."""
+    later = now(session) + timedelta(seconds=seconds)
+    statement = _OUTBOX.update().where(*_held(mine)).values(not_before=later)
+    return session.execute(statement.returning(_OUTBOX.c.id)).first() is not None
 
 
-def let_go(session: Session, kind: str, key: str) -> None:
-    """Give back what was held; it is due again."""
-    mine = (_OUTBOX.c.kind == kind, _OUTBOX.c.key == key, _OUTBOX.c.done_at.is_(None))
-    session.execute(_OUTBOX.update().where(*mine).values(not_before=now(session)))
+def let_go(session: Session, mine: Hold) -> None:
+    """Give back what was held, as if it had not been taken; it is due again."""
+    fresh = {"not_before": now(session), "tries": _OUTBOX.c.tries - 1}
+    session.execute(_OUTBOX.update().where(*_held(mine)).values(fresh))
+
+
+def put_off(session: Session, mine: Hold, error: str, seconds: float) -> None:
+    """Give back what was held because it did not work; it is due again after so long."""
+    later = {"not_before": now(session) + timedelta(seconds=seconds), "error": _sentence(error)}
+    session.execute(_OUTBOX.update().where(*_held(mine)).values(later))
+
+
+def is_open(session: Session, kind: str, key: str) -> bool:
+    """Whether there is something to do, now or later."""
+    return session.execute(select(_OUTBOX.c.id).where(*_open(kind, key))).first() is not None
+
+
+def _open(kind: str, key: str) -> tuple[ColumnElement[bool], ...]:
+    return (_OUTBOX.c.kind == kind, _OUTBOX.c.key == key, _OUTBOX.c.done_at.is_(None))
+
+
+def _held(mine: Hold) -> tuple[ColumnElement[bool], ...]:
+    return (*_open(mine.kind, mine.key), _OUTBOX.c.tries == mine.tries)
 
 
 def claim(
-    session: Session, kind: str, limit: int, lease_s: float, *, overdue_s: float = 0.0
+    session: Session, kind: str, limit: int, lease_s: float, *, overdue_s: float = 0.0, counted: bool = True
 ) -> list[Delivery]:
     """Take rows that are due since `overdue_s`, oldest first; nobody else gets them for `lease_s`.
 
-    Counts a try, so that a row that kills its sender does not come back for ever.
+    Counts a try, so that a row that kills its sender does not come back for ever; unless it is only looked at.
     """
     moment = now(session)
     # PostgreSQL must choose the rows once, in a CTE: as a subquery it may run again and lock more of them;
@@ -101,7 +131,7 @@ def claim(
     statement = (
         _OUTBOX.update()
         .where(_OUTBOX.c.id.in_(select(chosen.c.id)))
-        .values(not_before=moment + timedelta(seconds=lease_s), tries=_OUTBOX.c.tries + 1)
+        .values(not_before=moment + timedelta(seconds=lease_s), tries=_OUTBOX.c.tries + int(counted))
         .returning(*(_OUTBOX.c[name] for name in _TAKEN))
     )
     return sorted((Delivery(*row) for row in session.execute(statement)), key=lambda taken: taken.id)

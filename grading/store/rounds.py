@@ -81,15 +81,24 @@ def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> 
     return done is not None
 
 
-def hand_on(session: Session, round_id: str) -> None:
-    """The work of a received round is to be run: from now on the row "trial" says that it waits."""
+def hand_on(session: Session, round_id: str) -> bool:
+    """The work of a received round is to be run: from now on the row "trial" says that it waits.
+
+    False when it was handed on before, or is prepared: a second announcement must not begin it again.
+    """
+    mine = (Outbox.kind == "prepare", Outbox.key == round_id, Outbox.done_at.is_(None))
+    done = update(Outbox).where(*mine).values(done_at=now(session)).returning(Outbox.id)
+    if session.execute(done).first() is None:
+        return False
     if not outbox.again(session, "trial", round_id):
         outbox.put(session, "trial", round_id, {})
-    session.execute(
-        update(Outbox)
-        .where(Outbox.kind == "prepare", Outbox.key == round_id)
-        .values(done_at=now(session))
-    )
+    return True
+
+
+def close_trials(session: Session, round_ids: Sequence[str]) -> None:
+    """Nothing is to be run for these rounds any more."""
+    rows = (Outbox.kind == "trial", Outbox.key.in_(round_ids), Outbox.done_at.is_(None))
+    session.execute(update(Outbox).where(*rows).values(done_at=now(session)))
 
 
 def priorities(session: Session, round_ids: Sequence[str]) -> dict[str, str]:

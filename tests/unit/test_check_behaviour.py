@@ -303,6 +303,13 @@ def test_a_solution_that_fails_here_is_told_and_its_recorded_outputs_count() -> 
         assert "cell 1 of work.ipynb: the solution itself does not run (ValueError: old)" in flag.message
 
 
+def test_cells_of_one_place_do_not_stand_for_each_other() -> None:
+    cells = [cell(f"print({n})", language="python", place="Task 2") for n in (12, 34)]
+    work = notebook(*cells, language="python")
+    found = run_outcome(OutputEquals(show="everything"), work, solution=[work])
+    assert (found.earned, [(t.expected, t.got) for t in found.tests]) == (1, [("12\n34", "12\n34")])
+
+
 def test_repaired_paths_are_told() -> None:
     plan = planned(RunsClean(), python("x = '/q/a.csv'"), files={"data/a.csv": "1"})
     evidence = collect([], rubric_of(RunsClean()), (), Ran(plan, {}))

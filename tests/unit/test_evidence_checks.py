@@ -193,6 +193,18 @@ def test_output_close_to_values_and_to_the_solution() -> None:
     assert outcome(OutputClose(), work).weight == 0  # nothing to compare with
 
 
+def test_a_place_is_compared_as_a_whole() -> None:
+    twice = [cell(c, place="Task 2", outputs=shown(said)) for c, said in (("a", "12"), ("b", "34"))]
+    work, joined = notebook(*twice), notebook(cell("a; b", place="Task 2", outputs=shown("12\n34")))
+    for mine, theirs in ((work, work), (joined, work), (work, joined)):
+        assert outcome(OutputClose(), mine, solution=(theirs,)).earned == 1
+
+
+def test_cells_without_a_place_go_in_order_also_after_silent_ones() -> None:
+    work = notebook(cell("import x", count=1), cell("a", outputs=shown("12")), cell("b", outputs=shown("34")))
+    assert outcome(OutputClose(), work, solution=(work,)).earned == 1
+
+
 def test_a_number_is_used_once() -> None:
     assert outcome(OutputClose(values=(5, 5)), notebook(cell("x", outputs=shown("5")))).earned == 0.5
 

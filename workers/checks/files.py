@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 
@@ -13,15 +17,29 @@ from workers.checks.sandbox.base import Mount
 
 WORK = PurePosixPath("/work")
 DATA = "data"
+PREFIX = "grader-checks-"
+MOST_BYTES = 1 << 30
+"""Of files that are kept for the next who needs them."""
 
 
 class Shelf:
-    """A private folder of read-only files, one a content; a context manager removes it."""
+    """A private folder of read-only files, one a content; a context manager removes it.
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="grader-checks-")
+    What was not used for longest goes when there are more than `most` bytes.
+    """
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        _clear_abandoned()
+        self._folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
         self.path = Path(self._folder.name)
+        self._most = most
+        self._sizes: dict[str, int] = {}
+        """Of what is here, least recently used first."""
+        self._users: Counter[str] = Counter()
         self._lock = threading.Lock()
+        # says to other processes, and to those that clear up /tmp, that somebody uses it
+        self._sign = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self._sign, fcntl.LOCK_SH)
 
     def __enter__(self) -> Shelf:
         return self
@@ -29,21 +47,70 @@ class Shelf:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        os.close(self._sign)
         self._folder.cleanup()
+
+    @contextmanager
+    def holding(
+        self, files: Mapping[str, str], read: Callable[[list[str]], Mapping[str, bytes]]
+    ) -> Iterator[list[Mount]]:
+        """The mounts of a request's files, which stay here as long; `read` gives the contents of SHA-256 names.
+
+        Raises OSError when there is no room for them.
+        """
+        names = list(dict.fromkeys(files.values()))
+        with self._lock:
+            self._users.update(names)
+        try:
+            wanted = self.missing(names)
+            for name, content in (read(wanted) if wanted else {}).items():
+                self.put(name, content)
+            yield self.mounts(files)
+        finally:
+            with self._lock:
+                self._users.subtract(names)
+                self._users = +self._users
+                for name in names:
+                    if name in self._sizes:
+                        self._sizes[name] = self._sizes.pop(name)
+                self._make_room(self._most)
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """Which of these SHA-256 are not here yet."""
         return [name for name in dict.fromkeys(names) if not (self.path / name).exists()]
 
     def put(self, name: str, content: bytes) -> Path:
-        """Keep a file; doing it twice at once does no harm."""
+        """Keep a file; doing it twice at once does no harm. Raises OSError when there is no room."""
         place = self.path / name
-        if not place.exists():
-            with self._lock, tempfile.NamedTemporaryFile(dir=self.path, delete=False) as file:
-                file.write(content)
-                os.fchmod(file.fileno(), 0o444)
-            Path(file.name).replace(place)
+        with self._lock:
+            if not place.exists():
+                try:
+                    self._write(place, content)
+                except OSError:
+                    self._make_room(0)
+                    self._write(place, content)
+                self._sizes[name] = len(content)
         return place
+
+    def _write(self, place: Path, content: bytes) -> None:
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        temporary = place.with_suffix(".new")
+        try:
+            temporary.write_bytes(content)
+            temporary.chmod(0o444)
+            temporary.replace(place)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def _make_room(self, most: int) -> None:
+        """Take away what nobody uses now, until there is no more than that."""
+        total = sum(self._sizes.values())
+        for name in [name for name in self._sizes if not self._users[name]]:
+            if total <= most:
+                break
+            (self.path / name).unlink(missing_ok=True)
+            total -= self._sizes.pop(name)
 
     def mounts(self, files: Mapping[str, str]) -> list[Mount]:
         """Where the files of a request are seen: below `/work`, data also as `/data/x` and `/work/x`.
@@ -78,8 +145,14 @@ def _without_clashes(places: Mapping[str, str]) -> dict[str, str]:
     return {target: name for target, name in places.items() if target not in folders}
 
 
-def shelve(shelf: Shelf, names: Iterable[str], read: Callable[[list[str]], Mapping[str, bytes]]) -> None:
-    """Bring what is missing onto the shelf; `read` gives the contents of SHA-256 names."""
-    wanted = shelf.missing(names)
-    for name, content in (read(wanted) if wanted else {}).items():
-        shelf.put(name, content)
+def _clear_abandoned() -> None:
+    """Remove the folders of processes that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            sign = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                if os.fstat(sign).st_uid == os.geteuid():
+                    fcntl.flock(sign, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(sign)

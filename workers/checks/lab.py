@@ -6,21 +6,26 @@ import hashlib
 import json
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
+from sqlalchemy.exc import IntegrityError
 
+from grading.errors import SandboxUnavailable
 from grading.store import Store, trials
 from grading.trials.model import Request, Trial
 from grading.trials.plan import Plan
-from workers.checks.files import Shelf, shelve
+from workers.checks.files import Shelf
 from workers.checks.trial import Trials, repeatable
 
 log = logging.getLogger(__name__)
 OWN = "work:"
 """What keys of requests for students' work begin with; the others are the instructor's."""
+LARGEST = 4 << 20
+"""Bytes of a trial that is kept; a larger one is run again when it is asked for."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +35,18 @@ class Lab:
     store: Store
     trials: Trials
     shelf: Shelf
+    _worked: set[str] = field(default_factory=set)
+    """Languages in which something could be run: what keeps them from it now will pass."""
     _under_way: dict[str, threading.Lock] = field(default_factory=dict)
+    _users: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, plan: Plan, submission_id: str) -> Mapping[str, Trial]:
-        """The trial of each request of a plan."""
+        """The trial of each request of a plan.
+
+        A server without a sandbox, or without a language, gives trials that were not run. One that had them
+        and cannot use them now raises SandboxUnavailable.
+        """
         return {
             name: self._trial(request, submission_id if name.startswith(OWN) else None)
             for name, request in plan.requests.items()
@@ -42,9 +54,13 @@ class Lab:
 
     def _trial(self, request: Request, submission_id: str | None) -> Trial:
         """From the memory, or by running it; who asks for the same at the same time waits for the first."""
-        problem = self.trials.problem(request.work.language)
-        if problem:
+        language = request.work.language
+        problem = self.trials.problem(language)
+        if problem and language not in self._worked:
             return Trial(end="not run", reason=problem, sandbox=self.trials.sandbox.name)
+        if problem:
+            raise SandboxUnavailable(problem)
+        self._worked.add(language)
         key = self.key(request)
         with self._alone(key):
             known = self._known(key)
@@ -52,8 +68,7 @@ class Lab:
                 return known
             trial = self._run(request)
             if repeatable(trial):
-                with self.store.write() as session:
-                    trials.keep(session, key, submission_id, trial.model_dump(mode="json"))
+                self._keep(key, submission_id, trial)
             return trial
 
     def key(self, request: Request) -> str:
@@ -71,10 +86,24 @@ class Lab:
             log.warning("a kept trial has a shape of another version; it is run again")
             return None
 
+    def _keep(self, key: str, submission_id: str | None, trial: Trial) -> None:
+        content = trial.model_dump_json()
+        if len(content) > LARGEST:
+            return
+        try:
+            with self.store.write() as session:
+                trials.keep(session, key, submission_id, json.loads(content))
+        except IntegrityError:
+            log.info("work that was erased while it was run is not kept")
+
     def _run(self, request: Request) -> Trial:
-        shelve(self.shelf, request.files.values(), self._contents)
-        trial = self.trials.run(request, self.shelf.mounts(request.files))
-        log.info("ran %s in %.1f s: %s %s", request.work.document, trial.seconds, trial.end, trial.reason)
+        try:
+            with self.shelf.holding(request.files, self._contents) as mounts:
+                trial = self.trials.run(request, mounts)
+        except OSError as error:  # the disk is full, or somebody cleared it up
+            raise SandboxUnavailable(f"Files could not be laid out: {error.strerror or error}.") from error
+        language, cells = request.work.language, len(request.work.cells)
+        log.info("ran %d cells of %s in %.1f s: %s", cells, language, trial.seconds, trial.end)
         return trial
 
     def _contents(self, names: list[str]) -> Mapping[str, bytes]:
@@ -85,8 +114,12 @@ class Lab:
     def _alone(self, key: str) -> Iterator[None]:
         with self._lock:
             own = self._under_way.setdefault(key, threading.Lock())
-        with own:
-            yield
-        with self._lock:
-            if not own.locked():
-                self._under_way.pop(key, None)
+            self._users[key] += 1
+        try:
+            with own:
+                yield
+        finally:
+            with self._lock:
+                self._users[key] -= 1
+                if not self._users[key]:
+                    del self._users[key], self._under_way[key]

@@ -3,91 +3,115 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from dataclasses import dataclass, field
 from typing import Any
 
 from celery import Celery
-from sqlalchemy.exc import DBAPIError
 
 from grading import queue
 from grading.canaries import Canaries
 from grading.config import Config
-from grading.store import outbox
+from grading.errors import SandboxUnavailable
+from grading.store import rounds
 from workers import canary
 from workers.checks.files import Shelf
+from workers.checks.holding import HOLD_S, Holding
 from workers.checks.lab import Lab
 from workers.checks.sandbox import open_sandbox
+from workers.checks.sandbox.closing import Closing
 from workers.checks.toolbox import find_toolbox
 from workers.checks.trial import Trials
 from workers.server.canary import beat_until
 from workers.server.context import Server, open_server
-from workers.server.prepare import prepare_by_running
+from workers.server.prepare import prepare, prepare_by_running
 from workers.server.release import release
 from workers.server.tasks import UNTIL_SQL_IS_BACK
 from workers.start import run_worker
 
 log = logging.getLogger(__name__)
-HOLD_S = 15.0
-"""So long nobody else runs a round's work after the last sign of life of who does."""
-SIGN_EVERY_S = 4.0
+MOST_KILLS = 5
+"""Tries after which a hand-in that ends this process each time is left to a person."""
+MOST_FAULTS = 8
+"""Tries, over half an hour, after which one that this server cannot run is left to a person."""
+KILLS_TRIALS = "Running this work ended the program that runs it, several times; a person must look at it."
+NEVER_RAN = "The work could not be run on this server, several times; a person must look at it. {}"
+LET_FINISH_S = 3.0
+"""Most work is done within it; what is not is run again by somebody else."""
+GIVE_UP_S = 5.0
+"""After the boxes were ended; container engines stop programs after 10 s."""
 
 
-@dataclass
-class Holding:
-    """The rounds whose work this process runs now, held in SQL so that a sweeper leaves them alone."""
+def try_round(server: Server, lab: Lab, holding: Holding, round_id: str) -> float | None:
+    """Run a round's work, once, and queue the round with what that showed.
 
-    server: Server
-    _mine: set[str] = field(default_factory=set)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def take(self, round_id: str) -> bool:
-        """False when it is done, or somebody else is at it."""
-        with self.server.store.write() as session:
-            held = outbox.hold(session, "trial", round_id, HOLD_S)
-        if held:
-            with self._lock:
-                self._mine.add(round_id)
-        return held
-
-    def give_back(self, round_id: str) -> None:
-        """It is prepared, or due again for the next who tries."""
-        with self._lock:
-            self._mine.discard(round_id)
-        with self.server.store.write() as session:
-            outbox.let_go(session, "trial", round_id)
-
-    def keep(self, stop: threading.Event) -> None:
-        """Say from time to time that they are still under way; the body of a thread."""
-        while not stop.wait(SIGN_EVERY_S):
-            with self._lock:
-                mine = sorted(self._mine)
-            if not mine:
-                continue
-            try:
-                with self.server.store.write() as session:
-                    outbox.hold_on(session, "trial", mine, HOLD_S)
-            except DBAPIError as error:
-                log.warning("the database is away, rounds cannot be held: %s", error)
-
-
-def try_round(server: Server, lab: Lab, holding: Holding, round_id: str) -> None:
-    """Run a round's work, once, and queue the round with what that showed."""
-    if not holding.take(round_id):
-        return
+    Returns the seconds after which somebody should look again; nothing when there is nothing left to do.
+    """
+    held = holding.take(round_id)
+    if held is None:
+        return HOLD_S if holding.waits(round_id) else None
+    if held.tries > (MOST_FAULTS if held.error else MOST_KILLS):
+        without = NEVER_RAN.format(held.error) if held.error else KILLS_TRIALS
+    else:
+        without = ""
     try:
-        if prepare_by_running(server, round_id, lab.run):
-            release(server)
-    finally:
-        holding.give_back(round_id)
+        ready = (
+            prepare(server, round_id, without=without)
+            if without
+            else prepare_by_running(server, round_id, lab.run)
+        )
+    except SandboxUnavailable as error:
+        if holding.ending.is_set():
+            holding.give_back(held)
+            return 0.0
+        log.warning("the work of round %s could not be run, it is tried again: %s", round_id, error)
+        return holding.put_off(held, error.message)
+    except BaseException:
+        holding.give_back(held)
+        raise
+    holding.give_back(held)
+    if ready:
+        release(server)
+    return None
+
+
+def look_again(server: Server, round_id: str, wait_s: float) -> None:
+    """Announce a round once more, unless it is prepared by now. Best effort, the sweeper finds it otherwise."""
+    with server.store.read() as session:
+        waiting_for = rounds.priorities(session, [round_id])
+    for priority in waiting_for.values():
+        server.dispatch.announce_trial(round_id, priority, wait_s + 0.5 if wait_s else 0.0)
 
 
 def register(app: Celery, server: Server, lab: Lab, holding: Holding) -> None:
-    """Make the task known to a worker's application."""
+    """Make the tasks known to a worker's application."""
 
     @app.task(name=queue.TRIAL, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def run_work(round_id: str) -> None:
-        try_round(server, lab, holding, round_id)
+        wait_s = try_round(server, lab, holding, round_id)
+        if wait_s is not None:
+            look_again(server, round_id, wait_s)
+
+    # web apps from before there was this pool announce every round here; theirs are prepared, too
+    @app.task(name=queue.PREPARE, ignore_result=True, **UNTIL_SQL_IS_BACK)
+    def prepare_round(round_id: str) -> None:
+        if prepare(server, round_id):
+            release(server)
+
+
+def end_soon(holding: Holding, boxes: Closing, ended: threading.Event) -> None:
+    """End what runs, after a short grace, and give the rounds back; then the process ends, whatever hangs."""
+    done = holding.until_none(LET_FINISH_S)
+    holding.ending.set()
+    boxes.close()
+    if not done:
+        log.info("what is still run is ended and given back")
+    if ended.wait(GIVE_UP_S):
+        return
+    log.warning("the pool does not come to its end by itself")
+    holding.give_all_back()
+    logging.shutdown()
+    os._exit(0)
 
 
 def start_checks(config: Config) -> None:
@@ -98,20 +122,24 @@ def start_checks(config: Config) -> None:
     stop, holding = threading.Event(), Holding(server)
     canaries = Canaries(server.dispatch.registry.redis)
     settings = config.checks
-    sandbox = open_sandbox(settings.sandbox, engine=settings.engine, image=settings.image)
+    sandbox = Closing(open_sandbox(settings.sandbox, engine=settings.engine, image=settings.image))
     log.info("work is run in: %s %s", sandbox.name, sandbox.problem())
 
     def ready(_consumer: Any) -> None:
         threading.Thread(target=beat_until, args=(stop, canaries, "checks"), daemon=True).start()
         threading.Thread(target=holding.keep, args=(stop,), daemon=True).start()
-        canary.keep_watch(canary.Watch(canaries, queue.CHECKS, settings.slots), stop)
+        canary.keep_watch(canary.Watch(canaries, queue.CHECKS, settings.slots, holding.ending.is_set), stop)
+
+    def stopping() -> None:
+        # rounds stay held, and the part beats, until the last is done or given back
+        threading.Thread(target=end_soon, args=(holding, sandbox, stop), daemon=True).start()
 
     with Shelf() as shelf:
         lab = Lab(server.store, Trials(sandbox, lambda language: find_toolbox(language, settings)), shelf)
         register(app, server, lab, holding)
         canary.register(app, canaries, queue.CHECKS)
         try:
-            run_worker(app, "checks", queue.CHECKS_QUEUES, settings.slots, ready, stop.set)
+            run_worker(app, "checks", queue.CHECKS_QUEUES, settings.slots, ready, stopping)
         finally:
             stop.set()
             server.store.close()

@@ -57,7 +57,10 @@ class Trials:
         return self.sandbox.problem() or self.toolbox(language).problem
 
     def run(self, request: Request, mounts: Sequence[Mount] = ()) -> Trial:
-        """Run it; `mounts` are the request's files. Never raises because of what the work does."""
+        """Run it; `mounts` are the request's files. Never raises because of what the work does.
+
+        Raises SandboxUnavailable when the server cannot run it just now.
+        """
         began = time.monotonic()
         language = request.work.language
         problem = self.problem(language)
@@ -65,9 +68,10 @@ class Trials:
             return Trial(end="not run", reason=problem, sandbox=self.sandbox.name)
         try:
             talk, ending = self._talk(request, mounts)
-        except SandboxUnavailable as error:
-            log.warning("nothing could be run: %s", error)
-            return Trial(end="not run", reason=error.message, sandbox=self.sandbox.name)
+        except OSError as error:  # no more processes, descriptors or memory
+            raise SandboxUnavailable(f"The sandbox could not be used: {error.strerror or error}.") from error
+        if ending.end == "not run":
+            raise SandboxUnavailable(ending.reason)
         return Trial(
             end=ending.end,
             reason=ending.reason,
@@ -140,7 +144,7 @@ class Talk:
         )
         known = {cell.number for cell in work.cells}
         wait = START_S
-        while message := self._next(wait + limits.cell_s + GRACE_S):
+        while (message := self._next(wait + limits.cell_s + GRACE_S)) is not None:
             wait = 0.0
             if message.get("event") == "played":
                 return True
@@ -176,7 +180,7 @@ class Talk:
     def _answer(self, question: Mapping[str, Any], seconds: float) -> Answer | None:
         self.work.send(question)
         deadline = time.monotonic() + seconds + GRACE_S
-        while message := self._next(deadline - time.monotonic()):
+        while (message := self._next(deadline - time.monotonic())) is not None:
             answer = _read(Answer, message, "answer")
             if answer is not None:
                 return answer
@@ -189,7 +193,9 @@ class Talk:
         tests.send({"do": "test", "module": module, "file": file.model_dump(mode="json")})
         found: list[Tested] = []
         wait = START_S
-        while len(found) < MOST_TESTS and (message := tests.receive(wait + file.seconds + GRACE_S)):
+        while (
+            len(found) < MOST_TESTS and (message := tests.receive(wait + file.seconds + GRACE_S)) is not None
+        ):
             wait = GRACE_S  # a call that hangs is noticed here first
             if message.get("event") == "tests done":
                 break
@@ -200,6 +206,8 @@ class Talk:
                 found.append(outcome)
         else:
             ending = tests.close()
+            if ending.end == "not run":
+                raise SandboxUnavailable(ending.reason)
             reason = ending.reason or "The tests did not come to their end."
             found.append(Tested(file=file.path, name=file.path, state="not reached", message=reason))
         self.tests += found
@@ -209,7 +217,7 @@ class Talk:
         if not self.gone:
             self.work.send({"do": "remote", "body": body, "seconds": seconds})
             deadline = time.monotonic() + seconds + GRACE_S
-            while message := self._next(deadline - time.monotonic()):
+            while (message := self._next(deadline - time.monotonic())) is not None:
                 if message.get("event") == "remote":
                     return message.get("body")
         return {"gone": True}
@@ -254,4 +262,7 @@ def repeatable(trial: Trial) -> bool:
         *trial.cells,
         *trial.tests,
     )
-    return all(part.state != "too long" for part in parts)
+    # tests that their box did not reach may have run out of time there
+    return all(part.state != "too long" for part in parts) and all(
+        test.state != "not reached" for test in trial.tests
+    )

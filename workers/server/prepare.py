@@ -18,7 +18,7 @@ from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.orm import Session
 
 from grading.documents import Identity, pseudonymise, set_apart
-from grading.errors import GraderError
+from grading.errors import GraderError, SandboxUnavailable
 from grading.evidence import collect
 from grading.evidence.showing import for_student
 from grading.logs import working_on
@@ -120,7 +120,10 @@ def prepare(server: Server, round_id: str, without: str = "") -> bool:
 
 
 def prepare_by_running(server: Server, round_id: str, run: Run) -> bool:
-    """The same in the pool that runs work; the round is not handed on again."""
+    """The same in the pool that runs work; the round is not handed on again.
+
+    Raises SandboxUnavailable when nothing can be run just now; then nothing has changed.
+    """
 
     def prepared(hand_in: HandIn) -> Prepared:
         plan = hand_in.plan(server)
@@ -145,6 +148,8 @@ def _ending_badly(server: Server, round_id: str, prepared: Callable[[HandIn], Pr
             if done:
                 log.info("round %s is queued", round_id)
             return done
+        except SandboxUnavailable:
+            raise
         except GraderError as error:
             sentence = error.message
         except (_ChecksFailed, ValidationError, DataError):
@@ -167,9 +172,10 @@ def _as_json(hand_in: HandIn, prepared: Callable[[HandIn], Prepared | None]) -> 
 
 def _hand_on(server: Server, hand_in: HandIn) -> bool:
     with server.store.write() as session:
-        rounds.hand_on(session, hand_in.round_id)
-    server.dispatch.announce_trial(hand_in.round_id, hand_in.priority)
-    log.info("the work of round %s is to be run", hand_in.round_id)
+        handed_on = rounds.hand_on(session, hand_in.round_id)
+    if handed_on:
+        server.dispatch.announce_trial(hand_in.round_id, hand_in.priority)
+        log.info("the work of round %s is to be run", hand_in.round_id)
     return False
 
 

@@ -36,7 +36,6 @@ TRIAL_S = 5.0
 """So long a round waits for somebody who runs its work, when nothing is queued and nobody holds it."""
 TRIAL_BUSY_S = 3600.0
 """The same while others are queued: this one is probably among them."""
-KILLS_TRIALS = "Running this work ended the program that runs it, several times; a person must look at it."
 KILLS_CHECKS = "The checks never came to an end on this hand-in; a person must look at it."
 
 
@@ -112,22 +111,25 @@ class Sweeper:
 
     def _try_forgotten(self) -> None:
         """Rounds whose work nobody runs, although somebody could: their message, or who had it, was lost."""
+        if self.server.config.checks.sandbox == "none":  # by now; nobody will ever run them
+            one_by_one(self._untried(TRIAL_S), self._prepare)
+            return
         backlog = self.server.dispatch.backlog()
         if backlog is None or not any(p.part == "checks" and p.alive for p in self.server.dispatch.parts()):
             return
         busy = any(backlog.get(name) for name in CHECKS_QUEUES)
-        with self.server.store.write() as session:
-            found = outbox.claim(session, "trial", LIMIT, 0.0, overdue_s=TRIAL_BUSY_S if busy else TRIAL_S)
-            waiting_for = rounds.priorities(session, [row.key for row in found])
-        hopeless = [row.key for row in found if row.tries > MOST_PREPARES]
-        one_by_one(hopeless, self._prepare_without)
-        for round_id, priority in waiting_for.items():
-            if round_id not in hopeless:
-                log.info("the work of round %s was forgotten; it is to be run again", round_id)
-                self.server.dispatch.announce_trial(round_id, priority)
+        for round_id, priority in self._untried(TRIAL_BUSY_S if busy else TRIAL_S).items():
+            log.info("the work of round %s was forgotten; it is to be run again", round_id)
+            self.server.dispatch.announce_trial(round_id, priority)
 
-    def _prepare_without(self, round_id: str) -> None:
-        prepare(self.server, round_id, without=KILLS_TRIALS)
+    def _untried(self, patience_s: float) -> dict[str, str]:
+        """Rounds, with their priorities, that wait for that long for somebody who runs their work."""
+        with self.server.store.write() as session:
+            # who runs the work counts the tries: Redis may take no message for a while
+            found = outbox.claim(session, "trial", LIMIT, 0.0, overdue_s=patience_s, counted=False)
+            waiting_for = rounds.priorities(session, [row.key for row in found])
+            rounds.close_trials(session, [row.key for row in found if row.key not in waiting_for])
+        return waiting_for
 
     def _prepare(self, round_id: str) -> None:
         log.info("round %s was never announced; preparing it", round_id)

@@ -15,7 +15,7 @@ from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.rules_facts import Facts, join_within
 from workers.machine.engines.rules_findings import remarks
 from workers.machine.engines.rules_judge import Judged, reason
-from workers.machine.engines.rules_lines import Remark
+from workers.machine.engines.rules_lines import Advice, Remark
 from workers.machine.engines.rules_tests import passed_sentence, remarks_on_tests
 
 Schema = dict[str, Any]
@@ -139,10 +139,16 @@ def _findings(found: list[Remark], schema: Schema) -> list[dict[str, Any]]:
 
 def _suggestions(found: list[Remark], schema: Schema) -> list[dict[str, str]]:
     shape: dict[str, Schema] = schema["items"]["properties"]
-    advice = dict.fromkeys(remark.advice for remark in found if remark.advice is not None)
+    advice: dict[str, Advice] = {}
+    for remark in found:
+        if remark.advice is not None:
+            advice.setdefault(remark.advice.what, remark.advice)
     return [
-        {name: getattr(one, name)[: _limit(shape[name])] for name in ("what", "why", "how", "example")}
-        for one in advice
+        {
+            **{name: _cut(getattr(one, name), _limit(shape[name])) for name in ("what", "why", "how")},
+            "example": one.example[: _limit(shape["example"])],
+        }
+        for one in advice.values()
     ][: _most(schema)]
 
 

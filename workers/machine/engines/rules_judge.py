@@ -118,6 +118,8 @@ def _outcome_sentences(outcomes: tuple[CheckOutcome, ...]) -> tuple[str, ...]:
         message = "" if _PATTERN_SIGNS.search(outcome.message) else outcome.message.rstrip(".")
         message = "" if message == name else message
         state = "met" if outcome.earned >= 1 else "not met" if outcome.earned <= 0 else "partly met"
+        if not outcome.weight:
+            state = "not counted"
         said.append(f"{name}: {state}{' – ' if message else ''}{message}.")
         said.append(f"{name}: {state}.")
     return tuple(dict.fromkeys(said))

@@ -77,8 +77,8 @@ def _failing(one: Tested) -> Remark:
         one.outcome.location,
         Advice(
             "Try the failing test yourself",
-            "One input that goes wrong shows where the code does something else than you meant.",
-            "Run the code with that input, look at the values in between, and compare with what should come.",
+            "One input that goes wrong shows where the code errs.",
+            "Run the code with it and compare the values with what should come.",
             first.input if 0 < len(first.input) <= _TOLD and not first.hidden else "",
         ),
     )
