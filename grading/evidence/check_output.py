@@ -20,7 +20,7 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 NUMBER = re.compile(
     r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,30})(?:\.\d{1,30})?(?:[eE][-+]?\d{1,3})?(?![A-Za-z_])"
 )
-INDEX = re.compile(r"^\s*\[\d+(?:,\d*)?\]", re.MULTILINE)
+INDEX = re.compile(r"^[ \t]*\[\d{1,9}(?:,\d{0,9})?\]", re.MULTILINE)
 """R's `[1]` before a vector is not a number of the output."""
 MAX_NUMBERS = 2_000
 Shown = tuple[Piece, tuple[Output, ...]]

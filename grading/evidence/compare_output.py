@@ -15,7 +15,7 @@ from grading.evidence.compare_tables import normal_name
 from grading.evidence.numbers import Tolerance
 from grading.model import Output
 
-ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\n]*\x07")
+ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\n\x1b]{0,2000}\x07")
 NUMBER = re.compile(
     r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,30})(?:\.\d{1,30})?(?:[eE][-+]?\d{1,3})?(?![A-Za-z_])"
 )
@@ -77,7 +77,7 @@ def text_of(outputs: Sequence[Output]) -> str:
 def lines_of(text: str) -> tuple[Line, ...]:
     """The lines that say something, in their normal form; R's wrapped vectors become one line."""
     found: list[Line] = []
-    plain = ANSI.sub("", text).replace("\u2212", "-").replace("\r\n", "\n")
+    plain = ANSI.sub("", text[: 4 * MAX_LINES * MAX_LINE]).replace("\u2212", "-").replace("\r\n", "\n")
     for raw in plain.split("\n")[: 4 * MAX_LINES]:
         raw = raw.rpartition("\r")[2][:MAX_LINE]
         if _NOISE.match(raw):

@@ -14,7 +14,7 @@ from grading.evidence.facts import CodeFacts, Mention
 from grading.evidence.patterns import compiled
 from grading.model import Cell, Document, Location
 
-COMMENT = re.compile(r"^\s*(?:#+'?|//+|--+|/?\*+)\s?(.*?)\s*$")
+COMMENT = re.compile(r"^\s*+(?:#+'?|//+|--+|/?\*+)\s?(\s*+(?:\S++\s*+(?!$))*+(?:\S++)?)\s*$")
 _SECTION = re.compile(
     r"^(?:[-=#*\s]*)(?:%%|(?:task|question|part|exercise|problem|step|section|q|aufgabe|teil|frage|ejercicio|exercice)"
     r"[\s_.:#-]*\d|\d+(?:\.\d+)*[.):]\s)|[-=#]{4,}$",

@@ -17,6 +17,7 @@ from workers.checks.sandbox.base import Mount
 
 WORK = PurePosixPath("/work")
 DATA = "data"
+LONGEST_NAME, LONGEST_PATH = 255, 2_000
 PREFIX = "grader-checks-"
 MOST_BYTES = 1 << 30
 """Of files that are kept for the next who needs them."""
@@ -54,7 +55,7 @@ class Shelf:
     def holding(
         self, files: Mapping[str, str], read: Callable[[list[str]], Mapping[str, bytes]]
     ) -> Iterator[list[Mount]]:
-        """The mounts of a request's files, which stay here as long; `read` gives the contents of SHA-256 names.
+        """The mounts of a request's files, which stay as long; `read` gives the contents of SHA-256 names.
 
         Raises OSError when there is no room for them.
         """
@@ -132,6 +133,8 @@ def _targets(path: str) -> list[str]:
     inside = PurePosixPath(path)
     if inside.is_absolute() or ".." in inside.parts or not inside.parts or "\0" in path:
         return []
+    if any(len(part.encode()) > LONGEST_NAME for part in inside.parts) or len(path.encode()) > LONGEST_PATH:
+        return []  # no file system takes it
     targets = [WORK / inside]
     if _is_data(path):
         rest = inside.relative_to(DATA)

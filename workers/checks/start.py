@@ -76,7 +76,7 @@ def try_round(server: Server, lab: Lab, holding: Holding, round_id: str) -> floa
 
 
 def look_again(server: Server, round_id: str, wait_s: float) -> None:
-    """Announce a round once more, unless it is prepared by now. Best effort, the sweeper finds it otherwise."""
+    """Announce a round once more, unless it is prepared by now; the sweeper finds it otherwise."""
     with server.store.read() as session:
         waiting_for = rounds.priorities(session, [round_id])
     for priority in waiting_for.values():

@@ -19,7 +19,7 @@ class Closing:
         self._inner = inner
         self.name = inner.name
         self._open: weakref.WeakSet[PipedSession] = weakref.WeakSet()
-        self._closed = False
+        self._closed = threading.Event()
         self._lock = threading.Lock()
 
     def problem(self) -> str:
@@ -28,22 +28,21 @@ class Closing:
 
     def open(self, box: Box) -> Session:
         """Start the program of a box. Raises SandboxUnavailable, also after `close`."""
-        if self._closed:
+        if self._closed.is_set():
             raise SandboxUnavailable(ENDS)
         session = self._inner.open(box)
         with self._lock:
             if isinstance(session, PipedSession):
                 self._open.add(session)
-            closed = self._closed
-        if closed:
+        if self._closed.is_set():
             session.close()
             raise SandboxUnavailable(ENDS)
         return session
 
     def close(self) -> None:
         """End what runs now, from any thread, and open nothing more. May be called again."""
+        self._closed.set()
         with self._lock:
-            self._closed = True
             running = list(self._open)
         for session in running:
             session.break_off("not run", ENDS)

@@ -41,6 +41,7 @@ class Held:
         wait, self._go = os.pipe()
         try:
             self._process = start(status, wait)
+            self._ended = os.pidfd_open(self._process.pid)
         except OSError as error:
             self._close_pipes()
             raise SandboxUnavailable(f"The sandbox could not be started: {error}.") from error
@@ -91,13 +92,9 @@ class Held:
 
     def wait(self, seconds: float) -> bool:
         """Whether it has ended within that time."""
-        if seconds <= 0:
-            return self._process.poll() is not None
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        if self._process.poll() is None and seconds > 0:
+            _until_gone(self._ended, seconds)
+        return self._process.poll() is not None
 
     def release(self) -> int | None:
         """Close all; its exit code, None when bwrap could not start the program."""
@@ -105,9 +102,7 @@ class Held:
             self._process.kill()
             self._process.wait()
         if self._handle is not None:
-            gone = select.poll()
-            gone.register(self._handle, select.POLLIN)
-            gone.poll(_END_S * 1000)  # bwrap may go before the last process inside
+            _until_gone(self._handle, _END_S)  # bwrap may go before the last process inside
             os.close(self._handle)
             self._handle = None
         os.set_blocking(self._status, False)
@@ -122,9 +117,17 @@ class Held:
         os.close(self._status)
         os.close(self._go)
         if hasattr(self, "_process"):
+            os.close(self._ended)
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe is not None:
                     pipe.close()
+
+
+def _until_gone(handle: int, seconds: float) -> None:
+    """Wait for the end of a process; unlike `Popen.wait` with a limit, not a moment longer."""
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    poll.poll(seconds * 1000)
 
 
 def _hold_to(pid: int, limits: Limits) -> None:
