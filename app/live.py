@@ -78,7 +78,8 @@ def _headline(view: SubmissionView, progress: Progress, *, sees_score: bool) -> 
         return ("Being graded" if begun else "Next in line"), about
     if view.state == RoundState.QUEUED and queue:
         return "In the queue", f"Place {queue.position}. {about}"
-    return "Received", f"Your files are being read. {about}"
+    doing = "Your work is being run" if view.to_run else "Your files are being read"
+    return "Received", f"{doing}. {about}"
 
 
 def _why(view: SubmissionView) -> str:

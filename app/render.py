@@ -262,7 +262,8 @@ def _comments(report: Report) -> Iterator[tuple[Location, Comment]]:
 def _run_comments(ran: Ran) -> Iterator[tuple[Location, Comment]]:
     """Paths that were replaced for the run."""
     for repair in ran.repairs:
-        yield repair.location, Comment("path", f"“{repair.was}” was read as “{repair.now}” when we ran it")
+        now = "its own folder" if repair.now == "." else f"“{repair.now}”"
+        yield repair.location, Comment("path", f"“{repair.was}” was read as {now} when we ran it")
 
 
 def provenance_rows(report: Report) -> list[tuple[str, list[str]]]:

@@ -22,7 +22,7 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 RUN_NOTES = {
     "not_run": (
         "The work was not run",
-        "Your work could not be run on the server, which is no fault of yours. What needs a run stays open.",
+        "Your work could not be run on the server, which is no fault of yours. What needs a run is left out.",
         "The work could not be run on the server; checks that need a run are left out.",
     ),
     "run_stopped": (

@@ -28,6 +28,7 @@ SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 COURSE = "business-analytics"
 PATIENCE_S = 180.0
 WHO_SEES = ("instructor", "student")
+NOT_RUN = "not_run"
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,13 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
     os.environ["GRADER_DATABASE_URL"] = f"sqlite:///{(folder / 'grader.db').resolve()}"
     os.environ.pop("GRADER_REDIS_URL", None)
     chosen = port or _port(settings.config.server.port)
-    click.echo("Starting Redis, the web app, the store worker, the sweeper and four machines …")
+    click.echo("Starting Redis, the web app, the store worker, the pool, the sweeper and four machines …")
     with System(settings, engine="rules", port=chosen, folder=folder, own_redis=True) as system:
         people = _furnish(settings, system)
         system.until_ready(PATIENCE_S)
         views = _hand_in(Client(system.url, people.token), samples())
         _show(views)
+        _say_what_was_not_run(views)
         graded = all(view["status"] == "graded" for _, view in views)
         if once:
             if not graded:
@@ -139,6 +141,16 @@ def _show(views: Sequence[tuple[Sample, dict[str, Any]]]) -> None:
             machines = [view["stages"][stage]["machine"] or "–" for stage in ("analysis", "feedback")]
             table.add_row(sample.file.name, view["status"], score, *machines, flags)
         Console().print(table)
+        click.echo()
+
+
+def _say_what_was_not_run(views: Sequence[tuple[Sample, dict[str, Any]]]) -> None:
+    not_run = [view for _, view in views if any(flag["code"] == NOT_RUN for flag in view["flags"])]
+    if not_run:
+        click.echo(
+            f"{len(not_run)} of {len(views)} were graded without being run: `grader doctor` says what is "
+            "missing here, docs/sandbox.md and docs/r.md have more."
+        )
         click.echo()
 
 

@@ -8,7 +8,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -137,7 +136,8 @@ def end_with_supervisor(environ: Mapping[str, str]) -> None:
         return
 
     def wait() -> None:
-        while sys.stdin.buffer.read(4096):
+        # not by sys.stdin: what waits in there when the process ends aborts it
+        while os.read(0, 4096):
             continue
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -15,6 +15,7 @@ from grading.store.submissions import Idempotency, Incoming, accept
 from grading.store.tables import (
     Base,
     InboundWebhook,
+    KeptTrial,
     Outbox,
 )
 from tests.factories import COURSE
@@ -62,6 +63,13 @@ def hand_in_canaries(store: Store, assignment: int, user_id: int) -> None:
             InboundWebhook(
                 connection="lms", message_id=f"{CANARY} message", body_hash="0" * 64,
                 submission_id=accepted.submission_id, received_at=now(session),
+            )
+        )  # fmt: skip
+        trial = {"end": "finished", "cells": [{"number": 1, "state": "ran", "error": f"{CANARY} printed"}]}
+        session.add(
+            KeptTrial(
+                key=accepted.submission_id * 2, submission_id=accepted.submission_id, content=trial,
+                created_at=now(session),
             )
         )  # fmt: skip
         payload = {"about": accepted.round_id, "text": f"{CANARY} payload"}

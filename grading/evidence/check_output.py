@@ -181,7 +181,7 @@ def paired(
 
     A place is compared as a whole, because students part their code into other cells than the solution does.
     """
-    by_place = _by_place(cells)
+    by_place = {p.cell.place: () for p in scope.pieces if p.cell.place} | _by_place(cells)
     mine = {(p.document.path, p.cell.number): outputs for p, outputs in cells}
     in_order = [(p.document.path, p.cell.number) for p in scope.pieces if p.cell.kind == "code"]
     theirs = _by_place(solved)

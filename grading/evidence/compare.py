@@ -50,6 +50,10 @@ def compare(
     return Verdict(True)
 
 
+class _TooLarge(_Different):
+    """There is more to compare than is compared."""
+
+
 class _Comparison:
     def __init__(self, tolerance: Tolerance, ignore_row_order: bool) -> None:
         self.tolerance = tolerance
@@ -60,7 +64,8 @@ class _Comparison:
         """Raises _Different or _CannotTell unless both are the same; `at` says where in the whole."""
         self.left -= 1
         if depth > MAX_DEPTH or self.left < 0:
-            raise _CannotTell("the value is too large or too deeply nested to be compared")
+            # what is expected is never that large: a stranger's value must not make a test go away
+            raise _TooLarge(_located(at, "is too large or too deeply nested to be compared"))
         expected, got = _unwrapped(expected, got)
         if _scalar(expected) and _scalar(got):
             if not self.scalars(expected, got):
@@ -162,6 +167,8 @@ class _Comparison:
     def same(self, expected: Shape, got: Shape, depth: int) -> bool:
         try:
             self.values(expected, got, "", depth)
+        except _TooLarge:
+            raise
         except _Different:
             return False
         return True

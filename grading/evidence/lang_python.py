@@ -25,7 +25,7 @@ MAKERS = frozenset({"assign", "agg", "aggregate", "with_columns", "with_column"}
 HIGHER = frozenset({"map", "filter", "reduce", "apply", "applymap", "transform", "agg", "pipe"})
 """Functions and methods that call the functions they are given."""
 LINE_MAGIC = re.compile(r"^(\s*)(?:%{1,2}[A-Za-z_]|!|\?)[^\n]*$|^(\s*)[\w.]+\?{1,2}\s*$")
-VALUE_MAGIC = re.compile(r"^(\s*[\w, .\[\]\"']+=\s*)(?:!|%[A-Za-z_])[^\n]*$")
+VALUE_MAGIC = re.compile(r"^(\s*+[\w, .\[\]\"']+=\s*)(?:!|%[A-Za-z_])[^\n]*$")
 TIMED = re.compile(r"^(\s*)%time(?:it)?\s+(?=[A-Za-z_])")
 CELL_MAGIC = re.compile(r"^\s*%%(\w+)")
 PYTHON_CELLS = frozenset({"time", "timeit", "capture", "prun", "python", "python3", "py"})

@@ -10,7 +10,7 @@ from functools import lru_cache
 _WHOLE = re.compile(r"[-+]?\d+")
 _FRACTION = re.compile(r"([-+]?\d{1,300})/(\d{1,300})")
 MAX_DIGITS = 4_000
-"""Longer whole numbers are compared as text."""
+"""Longer numbers are compared as text."""
 EXACT = 2**53
 """Whole numbers beyond this are compared to the last digit."""
 
@@ -23,12 +23,16 @@ class Tolerance:
     absolute: float = 1e-9
 
 
-@lru_cache(maxsize=4096)
 def number_of(text: str) -> int | complex | None:
     """The number a text holds: whole numbers exactly, others as complex ones; None when it is none."""
+    return _number_of(text) if len(text) <= MAX_DIGITS else None
+
+
+@lru_cache(maxsize=4096)
+def _number_of(text: str) -> int | complex | None:
     plain = text.strip().lower()
     if _WHOLE.fullmatch(plain):
-        return int(plain) if len(plain) <= MAX_DIGITS else None
+        return int(plain)
     if plain in ("na", "nan"):
         return complex(math.nan)
     fraction = _FRACTION.fullmatch(plain)

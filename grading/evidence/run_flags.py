@@ -14,7 +14,7 @@ from grading.trials.ran import Ran
 
 BROKEN = "tests_broken"
 """The flag that names tests for the instructor; students do not see it."""
-_OUTPUTS = (OutputClose, OutputMatches)
+_OUTPUTS = (OutputClose, OutputEquals, OutputMatches)
 MAX_REPAIRS = 10
 
 
@@ -116,7 +116,15 @@ def _unconfirmed(rubric: Rubric, mine: Scopes, ran: Ran) -> Iterator[Flag]:
             f"The outputs of {counted(len(cells), 'cell')} count as handed in: "
             "for want of a file, a package or the network the work did not run that far here."
         )
-        yield Flag(code="outputs_as_handed_in", message=message, location=cells[0].at())
+        # where the solution runs, nothing is lacking that is needed: a person should compare the two
+        hold = any(behaviour(rubric, (OutputEquals,))) or any(_runs(ran, path) for path in ran.plan.solutions)
+        yield Flag(code="outputs_as_handed_in", message=message, hold=hold, location=cells[0].at())
+
+
+def _runs(ran: Ran, path: str) -> bool:
+    """Whether all of a document of the solution ran here."""
+    cells = ran.played(path, solution=True) or {}
+    return bool(cells) and all(cell.state == "ran" for cell in cells.values())
 
 
 def _repairs(ran: Ran) -> Iterator[Flag]:

@@ -14,7 +14,7 @@ from grading.evidence.facts import CodeFacts, Mention
 from grading.evidence.patterns import compiled
 from grading.model import Cell, Document, Location
 
-COMMENT = re.compile(r"^\s*+(?:#+'?|//+|--+|/?\*+)\s?(\s*+(?:\S++\s*+(?!$))*+(?:\S++)?)\s*$")
+COMMENT = re.compile(r"^\s*(?:#+'?|//+|--+|/?\*+)\s?(.*)$")
 _SECTION = re.compile(
     r"^(?:[-=#*\s]*)(?:%%|(?:task|question|part|exercise|problem|step|section|q|aufgabe|teil|frage|ejercicio|exercice)"
     r"[\s_.:#-]*\d|\d+(?:\.\d+)*[.):]\s)|[-=#]{4,}$",
@@ -144,7 +144,7 @@ def first_comments(cell: Cell) -> str:
     """The comment lines a code cell begins with."""
     found: list[str] = []
     for line in cell.source.split("\n", 40)[:40]:
-        hit = COMMENT.match(line)
+        hit = COMMENT.match(line.rstrip())
         if hit:
             found.append(hit.group(1))
         elif line.strip():
@@ -199,7 +199,7 @@ def _sections(source: str) -> tuple[tuple[int, int, str], ...]:
     starts: list[tuple[int, str]] = []
     lines = lines_of(source)
     for number, line in enumerate(lines, start=1):
-        hit = COMMENT.match(line[:300])
+        hit = COMMENT.match(line[:300].rstrip())
         if hit and _SECTION.search(hit.group(1)):
             starts.append((number, hit.group(1)))
             if len(starts) >= MAX_SECTIONS:

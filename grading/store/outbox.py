@@ -18,6 +18,8 @@ from grading.store.database import now
 from grading.store.tables import Base
 
 MAX_ERROR = 500
+TOLD = "told"
+"""In the payload of a row that was abandoned: the try at which that was told."""
 
 _OUTBOX: Table = Base.metadata.tables["outbox"]
 
@@ -93,6 +95,18 @@ def put_off(session: Session, mine: Hold, error: str, seconds: float) -> None:
     session.execute(_OUTBOX.update().where(*_held(mine)).values(later))
 
 
+def abandoned(session: Session, kind: str, overdue_s: float) -> list[str]:
+    """Keys of rows that somebody held or put off and that are due since `overdue_s`; each once a try."""
+    waits = (_OUTBOX.c.kind == kind, _OUTBOX.c.done_at.is_(None), _OUTBOX.c.tries > 0)
+    overdue = _OUTBOX.c.not_before <= now(session) - timedelta(seconds=overdue_s)
+    query = select(_OUTBOX.c.id, _OUTBOX.c.key, _OUTBOX.c.tries, _OUTBOX.c.payload).where(*waits, overdue)
+    found = [row for row in session.execute(query) if row.payload.get(TOLD) != row.tries]
+    for row in found:
+        told = {**row.payload, TOLD: row.tries}
+        session.execute(_OUTBOX.update().where(_OUTBOX.c.id == row.id).values(payload=told))
+    return [row.key for row in found]
+
+
 def is_open(session: Session, kind: str, key: str) -> bool:
     """Whether there is something to do, now or later."""
     return session.execute(select(_OUTBOX.c.id).where(*_open(kind, key))).first() is not None
@@ -111,7 +125,7 @@ def claim(
 ) -> list[Delivery]:
     """Take rows that are due since `overdue_s`, oldest first; nobody else gets them for `lease_s`.
 
-    Counts a try, so that a row that kills its sender does not come back for ever; unless it is only looked at.
+    Counts a try, so that a row that kills its sender does not come back for ever; not if only looked at.
     """
     moment = now(session)
     # PostgreSQL must choose the rows once, in a CTE: as a subquery it may run again and lock more of them;

@@ -75,9 +75,9 @@ def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> 
         .values(state=RoundState.QUEUED, prepared=prepared, prepared_at=moment)
         .returning(Round.id)
     ).first()
-    session.execute(
-        update(Outbox).where(Outbox.kind.in_(PREPARING), Outbox.key == round_id).values(done_at=moment)
-    )
+    rows = (Outbox.kind.in_(PREPARING), Outbox.key == round_id)
+    # why it was put off before is no error of a row that is done
+    session.execute(update(Outbox).where(*rows).values(done_at=moment, error=""))
     return done is not None
 
 
@@ -98,7 +98,7 @@ def hand_on(session: Session, round_id: str) -> bool:
 def close_trials(session: Session, round_ids: Sequence[str]) -> None:
     """Nothing is to be run for these rounds any more."""
     rows = (Outbox.kind == "trial", Outbox.key.in_(round_ids), Outbox.done_at.is_(None))
-    session.execute(update(Outbox).where(*rows).values(done_at=now(session)))
+    session.execute(update(Outbox).where(*rows).values(done_at=now(session), error=""))
 
 
 def priorities(session: Session, round_ids: Sequence[str]) -> dict[str, str]:
@@ -117,9 +117,9 @@ def reject(session: Session, round_id: str, sentence: str) -> None:
         .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
         .values(state=RoundState.FAILED, failure=storable(sentence), finished_at=moment)
     )
-    session.execute(
-        update(Outbox).where(Outbox.kind.in_(PREPARING), Outbox.key == round_id).values(done_at=moment)
-    )
+    rows = (Outbox.kind.in_(PREPARING), Outbox.key == round_id)
+    # why it was put off before is no error of a row that is done
+    session.execute(update(Outbox).where(*rows).values(done_at=moment, error=""))
 
 
 def begin(session: Session, round_id: str) -> list[RunOrder]:

@@ -13,7 +13,7 @@ from grading.documents import set_apart
 from grading.errors import NotFound, for_student
 from grading.model import Cell, Document, Report, RoundState, StageState
 from grading.rubric import Value
-from grading.store import tables
+from grading.store import outbox, tables
 from grading.store.database import now
 from grading.trials.shown import ShownTrial
 
@@ -75,6 +75,8 @@ class SubmissionView(Value):
     state: str
     priority: str
     failure: str
+    to_run: bool
+    """Its work is run now, or waits for that."""
     created_at: datetime
     prepared_at: datetime | None
     dispatched_at: datetime | None
@@ -128,6 +130,7 @@ def submission_view(session: Session, submission_id: str) -> SubmissionView:
         state=round_.state,
         priority=round_.priority,
         failure=round_.failure,
+        to_run=round_.state == RoundState.RECEIVED and outbox.is_open(session, "trial", round_.id),
         created_at=submission.created_at,
         prepared_at=round_.prepared_at,
         dispatched_at=round_.dispatched_at,

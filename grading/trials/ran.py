@@ -26,6 +26,8 @@ _ELSEWHERE = re.compile(
     re.IGNORECASE,
 )
 """Errors that a cell has here and not where it was written: files and networks that a trial does not have."""
+_FOLLOWS = re.compile(r"^NameError|object .{1,200} not found|could not find function")
+"""Errors of a cell that uses what an earlier one could not make."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Ran:
         return {n: have.get(n, Played(number=n, state="not reached")) for n in asked}
 
     def excused(self, path: str, *, also_elsewhere: bool = False, solution: bool = False) -> frozenset[int]:
-        """Cells that failed because a package is missing here, and those that failed after one did.
+        """Cells that failed because a package is missing here, and those after them that lack what they make.
 
         `also_elsewhere` adds what failed for want of a file or a network that only the student has, and what
         was never reached.
@@ -120,7 +122,8 @@ class Ran:
             if also_elsewhere:
                 lacking = lacking or (cell.state == "failed" and bool(_ELSEWHERE.search(cell.error[:2000])))
                 lacking = lacking or cell.state == "not reached"
-            if lacking or (found and cell.state == "failed"):
+            follows = found and cell.state == "failed" and _FOLLOWS.search(cell.error[:2000])
+            if lacking or follows:
                 found.add(number)
         return frozenset(found)
 

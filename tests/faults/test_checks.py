@@ -1,7 +1,9 @@
-"""The pool that runs students' work is killed in the middle of it."""
+"""The pool that runs students' work is killed in the middle of it, and told to end in the middle of it."""
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +16,7 @@ from grading.model import Evidence
 from grading.rubric import Case, Criterion, PassesTests, Rubric
 from grading.store import Store, assignments
 from grading.store.assignments import NewVersion
+from grading.store.database import now
 from grading.store.tables import Outbox, Round
 from tests.factories import COURSE, hand_in
 from tests.system import Site, assert_graded_once, site, until
@@ -33,6 +36,8 @@ feedback = { engine = "instant", model = "m" }
 """
 COUNT = 4
 WORK = "import time\n\n\ndef slow(x):\n    time.sleep(1.5)\n    return {} * x\n"
+LONG = "import time\n\ntime.sleep(7)\n\n\ndef slow(x):\n    return 2 * x  # {}\n"
+"""Longer than a pool that is to end lets it finish."""
 RUBRIC = Rubric(
     criteria=(
         Criterion(
@@ -56,25 +61,62 @@ class Outcome:
     taken_over_s: float
     shares: list[float | None]
     open_rows: int
+    told: Told
+
+
+@dataclass(frozen=True)
+class Told:
+    """How it ended when it was told to, in the middle of work."""
+
+    status: int | None
+    seconds: float
+    boxes_left: int
+    tries: list[int]
+    """Of the rounds that it gave back."""
+    due: bool
 
 
 def play(folder: Path, database_url: str) -> Outcome:
-    """Kill it while two are run and two wait, and start it again."""
+    """Kill it while two are run and two wait, and start it again; then tell it to end while two are run."""
     with start_redis(folder / "redis") as redis, site(folder, TOML, database_url, redis.url) as made:
         for part in (["store"], ["sweep"], ["checks"], ["worker", "one"]):
             made.parts.start(part[-1], *part)
         assignment = add_python(made.store)
-        for number in range(COUNT):
-            source = WORK.format(2 + number % 2) + f"# {number}\n"
-            done = hand_in(made.store, assignment, f"s-{number}", source_text=source, path="slow.py")
-            made.dispatch.announce(done.round_id)
+        begin(made, assignment, [WORK.format(2 + number % 2) + f"# {number}\n" for number in range(COUNT)])
         boxes = until(lambda: len(running_drivers()), 60, "work is run")
         made.parts.kill("checks")
         began = time.monotonic()
         left = 0 if gone_soon() else len(running_drivers())
         made.parts.start("checks", "checks")
         made.until_final(COUNT, 90)
-        return Outcome(boxes, left, time.monotonic() - began, shares(made), open_rows(made))
+        taken_over_s = time.monotonic() - began
+        begin(made, assignment, [LONG.format(number) for number in range(2)])
+        until(lambda: len(running_drivers()) >= 2, 60, "long work is run")
+        told = tell(made)
+        made.parts.start("checks", "checks")
+        made.until_final(COUNT + 2, 90)
+        return Outcome(boxes, left, taken_over_s, shares(made), open_rows(made), told)
+
+
+def begin(made: Site, assignment: int, sources: list[str]) -> None:
+    """Hand these in, each by a student of its own."""
+    for source in sources:
+        done = hand_in(made.store, assignment, f"s-{hash(source)}", source_text=source, path="slow.py")
+        made.dispatch.announce(done.round_id)
+
+
+def tell(made: Site) -> Told:
+    """SIGTERM, and what is found when it has ended."""
+    process = made.parts.running.pop("checks")
+    began = time.monotonic()
+    os.kill(process.pid, signal.SIGTERM)
+    status = process.wait(60)
+    took = time.monotonic() - began
+    with made.store.read() as session:
+        query = select(Outbox).where(Outbox.kind == "trial", Outbox.done_at.is_(None))
+        rows = session.scalars(query).all()
+        due = all(row.not_before <= now(session) for row in rows)
+    return Told(status, took, len(running_drivers()), [row.tries for row in rows], due)
 
 
 def add_python(store: Store) -> int:
@@ -105,7 +147,7 @@ def gone_soon() -> bool:
 
 
 def shares(made: Site) -> list[float | None]:
-    assert_graded_once(made.store, COUNT)
+    assert_graded_once(made.store, COUNT + 2)
     with made.store.read() as session:
         prepared = session.scalars(select(Round.prepared).order_by(Round.created_at, Round.id)).all()
     found = [Evidence.model_validate(one["evidence"]).of("code") for one in prepared if one]
@@ -122,6 +164,15 @@ def open_rows(made: Site) -> int:
 def test_nothing_is_lost_when_the_pool_is_killed(outcome: Outcome) -> None:
     assert outcome.boxes >= 1
     assert outcome.boxes_left == 0
-    assert outcome.shares == [0.0, 0.0, 1.0, 1.0]
+    assert outcome.shares == [0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
     assert outcome.open_rows == 0
     assert outcome.taken_over_s < 60
+
+
+def test_a_pool_that_is_told_to_end_gives_back_what_it_runs(outcome: Outcome) -> None:
+    told = outcome.told
+    assert told.status == 0
+    assert told.seconds < 9  # container engines stop programs after 10 s
+    assert told.boxes_left == 0
+    assert told.tries == [0, 0]
+    assert told.due

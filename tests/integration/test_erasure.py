@@ -88,6 +88,7 @@ def test_nothing_of_an_erased_student_stays(system: Played, tmp_path: Path) -> N
             "outbox",
             "audit",
             "blobs",
+            "trials",
         }
         assert any(one in "\n".join(redis_rows(redis)) for one in student.runs)
     with store.write() as session:

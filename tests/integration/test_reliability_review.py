@@ -19,7 +19,7 @@ from kombu.exceptions import LimitExceeded
 from sqlalchemy import update
 
 from cli.settings import secret_key
-from cli.supervisor import LONGEST_WAIT_S, STEADY_S, Part, Supervisor
+from cli.supervisor import LIFELINE, LONGEST_WAIT_S, STEADY_S, Part, Supervisor
 from grading import queue
 from grading.config import load
 from grading.errors import ConfigError
@@ -318,6 +318,22 @@ def test_a_supervisor_outlives_a_start_that_fails(
     finally:
         keeper.stop()
         thread.join(5)
+
+
+PART = """
+import os, threading
+from cli.supervisor import end_with_supervisor
+end_with_supervisor(os.environ)
+next(t for t in threading.enumerate() if t.name == "lifeline").join(0.2)
+"""
+
+
+def test_a_part_that_ends_by_itself_is_not_aborted_by_its_lifeline() -> None:
+    environ = {**os.environ, LIFELINE: "stdin"}
+    with subprocess.Popen(
+        [sys.executable, "-c", PART], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environ
+    ) as process:
+        assert (process.wait(20), process.stderr.read() if process.stderr else b"") == (0, b"")
 
 
 STARTING = """

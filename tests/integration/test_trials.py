@@ -24,11 +24,11 @@ from tests.factories import COURSE, hand_in
 from tests.services import SqliteDatabases
 from tests.system import close_dispatch
 from workers.checks.files import Shelf
+from workers.checks.holding import HOLD_S, Holding
 from workers.checks.lab import Lab
 from workers.checks.sandbox import open_sandbox
 from workers.checks.sandbox.base import Box, Sandbox, Session
 from workers.checks.sandbox.none import NoSandbox
-from workers.checks.holding import HOLD_S, Holding
 from workers.checks.start import KILLS_TRIALS, MOST_KILLS, try_round
 from workers.checks.toolbox import find_toolbox
 from workers.checks.trial import Trials

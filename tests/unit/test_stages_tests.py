@@ -150,4 +150,4 @@ def test_code_that_only_the_school_ran_counts_as_run() -> None:
     assert "Code that was not run" not in told
     failed = (Output(kind="error", text="NameError: x"),)
     finding = analysis(job(documents=(notebook(played=failed),))).findings[0]
-    assert finding.detail == "When the school ran it, it stops with: NameError: x"
+    assert finding.detail == "When the school ran it, it stopped with: NameError: x"

@@ -41,7 +41,9 @@ GONE = "No module named 'zap'"
 
 
 def test_what_fails_after_a_missing_package_is_excused_and_nothing_before_it() -> None:
-    ran = ran_of(("failed", "NameError"), ("failed", GONE), ("ran", ""), ("failed", "x"), missing=("zap",))
+    later = "NameError: name 'z' is not defined"
+    cells = ((later, "failed"), (GONE, "failed"), ("", "ran"), (later, "failed"), ("KeyError: 3", "failed"))
+    ran = ran_of(*((state, error) for error, state in cells), missing=("zap",))
     assert ran.excused("work.ipynb") == {2, 4}
     assert ran.missing == ("zap",)
     assert ran_of(("failed", GONE), ("failed", "x")).excused("work.ipynb") == set()

@@ -27,8 +27,10 @@ OWN = f"{INSIDE}/python"
 """Where students' environment is seen in a box."""
 OLDEST = (3, 9)
 _PROBE_S = 60.0
-_IN_A_BOX = ("-I", "-B", "-S")
-"""Python alone; the driver brings in packages when the work asks for one."""
+_IN_A_BOX = ("-s", "-B", "-S")
+"""Python alone; the driver brings in packages when the work asks for one. Not -I: sets of texts would then have
+another order in each run, and what is printed of them could not be compared."""
+_ENVIRON = {"PYTHONHASHSEED": "0"}
 
 _PROBE = """
 import importlib.metadata, json, sys
@@ -100,7 +102,7 @@ def _find(named: str, by_setting: bool) -> Toolbox:
         work_argv=(inside, *_IN_A_BOX, f"{INSIDE}/drivers/python_work.py"),
         tests_argv=(inside, *_IN_A_BOX, f"{INSIDE}/drivers/python_tests.py"),
         mounts=(Mount(_compiled(program, about["version"]), f"{INSIDE}/drivers"), *mounts),
-        environ={},
+        environ=_ENVIRON,
         digest=_digest([about["version"], *about["packages"]]),
     )
 
@@ -112,7 +114,7 @@ def _in_image(image: str) -> Toolbox:
         work_argv=("python3", *_IN_A_BOX, f"{INSIDE}/drivers/python_work.py"),
         tests_argv=("python3", *_IN_A_BOX, f"{INSIDE}/drivers/python_tests.py"),
         mounts=tuple(Mount(source, f"{INSIDE}/drivers/{source.name}") for source in _sources()),
-        environ={},
+        environ=_ENVIRON,
         digest=_digest([f"image {image}"]),
     )
 

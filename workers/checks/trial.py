@@ -38,7 +38,12 @@ GRACE_S = 2.0
 """What a driver gets on top, to say itself that a limit was reached."""
 MOST_TESTS = 1_000
 """Of one file."""
+MOST_PARTS = 3_000_000
+"""Of all that the work gives out: cells of tables and items of lists count one each, values and outputs OBJECT.
+Each is an object in this process, far larger than the line it came in."""
+OBJECT = 10
 NOT_REACHED = Answer(state="not reached")
+TOO_LARGE = Answer(state="error", error="the value is too large to be compared")
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,7 @@ class Talk:
     tests: list[Tested] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     gone: bool = False
+    room: int = MOST_PARTS
 
     def play(self) -> bool:
         """Run the work from its first line to its last; False when its box ended."""
@@ -150,6 +156,8 @@ class Talk:
                 return True
             if message.get("event") == "missing" and len(self.missing) < 50:
                 self._missing(message.get("package"))
+            if message.get("event") == "cell" and not self._fits(message):
+                message = {**message, "outputs": []}
             played = _read(Played, message, "cell")
             if played is not None and played.number in known:
                 self.cells[played.number] = played
@@ -181,6 +189,8 @@ class Talk:
         self.work.send(question)
         deadline = time.monotonic() + seconds + GRACE_S
         while (message := self._next(deadline - time.monotonic())) is not None:
+            if message.get("event") == "answer" and not self._fits(message):
+                return TOO_LARGE
             answer = _read(Answer, message, "answer")
             if answer is not None:
                 return answer
@@ -222,6 +232,14 @@ class Talk:
                     return message.get("body")
         return {"gone": True}
 
+    def _fits(self, message: Mapping[str, Any]) -> bool:
+        """Whether there is room for what a message holds."""
+        size = parts(message, self.room)
+        if size <= self.room:
+            self.room -= size
+            return True
+        return False
+
     def _next(self, seconds: float) -> dict[str, Any] | None:
         message = self.work.receive(max(seconds, 0.0))
         self.gone = message is None
@@ -237,6 +255,20 @@ class Talk:
 
 def _asking(expression: Expression) -> dict[str, Any]:
     return {"do": "ask", **expression.model_dump(mode="json")}
+
+
+def parts(value: object, at_most: int) -> int:
+    """How many parts a JSON value has, see MOST_PARTS; counts no further than `at_most`."""
+    waiting, found = [value], 0
+    while waiting and found <= at_most:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            found += OBJECT
+            waiting += value.values()
+        elif isinstance(value, list):
+            found += len(value)
+            waiting += (item for item in value if isinstance(item, dict | list))
+    return found
 
 
 def _read(kind: type[V], message: Mapping[str, Any], event: str) -> V | None:

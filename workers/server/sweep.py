@@ -118,9 +118,15 @@ class Sweeper:
         if backlog is None or not any(p.part == "checks" and p.alive for p in self.server.dispatch.parts()):
             return
         busy = any(backlog.get(name) for name in CHECKS_QUEUES)
-        for round_id, priority in self._untried(TRIAL_BUSY_S if busy else TRIAL_S).items():
+        found = {**self._abandoned(), **self._untried(TRIAL_BUSY_S if busy else TRIAL_S)}
+        for round_id, priority in found.items():
             log.info("the work of round %s was forgotten; it is to be run again", round_id)
             self.server.dispatch.announce_trial(round_id, priority)
+
+    def _abandoned(self) -> dict[str, str]:
+        """Those whose message was taken by one who is gone: they are in no queue, however long that is."""
+        with self.server.store.write() as session:
+            return rounds.priorities(session, outbox.abandoned(session, "trial", TRIAL_S))
 
     def _untried(self, patience_s: float) -> dict[str, str]:
         """Rounds, with their priorities, that wait for that long for somebody who runs their work."""

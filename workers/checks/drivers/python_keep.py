@@ -147,6 +147,8 @@ class Keeper:
             return self._operate(body)
         except (TooLong, TooMuchOutput):
             raise
+        except NotPlain as error:
+            return {"fault": clean(str(error), 500)}
         except BaseException as error:  # noqa: BLE001  # it is the work's, and the tests want to see it
             missing = missing_package(error)
             if missing:

@@ -70,6 +70,9 @@ class Shell(InteractiveShell):
     def enable_gui(self, gui: Any = None) -> None:
         """There are no windows."""
 
+    def ask_exit(self) -> None:
+        """`exit()` in a cell: the ones after it run all the same."""
+
     def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
         """Errors are told as one line instead."""
 

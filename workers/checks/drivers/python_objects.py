@@ -14,16 +14,23 @@ from python_common import TooLong
 from python_wire import NotPlain
 
 
-class WorkTimeout(Exception):
+# None is an Exception: `assertRaises(Exception)` must not be content with a work that hangs or has ended.
+
+
+class WorkTimeout(BaseException):
     """A call of the work took too long."""
 
 
-class WorkFault(Exception):
+class WorkFault(BaseException):
     """A call of the work gave nothing that can be used."""
 
 
-class WorkGone(Exception):
+class WorkGone(BaseException):
     """The work had ended before this test."""
+
+
+_VERDICTS = ("equals", "issubset", "issuperset", "isdisjoint")
+"""Methods that compare: an object that is asked them about a plain value could say what is wished for."""
 
 
 def why(error: BaseException) -> tuple[str, str]:
@@ -58,7 +65,11 @@ class WorkModule(types.ModuleType):
             ]
         if name.startswith("__") and name != "__doc__":
             raise AttributeError(name)
-        return self._remote.operate("getattr", self, name)
+        value = self._remote.operate("getattr", self, name)
+        if type(value) is WorkObject and not name[:1].isupper():
+            # what a class makes that stands in a function's place is a result, not an object to be tested
+            object.__setattr__(value, "_callable", False)
+        return value
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("__"):
@@ -103,7 +114,8 @@ class WorkObject:
             "__qualname__",
         ):
             raise AttributeError(name)
-        return self._remote.operate("getattr", self, name)
+        value = self._remote.operate("getattr", self, name)
+        return _between_objects(value, name) if name in _VERDICTS and callable(value) else value
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._remote.operate("setattr", self, name, value)
@@ -150,6 +162,15 @@ class WorkObject:
 
     def __exit__(self, *error: Any) -> None:
         self._remote.operate("exit", self, None, None, None)
+
+
+def _between_objects(method: Any, name: str) -> Any:
+    def compare(*arguments: Any) -> Any:
+        if any(type(argument) is not WorkObject for argument in arguments):
+            raise WorkFault(f"an object of the work cannot tell by {name}() whether it is a plain value")
+        return method(*arguments)
+
+    return compare
 
 
 class WorkIterator:

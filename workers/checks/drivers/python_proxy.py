@@ -59,7 +59,7 @@ class Remote:
             named = {key: self.value(wire) for key, wire in reply["k"].items()}
             value = function(*[self.value(wire) for wire in reply["a"]], **named)
             return {"op": "resume", "value": self.wire(value)}
-        except Exception as error:  # noqa: BLE001  # it goes on in the work, as in a call without a border
+        except (Exception, WorkFault, WorkTimeout) as error:  # noqa: BLE001  # it goes on in the work, as in a call without a border
             return {"op": "resume", "raise": {"n": type(error).__name__, "s": str(error)[:2000]}}
 
     def _function(self, number: Any) -> Any:

@@ -1,6 +1,6 @@
 """Runs a file of unittest or pytest tests in a box without the work, which they reach through the server.
 
-Started as `python -I -B -S python_tests.py`; JSON lines on stdin and stdout are the conversation.
+Started as `python -s -B -S python_tests.py`; JSON lines on stdin and stdout are the conversation.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ import sys
 
 from python_wire import NotPlain
 
+ARRAY = 64 << 20
+
 
 class Decoder:
     """Makes values of what the other side sent; `special` gets handles and other kinds of its own."""
@@ -24,7 +26,8 @@ class Decoder:
         if not isinstance(wire, dict):
             return wire
         kind = wire.get("t")
-        method = getattr(self, f"_{kind}", None) if isinstance(kind, str) else None
+        # letters only: no method that every object has
+        method = getattr(self, f"_{kind}", None) if isinstance(kind, str) and kind.isalpha() else None
         try:
             return self.special(wire) if method is None else method(wire)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -99,9 +102,7 @@ class Decoder:
         return Fraction(int(wire["v"][0], 16), int(wire["v"][1], 16))
 
     def _npscalar(self, wire: Any) -> Any:
-        import numpy
-
-        return numpy.dtype(wire["d"]).type(self.value(wire["v"]))
+        return _dtype(wire["d"], 1).type(self.value(wire["v"]))
 
     def _ndarray(self, wire: Any) -> Any:
         import numpy
@@ -111,7 +112,7 @@ class Decoder:
             flat = numpy.empty(len(cells), dtype=object)
             flat[:] = cells
             return flat.reshape(wire["s"])
-        dtype = numpy.dtype(wire["d"])
+        dtype = _dtype(wire["d"], len(cells))
         between = "int64" if dtype.kind in "mM" else dtype
         return numpy.array(cells, dtype=between).astype(dtype).reshape(wire["s"])
 
@@ -154,6 +155,16 @@ class Decoder:
         import pandas
 
         return pandas.Index(self.value(wire["v"]), name=self.value(wire["n"]))
+
+
+def _dtype(name: Any, cells: int) -> Any:
+    """A type of numpy's in which so many cells are no more than ARRAY bytes: texts may be of any length."""
+    import numpy
+
+    dtype = numpy.dtype(name)
+    if dtype.itemsize * cells > ARRAY:
+        raise ValueError("the array is too large")
+    return dtype
 
 
 _named: dict[Any, Any] = {}

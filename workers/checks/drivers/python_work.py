@@ -1,6 +1,6 @@
 """Plays a student's document and answers questions about it, beside the code it runs.
 
-Started in the sandbox as `python -I -B -S python_work.py`; JSON lines on stdin and stdout are the
+Started in the sandbox as `python -s -B -S python_work.py`; JSON lines on stdin and stdout are the
 conversation, which the document itself does not see. Standard library only, Python 3.9 or newer. Nothing here
 has to be believed: whatever comes out of the box is data to the server, and no expected value comes in.
 """
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+_OURS = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, _OURS)
 
 from python_ask import Asker
 from python_common import Line, needs_site
 from python_play import Player
 
-del sys.path[0]
+sys.path[:] = [path for path in sys.path if path != _OURS]
 
 _exit, _getpid = os._exit, os.getpid
 

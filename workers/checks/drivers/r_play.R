@@ -5,6 +5,7 @@ session$outputs <- list()
 session$left <- 512L * 1024L
 session$missing <- character()
 session$child <- FALSE
+session$warn <- 0
 MOST_OUTPUTS <- 300L
 CAPTURED <- "/proc/self/fd/1" # a file; opened by this name even when it was deleted
 
@@ -68,6 +69,14 @@ watch_pictures <- function() {
   options(device = function(...) pdf(file = NULL))
   setHook("before.plot.new", function(...) if (dev_cur() == 1L || par("page")) count_picture(), "append")
   setHook("before.grid.newpage", count_picture, "append")
+}
+
+# The work's own level of warnings counts while it runs only: as errors they would end this driver.
+begin_warnings <- function() options(warn = session$warn)
+
+end_warnings <- function() {
+  session$warn <- getOption("warn")
+  options(warn = -1)
 }
 
 # Values as Jupyter's kernel writes them; in a script as Rscript prints them.
@@ -140,7 +149,11 @@ evaluate_code <- function(code, where, seconds, notebook, each) {
   if (inherits(pieces, "error")) return(parse_failure(pieces))
   lines <- vapply(attr(pieces, "srcref"), function(place) as.integer(place)[1L], 1L)
   at <- NA_integer_
-  on.exit(stop_clock())
+  begin_warnings()
+  on.exit({
+    stop_clock()
+    end_warnings()
+  })
   failed <- NULL
   quit <- FALSE
   tryCatch(

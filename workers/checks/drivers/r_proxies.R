@@ -5,6 +5,11 @@ relay <- function(body) {
   message <- receive()
   if (is.null(message) || !identical(message$do, "remote")) stop("the work can no longer be reached")
   reply <- message$body
+  # expect_error() must not be content with work that is no more, or that gives nonsense
+  if (!is.list(reply) || isTRUE(reply$gone) || (is.null(reply$error) && !is.list(reply$value))) {
+    current$gone <- TRUE
+    stop("the work ended itself, or was ended because of a limit")
+  }
   cat(reply$printed)
   for (one in reply$said) say_again(one)
   if (!is.null(reply$error)) raise(reply$error)
@@ -124,7 +129,7 @@ stage_of <- function() {
   }
   functions <- new.env(parent = emptyenv())
   for (name in setdiff(names$functions, known)) assign(name, proxy(list(name = name)), envir = functions)
-  for (name in Filter(is_own_method, names$functions)) assign(name, proxy(list(name = name)), envir = variables)
+  for (name in Filter(is_own_method, names$functions)) assign(name, own_method(name), envir = variables)
   attach(functions, pos = length(search()), name = "work", warn.conflicts = FALSE)
   assign("work", whole_work(names), envir = variables)
   assign("source", function(...) invisible(), envir = variables)
@@ -141,6 +146,22 @@ is_own_method <- function(name) {
   generic <- vapply(dots, function(dot) exists(substr(name, 1L, dot - 1L), globalenv(), mode = "function"), NA)
   classes <- substring(name, dots + 1L)[generic]
   length(classes) > 0L && !any(classes %in% IMPLICIT) && is_plain_class(classes)
+}
+
+# What an object of the work says about a plain value is worth nothing: that could be whatever is wished for.
+own_method <- function(name) {
+  ask <- proxy(list(name = name))
+  generics <- substring(name, 1L, gregexpr(".", name, fixed = TRUE)[[1L]] - 1L)
+  compares <- any(generics %in% c("==", "!=", "<", ">", "<=", ">=", "Ops", "all.equal", "compare"))
+  binary <- any(generics %in% c("+", "-", "*", "/", "^", "%%", "%/%", "&", "|", "%*%"))
+  if (!compares && !binary) return(ask)
+  function(...) {
+    plain <- !all(vapply(list(...), inherits, NA, "grader_handle"))
+    if (plain && compares) stop("an object of the work cannot tell whether it is a plain value")
+    value <- ask(...)
+    if (plain && !inherits(value, "grader_handle")) stop("an object of the work gave a plain value for one")
+    value
+  }
 }
 
 IMPLICIT <- c(

@@ -10,7 +10,11 @@ remote <- function(body, seconds) {
     )
     tryInvokeRestart(if (kind == "warning") "muffleWarning" else "muffleMessage")
   }
-  on.exit(stop_clock())
+  begin_warnings()
+  on.exit({
+    stop_clock()
+    end_warnings()
+  })
   outcome <- tryCatch(
     withCallingHandlers(
       {

@@ -2,6 +2,7 @@
 
 current <- new.env(parent = emptyenv())
 current$late <- FALSE
+current$gone <- FALSE
 current$results <- list()
 current$blocks <- 0L
 MOST_MESSAGE <- 800L
@@ -12,7 +13,7 @@ state_of <- function(results) {
   late <- current$late || any(said("reached elapsed time limit"))
   # a test without an expectation that ran through, such as one of stopifnot()
   skipped <- results[vapply(results, inherits, NA, "expectation_skip") & !said("empty test")]
-  if (late) "too long" else if (has("error")) "error" else if (has("failure")) "failed" else
+  if (late) "too long" else if (current$gone || has("error")) "error" else if (has("failure")) "failed" else
     if (length(skipped)) "skipped" else "passed"
 }
 
@@ -21,6 +22,7 @@ message_of <- function(results, state) {
   wrong <- Filter(function(r) inherits(r, kinds), results)
   if (state == "passed") return("")
   if (state == "too long") return("it took too long")
+  if (current$gone && !length(wrong)) return("the work ended itself, or was ended because of a limit")
   lines <- vapply(wrong, function(r) sub("\\s*Backtrace:.*$", "", conditionMessage(r)), "")
   substr(paste(unique(lines), collapse = "\n"), 1L, MOST_MESSAGE)
 }
@@ -29,6 +31,7 @@ tell <- function(name, results) {
   state <- state_of(results)
   send(list(event = "tested", name = name, state = state, message = message_of(results, state)))
   current$late <- FALSE
+  current$gone <- FALSE
 }
 
 # Tests may be nested (describe, it); the results belong to the innermost.

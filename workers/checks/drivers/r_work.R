@@ -26,7 +26,7 @@ local({
   lockEnvironment(own, bindings = TRUE)
   own$stand_in()
   options(
-    warn = 0, width = 80, cli.num_colors = 1L, crayon.enabled = FALSE, readr.show_progress = FALSE,
+    warn = -1, width = 80, cli.num_colors = 1L, crayon.enabled = FALSE, readr.show_progress = FALSE,
     jupyter.rich_display = FALSE, jupyter.base_display_func = own$show_bundle
   )
   own$serve()

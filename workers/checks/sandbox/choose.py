@@ -7,7 +7,7 @@ from typing import Literal
 from workers.checks.sandbox.base import Sandbox
 from workers.checks.sandbox.bubblewrap import Bubblewrap
 from workers.checks.sandbox.container import Container
-from workers.checks.sandbox.none import NOTHING, NoSandbox
+from workers.checks.sandbox.none import ELSE, NOTHING, NoSandbox
 
 Kind = Literal["auto", "bubblewrap", "container", "none"]
 TURNED_OFF = 'Nothing that students hand in is run here: checks.sandbox is set to "none".'
@@ -29,4 +29,4 @@ def open_sandbox(kind: Kind, *, engine: str = "", image: str = "") -> Sandbox:
     problem = own.problem()
     if not problem:
         return own
-    return Container(engine, image) if engine and image else NoSandbox(f"{NOTHING} {problem}")
+    return Container(engine, image) if engine and image else NoSandbox(f"{NOTHING} {problem} {ELSE}")

@@ -5,11 +5,9 @@ from __future__ import annotations
 from grading.errors import SandboxUnavailable
 from workers.checks.sandbox.base import Box, Session
 
-NOTHING = (
-    "Nothing that students hand in is run here: there is no sandbox. On Linux install bubblewrap "
-    "(Debian, Ubuntu: apt-get install bubblewrap libseccomp2); elsewhere name a container engine and its "
-    "image in config.toml (checks.engine, checks.image)."
-)
+NOTHING = "Nothing that students hand in is run here: there is no sandbox."
+INSTALL = "On Linux install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap libseccomp2)."
+ELSE = "Or name a container engine and its image in config.toml (checks.engine, checks.image)."
 
 
 class NoSandbox:
@@ -17,7 +15,7 @@ class NoSandbox:
 
     name = "none"
 
-    def __init__(self, reason: str = NOTHING) -> None:
+    def __init__(self, reason: str = f"{NOTHING} {INSTALL} {ELSE}") -> None:
         self._reason = reason
 
     def problem(self) -> str:

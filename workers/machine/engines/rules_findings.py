@@ -52,7 +52,7 @@ def _errors(facts: Facts) -> Iterator[Remark]:
         yield Remark(
             "major",
             f"Cell {cell.number} ends in an error",
-            f"{'When the school ran it, it' if cell.played else 'It'} stops with: {said[:110]}",
+            f"{'When the school ran it, it stopped' if cell.played else 'It stops'} with: {said[:110]}",
             Location(document=document.path, cell=cell.number if document.kind == "notebook" else None),
             Advice(
                 "Run the notebook from top to bottom before you hand in",

@@ -78,7 +78,7 @@ def _failing(one: Tested) -> Remark:
         Advice(
             "Try the failing test yourself",
             "One input that goes wrong shows where the code errs.",
-            "Run the code with it and compare the values with what should come.",
+            "Run the code with its input and compare the values with what should come.",
             first.input if 0 < len(first.input) <= _TOLD and not first.hidden else "",
         ),
     )
