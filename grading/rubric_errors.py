@@ -38,6 +38,8 @@ def explain(error: ValidationError, top: type[BaseModel]) -> AssignmentError:
         message = f"must be one of {', '.join(KINDS)}"
     elif kind in ("tuple_type", "list_type"):
         message = 'must be a list, such as ["first", "second"]'
+    elif kind == "string_type":
+        message = 'must be text in quotes, such as "3"'
     elif kind in ("dict_type", "model_type", "model_attributes_type"):
         message = "must be a table with named entries"
     elif kind.startswith(("timezone", "datetime")):

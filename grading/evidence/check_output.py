@@ -66,7 +66,7 @@ def all_executed(check: AllExecuted, context: Context, scope: Scope) -> Finding:
     if not cells:
         return _cannot_apply(scope)
     ran = [p for p in cells if executed(p.cell)]
-    message = f"{len(ran)} of {counted(len(cells), 'code cell')} with your code were run"
+    message = f"{len(ran)} of {counted(len(cells), 'code cell')} with your code were run before the hand-in"
     missing = next((p for p in cells if p not in ran), None)
     return Finding(len(ran) / len(cells), message, (missing or cells[0]).at())
 
@@ -184,6 +184,7 @@ def paired(
     by_place = {p.cell.place: () for p in scope.pieces if p.cell.place} | _by_place(cells)
     mine = {(p.document.path, p.cell.number): outputs for p, outputs in cells}
     in_order = [(p.document.path, p.cell.number) for p in scope.pieces if p.cell.kind == "code"]
+    solved = [(piece, outputs) for piece, outputs in solved if piece.cell.kind == "code"]
     theirs = _by_place(solved)
     found = []
     told: set[str] = set()

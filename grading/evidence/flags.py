@@ -33,7 +33,8 @@ def _unexecuted(code: Sequence[Piece]) -> Iterator[Flag]:
     if cells and not any(executed(p.cell) for p in cells):
         yield Flag(
             code="unexecuted",
-            message=f"None of the {counted(len(cells), 'code cell')} with the student's code was run.",
+            message=f"None of the {counted(len(cells), 'code cell')} with the student's code "
+            "was run before it was handed in.",
             location=cells[0].at(),
         )
 

@@ -66,7 +66,5 @@ def require_newest(store: Store) -> None:
     """Raise a sentence that says what to do when the tables are not those of this code."""
     at = current(store)
     if at != newest():
-        raise StoreOutdated(
-            f"The database is at revision {at or 'nothing'}, this code needs {newest()}; "
-            "run `grader db upgrade`."
-        )
+        is_at = f"is at revision {at}" if at else "has no tables yet"
+        raise StoreOutdated(f"The database {is_at}, this code needs {newest()}; run `grader db upgrade`.")

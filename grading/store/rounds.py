@@ -109,6 +109,11 @@ def priorities(session: Session, round_ids: Sequence[str]) -> dict[str, str]:
     return {row.id: row.priority for row in rows}
 
 
+def student_of(session: Session, round_id: str) -> int | None:
+    """Whose work it is; nothing when there is no such round."""
+    return session.execute(select(Round.student_id).where(Round.id == round_id)).scalar_one_or_none()
+
+
 def reject(session: Session, round_id: str, sentence: str) -> None:
     """received → failed: the round cannot be prepared, whoever tries."""
     moment = now(session)

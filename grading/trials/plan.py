@@ -111,6 +111,9 @@ def make_plan(
         return Plan()
     planner = _Planner(works, solution, starter, tests, Drafts(limits, files, solution_files or {}))
     planner.prelude = next((c.prelude for c in checks if isinstance(c, PassesTests) and c.prelude), None)
+    for check in checks:
+        planner.ask(check)
+    planner.hidden_too = True
     asked = {key_of(check): planner.ask(check) for check in checks}
     return Plan(
         requests=MappingProxyType(planner.drafts.requests()),
@@ -166,6 +169,8 @@ class _Planner:
         self.tests = tests
         self.drafts = drafts
         self.prelude: str | None = None
+        self.hidden_too = False
+        """First all that is shown is asked: no later answer may tell what a hidden test was asked with."""
 
     def ask(self, check: Check) -> Asked:
         """What one check asks; adds it to the trials."""
@@ -239,6 +244,9 @@ class _Planner:
         suite: Suite = suite_of(check, self.tests, language)
         questions = []
         for case in suite.cases:
+            hidden = case.hidden or check.hidden
+            if hidden and not self.hidden_too:
+                continue
             expected = None
             if case.expected is not None:
                 empty = self.drafts.expected(language, *self._prelude(check, language))
@@ -249,11 +257,11 @@ class _Planner:
                 mine=self.drafts.expression(asked.trial, case.expression, check.seconds),
                 expected=expected,
                 solved=self._solution_slot(asked, case.expression, check),
-                hidden=case.hidden or check.hidden,
+                hidden=hidden,
                 show=check.show,
             )
             questions.append(question)
-        for file in suite.files:
+        for file in suite.files if self.hidden_too or not check.hidden else ():
             for key in (asked.trial, asked.solution):
                 if key is not None:
                     self.drafts.test(key, file)

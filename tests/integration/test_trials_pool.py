@@ -42,7 +42,7 @@ from workers.checks.lab import Lab
 from workers.checks.sandbox import open_sandbox
 from workers.checks.sandbox.base import Box, Session
 from workers.checks.sandbox.closing import ENDS, Closing
-from workers.checks.start import MOST_FAULTS, look_again, register, try_round
+from workers.checks.start import MOST_FAULTS, TURN_S, look_again, register, try_round
 from workers.server.prepare import prepare
 from workers.server.sweep import Sweeper
 
@@ -168,6 +168,20 @@ def test_who_comes_while_it_is_run_looks_again_until_it_is_done(lite: School) ->
     assert tried(lite, round_id) is None
     look_again(lite.server, round_id, HOLD_S)
     assert lite.waiting()["checks"] == before + 1
+
+
+def test_one_students_endless_loops_leave_others_a_slot(lite: School) -> None:
+    loops = [handed_on(lite, "ada", f"while True:\n    pass  # {n}\n") for n in range(2)]
+    others = handed_on(lite, "ben")
+    with lite.holding.turn(loops[0]) as first:
+        assert first
+        assert tried(lite, loops[1]) == TURN_S
+        assert tried(lite, others) is None
+        assert Holding(lite.server).take(loops[0]) is not None  # on another computer
+        assert tried(lite, loops[0]) == HOLD_S
+        assert tried(lite, loops[1]) == TURN_S
+    with lite.holding.turn(loops[1]) as second:
+        assert second
 
 
 def test_the_pool_also_prepares_what_an_older_web_app_announces(lite: School) -> None:

@@ -73,6 +73,11 @@ def test_what_can_be_run_is_taken(tmp_path: Path, check: str, files: dict[str, s
             ".cases[0].expected: is missing, and there is no solution that could give it",
         ),
         (
+            'kind = "passes_tests"\ncases = [{ expression = "f(1)", expected = 1 }]',
+            {},
+            '.cases[0].expected: must be text in quotes, such as "3"',
+        ),
+        (
             'kind = "passes_tests"\ncases = [{ expression = "f(1)", expected = "1 +" }]',
             {},
             ".cases[0].expected: is not valid Python",

@@ -203,6 +203,8 @@ def test_a_place_is_compared_as_a_whole() -> None:
 def test_cells_without_a_place_go_in_order_also_after_silent_ones() -> None:
     work = notebook(cell("import x", count=1), cell("a", outputs=shown("12")), cell("b", outputs=shown("34")))
     assert outcome(OutputClose(), work, solution=(work,)).earned == 1
+    told = notebook(cell("Text", kind="markdown", place="Task 1"), *work.cells)
+    assert outcome(OutputClose(), work, solution=(told,)).earned == 1
 
 
 def test_a_number_is_used_once() -> None:

@@ -114,7 +114,7 @@ def test_the_rules_engine_names_a_failing_test_at_its_place() -> None:
     found = evidence(PASSED, PASSED, FAILED, location=PLACE)
     output = analysis(job(evidence=found, documents=(code("def search():\n    return 2"),)))
     first = output.findings[0]
-    assert (first.severity, first.title) == ("major", "1 of 3 tests fails: finds the place")
+    assert (first.severity, first.title) == ("major", "1 of 3 tests fails in 'finds the place'")
     assert first.detail == "search(42, (1, 42)) gives 2."
     assert first.location is not None
     assert (first.location.document, first.location.line) == ("a.py", 2)

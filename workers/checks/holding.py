@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from grading.store import outbox
+from grading.store import outbox, rounds
 from grading.store.outbox import Hold
 from workers.server.context import Server
 
@@ -29,7 +31,26 @@ class Holding:
     ending: threading.Event = field(default_factory=threading.Event)
     """Set when this process ends: what cannot be run now is for somebody else."""
     _mine: dict[str, Hold] = field(default_factory=dict)
+    _students: dict[str, int] = field(default_factory=dict)
+    """Whose work is run now, by round."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @contextmanager
+    def turn(self, round_id: str) -> Iterator[bool]:
+        """False while other work of the same student is run here: one's endless loops leave others a slot."""
+        with self.server.store.read() as session:
+            student = rounds.student_of(session, round_id)
+        with self._changed:
+            others = [whose for one, whose in self._students.items() if one != round_id]
+            mine = student not in others and round_id not in self._students
+            if mine and student is not None:
+                self._students[round_id] = student
+        try:
+            yield student not in others
+        finally:
+            with self._changed:
+                if mine:
+                    self._students.pop(round_id, None)
 
     def take(self, round_id: str) -> Hold | None:
         """Nothing when it is done, not due yet, or somebody else is at it."""

@@ -14,6 +14,7 @@ from grading.canaries import Canaries
 from grading.config import Config
 from grading.errors import SandboxUnavailable
 from grading.store import rounds
+from grading.store.outbox import Hold
 from workers import canary
 from workers.checks.files import Shelf
 from workers.checks.holding import HOLD_S, Holding
@@ -36,6 +37,8 @@ MOST_FAULTS = 8
 """Tries, over half an hour, after which one that this server cannot run is left to a person."""
 KILLS_TRIALS = "Running this work ended the program that runs it, several times; a person must look at it."
 NEVER_RAN = "The work could not be run on this server, several times; a person must look at it. {}"
+TURN_S = 2.0
+"""So much later a student's next work is looked at, while other work of theirs is run."""
 LET_FINISH_S = 3.0
 """Most work is done within it; what is not is run again by somebody else."""
 GIVE_UP_S = 5.0
@@ -47,9 +50,17 @@ def try_round(server: Server, lab: Lab, holding: Holding, round_id: str) -> floa
 
     Returns the seconds after which somebody should look again; nothing when there is nothing left to do.
     """
-    held = holding.take(round_id)
-    if held is None:
-        return HOLD_S if holding.waits(round_id) else None
+    with holding.turn(round_id) as free:
+        if not free:
+            return TURN_S
+        held = holding.take(round_id)
+        if held is None:
+            return HOLD_S if holding.waits(round_id) else None
+        return _try_held(server, lab, holding, held)
+
+
+def _try_held(server: Server, lab: Lab, holding: Holding, held: Hold) -> float | None:
+    round_id = held.key
     if held.tries > (MOST_FAULTS if held.error else MOST_KILLS):
         without = NEVER_RAN.format(held.error) if held.error else KILLS_TRIALS
     else:

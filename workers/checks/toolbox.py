@@ -28,8 +28,8 @@ OWN = f"{INSIDE}/python"
 OLDEST = (3, 9)
 _PROBE_S = 60.0
 _IN_A_BOX = ("-s", "-B", "-S")
-"""Python alone; the driver brings in packages when the work asks for one. Not -I: sets of texts would then have
-another order in each run, and what is printed of them could not be compared."""
+"""Python alone; the driver brings in packages when the work asks for one. Not -I: sets of texts would then
+have another order in each run, and what is printed of them could not be compared."""
 _ENVIRON = {"PYTHONHASHSEED": "0"}
 
 _PROBE = """

@@ -39,7 +39,7 @@ GRACE_S = 2.0
 MOST_TESTS = 1_000
 """Of one file."""
 MOST_PARTS = 3_000_000
-"""Of all that the work gives out: cells of tables and items of lists count one each, values and outputs OBJECT.
+"""Of all that the work gives out: cells of tables and items of lists count one, values and outputs OBJECT.
 Each is an object in this process, far larger than the line it came in."""
 OBJECT = 10
 NOT_REACHED = Answer(state="not reached")

@@ -13,7 +13,6 @@ from typing import Any
 from python_common import TooLong
 from python_wire import NotPlain
 
-
 # None is an Exception: `assertRaises(Exception)` must not be content with a work that hangs or has ended.
 
 

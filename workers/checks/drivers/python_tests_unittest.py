@@ -7,7 +7,7 @@ import unittest
 from typing import Any
 
 from python_common import TooLong
-from python_objects import why
+from python_objects import WorkFault, WorkGone, WorkTimeout, why
 
 
 class Result(unittest.TestResult):
@@ -78,16 +78,39 @@ def limited(tests: Any, case: unittest.TestCase) -> None:
     setattr(case, case._testMethodName, run)
 
 
+def caught(kind: type) -> None:
+    """Lets work that fails while a class is set up cost only that class; unittest expects Exceptions."""
+
+    def guarded(function: Any) -> Any:
+        @functools.wraps(function)
+        def fixture(cls: type) -> None:
+            try:
+                function(cls)
+            except (WorkFault, WorkGone, WorkTimeout) as error:
+                raise RuntimeError(str(error)) from None
+
+        return classmethod(fixture)
+
+    for name in ("setUpClass", "tearDownClass"):
+        own = kind.__dict__.get(name)
+        if isinstance(own, classmethod):
+            setattr(kind, name, guarded(own.__func__))
+
+
 def run(tests: Any) -> None:
     """Every test of the file."""
     suite = unittest.defaultTestLoader.loadTestsFromModule(tests.module())
     todo: list[Any] = [suite]
+    kinds: set[type] = set()
     while todo:
         part = todo.pop()
         if isinstance(part, unittest.TestSuite):
             todo.extend(part)
         elif type(part).__module__ != "unittest.loader":
             limited(tests, part)
+            kinds.update(type(part).__mro__)
+    for kind in kinds - set(unittest.TestCase.__mro__):
+        caught(kind)
     if not suite.countTestCases():
         tests.say(tests.label(), "error", "the file has no tests")
     suite.run(Result(tests))

@@ -72,7 +72,7 @@ def _failing(one: Tested) -> Remark:
     fail = "fails" if len(failed) == 1 else "fail"
     return Remark(
         "major",
-        f"{len(failed)} of {_tests(len(tests))} {fail}: {one.name}",
+        f"{len(failed)} of {_tests(len(tests))} {fail} in '{one.name}'",
         _first(first),
         one.outcome.location,
         Advice(
