@@ -18,6 +18,7 @@ from grading.trials.suites import test_names
 MAX_TEXT = 500
 """Characters of each text of a test that is kept."""
 NO_SANDBOX = "the work was not run"
+LACKING = "packages that the work needs are missing on the server"
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,19 @@ class Judged:
 def judged(check: PassesTests | VariableEquals, asked: Asked, ran: Ran) -> Iterator[Judged]:
     """All tests of a check, cases and variables first."""
     for question in asked.questions:
-        yield _question(question, check, ran)
+        yield _unless_lost(_question(question, check, ran), asked, ran)
     if isinstance(check, PassesTests):
         for file in asked.files:
-            yield from _file(file, check, asked, ran)
+            for one in _file(file, check, asked, ran):
+                yield _unless_lost(one, asked, ran)
+
+
+def _unless_lost(one: Judged, asked: Asked, ran: Ran) -> Judged:
+    """Without a test that failed because the server lacks what the work needs."""
+    test = one.outcome
+    if test is None or test.passed or not ran.lost(asked.trial, test.message):
+        return one
+    return Judged(skipped=LACKING)
 
 
 def _question(question: Question, check: PassesTests | VariableEquals, ran: Ran) -> Judged:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grading.evidence.behaviour import NO_SANDBOX, bounded, judged
+from grading.evidence.behaviour import LACKING, NO_SANDBOX, bounded, judged
 from grading.evidence.check_output import Shown, paired, shown_in
 from grading.evidence.compare_output import compare_outputs, text_of
 from grading.evidence.context import FIRST, Context, Finding, counted
@@ -47,7 +47,7 @@ def runs_clean(check: RunsClean, context: Context, scope: Scope) -> Finding:
         cells[path, number] = (piece, played)
     if not cells:
         if left_out:
-            return Finding(None, "does not apply: packages that the work needs are missing on the server")
+            return Finding(None, f"does not apply: {LACKING}")
         return Finding(0.0, "there is no code here that can be run")
     failing = [(piece, played) for piece, played in cells.values() if played.state != "ran"]
     noun = "script" if all(p.document.kind == "script" for p, _ in cells.values()) else "code cell"
@@ -107,7 +107,11 @@ def _tested(
         why = next((j.skipped for j in found if j.skipped), "no test can be used; the instructor was told")
         return Finding(None, f"does not apply: {why}")
     passed = sum(test.passed for test in tests)
-    return Finding(passed / len(tests), _said(tests, many, one), _place(asked, scope), tuple(tests))
+    message = _said(tests, many, one)
+    lost = sum(j.skipped == LACKING for j in found)
+    if lost:
+        message = f"{lost} not counted because {LACKING}; {message}"
+    return Finding(passed / len(tests), message, _place(asked, scope), tuple(tests))
 
 
 def _said(tests: Sequence[TestOutcome], many: str, one: str) -> str:

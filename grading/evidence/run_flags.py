@@ -8,7 +8,15 @@ from grading.evidence.behaviour import judged
 from grading.evidence.context import counted, listed
 from grading.evidence.scope import Piece, Scopes
 from grading.model import CriterionEvidence, Flag, Location
-from grading.rubric import OutputClose, OutputEquals, OutputMatches, PassesTests, Rubric, VariableEquals
+from grading.rubric import (
+    OutputClose,
+    OutputEquals,
+    OutputMatches,
+    PassesTests,
+    Rubric,
+    RunsClean,
+    VariableEquals,
+)
 from grading.trials.plan import behaviour
 from grading.trials.ran import Ran
 
@@ -29,7 +37,7 @@ def run_flags(
         if not any(behaviour(rubric)):
             return ()
         message = f"The work was not run, and its behaviour is not graded. {problem}"
-        return (Flag(code="not_run", message=message),)
+        return (Flag(code="not_run", message=message, hold=_only_by_running(rubric)),)
     return (
         *_stopped(ran),
         *_missing(rubric, mine, criteria, ran),
@@ -37,6 +45,12 @@ def run_flags(
         *_unconfirmed(rubric, mine, ran),
         *_repairs(ran),
     )
+
+
+def _only_by_running(rubric: Rubric) -> bool:
+    """Whether a criterion has no other checks than those that need a run; a person must judge it then."""
+    needs = (PassesTests, RunsClean, OutputEquals, VariableEquals)
+    return any(c.checks and all(isinstance(check, needs) for check in c.checks) for c in rubric.criteria)
 
 
 def _stopped(ran: Ran) -> Iterator[Flag]:
@@ -61,6 +75,8 @@ def _missing(rubric: Rubric, mine: Scopes, criteria: Sequence[CriterionEvidence]
         return
     failed = any(not test.passed for c in criteria for o in c.outcomes for test in o.tests)
     cells = [p for p in mine.find().code if p.cell.number in ran.excused(p.document.path)]
+    tested = (ran.plan.of(check) for check in behaviour(rubric, (PassesTests, VariableEquals)))
+    failed = failed or any(ran.lacking(asked.trial) for asked in tested if asked is not None)
     lost = any(behaviour(rubric, _OUTPUTS)) and any(not p.cell.outputs for p in cells)
     names = listed(name[:60] for name in ran.missing)
     message = f"Packages that the work asks for are not installed where it is run: {names}."

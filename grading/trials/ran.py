@@ -28,6 +28,8 @@ _ELSEWHERE = re.compile(
 """Errors that a cell has here and not where it was written: files and networks that a trial does not have."""
 _FOLLOWS = re.compile(r"^NameError|object .{1,200} not found|could not find function")
 """Errors of a cell that uses what an earlier one could not make."""
+_WANTS = re.compile(r"is not defined|has no attribute|cannot import name|not found|could not find function")
+"""Errors of a test that uses what the work could not make."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,23 @@ class Ran:
             if lacking or follows:
                 found.add(number)
         return frozenset(found)
+
+    def lacking(self, key: str | None) -> bool:
+        """Whether a trial of the work stopped somewhere because a package is missing here."""
+        trial = self.trial(key)
+        if trial is None:
+            return False
+        return any(c.state == "failed" and lacks(c.error, trial.missing) for c in trial.cells)
+
+    def lost(self, key: str, error: str) -> bool:
+        """Whether a test may have failed with `error` only because a package is missing here.
+
+        Then a person must look: nobody can tell whether the work is right.
+        """
+        trial = self.trial(key)
+        if trial is None or not self.lacking(key):
+            return False
+        return lacks(error, trial.missing) or bool(_WANTS.search(error[:2000]))
 
     def outputs(self, path: str, number: int, *, solution: bool = False) -> tuple[Output, ...] | None:
         """What a cell put out here; nothing when it was not run, or failed for what only we lack."""

@@ -219,6 +219,15 @@ def plan_of(school: School) -> dict[str, object]:
     return dict(hand_in_.plan(school.server).requests)
 
 
+def test_a_package_that_is_missing_here_costs_nothing_and_waits_for_a_person(lite: School) -> None:
+    lost = lite.tried("ada", "import prophet_that_nobody_has\n\n" + RIGHT)
+    assert share(lost) is None
+    assert [(f.code, f.hold) for f in lost.flags] == [("missing_packages", True)]
+    wrong = lite.tried("ben", WRONG + "\nimport prophet_that_nobody_has\n")
+    assert share(wrong) == 0.5  # what was tested and is wrong stays wrong
+    assert [(f.code, f.hold) for f in wrong.flags] == [("missing_packages", True)]
+
+
 def test_what_ran_out_of_time_is_run_again_the_next_time(lite: School) -> None:
     rubric = RUBRIC.criteria[0].checks[0].model_copy(update={"seconds": 0.5})
     slow = Rubric(criteria=(RUBRIC.criteria[0].model_copy(update={"checks": (rubric,)}), RUBRIC.criteria[1]))

@@ -161,7 +161,9 @@ def test_without_a_sandbox_nothing_is_said_about_behaviour() -> None:
     ):
         evidence = collect([RIGHT], rubric, (), ran)
         assert evidence.criteria[0].share is None
-        assert codes(evidence) == {"not_run": False}
+        assert codes(evidence) == {"not_run": True}  # the criterion has no other checks
+        mixed = collect([RIGHT], rubric_of(CASES, Uses(all_of=("sum",))), (), ran)
+        assert codes(mixed) == {"not_run": False}
     assert collect([RIGHT], rubric_of(Uses(all_of=("f",)))).flags == ()
 
 

@@ -185,7 +185,9 @@ def make_ready(
     """Evidence, and documents without names, from what running the work showed; with further flags."""
     version, own = hand_in.version, hand_in.own
     evidence = collect(own, version.rubric, version.solution, Ran(plan, trials))
-    evidence = evidence.model_copy(update={"flags": (*evidence.flags, *flags)})
+    own_words = {flag.code for flag in flags}
+    others = [flag for flag in evidence.flags if flag.code not in own_words]
+    evidence = evidence.model_copy(update={"flags": (*others, *flags)})
     trial = shown(plan, trials) if plan.requests else None
     sent = pseudonymise(add_played(own, trial), hand_in.identity)
     names = {mine.path: other.path for mine, other in zip(own, sent, strict=True)}
