@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grading.evidence.behaviour import LACKING, NO_SANDBOX, bounded, judged
-from grading.evidence.check_output import Shown, paired, shown_in
+from grading.evidence.check_output import Shown, paired, shown_in, unconfirmed
 from grading.evidence.compare_output import compare_outputs, text_of
 from grading.evidence.context import FIRST, Context, Finding, counted
 from grading.evidence.numbers import Tolerance
@@ -16,6 +16,7 @@ from grading.trials.model import Played
 from grading.trials.plan import Asked
 from grading.trials.ran import Ran
 
+LEFT_OUT = "packages or files that the work needs are missing on the server"
 _VERBS = ("gave ", "has ", "took ", "was ", "is ", "raised ")
 
 
@@ -41,20 +42,20 @@ def runs_clean(check: RunsClean, context: Context, scope: Scope) -> Finding:
         played = (ran.played(path) or {}).get(number)
         if played is None or path not in asked.works or (path, number) in cells:
             continue
-        if number in ran.excused(path):
+        if number in ran.excused(path) or unconfirmed(piece, ran):
             left_out += 1
             continue
         cells[path, number] = (piece, played)
     if not cells:
         if left_out:
-            return Finding(None, f"does not apply: {LACKING}")
+            return Finding(None, f"does not apply: {LEFT_OUT}")
         return Finding(0.0, "there is no code here that can be run")
     failing = [(piece, played) for piece, played in cells.values() if played.state != "ran"]
     noun = "script" if all(p.document.kind == "script" for p, _ in cells.values()) else "code cell"
     ran_well = len(cells) - len(failing)
     message = f"{ran_well} of {counted(len(cells), noun)} ran without an error"
     if left_out:
-        message += f", {left_out} not counted because packages are missing on the server"
+        message += f", {left_out} not counted because {LEFT_OUT}"
     if not failing:
         return Finding(1.0, message, next(iter(cells.values()))[0].at())
     piece, played = failing[0]

@@ -15,6 +15,7 @@ from grading.evidence.patterns import matches
 from grading.evidence.scope import Piece, Scope, runs_recorded
 from grading.model import Cell, Output
 from grading.rubric import AllExecuted, HasOutput, NoErrors, OutputClose, OutputMatches
+from grading.trials.ran import Ran
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 NUMBER = re.compile(
@@ -125,6 +126,14 @@ def no_errors(check: NoErrors, context: Context, scope: Scope) -> Finding:
     first, said, line = failing[0]
     message = f"{len(failing)} of {counted(len(cells), 'piece')} of your code with an error; the first {said}"
     return Finding(1 - len(failing) / len(cells), message, first.at(line))
+
+
+def unconfirmed(piece: Piece, ran: Ran) -> bool:
+    """Whether a cell ran where it was written, and here only lacks a file, a package or the network."""
+    cell, path = piece.cell, piece.document.path
+    ran_well = executed(cell) and all(output.kind != "error" for output in cell.outputs)
+    played = (ran.played(path) or {}).get(cell.number)
+    return ran_well and played is not None and ran.outputs(path, cell.number) is None
 
 
 def executed(cell: Cell) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from grading.evidence.behaviour import judged
+from grading.evidence.check_output import unconfirmed
 from grading.evidence.context import counted, listed
-from grading.evidence.scope import Piece, Scopes
+from grading.evidence.scope import Scopes
 from grading.model import CriterionEvidence, Flag, Location
 from grading.rubric import (
     OutputClose,
@@ -119,21 +120,18 @@ def _failing_solution(rubric: Rubric, ran: Ran) -> Iterator[str]:
 
 def _unconfirmed(rubric: Rubric, mine: Scopes, ran: Ran) -> Iterator[Flag]:
     """Outputs that count as they were handed in, because the cell could not be run here."""
-    if not any(behaviour(rubric, _OUTPUTS)):
+    if not any(behaviour(rubric, (*_OUTPUTS, RunsClean))):
         return
-    cells: list[Piece] = []
-    for piece in mine.find().code:
-        path, number = piece.document.path, piece.cell.number
-        played = (ran.played(path) or {}).get(number)
-        if played is not None and piece.cell.outputs and ran.outputs(path, number) is None:
-            cells.append(piece)
+    cells = [piece for piece in mine.find().code if unconfirmed(piece, ran)]
     if cells:
         message = (
-            f"The outputs of {counted(len(cells), 'cell')} count as handed in: "
+            f"{counted(len(cells), 'cell counts', 'cells count')} as handed in: "
             "for want of a file, a package or the network the work did not run that far here."
         )
         # where the solution runs, nothing is lacking that is needed: a person should compare the two
-        hold = any(behaviour(rubric, (OutputEquals,))) or any(_runs(ran, path) for path in ran.plan.solutions)
+        hold = any(behaviour(rubric, (OutputEquals, RunsClean))) or any(
+            _runs(ran, path) for path in ran.plan.solutions
+        )
         yield Flag(code="outputs_as_handed_in", message=message, hold=hold, location=cells[0].at())
 
 

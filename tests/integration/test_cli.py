@@ -92,6 +92,7 @@ def running(store: Store, redis_url: str, tmp_path: Path) -> Iterator[Site]:
     with site(tmp_path, config, store.engine.url.render_as_string(hide_password=False), redis_url) as made:
         made.parts.start("dgx-spark-1", "worker", "dgx-spark-1")
         made.parts.start("store", "store")
+        made.parts.start("checks", "checks")
         made.parts.start("sweep", "sweep")
         made.parts.start("web", "web", "--var", str(tmp_path))
         made.until_alive("dgx-spark-1")

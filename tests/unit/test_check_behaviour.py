@@ -197,7 +197,7 @@ def test_what_only_the_server_lacks_costs_nothing() -> None:
     evidence = collected(RunsClean(), work, runs=lacking)
     found = evidence.criteria[0].outcomes[0]
     assert found.earned == 1
-    assert "2 not counted because packages are missing on the server" in found.message
+    assert "2 not counted because packages or files that the work needs are missing" in found.message
     assert codes(evidence)["missing_packages"] is False
     untold = run_outcome(RunsClean(), work)
     assert untold.earned == 0.5
@@ -205,6 +205,17 @@ def test_what_only_the_server_lacks_costs_nothing() -> None:
     assert codes(tested)["missing_packages"] is True
     only = collected(RunsClean(), book("import nosuchthing"), runs=lacking)
     assert only.criteria[0].share is None
+
+
+def test_a_file_that_only_the_student_has_costs_nothing_and_waits_for_a_person() -> None:
+    work = book("a = 1", "t = open('mine.csv')", "n = len(t.read())", "c = 1 / 0", count=1)
+    evidence = collected(RunsClean(), work)
+    found = evidence.criteria[0].outcomes[0]
+    assert "2 not counted because packages or files that the work needs" in found.message
+    assert found.earned == 0.5  # the division is the student's own mistake
+    assert codes(evidence)["outputs_as_handed_in"] is True
+    never_run = collected(RunsClean(), book("a = 1", "t = open('mine.csv')")).criteria[0]
+    assert never_run.share == 0.5
 
 
 def test_a_cell_without_end_is_held_for_a_person() -> None:
