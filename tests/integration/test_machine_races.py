@@ -61,12 +61,13 @@ def test_all_that_is_handed_back_leaves_at_once(
     process: MachineProcess, leases: Leases, engine: Scripted
 ) -> None:
     """A sweeper that looks in between must see neither a dead machine nor leases of one."""
-    go_on, states = threading.Event(), list[tuple[int, int]]()
+    go_on, states, begun = threading.Event(), list[tuple[int, int]](), list[int]()
 
     def resend(_to: str) -> None:
         states.append((len(leases.held()), len(leases.beats())))
 
     def wait(_request: Request, _progress: Progress) -> None:
+        begun.append(1)
         assert go_on.wait(20)
 
     engine.before = wait
@@ -79,7 +80,7 @@ def test_all_that_is_handed_back_leaves_at_once(
     ]
     for thread in threads:
         thread.start()
-    until(lambda: len(leases.held()) == 3, 10, "all are taken")
+    until(lambda: len(begun) == len(leases.held()) == 3, 10, "all are taken")
     assert process.hand_back() == 3
     go_on.set()
     for thread in threads:

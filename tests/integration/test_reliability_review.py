@@ -341,6 +341,7 @@ import signal, sys, threading
 from pathlib import Path
 from cli.settings import Settings
 from cli.system import System
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 class Slow(System):
     def _start(self):
         print("starting", flush=True)
