@@ -153,11 +153,12 @@ _KINDS = ((False, "test"), (True, "hidden test"))
 
 
 def _row(test: TestOutcome) -> TestRow:
+    both = f"gave {test.got}, not {test.expected}"
     known = (
         ("Input", test.input),
         ("Expected", test.expected),
         ("Came out", test.got),
-        ("Why", test.message),
+        ("Why", "" if test.message == both else test.message),  # that stands there already
     )
     title = " ".join(test.name.split())[:200] or "A test"
     parts = tuple(_part(label, text) for label, text in known if text.strip() not in ("", title))
