@@ -29,12 +29,12 @@ class BareBox:
         return ""
 
     def open(self, box: Box) -> Session:
-        """Start the program in a new folder, which stands for `/work`."""
+        """Start the program in a new folder, which stands for `/box`."""
         folder = tempfile.TemporaryDirectory(prefix="grader-bare-")
         work = Path(folder.name)
         for mount in box.mounts:
             _link(mount, work)
-        places = {mount.target: str(mount.source) for mount in box.mounts} | {"/work": folder.name}
+        places = {mount.target: str(mount.source) for mount in box.mounts} | {"/box": folder.name}
         process = subprocess.Popen(
             [_outside(word, places) for word in box.argv],
             stdin=subprocess.PIPE,
@@ -51,9 +51,9 @@ class BareBox:
 
 
 def _link(mount: Mount, work: Path) -> None:
-    """A link in place of what a box would see below `/work`."""
-    if mount.target.startswith("/work/"):
-        place = work / mount.target.removeprefix("/work/")
+    """A link in place of what a box would see below `/box`."""
+    if mount.target.startswith("/box/"):
+        place = work / mount.target.removeprefix("/box/")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(mount.source)
 

@@ -4,7 +4,7 @@
 #
 # and in config.toml: [checks] sandbox = "container", engine = "docker" (or "podman"), image = "grader-checks".
 # The drivers are bound in at run time, read-only; nothing of Grader is in the image. Nothing in it runs as root,
-# may reach the network or write outside of its own /work and /tmp: that is said when a container is started.
+# may reach the network or write outside of its own /box and /tmp: that is said when a container is started.
 FROM debian:trixie-slim
 
 RUN apt-get update \
@@ -16,8 +16,8 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     # programs that take their owner's rights have no place here
     && find / -xdev -perm /6000 -type f -exec chmod a-s {} + \
-    && mkdir -p /work /data /grader
+    && mkdir -p /box /data /grader
 
-WORKDIR /work
+WORKDIR /box
 USER 65534:65534
 CMD ["python3", "--version"]

@@ -24,7 +24,7 @@ MAX_LINE = 5_000
 """Python's own tokenizer takes the square of a line's length; code with longer lines is left as it is."""
 MAX_PATH = 1_000
 _HERE = frozenset(
-    {"", ".", "./", "data", "./data", "data/", "./data/", "../data", "../data/", "/work", "/data"}
+    {"", ".", "./", "data", "./data", "data/", "./data/", "../data", "../data/", "/box", "/data"}
 )
 _R_TOKEN = re.compile(
     r"""\#[^\n]*+
@@ -89,7 +89,7 @@ def repair(
 def beside(handed_in: Mapping[str, str], data: Mapping[str, str]) -> dict[str, str]:
     """What lies beside the work, path -> SHA-256: the assignment's data and the files of the hand-in.
 
-    A folder `data` of the hand-in stays below `/work`, as `./data/…`: what it holds must never be taken for
+    A folder `data` of the hand-in stays below `/box`, as `./data/…`: what it holds must never be taken for
     the assignment's, which lies beside the solution, the expected values and the tests, too.
     """
     own = {path: digest for path, digest in handed_in.items() if path not in data}
@@ -133,10 +133,10 @@ def _reachable(paths: Iterable[str]) -> frozenset[str]:
     found: set[str] = set()
     for path in paths:
         plain = path.removeprefix("./")
-        found |= {plain, f"/work/{plain}"}
+        found |= {plain, f"/box/{plain}"}
         if path.startswith("data/"):
             bare = path.removeprefix("data/")
-            found |= {bare, f"/work/{bare}", f"../{path}", f"/{path}"}
+            found |= {bare, f"/box/{bare}", f"../{path}", f"/{path}"}
     return frozenset(found)
 
 

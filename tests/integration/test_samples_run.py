@@ -45,7 +45,7 @@ def _run(asked: str, slug: str) -> Trial:
     for path in request.files:
         source = SAMPLES / "assignments" / slug / path
         bare = path.removeprefix("data/")
-        mounts += [Mount(source, target) for target in (f"/work/{path}", f"/work/{bare}", f"/{path}")]
+        mounts += [Mount(source, target) for target in (f"/box/{path}", f"/box/{bare}", f"/{path}")]
     return trials().run(request, mounts)
 
 

@@ -72,7 +72,7 @@ class TestAPrivatePlace:
     def test_it_is_nobody_in_an_empty_folder(self, sandbox: Sandbox):
         with sandbox.open(puppet()) as session:
             assert tell(session, "value = [os.getcwd(), os.listdir(), os.listdir('/tmp')]") == [
-                "/work",
+                "/box",
                 [],
                 [],
             ]
@@ -83,28 +83,28 @@ class TestAPrivatePlace:
 
     def test_only_its_own_folders_can_be_written(self, sandbox: Sandbox):
         with sandbox.open(puppet()) as session:
-            for folder in ("/work", "/tmp", "/dev/shm"):
+            for folder in ("/box", "/tmp", "/dev/shm"):
                 assert tell(session, f"value = open('{folder}/mine', 'w').write('x')") == 1
             for folder in ("/", "/usr", "/usr/bin", "/etc", "/dev", "/proc", "/proc/1"):
                 assert "Error" in str(tell(session, f"value = open('{folder}/mine', 'w').write('x')"))
 
     def test_files_are_given_read_only(self, sandbox: Sandbox, tmp_path: Path):
         source = written(tmp_path, 'a,b "c".csv', "1,2\n")
-        targets = ("/data/a.csv", "/work/data/a.csv", "/work/a b, c.csv")
+        targets = ("/data/a.csv", "/box/data/a.csv", "/box/a b, c.csv")
         with sandbox.open(puppet(LIMITS, *(Mount(source, target) for target in targets))) as session:
             for target in targets:
                 assert tell(session, f"value = open({target!r}).read()") == "1,2\n"
                 assert "Error" in tell(session, f"value = open({target!r}, 'w').write('x')")
                 assert "Error" in str(tell(session, f"value = os.chmod({target!r}, 0o777)"))
                 assert "Error" in str(tell(session, f"value = os.unlink({target!r})"))
-            assert tell(session, "value = open('/work/mine.csv', 'w').write('x')") == 1
+            assert tell(session, "value = open('/box/mine.csv', 'w').write('x')") == 1
         assert source.read_text() == "1,2\n"
 
     def test_the_environment_is_its_own(self, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("GRADER_SECRET_KEY", "bait")
         with sandbox.open(puppet(LIMITS, OWN="1")) as session:
             seen = tell(session, "value = dict(os.environ)")
-            assert seen["HOME"] == "/work"
+            assert seen["HOME"] == "/box"
             assert seen["OWN"] == "1"
             assert not [name for name in seen if name.startswith("GRADER")]
             everywhere = (
@@ -133,16 +133,16 @@ class TestAPrivatePlace:
 
     def test_what_does_not_exist_cannot_be_given(self, sandbox: Sandbox, tmp_path: Path):
         with pytest.raises(SandboxUnavailable, match="not there"):
-            sandbox.open(puppet(LIMITS, Mount(tmp_path / "gone", "/work/x")))
+            sandbox.open(puppet(LIMITS, Mount(tmp_path / "gone", "/box/x")))
 
     def test_links_are_not_followed(self, sandbox: Sandbox, tmp_path: Path):
         link = tmp_path / "link"
         link.symlink_to("/etc/hostname")
         with pytest.raises(SandboxUnavailable, match="is a link"):
-            sandbox.open(puppet(LIMITS, Mount(link, "/work/x")))
+            sandbox.open(puppet(LIMITS, Mount(link, "/box/x")))
 
     @pytest.mark.parametrize(
-        "target", ["/etc/passwd", "/usr/bin/env", "/work", "/", "x", "/work/../etc/x", "/proc/1"]
+        "target", ["/etc/passwd", "/usr/bin/env", "/box", "/", "x", "/box/../etc/x", "/proc/1"]
     )
     def test_the_system_cannot_be_covered(self, sandbox: Sandbox, tmp_path: Path, target: str):
         with pytest.raises(SandboxUnavailable, match="Nothing can be placed"):
@@ -238,10 +238,10 @@ class TestHowItEnds:
 
     def test_a_disk_that_is_full(self, sandbox: Sandbox):
         with sandbox.open(puppet()) as session:
-            fill = "value = 0\nfor n in range(4): open(f'/work/{n}', 'wb').write(bytes(5 << 20))"
+            fill = "value = 0\nfor n in range(4): open(f'/box/{n}', 'wb').write(bytes(5 << 20))"
             assert "No space left" in tell(session, fill)
             assert "too large" in tell(
-                session, "os.unlink('/work/0'); os.posix_fallocate(os.open('/work/big', 66), 0, 9 << 20)"
+                session, "os.unlink('/box/0'); os.posix_fallocate(os.open('/box/big', 66), 0, 9 << 20)"
             )
 
     def test_one_process_with_too_much_memory(self, sandbox: Sandbox):

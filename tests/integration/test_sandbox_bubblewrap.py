@@ -109,7 +109,7 @@ def test_without_libseccomp_it_goes_on_and_says_so(monkeypatch: pytest.MonkeyPat
 def test_little_of_the_machine_is_seen(sandbox: Bubblewrap):
     with sandbox.open(puppet()) as session:
         assert tell(session, "value = sorted(os.listdir('/'))") == sorted(
-            {"bin", "dev", "etc", "proc", "tmp", "usr", "work"}
+            {"bin", "box", "dev", "etc", "proc", "tmp", "usr"}
             | {name for name in ("lib", "lib32", "lib64", "libx32", "sbin") if Path("/", name).exists()}
         )
         assert tell(session, "value = os.listdir('/proc/sys')") == []
@@ -138,10 +138,10 @@ def test_files_that_the_box_could_not_read_are_named(sandbox: Bubblewrap, tmp_pa
     source.chmod(0o600)
     if os.geteuid() == 0:
         with pytest.raises(SandboxUnavailable, match=r"chmod -R o\+rX"):
-            sandbox.open(puppet(LIMITS, Mount(source, "/work/secret")))
+            sandbox.open(puppet(LIMITS, Mount(source, "/box/secret")))
     else:
-        with sandbox.open(puppet(LIMITS, Mount(source, "/work/secret"))) as session:
-            assert tell(session, "value = open('/work/secret').read()") == "x"
+        with sandbox.open(puppet(LIMITS, Mount(source, "/box/secret"))) as session:
+            assert tell(session, "value = open('/box/secret').read()") == "x"
 
 
 def test_a_program_that_is_not_there_is_nobodys_fault(sandbox: Bubblewrap):
@@ -203,12 +203,12 @@ if os.geteuid() == 0:
     os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 sandbox = Bubblewrap()
 found = {"problem": sandbox.problem()}
-with sandbox.open(boxed.puppet(boxed.LIMITS, Mount(here.Path(sys.argv[1]), "/work/data/x.csv"))) as session:
+with sandbox.open(boxed.puppet(boxed.LIMITS, Mount(here.Path(sys.argv[1]), "/box/data/x.csv"))) as session:
     found["uid"] = boxed.tell(session, "value = os.getuid()")
-    found["read"] = boxed.tell(session, "value = open('/work/data/x.csv').read()")
-    found["write"] = boxed.tell(session, "value = open('/work/data/mine', 'w').write('x')")
+    found["read"] = boxed.tell(session, "value = open('/box/data/x.csv').read()")
+    found["write"] = boxed.tell(session, "value = open('/box/data/mine', 'w').write('x')")
     found["calls"] = boxed.tell(session, here.SYSTEM_CALLS)
-    places = "('/', '/dev', '/etc', '/usr', '/proc/sys', '/usr/local/etc', '/work/data/x.csv')"
+    places = "('/', '/dev', '/etc', '/usr', '/proc/sys', '/usr/local/etc', '/box/data/x.csv')"
     outside = f"value = [p for p in {places} if os.access(p, os.W_OK)]"
     found["outside"] = boxed.tell(session, outside)
     found["environment"] = boxed.tell(session, "value = 'BAIT' in open('/proc/1/environ').read()")

@@ -33,8 +33,8 @@ STUDENTS_WORK = (
     "tests/unit/test_trials_paths.py",
 )
 
-# after a quote, a space or the like: the beginning of an absolute path; in a sandbox, the work lies in /work
-MACHINE_PATH = re.compile(r"""(?:^|[\s"'=:(`\[])/(?:(?:home|root|Users)/\w|work/(?:main|shared)\b)""")
+# after a quote, a space or the like: the beginning of an absolute path
+MACHINE_PATH = re.compile(r"""(?:^|[\s"'=:(`\[])/(?:home|root|work|Users)/\w""")
 SECRET = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}|\bglpat-[\w-]{20}"
     r"|\bhf_[A-Za-z0-9]{30}|\bsk-[A-Za-z0-9]{32}|\bxox[baprs]-[\w-]{20}|\bwhsec_[A-Za-z0-9+/]{24}"

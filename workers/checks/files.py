@@ -15,7 +15,7 @@ from types import TracebackType
 
 from workers.checks.sandbox.base import Mount
 
-WORK = PurePosixPath("/work")
+WORK = PurePosixPath("/box")
 DATA = "data"
 LONGEST_NAME, LONGEST_PATH = 255, 2_000
 PREFIX = "grader-checks-"
@@ -114,7 +114,7 @@ class Shelf:
             total -= self._sizes.pop(name)
 
     def mounts(self, files: Mapping[str, str]) -> list[Mount]:
-        """Where the files of a request are seen: below `/work`, data also as `/data/x` and `/work/x`.
+        """Where the files of a request are seen: below `/box`, data also as `/data/x` and `/box/x`.
 
         The assignment's data win over a hand-in's file of the same name. All must be here.
         """

@@ -10,5 +10,5 @@ def total(xs):
 
 
 for name in (b"a\nb", b"-rf", b"\xff\xfe", b"..\\..\\x", b"x" * 255, "\u202egnp.exe".encode(), b"$(touch x)"):
-    os.close(os.open(b"/work/" + name, os.O_CREAT | os.O_WRONLY))
-os.chmod("/work", 0)
+    os.close(os.open(b"/box/" + name, os.O_CREAT | os.O_WRONLY))
+os.chmod("/box", 0)

@@ -10,16 +10,16 @@ def total(xs):
     return sum(xs)
 
 
-for name in ("/work", "/tmp", "/data", "/work/data"):
+for name in ("/box", "/tmp", "/data", "/box/data"):
     try:
         os.rename(name, name + "-old")
         os.symlink("@FOLDER@", name)
-        if name != "/work/data":  # its own copy of the folder; the files in it are not
+        if name != "/box/data":  # its own copy of the folder; the files in it are not
             print("@REACHED@", name)
     except OSError as error:
         print(error)
 try:
-    shutil.rmtree("/work/data")
-    os.symlink("@FOLDER@", "/work/data")
+    shutil.rmtree("/box/data")
+    os.symlink("@FOLDER@", "/box/data")
 except OSError as error:
     print(error)

@@ -18,7 +18,7 @@ for make, name in ((os.symlink, "soft"), (os.link, "hard")):
         print("@REACHED@", name)
     except OSError as error:
         print(error)
-for path in (outside, "/proc/self/root" + outside, "/work/../.." + outside):
+for path in (outside, "/proc/self/root" + outside, "/box/../.." + outside):
     try:
         with open(path, "a") as file:
             file.write("overwritten")

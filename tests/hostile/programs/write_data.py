@@ -10,9 +10,9 @@ def total(xs):
     return sum(xs)
 
 
-for path in glob.glob("/data/*") + glob.glob("/work/data/*") + ["/work/prices.csv"]:
+for path in glob.glob("/data/*") + glob.glob("/box/data/*") + ["/box/prices.csv"]:
     for change in (lambda: open(path, "a").write("x"), lambda: os.chmod(path, 0o777), lambda: os.remove(path),
-                   lambda: os.rename("/work/basket.txt", path), lambda: os.truncate(path, 0), lambda: os.utime(path)):
+                   lambda: os.rename("/box/basket.txt", path), lambda: os.truncate(path, 0), lambda: os.utime(path)):
         try:
             change()
             print("@REACHED@ changed", path)

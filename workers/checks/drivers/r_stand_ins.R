@@ -16,7 +16,7 @@ HOME_FOLDER <- getwd()
 
 stays_inside <- function(folder) {
   inside <- function(parent) folder == parent || startsWith(folder, paste0(sub("/$", "", parent), "/"))
-  any(vapply(c(HOME_FOLDER, "/work", "/data", normalizePath(tempdir())), inside, NA))
+  any(vapply(c(HOME_FOLDER, "/box", "/data", normalizePath(tempdir())), inside, NA))
 }
 
 set_folder <- function(original) {

@@ -20,12 +20,12 @@ class Mount:
 
 @dataclass(frozen=True)
 class Box:
-    """What is to run. The current folder is `/work`, which is empty, writable, and private; so is `/tmp`."""
+    """What is to run. The current folder is `/box`, which is empty, writable, and private; so is `/tmp`."""
 
     argv: Sequence[str]
     """The program inside; its stdin and stdout carry JSON lines, its stderr is thrown away."""
     mounts: Sequence[Mount] = ()
-    """A target below `/work` is possible: a read-only file in the writable folder."""
+    """A target below `/box` is possible: a read-only file in the writable folder."""
     environ: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
 

@@ -160,7 +160,7 @@ def _arguments(box: Box) -> list[str]:
     for name, value in environment(box).items():
         arguments += ["--setenv", name, value]
     arguments += [*view.system(), *view.kernel(), *view.writable(box.limits.disk_mb)]
-    arguments += [*view.mounts(box.mounts, as_other_user=root), "--chdir", "/work"]
+    arguments += [*view.mounts(box.mounts, as_other_user=root), "--chdir", "/box"]
     if any("\0" in argument for argument in arguments):
         raise SandboxUnavailable("A name for the sandbox has a character that no file name can have.")
     return arguments

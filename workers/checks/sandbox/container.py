@@ -170,7 +170,7 @@ def _options(box: Box) -> list[str]:
         "--hostname",
         "sandbox",
         "--workdir",
-        "/work",
+        "/box",
     ]
     options += ["--network", "none", "--ipc", "private", "--read-only", "--user", _NOBODY]
     options += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--security-opt", "label=disable"]
@@ -185,7 +185,7 @@ def _options(box: Box) -> list[str]:
         "1",
     ]
     options += ["--tmpfs", f"/tmp:rw,nosuid,nodev,size={disk},mode=1777", "--shm-size", "64m"]  # noqa: S108
-    options += ["--tmpfs", f"/work:rw,nosuid,nodev,size={disk},mode=0777"]
+    options += ["--tmpfs", f"/box:rw,nosuid,nodev,size={disk},mode=0777"]
     for name, value in (("core", 0), ("fsize", limits.disk_mb << 20), ("nofile", _FILES_OPEN)):
         options += ["--ulimit", f"{name}={value}:{value}"]
     for name, text in environment(box).items():

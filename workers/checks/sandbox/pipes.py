@@ -32,7 +32,7 @@ _KILLED = 128 + signal.SIGKILL
 _CHUNK = 1 << 16
 
 ENVIRON = {
-    "HOME": "/work",
+    "HOME": "/box",
     "TMPDIR": "/tmp",  # noqa: S108 - the box's own
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",

@@ -25,7 +25,7 @@ _LINKS = {
     "stderr": "/proc/self/fd/2",
 }
 _TAKEN = ("/dev", "/etc", "/proc", "/sys", "/tmp", "/usr", *(f"/{name}" for name in _SYSTEM))  # noqa: S108
-_WORK = PurePosixPath("/work")
+_WORK = PurePosixPath("/box")
 
 
 @functools.cache
@@ -80,7 +80,7 @@ def kernel() -> tuple[str, ...]:
 def writable(disk_mb: int) -> list[str]:
     """The arguments for the folders in which a box may write; each holds `disk_mb` MiB at most."""
     found: list[str] = []
-    for folder, mode in (("/tmp", "1777"), ("/work", "0777")):  # noqa: S108 - the box's own
+    for folder, mode in (("/tmp", "1777"), ("/box", "0777")):  # noqa: S108 - the box's own
         found += ["--perms", mode, "--size", str(disk_mb << 20), "--tmpfs", folder]
     return found
 
@@ -137,6 +137,6 @@ def check_program(box: Box) -> None:
 def people(uid: int) -> dict[str, bytes]:
     """Files of /etc that name the one user of a box."""
     return {
-        "/etc/passwd": f"grader:x:{uid}:{uid}:student:/work:/bin/sh\n".encode(),
+        "/etc/passwd": f"grader:x:{uid}:{uid}:student:/box:/bin/sh\n".encode(),
         "/etc/group": f"grader:x:{uid}:\n".encode(),
     }

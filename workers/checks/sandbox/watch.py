@@ -122,7 +122,7 @@ def too_many_files(root: int) -> bool:
     with suppress(OSError):
         if os.path.samefile(f"/proc/{root}/root", "/"):
             return False  # bubblewrap has not yet left the machine's own folders
-        for folder in ("work", "tmp"):
+        for folder in ("box", "tmp"):
             state = os.statvfs(f"/proc/{root}/root/{folder}")
             if state.f_files - state.f_ffree > FILES:
                 return True
