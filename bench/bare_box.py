@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from workers.checks.sandbox.base import Box, Mount, Session
-from workers.checks.sandbox.held import _hold_to
+from workers.checks.sandbox.held import hold_to
 from workers.checks.sandbox.pipes import PipedSession, environment
 from workers.checks.sandbox.watch import Watcher
 
@@ -46,7 +46,7 @@ class BareBox:
             start_new_session=True,
         )
         # the kernel counts a user's processes everywhere, which in a box are only its own
-        _hold_to(process.pid, box.limits.model_copy(update={"processes": 1_000_000}))
+        hold_to(process.pid, box.limits.model_copy(update={"processes": 1_000_000}))
         return PipedSession(_Program(process, folder), box.limits, self._watcher)
 
 

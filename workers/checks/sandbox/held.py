@@ -75,7 +75,7 @@ class Held:
         try:
             self._first = int(json.loads(self._said.split(b"\n")[0])["child-pid"])
             self._handle = os.pidfd_open(self._first)
-            _hold_to(self._first, limits)
+            hold_to(self._first, limits)
             os.write(self._go, b"!")
         except (ValueError, KeyError, OSError):
             return False
@@ -130,7 +130,7 @@ def _until_gone(handle: int, seconds: float) -> None:
     poll.poll(seconds * 1000)
 
 
-def _hold_to(pid: int, limits: Limits) -> None:
+def hold_to(pid: int, limits: Limits) -> None:
     """What the kernel itself holds each process below this one to. Raises OSError."""
     wanted = {
         resource.RLIMIT_CORE: 0,
