@@ -24,6 +24,8 @@ POSTGRES = {
     # a process that stands still in a transaction must not hold its rows against all others
     "options": "-c idle_in_transaction_session_timeout=60s -c lock_timeout=30s",
 }
+_SWITCHES = 20
+"""Attempts to switch a new database to WAL mode: others may write between a wait and the switch."""
 
 
 class _Turn:
@@ -125,8 +127,26 @@ def _engine(url: str, wait_s: float) -> Engine:
 
 def _sqlite_connect(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # transactions are begun below, not by the driver
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    _to_wal(connection)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _to_wal(connection: Any) -> None:
+    """Switch a database to WAL mode, or find it there.
+
+    While another connection writes to a new database, SQLite refuses the switch at once, whatever the busy
+    timeout; the lock asked for in between does wait, for as long as a write may.
+    """
+    for attempt in range(_SWITCHES):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if attempt == _SWITCHES - 1:
+                raise
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("COMMIT")
 
 
 def _sqlite_begin(connection: Any) -> None:

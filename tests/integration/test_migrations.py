@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,22 @@ def test_upgrades_that_are_started_at_once_wait_for_each_other(sqlite_databases:
     assert [(process.communicate(timeout=60)[1], process.returncode) for process in started] == [("", 0)] * 2
     store = Store(database_url)
     migrate.require_newest(store)
+    store.close()
+
+
+def test_a_new_database_another_writes_to_is_waited_for(sqlite_databases: SqliteDatabases) -> None:
+    """SQLite refuses to change the mode of a file another connection writes to, without waiting."""
+    url = sqlite_databases.fresh()
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("CREATE TABLE anything (x)")
+        store = Store(url)
+        with ThreadPoolExecutor(1) as pool:
+            opened = pool.submit(lambda: store.engine.connect().close())
+            with pytest.raises(TimeoutError):
+                opened.result(timeout=0.3)
+            other.execute("COMMIT")
+            opened.result(timeout=30)
     store.close()
 
 
