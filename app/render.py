@@ -16,7 +16,9 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Text, _TokenType
 
 from app.trials import RanCell, ran_cell, ran_document
-from grading.model import Cell, Document, Finding, Location, Report, Suggestion
+from grading.jobs import Finding, Suggestion
+from grading.model import Cell, Document, Location
+from grading.outcome import Report
 from grading.trials.shown import ShownDocument as Ran
 from grading.trials.shown import ShownTrial
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from grading.evidence.context import FIRST
-from grading.model import Cell, CheckOutcome, Flag, Report, TestOutcome
+from grading.model import Cell, CheckOutcome, Flag, TestOutcome
+from grading.outcome import Report
 from grading.trials.model import Played
 from grading.trials.shown import ShownDocument
 

@@ -11,7 +11,7 @@ from app.services import services
 from grading.errors import Forbidden, NotFound, NotSignedIn
 from grading.evidence.showing import for_student
 from grading.may import Actor, Subject, may
-from grading.model import Report
+from grading.outcome import Report
 from grading.store import accounts, tables
 from grading.store.views import SubmissionView
 

@@ -19,18 +19,9 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from grading.errors import JobInvalid
-from grading.model import (
-    AnalysisOutput,
-    CriterionEvidence,
-    CriterionGrade,
-    Evidence,
-    FeedbackOutput,
-    Flag,
-    Judgement,
-    Report,
-    Result,
-    RoundState,
-)
+from grading.jobs import AnalysisOutput, FeedbackOutput, Judgement, Result
+from grading.model import CriterionEvidence, Evidence, Flag, RoundState
+from grading.outcome import CriterionGrade, Report
 from grading.rubric import Criterion, Rubric
 
 APART = 1.0

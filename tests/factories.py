@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from grading.documents import HandIn, UploadedFile
-from grading.model import Cell, Document, Provenance, Result
+from grading.jobs import Provenance, Result
+from grading.model import Cell, Document
 from grading.rubric import Criterion, Rubric, Words
 from grading.store import Store, accounts, assignments, submissions
 from grading.store.assignments import NewVersion

@@ -11,7 +11,8 @@ from typing import TypeVar, overload
 from grading.evidence.check_behaviour import sentence
 from grading.evidence.context import FIRST
 from grading.evidence.run_flags import BROKEN
-from grading.model import CheckOutcome, CriterionEvidence, CriterionGrade, Evidence, Flag, Report, TestOutcome
+from grading.model import CheckOutcome, CriterionEvidence, Evidence, Flag, TestOutcome
+from grading.outcome import CriterionGrade, Report
 
 UNNAMED = "a test"
 HIDDEN = "a hidden test"

@@ -7,7 +7,9 @@ from typing import Any
 from sqlalchemy import Table, select
 from sqlalchemy.orm import Session
 
-from grading.model import Report, Result, RoundState, StageState
+from grading.jobs import Result
+from grading.model import RoundState, StageState
+from grading.outcome import Report
 from grading.store import outbox
 from grading.store.database import now
 from grading.store.locking import LockedRound, locked, read_accepted, set_round

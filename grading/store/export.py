@@ -13,7 +13,8 @@ from sqlalchemy import inspect, or_, select
 from sqlalchemy.orm import Session, undefer
 
 from grading.evidence.showing import for_student
-from grading.model import Evidence, Report
+from grading.model import Evidence
+from grading.outcome import Report
 from grading.store.audit import note
 from grading.store.blobs import fetch
 from grading.store.database import now

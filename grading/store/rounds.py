@@ -15,7 +15,8 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from grading.errors import MachineLost, MachineStalled, Retry
-from grading.model import Provenance, Result, RoundState, RunState, StageState
+from grading.jobs import Provenance, Result
+from grading.model import RoundState, RunState, StageState
 from grading.store import outbox
 from grading.store.database import now
 from grading.store.locking import (

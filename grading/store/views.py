@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session, defer, joinedload
 
 from grading.documents import set_apart
 from grading.errors import NotFound, for_student
-from grading.model import Cell, Document, Report, RoundState, StageState
+from grading.model import Cell, Document, RoundState, StageState
+from grading.outcome import Report
 from grading.rubric import Value
 from grading.store import outbox, tables
 from grading.store.database import now

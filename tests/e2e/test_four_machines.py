@@ -18,7 +18,8 @@ from sqlalchemy import select
 from cli.embedded import free_port, start_redis
 from cli.submit import Client
 from cli.system import accepts_uploads
-from grading.model import Provenance, Report
+from grading.jobs import Provenance
+from grading.outcome import Report
 from grading.store import migrate
 from grading.store.tables import Grade, Round, Run
 from tests.servers.ollama_server import digest_of, ollama_server

@@ -14,8 +14,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 from werkzeug.serving import make_server
 
+from grading.jobs import AnalysisOutput, Finding
 from grading.leases import Lease
-from grading.model import AnalysisOutput, Finding, Location
+from grading.model import Location
 from grading.store import accounts, tables
 from tests.integration import ran
 from tests.integration.webapp import CODE, School, report

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from grading.model import CheckOutcome, CriterionGrade, Flag, Location, Output, Report, TestOutcome
+from grading.model import CheckOutcome, Flag, Location, Output, TestOutcome
+from grading.outcome import CriterionGrade, Report
 from grading.trials.model import Played
 from grading.trials.paths import Repair
 from grading.trials.shown import ShownDocument, ShownTrial

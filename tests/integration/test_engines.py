@@ -28,7 +28,8 @@ from grading.errors import (
     JobInvalid,
     ModelMissing,
 )
-from grading.model import Evidence, Job, Material
+from grading.jobs import Job, Material
+from grading.model import Evidence
 from grading.rubric import Criterion, Rubric
 from tests.servers.base import ModelServer
 from tests.servers.ollama_server import digest_of, ollama_server

@@ -14,8 +14,9 @@ from cli.embedded import start_redis
 from grading import queue
 from grading.config import Machine
 from grading.errors import EngineError
+from grading.jobs import Job, Material
 from grading.leases import MAX_DELIVERIES, Leases, connect
-from grading.model import Evidence, Job, Material
+from grading.model import Evidence
 from tests.factories import RUBRIC, document
 from tests.system import until
 from workers.machine.engines.base import Generation, Progress, Request

@@ -15,7 +15,9 @@ from sqlalchemy import select, update
 
 from grading.dispatch import Outgoing
 from grading.errors import EngineError, OutputEmpty, for_student, model_faults
-from grading.model import Job, Report, RoundState, StageState, Tokens
+from grading.jobs import Job, Tokens
+from grading.model import RoundState, StageState
+from grading.outcome import Report
 from grading.store.database import now
 from grading.store.tables import Grade, Round, RoundStage
 from tests.integration.test_engines import ask, quiet

@@ -19,9 +19,10 @@ from cli.main import grader
 from grading.config import load
 from grading.dispatch import open_dispatch
 from grading.errors import GraderError
+from grading.jobs import Tokens
 from grading.leases import DEAD_AFTER_S, LEASES, MACHINES, Beat, Lease
 from grading.may import Actor
-from grading.model import RoundState, RunState, StageState, Tokens
+from grading.model import RoundState, RunState, StageState
 from grading.rubric import Criterion, Rubric
 from grading.store import accounts, assignments, combining, erasure, grades, migrate, replay, rounds
 from grading.store.assignments import NewVersion

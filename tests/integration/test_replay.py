@@ -11,7 +11,8 @@ from sqlalchemy import select
 
 from cli.main import grader
 from grading import report
-from grading.model import Evidence, Report, RoundState, StageState
+from grading.model import Evidence, RoundState, StageState
+from grading.outcome import Report
 from grading.store import Store, combining, migrate, outbox, replay, rounds
 from grading.store.tables import Audit, Grade, Outbox, Round, RoundStage
 from tests.factories import RUBRIC, add_assignment, document, hand_in, result

@@ -13,7 +13,9 @@ import pytest
 
 from grading.documents import HandIn, UploadedFile, read, set_apart
 from grading.evidence import collect
-from grading.model import Document, Job, Material, Report, Result
+from grading.jobs import Job, Material, Result
+from grading.model import Document
+from grading.outcome import Report
 from grading.report import combine
 from grading.rubric import Rubric
 from workers.machine.engines.rules import RulesEngine

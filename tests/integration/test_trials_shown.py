@@ -11,7 +11,9 @@ import pytest
 from grading import report
 from grading.documents import Identity, UploadedFile, read
 from grading.documents.limits import Limits as ReadingLimits
-from grading.model import Job, Output, Report, Result
+from grading.jobs import Job, Result
+from grading.model import Output
+from grading.outcome import Report
 from grading.rubric import Case, Criterion, PassesTests, Rubric, RunsClean
 from grading.trials.model import Answer, Limits, Played, Request, Shape, Trial
 from grading.trials.plan import make_plan

@@ -17,22 +17,10 @@ from grading.config import Config, parse
 from grading.dispatch import MachineState
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
+from grading.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, Provenance, Suggestion, Tokens
 from grading.leases import Lease
-from grading.model import (
-    AnalysisOutput,
-    CheckOutcome,
-    CriterionGrade,
-    FeedbackOutput,
-    Finding,
-    Flag,
-    Judgement,
-    Location,
-    Provenance,
-    Report,
-    RoundState,
-    Suggestion,
-    Tokens,
-)
+from grading.model import CheckOutcome, Flag, Location, RoundState
+from grading.outcome import CriterionGrade, Report
 from grading.rubric import Criterion, Rubric
 from grading.store import Store, accounts, assignments, submissions, tables
 from grading.store.assignments import NewVersion

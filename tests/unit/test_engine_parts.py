@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.errors import EngineBusy, EngineError, EngineGarbled, EngineUnreachable, JobInvalid, ModelMissing
-from grading.model import AnalysisOutput, FeedbackOutput
+from grading.jobs import AnalysisOutput, FeedbackOutput
 from tests.servers.instances import answer_text
 from workers.machine.engines.bounded import lines, status_error
 from workers.machine.engines.instances import InstanceMaker

@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.model import (
-    CheckOutcome,
-    CriterionEvidence,
-    Evidence,
-    Flag,
-    Provenance,
-    Report,
-    Result,
-    RoundState,
-)
+from grading.jobs import Provenance, Result
+from grading.model import CheckOutcome, CriterionEvidence, Evidence, Flag, RoundState
+from grading.outcome import Report
 from grading.report import combine, valid
 from grading.rubric import Criterion, Rubric, Words
 

@@ -8,17 +8,8 @@ from typing import Any
 import pytest
 
 from grading.errors import JobInvalid
-from grading.model import (
-    AnalysisOutput,
-    Cell,
-    CriterionEvidence,
-    Document,
-    Evidence,
-    FeedbackOutput,
-    Job,
-    Location,
-    Output,
-)
+from grading.jobs import AnalysisOutput, FeedbackOutput, Job
+from grading.model import Cell, CriterionEvidence, Document, Evidence, Location, Output
 from grading.rubric import Criterion, Rubric
 from tests.unit.test_stages_prompt import NOTEBOOK, code, job
 from workers.machine.engines.base import Request

@@ -4,7 +4,8 @@ import pytest
 
 from grading.evidence.showing import HIDDEN as HIDDEN_TEST
 from grading.evidence.showing import UNNAMED, for_student
-from grading.model import CheckOutcome, CriterionGrade, Document, Report, RoundState
+from grading.model import CheckOutcome, Document, RoundState
+from grading.outcome import CriterionGrade, Report
 from grading.rubric import Case, Ladder, PassesTests, Rung, Show, VariableEquals
 from tests.unit.evidence_samples import script
 from tests.unit.trial_samples import collected, run_outcome

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.errors import OutputInvalid
-from grading.model import AnalysisOutput, FeedbackOutput, Finding, Judgement, Location, Quote
+from grading.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, Quote
+from grading.model import Location
 from grading.rubric import Criterion, Rubric
 from tests.unit.test_stages_prompt import NOTEBOOK, code, job
 from workers.machine.stages import STAGES

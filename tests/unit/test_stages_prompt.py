@@ -10,16 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.errors import JobInvalid
-from grading.model import (
-    Cell,
-    CheckOutcome,
-    CriterionEvidence,
-    Document,
-    Evidence,
-    Job,
-    Material,
-    Output,
-)
+from grading.jobs import Job, Material
+from grading.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Output
 from grading.rubric import Criterion, Rubric
 from workers.machine.stages import STAGES
 from workers.machine.stages.text import defuse

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from grading import errors
-from grading.model import AnalysisOutput, Flag, Job, Result, Tokens
+from grading.jobs import AnalysisOutput, Job, Result, Tokens
+from grading.model import Flag
 from tests.unit.test_stages_parse import ANALYSIS, LOAD, SUM, changed
 from tests.unit.test_stages_prompt import job
 from workers.machine.engines.base import Generation, Progress, Request

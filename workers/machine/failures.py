@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grading.errors import EngineError
-from grading.model import Job, Provenance, Result
+from grading.jobs import Job, Provenance, Result
 
 EXHAUSTED = "This work was begun three times and never came to an end; it is not begun again."
 NOT_HERE = (

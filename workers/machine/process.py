@@ -15,9 +15,9 @@ from redis.exceptions import RedisError
 from grading.config import EngineSettings, Machine
 from grading.dispatch import AWAY
 from grading.errors import EngineError, JobInvalid
+from grading.jobs import Job, Provenance, Result
 from grading.leases import BEAT_S, Answer, Beat, Claim, Lease, Leases
 from grading.logs import working_on
-from grading.model import Job, Provenance, Result
 from grading.queue import own_queue
 from grading.tracing import outcome, span
 from workers.machine import failures

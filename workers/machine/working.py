@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from grading.model import Job
+from grading.jobs import Job
 from workers.machine.engines.base import Phase
 
 

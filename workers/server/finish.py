@@ -12,8 +12,10 @@ from sqlalchemy.orm import Session
 
 from grading import report
 from grading.errors import JobInvalid, OutputInvalid, for_student
+from grading.jobs import Provenance, Result
 from grading.logs import working_on
-from grading.model import Evidence, Provenance, Report, Result
+from grading.model import Evidence
+from grading.outcome import Report
 from grading.store import combining, locking, rounds
 from grading.store.locking import LockedRound
 from grading.store.rounds import Recorded

@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from grading.model import Document, Material
+from grading.jobs import Material
+from grading.model import Document
 from grading.rubric import Rubric
 from grading.store import trials
 from grading.store.submissions import stages_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from grading.model import Job, Tokens
+from grading.jobs import Job, Tokens
 
 
 @dataclass(frozen=True)

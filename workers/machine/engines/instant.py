@@ -8,7 +8,7 @@ import threading
 import time
 
 from grading.errors import BudgetExceeded, EngineError
-from grading.model import Tokens
+from grading.jobs import Tokens
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.instances import InstanceMaker
 

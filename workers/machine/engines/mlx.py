@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
 
 from grading.errors import BudgetExceeded, EngineError, OutputEndless
-from grading.model import Tokens
+from grading.jobs import Tokens
 from workers.machine.engines.base import Generation, Phase, Progress, Request
 from workers.machine.engines.bounded import MAX_TEXT_BYTES, PROGRESS_EVERY_S, messages, wrote_something
 from workers.machine.engines.mlx_model import LoadedModel, load_model

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grading.errors import BudgetExceeded, ConfigError, EngineError, EngineGarbled, JobInvalid
-from grading.model import Tokens
+from grading.jobs import Tokens
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.bounded import (
     Answer,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import requests
 
 from grading.errors import BudgetExceeded, ConfigError, EngineError, EngineGarbled
-from grading.model import Tokens
+from grading.jobs import Tokens
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.bounded import (
     Answer,

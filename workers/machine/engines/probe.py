@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from grading.errors import OutputEmpty, OutputTruncated
-from grading.model import Evidence, Job, Material, Tokens
+from grading.jobs import Job, Material, Tokens
+from grading.model import Evidence
 from grading.rubric import Criterion, Rubric
 from workers.machine.engines.base import Engine, Generation, Phase, Request
 from workers.machine.stages.analysis import ANALYSIS

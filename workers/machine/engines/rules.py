@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from grading.errors import JobInvalid
-from grading.model import Job, Tokens
+from grading.jobs import Job, Tokens
 from workers.machine.engines import rules_feedback as write
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.rules_facts import Facts, join_within

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grading.model import Job
+from grading.jobs import Job
 from grading.rubric import Criterion
 from workers.machine.engines.rules_facts import Facts, cites, join_within, listed
 from workers.machine.engines.rules_judge import Judged, judge

@@ -6,7 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 
-from grading.model import CheckOutcome, Job, Location
+from grading.jobs import Job
+from grading.model import CheckOutcome, Location
 from grading.rubric import Criterion
 from workers.machine.engines.rules_facts import Facts, Line, calls_in, cites, join_within
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grading.model import CheckOutcome, Job, TestOutcome
+from grading.jobs import Job
+from grading.model import CheckOutcome, TestOutcome
 from grading.rubric import Criterion
 from workers.machine.engines.rules_lines import Advice, Remark
 

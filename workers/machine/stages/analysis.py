@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from grading.model import AnalysisOutput, Finding, Job, Judgement, Location, Suggestion
+from grading.jobs import AnalysisOutput, Finding, Job, Judgement, Suggestion
+from grading.model import Location
 from workers.machine.stages.base import Stage
 from workers.machine.stages.shape import Schema, Sizes, many, record, text
 from workers.machine.stages.text import visible

@@ -11,7 +11,7 @@ from typing import Any
 import pydantic
 
 from grading.errors import OutputInvalid
-from grading.model import AnalysisOutput, FeedbackOutput, Job, Judgement, Quote
+from grading.jobs import AnalysisOutput, FeedbackOutput, Job, Judgement, Quote
 from workers.machine.stages import prompt, shape
 from workers.machine.stages.fit import DEFAULT_CONTEXT_TOKENS
 from workers.machine.stages.text import clip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from grading.model import FeedbackOutput, Job, Judgement
+from grading.jobs import FeedbackOutput, Job, Judgement
 from workers.machine.stages.base import Stage
 from workers.machine.stages.shape import Schema, Sizes, many, text
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from grading.model import Flag, Material
+from grading.jobs import Material
+from grading.model import Flag
 from workers.machine.stages.text import clip, head_and_tail
 
 CHARS_PER_TOKEN = 3

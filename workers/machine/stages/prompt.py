@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from grading.errors import JobInvalid
-from grading.model import Cell, Document, Flag, Job, Material, Output
+from grading.jobs import Job, Material
+from grading.model import Cell, Document, Flag, Output
 from grading.rubric import Criterion
 from workers.machine.stages.fit import (
     DEFAULT_CONTEXT_TOKENS,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grading.model import CheckOutcome, Job, TestOutcome
+from grading.jobs import Job
+from grading.model import CheckOutcome, TestOutcome
 from workers.machine.stages.fit import Piece
 from workers.machine.stages.text import defuse
 

@@ -6,7 +6,8 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from grading.model import AnalysisOutput, Document, Finding, Flag, Judgement, Location, Quote
+from grading.jobs import AnalysisOutput, Finding, Judgement, Quote
+from grading.model import Document, Flag, Location
 from workers.machine.stages.base import Output
 from workers.machine.stages.text import normal
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from grading.errors import BudgetExceeded, EngineError, JobInvalid, OutputInvalid, OutputTruncated
-from grading.model import Flag, Job, Provenance, Result, Tokens
+from grading.jobs import Job, Provenance, Result, Tokens
+from grading.model import Flag
 from workers.machine.engines.base import Engine, Generation, Progress, Request
 from workers.machine.stages.base import Output, Stage, require_words
 from workers.machine.stages.fit import CHARS_PER_TOKEN, DEFAULT_CONTEXT_TOKENS

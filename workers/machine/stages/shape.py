@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 
 from grading.errors import OutputInvalid
-from grading.model import Job
+from grading.jobs import Job
 from workers.machine.stages.text import clip, visible
 
 Schema = dict[str, Any]

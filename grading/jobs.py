@@ -1,0 +1,148 @@
+"""What a machine is sent and what it sends back: frozen values that cross process borders as JSON."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from grading.errors import Retry
+from grading.model import Document, Evidence, Flag, Location
+from grading.rubric import Rubric, Value
+
+
+class Material(Value):
+    """What a whole class shares: goes into the system message, so that machines can cache its prefix."""
+
+    title: str
+    task: str = ""
+    instructions: str = ""
+    """The instructor's own words for this stage."""
+    starter: str = ""
+    solution: str = ""
+
+
+class Job(Value):
+    """What a machine is sent to do: one run of one stage. Holds no name of a student."""
+
+    run_id: str
+    round_id: str
+    stage: str
+    attempt: int = 1
+    material: Material
+    rubric: Rubric
+    documents: tuple[Document, ...]
+    evidence: Evidence
+    nonce: str
+    """Random hex, fences what the student wrote; new for every run."""
+    budget_s: float
+    max_output_tokens: int
+    temperature: float = 0.3
+    avoid: tuple[str, ...] = ()
+    """Machines that failed at it; they hand it on while another one that can do it is alive."""
+    alone: bool = False
+    """It was lost together with other runs: nothing else runs beside it."""
+
+
+class Quote(Value):
+    """Words taken from the hand-in; `location` is set by the check that found them there."""
+
+    text: str = Field(max_length=600)
+    location: Location | None = None
+
+
+class Judgement(Value):
+    """The level a stage proposes for a criterion."""
+
+    criterion: str
+    level: int = Field(ge=0)
+    reason: str = ""
+    quotes: tuple[Quote, ...] = ()
+
+
+class Finding(Value):
+    """A remark at a place in the hand-in."""
+
+    severity: Literal["praise", "note", "minor", "major"]
+    title: str
+    detail: str = ""
+    location: Location | None = None
+
+
+class Suggestion(Value):
+    """What to do better, why, and how, with a short example."""
+
+    what: str
+    why: str
+    how: str
+    example: str = ""
+    location: Location | None = None
+
+
+class AnalysisOutput(Value):
+    """The technical review."""
+
+    judgements: tuple[Judgement, ...]
+    summary: str = ""
+    strengths: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
+
+
+class FeedbackOutput(Value):
+    """The personal feedback."""
+
+    judgements: tuple[Judgement, ...]
+    achieved: str
+    reflection: str
+    strengths: tuple[str, ...] = ()
+    practice: str
+    develop: tuple[str, ...] = ()
+    next_step: str
+
+
+class Tokens(Value):
+    """Tokens counted by the engine; `cached` of the prompt came from a prefix cache."""
+
+    prompt: int = 0
+    cached: int = 0
+    output: int = 0
+
+
+class Provenance(Value):
+    """How a result came about."""
+
+    machine: str
+    engine: str
+    model: str
+    digest: str = ""
+    prompt_version: str = ""
+    prompt_hash: str = ""
+    sampling: dict[str, Any] = Field(default_factory=dict)
+    tokens: Tokens = Tokens()
+    first_token_s: float | None = None
+    seconds: float = 0.0
+    repaired: bool = False
+    uses_model: bool = True
+    """False for the `rules` engine."""
+
+
+class Result(Value):
+    """What a machine sends back: an output that follows the stage's schema, or an error code."""
+
+    run_id: str
+    round_id: str
+    stage: str
+    ok: bool
+    output: dict[str, Any] = Field(default_factory=dict)
+    flags: tuple[Flag, ...] = ()
+    error: str | None = None
+    message: str = ""
+    retry: Retry = "elsewhere"
+    provenance: Provenance
+
+    @field_validator("retry", mode="before")
+    @classmethod
+    def _older(cls, retry: object) -> object:
+        """Machines of version 0.1 say only whether another try may help."""
+        return {True: "elsewhere", False: "never"}[retry] if isinstance(retry, bool) else retry
