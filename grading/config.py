@@ -161,6 +161,10 @@ class StageSettings(Value):
     """Tokens of the answer; the shares of its texts follow from it."""
     temperature: float = Field(default=0.3, ge=0, le=2)
     """Sampling temperature; 0 is the most repeatable."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Draw only from the likeliest tokens that together have this probability."""
+    seed: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    """Makes drawing repeatable; some servers stop batching then: leave it out unless you need it."""
 
 
 class Config(Value):

@@ -212,6 +212,12 @@ class JobInvalid(EngineError):
     student = "This part of your hand-in cannot be graded automatically as it is."
 
 
+class Cancelled(EngineError):
+    """Nobody waits for this run any more, so it was not finished."""
+
+    code = "cancelled"
+
+
 class MachineLost(EngineError):
     """The machine that did this run no longer answers."""
 

@@ -10,6 +10,13 @@ from grading.errors import Retry
 from grading.model import Document, Evidence, Flag, Location
 from grading.rubric import Rubric, Value
 
+ENGLISH = "English"
+
+
+def _nothing(value: object) -> bool:
+    """Left out of JSON, so that machines which do not know the field still take what has nothing in it."""
+    return value is None or value is False or value in (ENGLISH, Timings())
+
 
 class Material(Value):
     """What a whole class shares: goes into the system message, so that machines can cache its prefix."""
@@ -20,6 +27,8 @@ class Material(Value):
     """The instructor's own words for this stage."""
     starter: str = ""
     solution: str = ""
+    language: str = Field(default=ENGLISH, exclude_if=_nothing)
+    """What people speak in the course, as its English name; what a model writes for people is in it."""
 
 
 class Job(Value):
@@ -38,6 +47,12 @@ class Job(Value):
     budget_s: float
     max_output_tokens: int
     temperature: float = 0.3
+    top_p: float | None = Field(default=None, exclude_if=_nothing)
+    """Only the likeliest tokens that together have this probability are drawn from; all without it."""
+    seed: int | None = Field(default=None, exclude_if=_nothing)
+    """Makes drawing repeatable where the engine can; some servers then stop batching."""
+    draft: bool = Field(default=False, exclude_if=_nothing)
+    """The student may see what is written while it is being written."""
     avoid: tuple[str, ...] = ()
     """Machines that failed at it; they hand it on while another one that can do it is alive."""
     alone: bool = False
@@ -109,6 +124,26 @@ class Tokens(Value):
     output: int = 0
 
 
+class Timings(Value):
+    """Seconds by the engine's or its server's own clock; nothing where it does not tell."""
+
+    queued_s: float | None = None
+    """Waited for room."""
+    load_s: float | None = None
+    """Loaded the model."""
+    prompt_s: float | None = None
+    """Read the prompt."""
+    output_s: float | None = None
+    """Wrote the answer."""
+
+
+class SentPrompt(Value):
+    """The two messages a model was sent, to the letter; of a repaired answer those of the first try."""
+
+    system: str
+    user: str
+
+
 class Provenance(Value):
     """How a result came about."""
 
@@ -122,6 +157,7 @@ class Provenance(Value):
     tokens: Tokens = Tokens()
     first_token_s: float | None = None
     seconds: float = 0.0
+    timings: Timings = Field(default=Timings(), exclude_if=_nothing)
     repaired: bool = False
     uses_model: bool = True
     """False for the `rules` engine."""
@@ -140,6 +176,8 @@ class Result(Value):
     message: str = ""
     retry: Retry = "elsewhere"
     provenance: Provenance
+    prompt: SentPrompt | None = Field(default=None, exclude_if=_nothing)
+    """What the model read; the server keeps it for the instructor."""
 
     @field_validator("retry", mode="before")
     @classmethod

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from bench.models import make_model
 from cli.embedded import free_port, start_redis
 from cli.submit import Client
 from cli.system import accepts_uploads
@@ -25,7 +26,6 @@ from grading.store.tables import Grade, Round, Run
 from tests.servers.ollama_server import digest_of, ollama_server
 from tests.services import SqliteDatabases
 from tests.system import ASSIGNMENT, Site, assert_graded_once, count_final, furnish, site, until
-from tests.tiny_model import make_tiny_model
 
 CONFIG = """
 [server]
@@ -145,7 +145,7 @@ def _interval(run: Run, provenance: Provenance) -> tuple[datetime, datetime]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatabases) -> Iterator[Cluster]:
     folder, port = tmp_path_factory.mktemp("cluster"), free_port()
-    model = str(make_tiny_model(folder / "model", context=32768))
+    model = str(make_model(folder / "model", context=32768))
     with (
         start_redis(folder / "redis") as redis,
         ollama_server(MODELS, SECONDS) as first,

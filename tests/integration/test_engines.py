@@ -20,6 +20,7 @@ import jsonschema
 import pytest
 import requests
 
+from bench.models import make_model
 from grading.errors import (
     BudgetExceeded,
     ConfigError,
@@ -34,7 +35,6 @@ from grading.rubric import Criterion, Rubric
 from tests.servers.base import ModelServer
 from tests.servers.ollama_server import digest_of, ollama_server
 from tests.servers.openai_server import openai_server
-from tests.tiny_model import make_tiny_model
 from workers.machine.engines import Engine, Request, open_engine
 from workers.machine.engines.mlx import MlxEngine
 from workers.machine.engines.mlx_constraint import Constraint
@@ -110,7 +110,7 @@ def parsed(text: str) -> Any:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_model(tmp_path_factory.mktemp("tiny"))
+    return make_model(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="module")
@@ -384,7 +384,7 @@ def test_mlx_takes_a_short_request_while_a_long_one_runs(mlx: MlxEngine, tiny: P
 
 
 def test_mlx_folds_the_system_message_where_the_template_refuses_it(mlx: MlxEngine, tmp_path: Path) -> None:
-    folding = str(make_tiny_model(tmp_path, "qwen3", system=False))
+    folding = str(make_model(tmp_path, "qwen3", system=False))
     parsed(mlx.generate(ask(folding), quiet).text)
     second = mlx.generate(ask(folding, user="+ 1| other work"), quiet)
     assert second.tokens.cached > second.tokens.prompt / 2

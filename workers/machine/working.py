@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from grading.jobs import Job
-from workers.machine.engines.base import Phase
+from workers.machine.engines.base import Cancel, Phase
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,14 @@ class Working:
     phase: str = "starting"
     tokens: int = 0
     prompt_tokens: int = 0
+    draft: str = ""
+    """What is written so far, where the student may see it."""
+    cancel: Cancel = field(default_factory=Cancel)
 
     def prompted(self, tokens: int) -> None:
         """The prompt was rendered; its size is an estimate."""
         self.prompt_tokens = tokens
 
-    def moved(self, tokens: int, phase: Phase = "generating") -> None:
+    def moved(self, tokens: int, phase: Phase = "generating", draft: str = "", /) -> None:
         """The engine tells."""
-        self.tokens, self.phase = tokens, phase
+        self.tokens, self.phase, self.draft = tokens, phase, draft

@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from grading.jobs import Job, Tokens
+from grading.jobs import Job, Timings, Tokens
+
+
+class Cancel:
+    """Says that nobody waits for a generation any more. Thread-safe; said once, it stays said."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._said = False
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def said(self) -> bool:
+        """Whether it was said."""
+        return self._said
+
+    def say(self) -> None:
+        """Say it; whoever listens is told once, on this thread."""
+        with self._lock:
+            self._said = True
+            told, self._listeners = self._listeners, []
+        for listener in told:
+            listener()
+
+    @contextmanager
+    def heard_by(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Tell `listener` when it is said in the block, or at once when it was said before."""
+        with self._lock:
+            before = self._said
+            if not before:
+                self._listeners.append(listener)
+        if before:
+            listener()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._listeners = [one for one in self._listeners if one is not listener]
 
 
 @dataclass(frozen=True)
@@ -25,6 +65,11 @@ class Request:
     """Second try: what was wrong with the first answer. Empty on the first."""
     previous: str = ""
     """Second try: the first answer."""
+    top_p: float | None = None
+    seed: int | None = None
+    """Sent only where it is given: it turns batching off in some servers."""
+    cancel: Cancel = field(default_factory=Cancel)
+    """Ends the generation with `Cancelled`, within a decoding step, a prefill chunk or a chunk over HTTP."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +85,24 @@ class Generation:
     truncated: bool = False
     """The token limit ended the text."""
     sampling: dict[str, Any] = field(default_factory=dict)
+    timings: Timings = field(default_factory=Timings)
+    """By the engine's or its server's own clock."""
 
 
-Phase = Literal["loading", "reading", "generating"]
-"""What an engine does for a generation: loads the model, takes in the prompt, or writes.
+Phase = Literal["queued", "loading", "reading", "generating"]
+"""What an engine does for a generation: waits for room, loads the model, takes in the prompt, or writes.
 
 "loading" is also said while the engine cannot know whether the model is there already.
 """
 
 
 class Progress(Protocol):
-    """Takes the number of output tokens so far and the phase; called at most a few times a second."""
+    """Takes the number of output tokens so far, the phase, and where the job asks for it the text so far.
 
-    def __call__(self, tokens: int, phase: Phase = "generating", /) -> None:
+    Called at most a few times a second.
+    """
+
+    def __call__(self, tokens: int, phase: Phase = "generating", draft: str = "", /) -> None:
         """Say how far a generation is."""
         ...
 
@@ -60,7 +110,8 @@ class Progress(Protocol):
 class Engine(Protocol):
     """Generates text. Thread-safe: a machine calls it from as many threads as it has slots.
 
-    Raises only `grading.errors.EngineError`s, ends by the request's deadline, and bounds bytes and tokens.
+    Raises only `grading.errors.EngineError`s, ends by the request's deadline and when it is cancelled, and
+    bounds bytes and tokens.
     """
 
     name: str
@@ -82,3 +133,56 @@ class LoadsModels(Protocol):
     def load(self, model: str) -> str:
         """Load a model; returns its digest."""
         ...
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How long texts are for a model: its context in tokens, where known, and its own tokenizer's count."""
+
+    context_tokens: int | None
+    count: Callable[[str], int]
+
+
+@runtime_checkable
+class MeasuresPrompts(Protocol):
+    """An engine that has its models' tokenizers."""
+
+    def measure(self, model: str, seconds: float, progress: Progress) -> Measure | None:
+        """The measure of a model, loaded if need be within `seconds`; None where there is no tokenizer."""
+        ...
+
+
+@runtime_checkable
+class Identifies(Protocol):
+    """An engine that can tell which weights a model has, without generating."""
+
+    def digest(self, model: str, seconds: float) -> str:
+        """`ALGORITHM:HEX` of weights, configuration and tokenizer; empty when unknown.
+
+        Raises EngineErrors.
+        """
+        ...
+
+
+@runtime_checkable
+class Counts(Protocol):
+    """An engine that counts what it does. Names are those of docs/observability.md."""
+
+    def counters(self) -> Mapping[str, float]:
+        """Since its start, or now: see `COUNTERS`."""
+        ...
+
+
+COUNTERS: Mapping[str, str] = {
+    "running": "generations in the batch now",
+    "waiting": "generations that wait for room or for their prefix now",
+    "requests": "generations begun",
+    "cancelled": "generations ended because nobody waited for them any more, or by their deadline",
+    "prompt_tokens": "tokens of prompts",
+    "cached_tokens": "tokens of prompts that came from a prefix cache",
+    "output_tokens": "tokens written",
+    "prefix_lookups": "prompts with a shared prefix",
+    "prefix_hits": "prompts whose shared prefix was in the cache",
+    "cache_bytes": "bytes the prefix caches hold now",
+}
+"""What an engine may count, and what it means; an engine leaves out what it does not know."""

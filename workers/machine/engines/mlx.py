@@ -144,5 +144,5 @@ class MlxEngine:
         return BudgetExceeded(f"The model did not finish within the {request.deadline_s:g} s of this job.")
 
 
-def _unheard(_tokens: int, _phase: Phase = "generating", /) -> None:
+def _unheard(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
     """Progress of what nobody waits for."""

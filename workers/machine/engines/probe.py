@@ -24,7 +24,7 @@ def probe(engine: Engine, model: str, timeout_s: float) -> Generation:
     began = time.monotonic()
     seen: list[int] = []
 
-    def count(tokens: int, _phase: Phase = "generating", /) -> None:
+    def count(tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
         seen[:] = [tokens]
 
     try:

@@ -1,13 +1,32 @@
-"""Makes a tiny real model with random weights in a folder: 4 layers, about 512 tokens, half a second."""
+"""Makes small real models with random weights in a folder, for tests and benchmarks: nothing is fetched."""
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 Kind = Literal["llama", "qwen2", "qwen3"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a model; `head_dim` × `heads` need not be `hidden`."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+
+
+TINY = Shape(hidden=128, layers=4, heads=4, kv_heads=2, head_dim=32, intermediate=256)
+"""0.7 million parameters, made in half a second."""
+SMALL = Shape(hidden=512, layers=8, heads=8, kv_heads=4, head_dim=64, intermediate=1408)
+"""24 million parameters."""
 
 TEXT = """The student reads the data with read.csv and draws a histogram of the height column.
 A good answer names the mean, the median and says which of them is robust against outliers and why.
@@ -27,8 +46,10 @@ FOLDING_TEMPLATE = (
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
-def make_tiny_model(folder: Path, kind: Kind = "llama", *, system: bool = True, context: int = 4096) -> Path:
-    """Write a model mlx-lm loads: float32, hidden 128, 4 layers, 4 heads, 2 key-value heads of 32.
+def make_model(
+    folder: Path, kind: Kind = "llama", shape: Shape = TINY, *, system: bool = True, context: int = 4096
+) -> Path:
+    """Write a model that mlx-lm loads, float32, with a byte-level tokenizer of about 512 tokens.
 
     The same arguments give the same weights. `system` false gives a template that refuses the system role.
     """
@@ -37,12 +58,12 @@ def make_tiny_model(folder: Path, kind: Kind = "llama", *, system: bool = True, 
     config = {
         "model_type": kind,
         "architectures": [f"{kind.capitalize()}ForCausalLM"],
-        "hidden_size": 128,
-        "num_hidden_layers": 4,
-        "intermediate_size": 256,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 32,
+        "hidden_size": shape.hidden,
+        "num_hidden_layers": shape.layers,
+        "intermediate_size": shape.intermediate,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_dim,
         "rms_norm_eps": 1e-6,
         "vocab_size": vocabulary,
         "rope_theta": 10000.0,
@@ -71,8 +92,8 @@ def _tokenizer(folder: Path, template: str) -> tuple[int, int]:
     inner.train_from_iterator(TEXT.splitlines() * 4, trainer)
     fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # untyped in transformers
         tokenizer_object=inner,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
+        eos_token="<|im_end|>",  # noqa: S106 - no password
+        pad_token="<|endoftext|>",  # noqa: S106 - no password
         additional_special_tokens=["<|im_start|>"],
     )
     fast.chat_template = template
