@@ -1,6 +1,28 @@
-"""Which of these tests there are on which system."""
+"""Which of these tests there are on which system, and the models that tests of engines share."""
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.models import make_model
+from workers.machine.engines.mlx import MlxEngine
 
 # namespaces are Linux's own; elsewhere students' work runs in containers or not at all
 collect_ignore = [] if sys.platform == "linux" else ["test_sandbox.py", "test_sandbox_bubblewrap.py"]
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny model."""
+    return make_model(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def mlx(tiny: Path) -> Iterator[MlxEngine]:
+    """An engine of four slots with the tiny model loaded."""
+    engine = MlxEngine(slots=4)
+    engine.load(str(tiny))
+    yield engine
+    engine.close()

@@ -84,6 +84,8 @@ class Generation:
     """Identifies the weights, as far as the engine tells."""
     truncated: bool = False
     """The token limit ended the text."""
+    closed: bool = False
+    """The token limit was near, so the text was brought to a valid end before its time."""
     sampling: dict[str, Any] = field(default_factory=dict)
     timings: Timings = field(default_factory=Timings)
     """By the engine's or its server's own clock."""
