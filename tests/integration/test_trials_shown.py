@@ -24,9 +24,9 @@ from workers.server.prepare import HandIn, Prepared, make_ready
 from workers.server.versions import Version
 
 SOURCE = b"def add(a, b):\n    return a - b\n\nprint(add(7, 2))\n"
-SEEN, GIVEN, WANTED = "add(1, 2)", "add(987123, 1)", "987124"
+SEEN, GIVEN, WANTED = "add(1, 2)", "add(98712365401, 1)", "98712365402"
 """A visible case, and input and expected value of a hidden one."""
-GOT = "987122"
+GOT = "98712365400"
 RUBRIC = Rubric(
     criteria=(
         Criterion(
@@ -48,7 +48,8 @@ RUBRIC = Rubric(
         Criterion(id="think", title="Thinks", points=2, stage="feedback"),
     )
 )
-NEVER = (GIVEN, WANTED, GOT, "hidden-name", "987123")
+# long numbers: short ones turn up by chance in ids and in fractions of seconds
+NEVER = (GIVEN, WANTED, GOT, "hidden-name", "98712365401")
 
 
 def number(text: str) -> Answer:
