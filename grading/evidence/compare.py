@@ -95,6 +95,10 @@ class _Comparison:
     def scalars(self, expected: Shape, got: Shape) -> bool:
         kinds = {expected.kind, got.kind}
         if kinds <= {"truth", "number"}:
+            if self.tolerance == Tolerance() and _whole(expected) and _whole(got):
+                return (
+                    expected.text == got.text
+                )  # the default tolerance is for rounding, which these have not
             a, b = _number(expected), _number(got)
             return expected.text == got.text if a is None or b is None else close(a, b, self.tolerance)
         if kinds == {"nothing", "number"}:
@@ -207,6 +211,11 @@ def _number(shape: Shape) -> int | complex | None:
     if shape.kind == "truth":
         return {"true": 1, "false": 0}.get(shape.text.lower())
     return number_of(shape.text)
+
+
+def _whole(shape: Shape) -> bool:
+    """Whether a value's type holds whole numbers only: Python's, R's and numpy's integers."""
+    return shape.type.startswith(("int", "uint"))
 
 
 def _scalar(shape: Shape) -> bool:

@@ -81,6 +81,14 @@ def test_huge_whole_numbers_are_not_taken_for_infinity() -> None:
     assert compare(numbers[0], numbers[0]).same is True
 
 
+def test_whole_numbers_are_not_rounded() -> None:
+    """A factorial that is off by two is wrong, however large it is; unless a tolerance was asked for."""
+    wrong = compare(shape(98712365402), shape(98712365400))
+    assert not wrong.same
+    assert compare(shape(98712365402), shape(98712365400), Tolerance(rel=1e-6)).same
+    assert compare(shape(98712365402.0), shape(98712365400.0)).same
+
+
 def test_arrays_are_as_good_as_lists_and_their_one_element() -> None:
     array = Shape(kind="list", type="numpy.ndarray", items=(shape(1), shape(2)))
     assert compare(shape((1, 2)), array).same
