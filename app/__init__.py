@@ -18,6 +18,7 @@ from app import (
     given_up,
     operations,
     pages,
+    provenance,
     render,
     security,
     sign_in,
@@ -61,7 +62,7 @@ def create_app(services: Services) -> OpenAPI:
     app.jinja_env.globals.update(
         stage_titles=TITLES,
         can=who.can,
-        provenance_rows=render.provenance_rows,
+        provenance_rows=provenance.report_rows,
         listed_tests=trials.listed_tests,
         said=trials.said,
         run_notes=trials.run_notes,

@@ -16,6 +16,8 @@ from app.api_values import (
     Machines,
     MachineStatus,
     Problem,
+    RunPath,
+    SentMessages,
     SubmissionAccepted,
     SubmissionForm,
     SubmissionPath,
@@ -26,11 +28,12 @@ from app.api_values import (
 from app.errors import answer
 from app.progress import progress
 from app.services import services
+from grading.dispatch import machines_that_differ
 from grading.documents import HandIn, UploadedFile
 from grading.documents.files import shown
 from grading.errors import Forbidden, GraderError, NotFound
 from grading.may import Actor, Subject, may
-from grading.store import accounts, assignments, tables, views
+from grading.store import accounts, assignments, prompts, tables, views
 from grading.store.submissions import Idempotency, Incoming
 
 T = TypeVar("T", bound=BaseModel)
@@ -92,6 +95,7 @@ def status(path: SubmissionPath) -> Response:
         live = progress(session, view)
     report = who.report_for(caller, view)
     grade = view.grade if report else None
+    staff = may(caller, "prompt.see", who.subject_of(view))
     body = SubmissionStatus(
         id=view.id,
         status=view.state,
@@ -102,6 +106,7 @@ def status(path: SubmissionPath) -> Response:
         released=view.released,
         flags=[flag.model_dump(mode="json") for flag in report.flags] if report else [],
         report=report.model_dump(mode="json") if report else None,
+        runs={s.stage: s.accepted_run for s in view.stages if s.accepted_run} if staff else {},
         timing=Timing(
             received_at=view.created_at,
             prepared_at=view.prepared_at,
@@ -112,11 +117,33 @@ def status(path: SubmissionPath) -> Response:
     return tagged(body.model_dump(mode="json"))
 
 
+@api.get("/submissions/<id>/runs/<run_id>/prompt", responses={"200": SentMessages, **PROBLEMS})
+def prompt(path: RunPath) -> Response:
+    """The exact messages a run's model was sent, or why they are not kept; for staff."""
+    caller = who.bearer()
+    with services().store.read() as session:
+        view = views.submission_view(session, path.id)
+        who.require_seen(caller, view)
+        who.require(caller, "prompt.see", who.subject_of(view))
+        run = prompts.run_prompt(session, path.id, path.run_id)
+    sent = run.prompt
+    known = run.model_dump(mode="json", exclude={"prompt"})
+    body = SentMessages(
+        **known,
+        system=sent.system if sent else None,
+        user=sent.user if sent else None,
+        sha256=run.sha256 or None,
+        intact=run.intact,
+    )
+    return jsonify(body.model_dump(mode="json"))
+
+
 @api.get("/machines", responses={"200": Machines, **PROBLEMS})
 def machines() -> Response:
     """The machines, their load and the queues; for staff."""
     who.require(who.bearer(), "machines.see")
     dispatch = services().dispatch
+    found = dispatch.machines()
     states = [
         MachineStatus(
             name=m.name,
@@ -126,10 +153,13 @@ def machines() -> Response:
             busy=m.busy,
             beat_age_s=m.beat_age_s,
             stages={stage: dict(placement) for stage, placement in m.stages.items()},
+            engines={engine: dict(counters) for engine, counters in m.engines.items()},
         )
-        for m in dispatch.machines()
+        for m in found
     ]
-    return jsonify(Machines(machines=states, queues=dispatch.backlog()).model_dump(mode="json"))
+    warnings = [f"{one.message}: {one.remedy}." for one in machines_that_differ(found)]
+    body = Machines(machines=states, queues=dispatch.backlog(), warnings=warnings)
+    return jsonify(body.model_dump(mode="json"))
 
 
 @api.get("/openapi.json", doc_ui=False)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.progress import StageStatus
+from grading.store.prompts import Missing
 from grading.store.views import Queue
 
 PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
@@ -32,6 +33,12 @@ class SubmissionPath(BaseModel):
     """Names a submission."""
 
     id: str = Field(max_length=64)
+
+
+class RunPath(SubmissionPath):
+    """Names a run of a submission."""
+
+    run_id: str = Field(max_length=64)
 
 
 class SubmissionAccepted(BaseModel):
@@ -63,7 +70,28 @@ class SubmissionStatus(BaseModel):
     released: bool
     flags: list[dict[str, Any]]
     report: dict[str, Any] | None
+    runs: dict[str, str] = Field(description="for staff: the run whose result counts, for each stage")
     timing: Timing
+
+
+class SentMessages(BaseModel):
+    """What the model of a run read; without the messages, `missing` says why."""
+
+    run_id: str
+    round_id: str
+    round_number: int
+    stage: str
+    attempt: int
+    state: str
+    error: str | None
+    accepted: bool
+    finished_at: datetime | None
+    provenance: dict[str, Any] | None
+    system: str | None
+    user: str | None
+    sha256: str | None = Field(description="of system, a zero byte and user, as they are kept")
+    intact: bool | None = Field(description="whether that is the provenance's prompt_hash")
+    missing: Missing | None
 
 
 class MachineStatus(BaseModel):
@@ -75,7 +103,10 @@ class MachineStatus(BaseModel):
     slots: int
     busy: int
     beat_age_s: float | None
-    stages: dict[str, dict[str, str]]
+    stages: dict[str, dict[str, str]] = Field(
+        description="engine, model, and where it is known the digest of the weights"
+    )
+    engines: dict[str, dict[str, float]] = Field(description="what each engine counts since its start")
 
 
 class Machines(BaseModel):
@@ -83,6 +114,7 @@ class Machines(BaseModel):
 
     machines: list[MachineStatus]
     queues: dict[str, int] | None
+    warnings: list[str] = Field(description="models that live machines have with different weights")
 
 
 class Problem(BaseModel):

@@ -16,6 +16,14 @@ WORDS = {
     StageState.FAILED: "did not work, will be tried again",
     StageState.DEAD: "did not work",
 }
+PHASES = {
+    "waiting": "waiting for a turn",
+    "queued": "waiting for a turn",
+    "starting": "starting",
+    "loading": "loading the model",
+    "reading": "reading your work",
+    "generating": "writing",
+}
 
 
 class LiveStage(Value):
@@ -26,6 +34,8 @@ class LiveStage(Value):
     status: str
     words: str
     detail: str
+    draft: str = ""
+    """What is being written and may still change; gone when the stage is done."""
 
 
 class Live(Value):
@@ -88,14 +98,26 @@ def _why(view: SubmissionView) -> str:
 
 
 def _stage(name: str, stage: StageStatus) -> LiveStage:
-    words = WORDS.get(StageState(stage.status), stage.status)
+    words = PHASES.get(stage.phase or "") or WORDS.get(StageState(stage.status), stage.status)
     parts = [f"on {stage.machine}" if stage.machine else "", stage.model or ""]
     parts.append(f"{stage.seconds:.0f} s" if stage.seconds is not None else "")
-    parts.append(f"{stage.tokens} tokens" if stage.tokens else "")
+    parts.append(_tokens(stage))
     title = TITLES.get(name, name.capitalize())
     return LiveStage(
-        stage=name, title=title, status=stage.status, words=words, detail=" · ".join(filter(None, parts))
+        stage=name,
+        title=title,
+        status=stage.status,
+        words=words,
+        detail=" · ".join(filter(None, parts)),
+        draft=stage.draft or "",
     )
+
+
+def _tokens(stage: StageStatus) -> str:
+    """Tokens written; before that, those to be read."""
+    if stage.tokens:
+        return f"{stage.tokens} tokens"
+    return f"about {stage.prompt_tokens} tokens to read" if stage.prompt_tokens else ""
 
 
 def duration(seconds: float) -> str:

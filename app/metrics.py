@@ -11,8 +11,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.history import BREAKER_RUNS, Bounded, History, LastRuns
 from app.services import Services
-from grading.canaries import PartBeat
-from grading.dispatch import MachineState
 from grading.errors import EngineError
 from grading.model import RoundState, RunState
 from grading.store import measures
@@ -39,9 +37,9 @@ class FromStore(Collector):
         try:
             totals, now_open, last = self._read()
         except (SQLAlchemyError, TimeoutError):
-            yield _gauge("grader_database_up", "1 when the database answers.", [((), 0)])
+            yield gauge("grader_database_up", "1 when the database answers.", [((), 0)])
             return
-        yield _gauge("grader_database_up", "1 when the database answers.", [((), 1)])
+        yield gauge("grader_database_up", "1 when the database answers.", [((), 1)])
         yield from _open(now_open, self.config.stages)
         yield from self._dead(totals, now_open)
         yield from self._machines(now_open, last)
@@ -51,13 +49,13 @@ class FromStore(Collector):
 
     def _machines(self, now_open: Open, last: LastRuns) -> Iterator[Metric]:
         names = [one.name for one in self.config.machines]
-        yield _gauge(
+        yield gauge(
             "grader_machine_drained",
             "1 when an operator took it out.",
             [((name,), name in now_open.drained) for name in names],
             "machine",
         )
-        yield _gauge(
+        yield gauge(
             "grader_breaker_open",
             "1 when the last three runs of the stage there, within the hour, all failed by the engine.",
             [
@@ -71,15 +69,15 @@ class FromStore(Collector):
     def _dead(self, totals: Totals, now_open: Open) -> Iterator[Metric]:
         # also where there is none: what appears from nowhere does not count as growth
         none = dict.fromkeys(((stage, "") for stage in self.config.stages), 0)
-        waiting = _summed(((stage, _code(error)), count) for (stage, error), count in now_open.dead.items())
-        yield _gauge(
+        waiting = summed(((stage, _code(error)), count) for (stage, error), count in now_open.dead.items())
+        yield gauge(
             "grader_dead_stages",
             "Dead stages that nobody has replayed.",
             (none | waiting).items(),
             *("stage", "error"),
         )
-        ever = _summed(((stage, _code(error)), count) for (stage, error), count in totals.dead.items())
-        yield _counter(
+        ever = summed(((stage, _code(error)), count) for (stage, error), count in totals.dead.items())
+        yield counter(
             "grader_dead_letters",
             "Stages that had no more tries.",
             (none | ever).items(),
@@ -87,25 +85,25 @@ class FromStore(Collector):
         )
 
     def _outcomes(self, totals: Totals) -> Iterator[Metric]:
-        runs = _summed(
+        runs = summed(
             ((stage, machine or "none", state, _code(error)), sums.runs)
             for (stage, machine, _, state, error), sums in totals.runs.items()
         )
-        yield _counter(
+        yield counter(
             "grader_runs",
             "Finished runs of stages by what became of them.",
             self.history.rising(runs).items(),
             *("stage", "machine", "outcome", "error"),
         )
-        retries = _summed(((kind[0],), sums.retries) for kind, sums in totals.runs.items())
-        yield _counter(
+        retries = summed(((kind[0],), sums.retries) for kind, sums in totals.runs.items())
+        yield counter(
             "grader_retries", "Finished runs that were not their stage's first.", retries.items(), "stage"
         )
 
 
 def _work(totals: Totals) -> Iterator[Metric]:
     """Durations and tokens of the runs that gave a result."""
-    done = _summed(
+    done = summed(
         ((stage, machine or "none", model), sums)
         for (stage, machine, model, state, _), sums in totals.runs.items()
         if state in GAVE_A_RESULT
@@ -130,29 +128,29 @@ def _work(totals: Totals) -> Iterator[Metric]:
         ("output_tokens", "Tokens of answers."),
         ("generation_seconds", "Seconds from the first token to the end, all slots together."),
     ):
-        yield _counter(f"grader_{name}", text, [(k, getattr(s, name)) for k, s in done.items()], *OF_WORK)
+        yield counter(f"grader_{name}", text, [(k, getattr(s, name)) for k, s in done.items()], *OF_WORK)
 
 
 def _open(now_open: Open, known: Iterable[str]) -> Iterator[Metric]:
     rounds = now_open.rounds.items()
-    states = _summed(((state,), waiting.count) for (state, _), waiting in rounds)
-    yield _gauge("grader_rounds", "Rounds that are not finished, by state.", states.items(), "state")
-    waits = _summed(((priority,), waiting) for (state, priority), waiting in rounds if state in WAITS)
+    states = summed(((state,), waiting.count) for (state, _), waiting in rounds)
+    yield gauge("grader_rounds", "Rounds that are not finished, by state.", states.items(), "state")
+    waits = summed(((priority,), waiting) for (state, priority), waiting in rounds if state in WAITS)
     depth = [(key, waiting.count) for key, waiting in waits.items()]
     age = [(key, waiting.oldest_s) for key, waiting in waits.items()]
-    yield _gauge("grader_queue_depth", "Rounds that wait in the database.", depth, "priority")
-    yield _gauge("grader_queue_age_seconds", "Age of the oldest round that waits.", age, "priority")
+    yield gauge("grader_queue_depth", "Rounds that wait in the database.", depth, "priority")
+    yield gauge("grader_queue_age_seconds", "Age of the oldest round that waits.", age, "priority")
     none = {(stage, state.value): 0 for stage in known for state in measures.OPEN_STAGES}
     stages = {**none, **now_open.stages}.items()
-    yield _gauge("grader_stages", "Stages that are not over.", stages, "stage", "state")
+    yield gauge("grader_stages", "Stages that are not over.", stages, "stage", "state")
     pending = [((kind,), waiting.count) for kind, waiting in now_open.outbox.items()]
     oldest = [((kind,), waiting.oldest_s) for kind, waiting in now_open.outbox.items()]
-    yield _gauge("grader_outbox_pending", "Things to be sent that were not yet.", pending, "kind")
-    yield _gauge("grader_outbox_oldest_seconds", "Age of the oldest of them.", oldest, "kind")
+    yield gauge("grader_outbox_pending", "Things to be sent that were not yet.", pending, "kind")
+    yield gauge("grader_outbox_oldest_seconds", "Age of the oldest of them.", oldest, "kind")
 
 
 def _rounds(totals: Totals) -> Iterator[Metric]:
-    yield _counter(
+    yield counter(
         "grader_rounds_finished",
         "Rounds that came to an end.",
         [(key, spread.count) for key, spread in totals.rounds.items()],
@@ -184,54 +182,7 @@ def _codes(kind: type[EngineError]) -> set[str]:
     return {kind.code}.union(*(_codes(one) for one in kind.__subclasses__()))
 
 
-class FromQueue(Collector):
-    """What Redis tells. Without it only that it is away: that says nothing about the machines."""
-
-    def __init__(self, given: Services) -> None:
-        self.given = given
-        self._read = Bounded(self._all)
-
-    def _all(self) -> tuple[dict[str, int], list[MachineState], list[PartBeat]] | None:
-        dispatch = self.given.dispatch
-        backlog = dispatch.backlog()
-        return None if backlog is None else (backlog, dispatch.machines(), dispatch.parts())
-
-    def collect(self) -> Iterator[Metric]:
-        """Queues and machines."""
-        try:
-            found = self._read()
-        except TimeoutError:
-            found = None
-        yield _gauge("grader_redis_up", "1 when Redis answers.", [((), found is not None)])
-        if found is None:
-            return
-        backlog, machines, parts = found
-        lengths = [((name,), length) for name, length in backlog.items()]
-        yield _gauge("grader_queue_length", "Messages in a queue of Redis.", lengths, "queue")
-        for name, text, values in (
-            ("up", "1 when it beats.", [((one.name,), one.alive) for one in machines]),
-            ("busy_slots", "Slots that generate.", [((one.name,), one.busy) for one in machines]),
-            ("slots", "Generations at the same time.", [((one.name,), one.slots) for one in machines]),
-            ("hung", "1 when it beats but takes no work.", [((one.name,), one.hung) for one in machines]),
-        ):
-            yield _gauge(f"grader_machine_{name}", text, values, "machine")
-        youngest: dict[Labels, float] = {}
-        for part in parts:
-            youngest[(part.part,)] = min(part.age_s, youngest.get((part.part,), part.age_s))
-        text = "Since a process beside the database last said that it lives."
-        yield _gauge("grader_part_age_seconds", text, youngest.items(), "part")
-        yield _gauge(
-            "grader_stage_machines_up",
-            "Machines that beat, were not taken out and do this stage.",
-            [
-                ((stage,), sum(one.alive and not one.drained and stage in one.stages for one in machines))
-                for stage in self.given.config.stages
-            ],
-            "stage",
-        )
-
-
-def _summed(pairs: Iterable[tuple[Labels, Any]]) -> dict[Labels, Any]:
+def summed(pairs: Iterable[tuple[Labels, Any]]) -> dict[Labels, Any]:
     """Values of the same labels added up."""
     found: dict[Labels, Any] = {}
     for key, value in pairs:
@@ -239,14 +190,16 @@ def _summed(pairs: Iterable[tuple[Labels, Any]]) -> dict[Labels, Any]:
     return found
 
 
-def _gauge(name: str, text: str, values: Iterable[tuple[Labels, float]], *labels: str) -> Metric:
+def gauge(name: str, text: str, values: Iterable[tuple[Labels, float]], *labels: str) -> Metric:
+    """A value for each of the labels' combinations."""
     family = GaugeMetricFamily(name, text, labels=labels)
     for key, value in values:
         family.add_metric(key, value)
     return family
 
 
-def _counter(name: str, text: str, values: Iterable[tuple[Labels, float]], *labels: str) -> Metric:
+def counter(name: str, text: str, values: Iterable[tuple[Labels, float]], *labels: str) -> Metric:
+    """A count that only grows, for each of the labels' combinations."""
     family = CounterMetricFamily(name, text, labels=labels)
     for key, value in values:
         family.add_metric(key, value)

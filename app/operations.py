@@ -18,8 +18,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import who
-from app.metrics import FromQueue, FromStore
+from app.machine_metrics import FromQueue
+from app.metrics import FromStore
 from app.services import Services, services
+from grading.cluster import weights
+from grading.dispatch import machines_that_differ
 from grading.errors import NotSignedIn
 from grading.store import drains, migrate
 
@@ -63,7 +66,14 @@ def machines() -> str:
     with given.store.read() as session:
         reasons = drains.drained(session)
     states, backlog = given.dispatch.machines(), given.dispatch.backlog()
-    return render_template("machines.html", machines=states, queues=backlog, reasons=reasons)
+    return render_template(
+        "machines.html",
+        machines=states,
+        queues=backlog,
+        reasons=reasons,
+        differences=machines_that_differ(states),
+        short=weights.short,
+    )
 
 
 def add_metrics(app: Flask, given: Services) -> None:

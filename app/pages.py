@@ -6,7 +6,7 @@ from flask import Blueprint, Response, flash, redirect, render_template, request
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
-from app import handin, render, who
+from app import handin, provenance, render, who
 from app.api import tagged
 from app.live import Live, live
 from app.progress import progress
@@ -16,7 +16,7 @@ from grading.documents.files import KINDS
 from grading.errors import DocumentError, NotFound
 from grading.may import Actor, Subject, may
 from grading.model import RoundState
-from grading.store import grades, lists, tables, views
+from grading.store import grades, lists, prompts, tables, views
 from grading.store.lists import AssignmentLine, Filters
 from grading.store.submissions import Incoming
 from grading.store.views import SubmissionView
@@ -96,6 +96,24 @@ def result(submission_id: str) -> str:
         return _result(session, actor, view)
 
 
+@pages.get("/submissions/<submission_id>/runs/<run_id>/prompt")
+def prompt(submission_id: str, run_id: str) -> str:
+    """The exact messages a run's model was sent, for staff."""
+    actor = who.actor()
+    with services().store.read() as session:
+        view = views.submission_view(session, submission_id)
+        who.require_seen(actor, view)
+        who.require(actor, "prompt.see", who.subject_of(view))
+        run = prompts.run_prompt(session, submission_id, run_id)
+    return render_template(
+        "prompt.html",
+        view=view,
+        run=run,
+        not_kept=provenance.NOT_KEPT[run.missing] if run.missing else "",
+        rows=provenance.rows([run.provenance]) if run.provenance else [],
+    )
+
+
 @pages.post("/submissions/<submission_id>/release")
 def release(submission_id: str) -> BaseResponse:
     """Let the student see this grade, also a held one: a person decided."""
@@ -172,6 +190,14 @@ def _result(session: Session, actor: Actor, view: SubmissionView) -> str:
     trial = views.trial(session, view.round_id)
     shown = render.documents(views.documents(session, view.id), report, trial, staff)
     remarks = views.notes(session, view.id)
+    sent = may(actor, "prompt.see", who.subject_of(view))
     return render_template(
-        "_result.html", view=view, report=report, documents=shown, notes=remarks, actor=actor, staff=staff
+        "_result.html",
+        view=view,
+        report=report,
+        documents=shown,
+        notes=remarks,
+        actor=actor,
+        staff=staff,
+        prompts={s.stage: s.accepted_run for s in view.stages if s.accepted_run} if sent else {},
     )

@@ -5,14 +5,18 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from app.services import services
-from grading.leases import Lease
+from grading.leases import MOST_DRAFT, Lease
 from grading.model import StageState
 from grading.rubric import Value
 from grading.store.views import Queue, StageView, SubmissionView, queue_position
 
 
 class StageStatus(Value):
-    """One stage as callers see it. Seconds and tokens count up while it runs."""
+    """One stage as callers see it. Seconds and tokens count up while it runs; then it has a phase, too.
+
+    A phase is `waiting` or `queued` for a turn, `starting`, `loading` the model, `reading` the prompt, or
+    `generating`.
+    """
 
     status: str
     machine: str | None = None
@@ -20,6 +24,11 @@ class StageStatus(Value):
     seconds: float | None = None
     tokens: int | None = None
     error: str | None = None
+    phase: str | None = None
+    prompt_tokens: int | None = None
+    """Estimated."""
+    draft: str | None = None
+    """What is being written, where the assignment lets the student see it; it may still change."""
 
 
 class Progress(Value):
@@ -57,6 +66,9 @@ def _stage(stage: StageView, lease: Lease | None) -> StageStatus:
         seconds=round(lease.since_s, 1),
         tokens=lease.tokens,
         error=stage.error,
+        phase=lease.phase,
+        prompt_tokens=lease.prompt_tokens or None,
+        draft=lease.draft[:MOST_DRAFT] or None,
     )
 
 

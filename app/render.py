@@ -266,25 +266,3 @@ def _run_comments(ran: Ran) -> Iterator[tuple[Location, Comment]]:
     for repair in ran.repairs:
         now = "its own folder" if repair.now == "." else f"“{repair.now}”"
         yield repair.location, Comment("path", f"“{repair.was}” was read as {now} when we ran it")
-
-
-def provenance_rows(report: Report) -> list[tuple[str, list[str]]]:
-    """How each stage's result came about: a label and a cell a stage."""
-    stages = list(report.stages.values())
-    rows = [
-        ("Machine", [p.machine for p in stages]),
-        ("Engine", [p.engine for p in stages]),
-        ("Model", [p.model if p.uses_model else f"{p.model} (no language model)" for p in stages]),
-        ("Model digest", [p.digest or "–" for p in stages]),
-        ("Prompt", [f"{p.prompt_version} {p.prompt_hash[:16]}".strip() or "–" for p in stages]),
-        ("Tokens of the prompt", [f"{p.tokens.prompt}, {p.tokens.cached} from cache" for p in stages]),
-        ("Tokens written", [str(p.tokens.output) for p in stages]),
-        (
-            "First token after",
-            ["–" if p.first_token_s is None else f"{p.first_token_s:.2f} s" for p in stages],
-        ),
-        ("Took", [f"{p.seconds:.1f} s" for p in stages]),
-        ("Sampling", [", ".join(f"{k} {v}" for k, v in p.sampling.items()) or "–" for p in stages]),
-        ("Answer repaired", ["yes" if p.repaired else "no" for p in stages]),
-    ]
-    return rows

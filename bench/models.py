@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-Kind = Literal["llama", "qwen2", "qwen3"]
+Kind = Literal["llama", "qwen2", "qwen3", "gemma3"]
+WINDOW = 64
+"""Tokens that a sliding layer of a `gemma3` model sees."""
+EXTRAS: dict[str, dict[str, Any]] = {
+    "gemma3": {
+        "model_type": "gemma3_text",
+        "sliding_window": WINDOW,
+        "sliding_window_pattern": 2,  # sliding and global layers in turn
+        "rope_local_base_freq": 10000.0,
+    }
+}
+"""What a kind's configuration has beside or instead of what all have."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,7 @@ def make_model(
     """Write a model that mlx-lm loads, float32, with a byte-level tokenizer of about 512 tokens.
 
     The same arguments give the same weights. `system` false gives a template that refuses the system role.
+    Every second layer of kind `gemma3` sees only the last `WINDOW` tokens; its output shares the embedding.
     """
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary, eos = _tokenizer(folder, SYSTEM_TEMPLATE if system else FOLDING_TEMPLATE)
@@ -69,7 +81,9 @@ def make_model(
         "rope_theta": 10000.0,
         "max_position_embeddings": context,
         "tie_word_embeddings": False,
+        "query_pre_attn_scalar": shape.head_dim,
         "eos_token_id": eos,
+        **EXTRAS.get(kind, {}),
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     _weights(folder, config)

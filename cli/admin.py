@@ -98,6 +98,8 @@ def store_assignment(
             starter=read.starter,
             solution=read.solution,
             share_solution=read.share_solution,
+            spoken_language=read.spoken_language,
+            show_draft=read.show_draft,
             files=dict(read.files),
             due=read.due,
         ),

@@ -8,8 +8,9 @@ from types import TracebackType
 from redis.exceptions import RedisError
 
 from cli.cluster_ssh import MachineError
+from grading.cluster.weights import Claim, claims
 from grading.config import Config
-from grading.leases import Leases, connect
+from grading.leases import Beat, Leases, connect
 
 POLL_S = 0.2
 
@@ -31,15 +32,20 @@ class Beats:
 
     def ages(self) -> dict[str, dict[str, float]]:
         """For each machine that beats, its processes and the seconds since their last beat."""
+        found: dict[str, dict[str, float]] = {}
+        for beat in self._alive():
+            found.setdefault(beat.machine, {})[beat.process] = beat.age_s
+        return found
+
+    def _alive(self) -> list[Beat]:
         try:
-            beats = self._leases.beats()
+            return [beat for beat in self._leases.beats() if beat.alive]
         except RedisError as error:
             raise MachineError(f"Redis does not answer ({error}), so no beat can be seen.") from None
-        found: dict[str, dict[str, float]] = {}
-        for beat in beats:
-            if beat.alive:
-                found.setdefault(beat.machine, {})[beat.process] = beat.age_s
-        return found
+
+    def claims(self) -> list[Claim]:
+        """What each machine that beats says of the weights of its models."""
+        return [one for beat in self._alive() for one in claims(beat.machine, beat.stages)]
 
     def of(self, machine: str) -> set[str]:
         """The processes of a machine that beat."""

@@ -90,3 +90,5 @@ def deploy(
         click.echo(f"{number}/{len(steps)} {name}: {does if dry_run else step()}")
     if not dry_run:
         click.echo(f"{machine}: {', '.join(one.changed) + ' changed' if one.changed else 'nothing changed'}")
+        for difference in one.differences():
+            click.echo(f"! {difference.message}\n  → {difference.remedy}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from cli.cluster_ssh import MachineError, Remote
 from cli.deploy_files import THERE as FILES_THERE
 from cli.deploy_files import File, Progress, copy, file, files_of, manifest, size
 from cli.deploy_models_there import ollama_manifest
+from grading.cluster.weights import Claim
 from grading.config import Machine
 
 THERE = Path(__file__).with_name("deploy_models_there.py")
@@ -69,6 +70,8 @@ class Models:
     quick: bool
     say: Callable[[str], None]
     progress: Progress
+    claims: list[Claim] = field(default_factory=list)
+    """What was brought, to be compared with other machines."""
 
     def bring(self, one: Wanted) -> str:
         """Make sure that a model is there and whole; says how. MachineError otherwise."""
@@ -95,6 +98,7 @@ class Models:
             found = look(self.remote, one, quick=False)
         if found["state"] != "present":
             raise MachineError(_bad(self.remote.machine, one, found))
+        self.claims.append(Claim(self.remote.machine, one.engine, one.model, str(found.get("weights", ""))))
         return f"{one}: {how}{str(found['digest'])[:12]}, verified: {found['verified']}"
 
     def _fetched(self, one: Wanted, found: dict[str, Any]) -> str:

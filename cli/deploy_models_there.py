@@ -1,7 +1,8 @@
 """What runs on a machine to find and verify models. Standard library only.
 
 The server hands this text to the machine's Python over SSH. The first word is the folder of Grader there,
-the second the verb; the last line printed is JSON: `state` is present, missing, damaged or unreachable.
+the second the verb; the last line printed is JSON: `state` is present, missing, damaged or unreachable, and
+`weights` the digest that the engine itself tells of a model that is present, empty where it is not known.
 """
 
 from __future__ import annotations
@@ -18,12 +19,19 @@ from typing import Any
 TAGS_S = 10.0
 PULL_S = 6 * 3600.0
 MAX_BAD = 5
+FINGERPRINTED = (".safetensors", ".json", ".jinja", ".model", ".txt", ".tiktoken")
+
+_hashes: dict[tuple[str, int, int], str] = {}
 
 
 def sha256(path: Path) -> str:
-    """The hash of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """The hash of a file's content; large files are read once."""
+    real, stat = os.path.realpath(path), path.stat()
+    key = (real, stat.st_size, stat.st_mtime_ns)
+    if key not in _hashes:
+        with path.open("rb") as file:
+            _hashes[key] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _hashes[key]
 
 
 # --- Ollama ---------------------------------------------------------------------------------------
@@ -72,6 +80,7 @@ def ollama(_folder: Path, url: str, model: str, wanted: str, quick: str = "") ->
         return {"state": "missing"}
     digest = digest.removeprefix("sha256:")
     answer = {"state": "present", "digest": digest, "verified": "as Ollama lists it"}
+    answer["weights"] = f"sha256:{digest}"
     manifest = ollama_manifest(model, wanted)
     if manifest is None:
         return answer
@@ -199,7 +208,17 @@ def mlx(_folder: Path, model: str, wanted: str, quick: str = "") -> dict[str, An
         bad = [path.name for path in named if not path.exists() or not (quick or matches(path))]
         how = "the names the hub gave" if named else "nothing: no hashes are known"
     digest = sha256(manifest) if manifest.is_file() else folder.name
-    return {"state": "damaged" if bad else "present", "digest": digest, "bad": bad[:MAX_BAD], "verified": how}
+    answer = {"digest": digest, "bad": bad[:MAX_BAD], "verified": how}
+    if bad:
+        return {"state": "damaged", **answer}
+    return {"state": "present", **answer, "weights": "" if quick else fingerprint(folder)}
+
+
+def fingerprint(folder: Path) -> str:
+    """What the worker's engine tells of the same folder: a hash over names and hashes of its files."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in FINGERPRINTED and path.is_file())
+    lines = "".join(f"{path.name} {sha256(path)}\n" for path in files)
+    return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
 
 
 def manifest_of(folder: Path) -> Path:

@@ -23,6 +23,7 @@ from cli.deploy_models import Models, wanted
 from cli.deploy_packages import fetch_wheels, lock_for, platforms
 from cli.service_units import env_line
 from cli.settings import Settings
+from grading.cluster.weights import Claim, Difference, differing
 from grading.config import Machine, Redis
 
 INSTALL_S = 3600.0
@@ -56,6 +57,8 @@ class Deployment:
     progress: Progress
     facts: dict[str, Any] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    """The weights that were found or brought there."""
     version: str = ""
     environment: str = ""
     _runs: bool = False
@@ -193,7 +196,9 @@ class Deployment:
         models = Models(
             self.remote, options.model_folders, options.offline, options.quick, self.say, self.progress
         )
-        return "; ".join(models.bring(one) for one in wanted(self.machine)) or "none needed"
+        said = "; ".join(models.bring(one) for one in wanted(self.machine)) or "none needed"
+        self.claims = models.claims
+        return said
 
     def _install(self) -> str:
         config = self.settings.path.read_bytes()
@@ -218,6 +223,14 @@ class Deployment:
             return "runs and beats; nothing had changed"
         self._there("tidy", str(KEPT))
         return f"{'started again' if again else 'started'}; beats after {seconds:.1f} s"
+
+    def differences(self) -> list[Difference]:
+        """The models that this machine and others that beat claim to share, with different weights."""
+        with Beats(self.settings.config) as beats:
+            said = beats.claims()
+        known = {(one.machine, one.engine, one.model): one for one in [*said, *self.claims] if one.digest}
+        mine = {(one.engine, one.model) for one in wanted(self.machine)}
+        return [one for one in differing(known.values()) if (one.engine, one.model) in mine]
 
 
 def _upper(name: str) -> str:

@@ -11,12 +11,14 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError, field_validator
 
 from grading.assignment_tests import check_tests
 from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.documents.files import KINDS, extension
 from grading.errors import AssignmentError, DocumentError
+from grading.jobs import ENGLISH
+from grading.languages import english_name
 from grading.legacy import is_legacy, read_legacy_rubric
 from grading.model import Document
 from grading.rubric import Criterion, Rubric, Value
@@ -40,9 +42,16 @@ class Manifest(Value):
     due: AwareDatetime | None = None
     release: Release | None = None
     share_solution: bool = False
+    spoken_language: str = ENGLISH
+    show_draft: bool = False
     rubric: str | None = None
     criteria: tuple[Criterion, ...] = ()
     equivalents: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+    @field_validator("spoken_language")
+    @classmethod
+    def _named(cls, said: str) -> str:
+        return english_name(said)
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,10 @@ class Assignment:
     version: str
     """SHA-256 over the files, hexadecimal."""
     course: str | None = None
+    spoken_language: str = ENGLISH
+    """What feedback is written in, as its English name."""
+    show_draft: bool = False
+    """Whether students may see what is written about their work while it is being written."""
     notes: tuple[str, ...] = field(default=())
     """Contradictions in a legacy rubric, and what was repaired while reading."""
 
@@ -98,6 +111,8 @@ def read_folder(path: Path, limits: Limits | None = None) -> Assignment:
         files=tuple(sorted(files.items())),
         version=_version(files),
         course=manifest.course,
+        spoken_language=manifest.spoken_language,
+        show_draft=manifest.show_draft,
         notes=notes,
     )
 

@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 from grading import queue
 from grading.breaker import Breaker
 from grading.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
+from grading.cluster.weights import Difference, claims, differing
 from grading.config import Config
 from grading.leases import Beat, Lease, Leases, connect
 
@@ -36,7 +37,7 @@ class MachineState:
     role: str
     slots: int
     stages: Mapping[str, Mapping[str, str]]
-    """stage -> {"engine", "model"}"""
+    """stage -> {"engine", "model", and where it is known "digest" of the weights}"""
     alive: bool = False
     busy: int = 0
     beat_age_s: float | None = None
@@ -44,6 +45,8 @@ class MachineState:
     """It was taken out: it gets nothing new."""
     canary_age_s: float | None = None
     """How long its last canary waits for an answer; 0 when it was answered, nothing when none was sent."""
+    engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """engine -> what it counts, all live processes of the machine together."""
 
     @property
     def hung(self) -> bool:
@@ -204,6 +207,11 @@ def open_dispatch(config: Config) -> Dispatch:
     return Dispatch(config, app, Leases(connect(config.redis.url)))
 
 
+def machines_that_differ(states: Sequence[MachineState]) -> tuple[Difference, ...]:
+    """The models that live machines claim to share and have with different weights."""
+    return differing(one for state in states if state.alive for one in claims(state.name, state.stages))
+
+
 def _state(machine: MachineState, beats: Sequence[Beat]) -> MachineState:
     mine = [beat for beat in beats if beat.machine == machine.name]
     if not mine:
@@ -219,4 +227,15 @@ def _state(machine: MachineState, beats: Sequence[Beat]) -> MachineState:
         busy=sum(beat.busy for beat in mine if beat.alive),
         beat_age_s=newest.age_s,
         drained=newest.drained,
+        engines=_counted([beat for beat in mine if beat.alive]),
     )
+
+
+def _counted(beats: Sequence[Beat]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for beat in beats:
+        for engine, counters in beat.engines.items():
+            sums = found.setdefault(engine, {})
+            for name, value in counters.items():
+                sums[name] = sums.get(name, 0.0) + float(value)
+    return found

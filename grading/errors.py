@@ -216,6 +216,7 @@ class Cancelled(EngineError):
     """Nobody waits for this run any more, so it was not finished."""
 
     code = "cancelled"
+    student = "The work on this part was called off before it was done."
 
 
 class MachineLost(EngineError):

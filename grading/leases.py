@@ -28,6 +28,8 @@ BEAT_S = 3.0
 DEAD_AFTER_S = 10.0
 MAX_DELIVERIES = 3
 KEEP_S = 86_400
+MOST_DRAFT = 4_000
+"""Characters of a draft, so that leases stay small."""
 
 Answer = Literal["granted", "superseded", "exhausted", "elsewhere"]
 
@@ -44,8 +46,8 @@ class Claim:
 class Lease:
     """A run in the hands of a machine's process; ages in seconds by Redis' clock.
 
-    Phases: `waiting` for its turn on the machine, `starting`, `loading` the model, `reading` the prompt,
-    `generating`.
+    Phases: `waiting` for its turn on the machine, `starting`, `queued` in the engine, `loading` the model,
+    `reading` the prompt, `generating`.
     """
 
     run_id: str
@@ -60,6 +62,8 @@ class Lease:
     """Estimated."""
     idle_s: float = 0.0
     """Since phase or tokens last changed."""
+    draft: str = ""
+    """What is written so far, made readable, where the student may see it; at most MOST_DRAFT characters."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +75,13 @@ class Beat:
     slots: int
     busy: int
     stages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """stage -> {"engine", "model", and where it is known "digest" of the weights}"""
     role: str = "primary"
     age_s: float = 0.0
     drained: bool = False
     """It has heard that it was taken out, and takes nothing new."""
+    engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """engine -> what it counts, by the names in docs/observability.md."""
 
     @property
     def alive(self) -> bool:
@@ -157,8 +164,15 @@ class Leases:
 
     def progress(self, lease: Lease) -> bool:
         """Tell how far a run is; False when its lease was taken away. A Redis that forgot it learns it."""
-        keys = [LEASES, _current(lease.round_id, lease.stage)]
-        return bool(self._progress(keys=keys, args=[lease.run_id, json.dumps(asdict(lease)), KEEP_S]))
+        return self.tell([lease])[0]
+
+    def tell(self, leases: Sequence[Lease]) -> list[bool]:
+        """`progress` of many runs of one process in one round trip; what did not change is not written."""
+        if not leases:
+            return []
+        keys = [LEASES, *(_current(one.round_id, one.stage) for one in leases)]
+        told = [part for one in leases for part in (one.run_id, json.dumps(asdict(one)))]
+        return [bool(held) for held in cast("list[int]", self._progress(keys=keys, args=[KEEP_S, *told]))]
 
     def finish(self, lease: Lease) -> None:
         """End the lease of a run whose result was sent; its message may come again, it is not begun again."""
@@ -189,7 +203,11 @@ class Leases:
 
     def beat(self, beat: Beat) -> bool:
         """Say that a worker process is alive. True when its machine was drained."""
-        content = {**asdict(beat), "stages": {k: dict(v) for k, v in beat.stages.items()}}
+        content = {
+            **asdict(beat),
+            "stages": {k: dict(v) for k, v in beat.stages.items()},
+            "engines": {k: dict(v) for k, v in beat.engines.items()},
+        }
         args = [beat.process, json.dumps(content), beat.machine]
         return bool(self._beat(keys=[MACHINES, DRAINED], args=args))
 

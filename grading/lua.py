@@ -73,33 +73,49 @@ redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(lease))
 return 'granted'
 """
 
-# KEYS: leases, current run of (round, stage)
-# ARGV: run, lease as JSON, seconds to keep
-# A lease that was taken away stays away. One that Redis forgot together with everything else is told again:
-# then nothing is known of the round and stage, either.
+# KEYS: leases, then for each run that is told the current run of its (round, stage)
+# ARGV: seconds to keep, then for each run its id and its lease as JSON. Answers 1 or 0 for each.
+# A lease that was taken away stays away, also when another process has the run by now. One that Redis forgot
+# together with everything else is told again: then nothing is known of the round and stage, either. Nothing
+# is written where nothing changed.
 PROGRESS = """
-local held = redis.call('HGET', KEYS[1], ARGV[1])
-local told = cjson.decode(ARGV[2])
 local now = tonumber(redis.call('TIME')[1])
-local lease
-if held then
-  lease = cjson.decode(held)
-elseif redis.call('EXISTS', KEYS[2]) == 0 then
-  redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[3])
-  lease = told
-  lease['since'] = now
-else
-  return 0
+
+local function tell(run, told, current)
+  local held = redis.call('HGET', KEYS[1], run)
+  local lease, moved
+  if held then
+    lease = cjson.decode(held)
+    if lease['process'] ~= told['process'] then return 0 end
+  elseif redis.call('EXISTS', current) == 0 then
+    redis.call('SET', current, run, 'EX', ARGV[1])
+    lease = told
+    lease['since'] = now
+    moved = true
+  else
+    return 0
+  end
+  if lease['phase'] ~= told['phase'] or lease['tokens'] ~= told['tokens'] or not lease['moved'] then
+    lease['moved'] = now
+    moved = true
+  end
+  if not moved and lease['prompt_tokens'] == told['prompt_tokens'] and lease['draft'] == told['draft'] then
+    return 1
+  end
+  if lease['phase'] == 'waiting' and told['phase'] ~= 'waiting' then lease['since'] = now end
+  lease['phase'] = told['phase']
+  lease['tokens'] = told['tokens']
+  lease['prompt_tokens'] = told['prompt_tokens']
+  lease['draft'] = told['draft']
+  redis.call('HSET', KEYS[1], run, cjson.encode(lease))
+  return 1
 end
-if lease['phase'] ~= told['phase'] or lease['tokens'] ~= told['tokens'] or not lease['moved'] then
-  lease['moved'] = now
+
+local answers = {}
+for i = 2, #KEYS do
+  answers[i - 1] = tell(ARGV[2 * i - 2], cjson.decode(ARGV[2 * i - 1]), KEYS[i])
 end
-if lease['phase'] == 'waiting' and told['phase'] ~= 'waiting' then lease['since'] = now end
-lease['phase'] = told['phase']
-lease['tokens'] = told['tokens']
-lease['prompt_tokens'] = told['prompt_tokens']
-redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(lease))
-return 1
+return answers
 """
 
 # KEYS: leases, current run of (round, stage); ARGV: run, seconds to keep

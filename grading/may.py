@@ -82,6 +82,7 @@ RULES: dict[str, tuple[str | None, Rule]] = {
     "score.see": ("read", lambda a, s: _staff(a, s) or (_owner(a, s) and s.released)),
     "faults.see": ("read", _staff),
     "tests.see_all": ("read", _staff),
+    "prompt.see": ("read", _staff),
     "grade.release": (None, _instructor),
     "given_up.see": (None, lambda a, _: a.staff),
     "replay": (None, _staff),

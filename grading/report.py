@@ -5,36 +5,67 @@ Points of a criterion = its points × level / highest level. The level comes fro
 - the checks alone, when no model judged the criterion (or only the `rules` engine, which reads the same
   checks): share × highest, a fraction of a level where checks give partial credit;
 - the model alone, when the criterion has no checks;
-- the mean of both, when they are at most one level apart; further apart, the checks count and the grade is
-  held for a person.
+- the mean of both, when they are at most one level, and at most half of the scale, apart; further apart, the
+  checks count and the grade is held for a person.
+
+A model's level for a criterion without checks is not taken on trust, whatever the hand-in says. It is
+compared with what bears it, a share from 0 to 1, and when it lies far above (more than a level and more than
+`FAR` of the scale) the grade is held for a person:
+
+- nothing bears it where fewer than `FEWEST_WORDS` words of the student's own stand in the hand-in, or
+  `FEWEST_IN_PLACE` in the criterion's place;
+- nothing bears the highest level without a quote from a line the student wrote;
+- else the share of all checks of the rubric, weighted by points, bears it, unless the same stage's model has
+  shown that it judges for itself: it saw a criterion whose checks fail (at most `FAILING`), said so too, and
+  was never apart from the checks of its stage.
+
+Where no check of the rubric applies, nothing but models has seen the work: the highest level for everything
+then waits for a person, too.
 
 No result and no checks: ungraded, never zero. An empty hand-in is the one thing that is zero by itself.
+Holding takes no points from anybody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
 from grading.errors import JobInvalid
+from grading.evidence.support import OwnWork
 from grading.jobs import AnalysisOutput, FeedbackOutput, Judgement, Result
-from grading.model import CriterionEvidence, Evidence, Flag, RoundState
+from grading.model import CriterionEvidence, Document, Evidence, Flag, RoundState
 from grading.outcome import CriterionGrade, Report
 from grading.rubric import Criterion, Rubric
 
 APART = 1.0
 """Levels that model and checks may differ by before a person must look."""
+FAR = 0.5
+"""Part of the scale a model's level may lie above what bears it."""
+FAILING = 0.5
+"""Share of a criterion's checks up to which a model that agrees has said something unwelcome."""
+FEWEST_WORDS = 12
+"""Words of the student's own in the whole hand-in below which there is nothing to judge."""
+FEWEST_IN_PLACE = 6
+"""The same for the place that a criterion names."""
 
 OUTPUTS: Mapping[str, type[BaseModel]] = {"analysis": AnalysisOutput, "feedback": FeedbackOutput}
 Basis = Literal["checks", "rules", "model", "checks and model", "ungraded"]
 
 
 def combine(
-    rubric: Rubric, evidence: Evidence, results: Mapping[str, Result], failures: Mapping[str, str]
+    rubric: Rubric,
+    evidence: Evidence,
+    results: Mapping[str, Result],
+    failures: Mapping[str, str],
+    documents: Sequence[Document] | None = None,
 ) -> Report:
-    """The report of a round from the accepted result of each stage and a sentence for each dead one."""
+    """The report of a round from the accepted result of each stage and a sentence for each dead one.
+
+    `documents` are those the machines judged; without them, what was written where is not looked at.
+    """
     outputs = {stage: _output(result) for stage, result in results.items()}
     judgements = _judgements(outputs)
     flags = [*evidence.flags, *(flag for result in results.values() for flag in result.flags)]
@@ -48,6 +79,7 @@ def combine(
         grades.append(grade)
         if apart is not None:
             flags.append(apart)
+    flags += _unsupported(rubric, evidence, results, judgements, documents)
     status = _status(results, failures)
     flags += _ungraded(grades) if status == RoundState.GRADED else []
     so_far = round(sum(grade.points or 0.0 for grade in grades), 2)
@@ -60,7 +92,7 @@ def combine(
         points_so_far=so_far,
         max_points=rubric.max_points,
         held=any(flag.hold for flag in flags),
-        flags=tuple(flags),
+        flags=tuple(dict.fromkeys(flags)),
         analysis=analysis if isinstance(analysis, AnalysisOutput) else None,
         feedback=feedback if isinstance(feedback, FeedbackOutput) else None,
         stages={stage: result.provenance for stage, result in results.items()},
@@ -135,13 +167,97 @@ def _level(
         return (None, "ungraded", None) if proposed is None else (float(proposed), alone, None)
     if proposed is None or not second_opinion:
         return checked, "checks", None
-    if abs(proposed - checked) > APART:
+    if _apart(criterion, proposed, checked):
         sentence = (
             f"'{criterion.title}': the checks give level {checked:.1f}, the model {proposed} of "
             f"{criterion.highest}. The checks count until a person decides."
         )
         return checked, "checks", Flag(code="disagreement", message=sentence, hold=True)
     return (checked + proposed) / 2, "checks and model", None
+
+
+def _apart(criterion: Criterion, proposed: float, checked: float) -> bool:
+    return abs(proposed - checked) > min(APART, criterion.highest / 2)
+
+
+def _unsupported(
+    rubric: Rubric,
+    evidence: Evidence,
+    results: Mapping[str, Result],
+    judgements: Mapping[str, Judgement],
+    documents: Sequence[Document] | None,
+) -> list[Flag]:
+    """A flag for each level of a model, for a criterion without checks, that nothing in the hand-in bears."""
+    own = OwnWork(documents) if documents is not None else None
+    shown = _shown_share(rubric, evidence)
+    flags: list[Flag] = []
+    for stage in dict.fromkeys(criterion.stage for criterion in rubric.criteria):
+        result = results.get(stage)
+        if result is None or not result.provenance.uses_model or evidence.added_lines == 0:
+            continue
+        general = None if _judges_for_itself(rubric.of_stage(stage), evidence, judgements) else shown
+        for criterion in rubric.of_stage(stage):
+            judgement = judgements.get(criterion.id)
+            if judgement is None or _share(evidence, criterion) is not None:
+                continue
+            level = min(judgement.level, criterion.highest)
+            for borne, sentence in _bearing(criterion, judgement, own, general):
+                if level - borne * criterion.highest > max(APART, FAR * criterion.highest):
+                    said = f"'{criterion.title}': the model gives level {level} of {criterion.highest}"
+                    flags.append(Flag(code="unsupported", message=f"{said}, {sentence}", hold=True))
+                    break
+    if shown is None and flags == [] and _all_highest(rubric, results, judgements):
+        message = "Everything has its highest level, and no check confirms any of it. A person must look."
+        flags.append(Flag(code="unsupported", message=message, hold=True))
+    return flags
+
+
+def _all_highest(rubric: Rubric, results: Mapping[str, Result], judgements: Mapping[str, Judgement]) -> bool:
+    judged = [c for c in rubric.criteria if c.stage in results and results[c.stage].provenance.uses_model]
+    found = [(c, judgements.get(c.id)) for c in judged]
+    return bool(found) and all(j is not None and j.level >= c.highest for c, j in found)
+
+
+def _bearing(
+    criterion: Criterion, judgement: Judgement, own: OwnWork | None, shown: float | None
+) -> Iterator[tuple[float, str]]:
+    """Shares that bound what bears a level, each with the sentence for a level far above it."""
+    if own is not None:
+        words = own.words(criterion.where)
+        if words < (FEWEST_WORDS if criterion.where is None else FEWEST_IN_PLACE):
+            yield 0.0, f"but the student wrote next to nothing there ({words} words). A person must look."
+        if judgement.level >= criterion.highest and not any(own.wrote(q.location) for q in judgement.quotes):
+            yield 0.0, "but quotes no line that the student wrote. A person must look."
+    if shown is not None:
+        yield shown, f"but the checks of the whole work give {shown:.0%}. A person must look."
+
+
+def _share(evidence: Evidence, criterion: Criterion) -> float | None:
+    found = evidence.of(criterion.id)
+    return found.share if found is not None else None
+
+
+def _shown_share(rubric: Rubric, evidence: Evidence) -> float | None:
+    """The share of all checks, weighted by points; nothing where no check applies."""
+    known = [(c.points, share) for c in rubric.criteria if (share := _share(evidence, c)) is not None]
+    return (
+        sum(points * share for points, share in known) / sum(points for points, _ in known) if known else None
+    )
+
+
+def _judges_for_itself(
+    criteria: Sequence[Criterion], evidence: Evidence, judgements: Mapping[str, Judgement]
+) -> bool:
+    """Whether a stage's model agreed with all checks it could be compared with, failing ones among them."""
+    seen_failing = False
+    for criterion in criteria:
+        share, judgement = _share(evidence, criterion), judgements.get(criterion.id)
+        if share is None or judgement is None:
+            continue
+        if _apart(criterion, min(judgement.level, criterion.highest), share * criterion.highest):
+            return False
+        seen_failing = seen_failing or share <= FAILING
+    return seen_failing
 
 
 def _ungraded(grades: list[CriterionGrade]) -> list[Flag]:

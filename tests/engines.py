@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ import jsonschema
 from grading.jobs import Job, Material
 from grading.model import Evidence
 from grading.rubric import Criterion, Rubric
+from tests.factories import document
 from workers.machine.engines import Request
 
 SCHEMA: dict[str, Any] = {
@@ -46,7 +47,10 @@ SCHEMA: dict[str, Any] = {
 }
 SYSTEM = "Grade the work by the rubric. Quote the student's own words. " * 12
 USER = "+ 1| data <- read.csv('survey.csv')\n+ 2| summary(data$height)"
-SHORT = {"connect_timeout": 0.5, "chunk_timeout": 0.4, "load_timeout": 0.6}
+SHORT = {"connect_timeout": 0.5, "chunk_timeout": 0.8, "load_timeout": 1.0, "busy_timeout": 0.3}
+"""For faults that end by them."""
+PATIENT = {"connect_timeout": 30.0, "chunk_timeout": 30.0, "load_timeout": 30.0, "busy_timeout": 0.3}
+"""For all others: a busy machine must not turn one fault into another."""
 
 
 def job() -> Job:
@@ -79,8 +83,38 @@ def ask(model: str = "tiny", **changes: Any) -> Request:
     return replace(first, **changes)
 
 
-def quiet(count: int, phase: str = "generating") -> None:
+def quiet(count: int, phase: str = "generating", draft: str = "", /) -> None:
     """Takes progress and says nothing."""
+
+
+class Heard:
+    """Progress that is kept: tokens, phases and drafts, in their order."""
+
+    def __init__(self, then: Callable[[], None] | None = None) -> None:
+        self.tokens: list[int] = []
+        self.phases: list[str] = []
+        self.drafts: list[str] = []
+        self._then = then
+
+    def __call__(self, tokens: int, phase: str = "generating", draft: str = "", /) -> None:
+        self.tokens.append(tokens)
+        self.drafts.append(draft)
+        if self.phases[-1:] != [phase]:
+            self.phases.append(phase)
+        if tokens and self._then is not None:
+            self._then()  # the first tokens are there
+
+
+def graded_job() -> Job:
+    """A job of the analysis with work in it, as the server sends it."""
+    rubric = Rubric(
+        criteria=(
+            Criterion(id="reading", title="Reads the data", points=10, stage="analysis"),
+            Criterion(id="plot", title="Draws a plot", points=10, stage="analysis"),
+        )
+    )
+    work = document("data <- read.csv('survey.csv')\nhist(data$height)\nmean(data$height)")
+    return job().model_copy(update={"rubric": rubric, "documents": (work,)})
 
 
 def parsed(text: str) -> Any:
@@ -90,22 +124,40 @@ def parsed(text: str) -> Any:
 
 
 @contextmanager
-def mlx_lm_server(model: Path) -> Iterator[str]:
-    """A real mlx_lm.server on a free port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "mlx_lm", "server", "--model", str(model), "--port", str(port)]
+def mlx_lm_server(model: Path, *options: str, port: int = 0) -> Iterator[str]:
+    """A real mlx_lm.server on a free port, or on the one given; ended by its process id, within seconds."""
+    port = port or _free_port()
+    command = [sys.executable, "-m", "mlx_lm", "server", "--model", str(model), "--port", str(port), *options]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stderr is not None
-            said = ""
-            while "Starting httpd" not in said:
-                said = process.stderr.readline()
-                assert said, "mlx_lm.server ended"
-            drain = threading.Thread(target=process.stderr.read, daemon=True)
-            drain.start()
+            _await(process, "Starting httpd", 60)
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _await(process: subprocess.Popen[str], sentence: str, seconds: float) -> None:
+    """Wait for a line on its standard error, and go on reading that: a full pipe would stop it."""
+    seen, said = threading.Event(), list[str]()
+
+    def read() -> None:
+        for line in process.stderr or ():
+            said.append(line)
+            if sentence in line:
+                seen.set()
+        seen.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    assert seen.wait(seconds), f"mlx_lm.server said nothing of {sentence!r} for {seconds} s"
+    assert any(sentence in line for line in said), f"mlx_lm.server ended: {''.join(said)[-2000:]}"

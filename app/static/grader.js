@@ -85,8 +85,11 @@ const watchStatus = (box) => {
     const item = document.createElement("li");
     item.dataset.stage = stage.stage;
     item.innerHTML =
-      '<span class="dot" aria-hidden="true"></span><div><strong></strong>: <span data-words></span>' +
-      '<div class="small text-body-secondary" data-stage-detail></div></div>';
+      '<span class="dot" aria-hidden="true"></span><div class="flex-grow-1">' +
+      '<div aria-live="polite" aria-atomic="true"><strong></strong>: <span data-words></span></div>' +
+      '<div class="small text-body-secondary" data-stage-detail></div>' +
+      '<div class="draft" data-draft hidden><div class="small text-body-secondary">Being written, may still change</div>' +
+      "<div data-draft-text></div></div></div>";
     item.querySelector("strong").textContent = stage.title;
     return item;
   };
@@ -105,6 +108,9 @@ const watchStatus = (box) => {
       item.className = `stage stage-${stage.status}`;
       set(item.querySelector("[data-words]"), stage.words);
       set(item.querySelector("[data-stage-detail]"), stage.detail);
+      // text, never markup; and outside the live region, or it would be read out again and again
+      set(item.querySelector("[data-draft-text]"), stage.draft);
+      item.querySelector("[data-draft]").hidden = stage.draft === "";
     }
   };
 

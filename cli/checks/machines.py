@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from cli.checks.finding import Finding, Patient, disk, failure, ok, size, warning
 from grading.canaries import EXAMINATIONS
+from grading.cluster.weights import Claim, claims, differing, short
 from grading.config import Machine
 from grading.dispatch import AWAY, Dispatch, MachineState, open_dispatch
 from grading.queue import EXAMINE, own_queue
@@ -49,7 +49,7 @@ def check(patient: Patient) -> Iterator[Finding]:
     for name in sorted(beats - states.keys()):
         message = "it beats, but is not in this configuration"
         yield warning(f"machine {name}", message, "stop its worker, or add it to config.toml")
-    yield from _digests(answers)
+    yield from _weights(states.values(), answers)
 
 
 def _examine(patient: Patient, dispatch: Dispatch, names: Sequence[str]) -> dict[str, Examination]:
@@ -178,20 +178,31 @@ def _link(name: str, patient: Patient, link: Mapping[str, Any]) -> Finding:
 def _model(name: str, model: Mapping[str, Any]) -> Finding:
     check = f"{name} model {model['model']}"
     if model["ok"]:
-        digest = f", digest {model['digest'][:19]}" if model["digest"] else ""
-        return ok(check, f"generated a token in {model['seconds']:.1f} s{digest}")
+        digest = f", digest {short(model['digest'])}" if model["digest"] else ""
+        return ok(check, f"generated a token in {model['seconds']:.1f} s{digest}{_cached(model)}")
     return failure(check, str(model["message"]), REMEDIES.get(model["error"], OTHERWISE))
 
 
-def _digests(answers: Mapping[str, Examination]) -> Iterator[Finding]:
-    """Machines that share a model's name should have the same weights: grades are compared."""
-    known: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+def _cached(model: Mapping[str, Any]) -> str:
+    counted = model.get("counters") or {}
+    if not counted.get("prompt_tokens"):
+        return ""
+    return f"; {counted.get('cached_tokens', 0):,.0f} of {counted['prompt_tokens']:,.0f} prompt tokens cached"
+
+
+def _weights(states: Iterable[MachineState], answers: Mapping[str, Examination]) -> Iterator[Finding]:
+    """Machines that share a model's name should have the same weights; what was just examined is newest."""
+    said: dict[tuple[str, str, str], Claim] = {}
+    beats = [one for state in states if state.alive for one in claims(state.name, state.stages)]
+    for one in [*beats, *_examined(answers)]:
+        if one.digest:
+            said[one.machine, one.engine, one.model] = one
+    for difference in differing(said.values()):
+        yield warning(f"model {difference.model}", difference.message, difference.remedy)
+
+
+def _examined(answers: Mapping[str, Examination]) -> Iterator[Claim]:
     for name, found in answers.items():
         for model in found.get("models", ()):
-            if isinstance(model, dict) and model.get("digest"):
-                known[model["engine"], model["model"]][model["digest"]].append(name)
-    for (_, model), digests in sorted(known.items()):
-        if len(digests) > 1:
-            who = "; ".join(f"{d[:19]} on {', '.join(names)}" for d, names in sorted(digests.items()))
-            message = f"machines have different weights under this name: {who}"
-            yield warning(f"model {model}", message, "load the same version on all of them")
+            if isinstance(model, dict) and isinstance(model.get("digest"), str):
+                yield Claim(name, str(model.get("engine")), str(model.get("model")), model["digest"])

@@ -9,14 +9,16 @@ CHUNK_S = 60.0
 SLOWEST_PREFILL = 25.0
 """Prompt tokens a second: a large dense model that reads eight prompts at once."""
 WAITING_S = 7200.0
-"""For its turn, behind others that all have limits: only a run that nobody has any more waits longer."""
+"""For its turn, behind others that all have limits: only a run that nobody has any more waits longer.
+
+In an engine's own queue the run's budget goes on, and ends it before."""
 MARGIN_S = 15.0
 """Machines tell every 3 s, and their engines' own limits should speak first: they know more."""
 
 
 def limit_s(phase: str, prompt_tokens: int) -> float:
     """Seconds without any movement after which a run in this phase is stalled."""
-    if phase == "waiting":
+    if phase in ("waiting", "queued"):
         return WAITING_S
     if phase == "reading":
         return MARGIN_S + CHUNK_S + prompt_tokens / SLOWEST_PREFILL

@@ -1,9 +1,9 @@
 """Signs that a hand-in tries to talk to the model that reviews it.
 
 Looks at the sources the student added, at all outputs (a hidden one can be put into an untouched cell) and at
-the names of files. Everything found holds the grade for a person; nobody loses points by it. Patterns ask for
-a whole phrase, not a word, so that `# ignore previous NA values` or a column named `marks` say nothing. All
-gaps in patterns are bounded: the work is linear in the text.
+the names of files; also at what codes in them say. Everything found holds the grade for a person; nobody
+loses points by it. Patterns ask for a whole phrase, not a word, so that `# ignore previous NA values` or a
+column named `marks` say nothing. All gaps in patterns are bounded: the work is linear in the text.
 """
 
 from __future__ import annotations
@@ -11,34 +11,50 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 
+from grading.evidence.decoded import decodings, plain
 from grading.evidence.hidden import hidden_text
-from grading.evidence.phrases import FLOWING, LINES
+from grading.evidence.phrases import FLOWING
+from grading.evidence.phrases_abroad import ABROAD
+from grading.evidence.phrases_forged import LINES
+from grading.evidence.worth import WORTH
 from grading.model import Cell, Document, Flag, Location
 
 CODE = "manipulation"
 MAX_CHARS = 400_000
 """Of one cell, looked at."""
+MOST_CHARS = 1_000_000
+"""Of a whole hand-in, looked at: about ten seconds. What is longer waits for a person."""
+TOO_LONG = "there is more text than the search for signs of manipulation reads"
 MAX_FLAGS = 10
 BLOB = re.compile(r"[A-Za-z0-9+/_-]{400,}={0,2}")
 LONG_BLOB = 5_000
 MARKERS = re.compile(r"^[\s#*>/|\-\"'`;%]+", re.MULTILINE)
-LOOKALIKES = str.maketrans("ІЅЈаеорсухіѕјԁոΑΒΕΗΙΚΜΝΟΡΤΧΥΖаЕОРСТХ", "ISJaeopcyxisjdnABEHIKMNOPTXYZaEOPCTX")
 WORD_SIGNS = re.compile(r"[_.+-]+")
 """What stands for a blank in names of files."""
-INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
+NAME = re.compile(r"\b[A-Za-z]\w{17,120}\b")
+"""Names long enough to hold a sentence."""
+HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+")
+MOST_NAMES = 500
+AROUND = 4
+"""Lines before and after a line worth a look."""
 
 
 def manipulation_flags(documents: Sequence[Document]) -> tuple[Flag, ...]:
     """A flag that holds the grade for each sign found, at most ten."""
     flags: list[Flag] = []
+    left = MOST_CHARS
     for document in documents:
         for _, message in _in_text(WORD_SIGNS.sub(" ", document.path), code=False):
             place = Location(document=document.path)
             flags.append(Flag(code=CODE, message=f"{message} (in a file's name)", hold=True, location=place))
         for cell in document.cells:
+            left -= sum(len(text) for text in (cell.source, *(output.text for output in cell.outputs)))
+            if left < 0:
+                place = Location(document=document.path, cell=cell.number)
+                flags.append(Flag(code=CODE, message=TOO_LONG, hold=True, location=place))
+                return tuple(flags[-MAX_FLAGS:])
             for line, message in _signs(cell):
                 place = Location(
                     document=document.path,
@@ -72,28 +88,59 @@ def _in_text(text: str, *, code: bool) -> Iterator[tuple[int, str]]:
     blob = _blob(text)
     if blob is not None:
         yield blob
-    plain = _plain(text)
     seen: set[str] = set()
-    for message, pattern in LINES:
-        hit = pattern.search(plain)
-        if hit and message not in seen:
+    shown = plain(text)
+    for index, message, words in _phrases(shown.split("\n")):
+        if message not in seen:
             seen.add(message)
-            yield plain.count("\n", 0, hit.start()), f"{message}: “{_excerpt(hit.group())}”"
-    # phrases may run over lines and comment signs; one blank for each keeps the lines countable
-    flowing = MARKERS.sub(lambda hit: "\n" * hit.group().count("\n"), plain)
-    for message, pattern in FLOWING:
-        hit = pattern.search(flowing)
-        if hit and message not in seen:
+            yield index, f"{message}: “{words}”"
+    # a brace ends every phrase, so that what one code says is not read together with the next
+    said = [(line, f"{part}{{") for line, text in _otherwise(shown) for part in text.split("\n")]
+    for index, message, words in _phrases([part for _, part in said]):
+        if message not in seen:
             seen.add(message)
-            yield flowing.count("\n", 0, hit.start()), f"{message}: “{_excerpt(hit.group())}”"
+            yield said[index][0], f"{message}, not to be read at a glance: “{words}”"
 
 
-def _plain(text: str) -> str:
-    """The text as a model would read it: no invisible characters, lookalikes as Latin letters."""
-    if text.isascii():
-        return text
-    text = unicodedata.normalize("NFKC", INVISIBLE.sub("", text))
-    return text.translate(LOOKALIKES)
+def _phrases(lines: list[str]) -> Iterator[tuple[int, str, str]]:
+    """Index of the line, sentence and words of patterns that are found, at most one of each in a window."""
+    for first, window in _windows(lines):
+        for message, pattern in LINES:
+            hit = pattern.search(window)
+            if hit:
+                yield first + window.count("\n", 0, hit.start()), message, _excerpt(hit.group())
+        # phrases may run over lines and comment signs; one blank for each keeps the lines countable
+        flowing = MARKERS.sub(lambda hit: "\n" * hit.group().count("\n"), window)
+        for message, pattern in (*FLOWING, *ABROAD):
+            hit = pattern.search(flowing)
+            if hit:
+                yield first + flowing.count("\n", 0, hit.start()), message, _excerpt(hit.group())
+
+
+def _windows(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Index of the first line and text of each part with a word that patterns need, and what is around it."""
+    begin = end = 0
+    for index, line in enumerate(lines):
+        if not WORTH.search(line):
+            continue
+        if index - AROUND > end:
+            if end:
+                yield begin, "\n".join(lines[begin:end])
+            begin = index - AROUND
+        begin, end = max(0, begin), index + AROUND + 1
+    if end:
+        yield begin, "\n".join(lines[begin:end])
+
+
+def _otherwise(text: str) -> Iterator[tuple[int, str]]:
+    """What codes and long names in a text say, with the index of the line."""
+    yield from decodings(text)
+    for number, hit in enumerate(NAME.finditer(text)):
+        if number >= MOST_NAMES:
+            return
+        words = HUMP.sub(" ", hit.group())
+        if words.count(" ") >= 3:
+            yield text.count("\n", 0, hit.start()), words.lower()
 
 
 def _excerpt(text: str) -> str:

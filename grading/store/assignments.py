@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.errors import NotFound
+from grading.jobs import ENGLISH
 from grading.model import Document
 from grading.rubric import Rubric
 from grading.store.blobs import keep
@@ -34,6 +35,8 @@ class NewVersion:
     share_solution: bool = False
     files: Mapping[str, bytes] = field(default_factory=dict)
     due: datetime | None = None
+    spoken_language: str = ENGLISH
+    show_draft: bool = False
 
 
 def course(session: Session, slug: str, title: str | None = None) -> Course:
@@ -85,6 +88,8 @@ def _add_version(session: Session, assignment: Assignment, number: int, new: New
         starter=[document.model_dump(mode="json") for document in new.starter],
         solution=[document.model_dump(mode="json") for document in new.solution],
         share_solution=new.share_solution,
+        spoken_language=new.spoken_language,
+        show_draft=new.show_draft,
         files=dict(zip(new.files, names, strict=True)),
         created_at=now(session),
     )

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session, undefer
 from grading.evidence.showing import for_student
 from grading.model import Evidence
 from grading.outcome import Report
+from grading.store import prompts
 from grading.store.audit import note
 from grading.store.blobs import fetch
 from grading.store.database import now
@@ -32,6 +33,7 @@ from grading.store.tables import (
     KeptTrial,
     Membership,
     Outbox,
+    Prompt,
     Round,
     RoundStage,
     Run,
@@ -46,9 +48,9 @@ SECRET = {"users.password_hash", "tokens.hash"}
 README = """This is everything Grader holds on one student.
 
 data.json    every row of the database that is theirs: the account, identities, courses, tokens, hand-ins
-             with what was read from their files, gradings, what running their work showed, the results of
-             the machines, grades and reports, and the audit of what they did and of what was done with
-             their work; without the instructor's hidden tests
+             with what was read from their files, gradings, what running their work showed, what models
+             read of it, the results of the machines, grades and reports, and the audit of what they did and
+             of what was done with their work; without the instructor's hidden tests
 hand-ins/    the files as they were handed in, a folder for each hand-in
 reports/     the report of each grading as text; "not released" means that the student could not see it yet
 
@@ -90,6 +92,7 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
         yield owned, _plain(_in(session, owned, owned.submission_id, student.submissions))
     for part in (RoundStage, Run):
         yield part, _plain(_in(session, part, part.round_id, student.rounds))
+    yield Prompt, _plain(_in(session, Prompt, Prompt.run_id, student.runs))
     yield Outbox, _plain(_mentioned(session, student))
     about = or_(Audit.object.in_(student.objects), Audit.actor.in_(student.objects))
     yield Audit, _plain(session.scalars(select(Audit).where(about).order_by(Audit.id)))
@@ -147,12 +150,13 @@ def _own_work(value: dict[str, Any]) -> dict[str, Any]:
     return {name: one for name, one in value.items() if name not in ("answers", "variables", "tests")}
 
 
-PARTLY: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+PARTLY: dict[str, Callable[[Any], Any]] = {
     "rounds.prepared": _prepared,
     "grades.report": _report_shown,
     "trials.content": _own_work,
+    "prompts.user_message": prompts.text,
 }
-"""Columns that hold things of the instructor's beside the student's."""
+"""Columns that hold things of the instructor's beside the student's, or that people cannot read."""
 
 
 def _folders(session: Session, student: Student) -> dict[str, str]:

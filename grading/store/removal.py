@@ -19,6 +19,7 @@ from grading.store.tables import (
     InboundWebhook,
     KeptTrial,
     Outbox,
+    Prompt,
     Round,
     RoundStage,
     RubricVersion,
@@ -71,9 +72,15 @@ def lock_submissions(session: Session, *where: Any) -> None:
 def _of_rounds(session: Session, rounds: Sequence[str]) -> Counter[str]:
     keys = [*rounds, *(f"{event}:{round_id}" for event in EVENTS for round_id in rounds)]
     counts = gone(session, Outbox, Outbox.key.in_(keys))
+    counts += remove_prompts(session, rounds)
     for table in (Run, RoundStage):
         counts += gone(session, table, table.round_id.in_(rounds))
     return counts
+
+
+def remove_prompts(session: Session, rounds: Sequence[str]) -> Counter[str]:
+    """Delete what models read of the hand-ins of these rounds; what a class shares goes when unused."""
+    return gone(session, Prompt, Prompt.run_id.in_(select(Run.id).where(Run.round_id.in_(rounds))))
 
 
 def remove_batches(session: Session, ids: Sequence[str]) -> Counter[str]:

@@ -15,8 +15,15 @@ from sqlalchemy.orm import Session
 
 from grading.config import Retention
 from grading.model import RoundState
+from grading.store import prompts
 from grading.store.database import now
-from grading.store.removal import gone, lock_submissions, remove_batches, remove_submissions
+from grading.store.removal import (
+    gone,
+    lock_submissions,
+    remove_batches,
+    remove_prompts,
+    remove_submissions,
+)
 from grading.store.tables import (
     Audit,
     Base,
@@ -57,7 +64,7 @@ def remove_some(session: Session, kept: Retention) -> Counter[str]:
 
 
 def _queries(session: Session, kept: Retention) -> dict[str, Select[Any]]:
-    """What is overdue of each kind that is not kept for ever: a query for its keys."""
+    """What is overdue or unused of each kind that is not kept for ever: a query for its keys."""
     moment = now(session)
     days = {
         "submissions": kept.submissions_days,
@@ -69,9 +76,11 @@ def _queries(session: Session, kept: Retention) -> dict[str, Select[Any]]:
         "inbound webhooks": kept.messages_days,
         "outbox": kept.messages_days,
     }
-    return {
+    queries = {
         kind: _query(kind, moment - timedelta(days=number)) for kind, number in days.items() if number > 0
     }
+    # after all that may refer to them, and last: see `prompts.remove_unused`
+    return {**queries, "system messages": prompts.unused()}
 
 
 def _query(kind: str, before: datetime) -> Any:
@@ -145,6 +154,7 @@ def _remove_rows(session: Session, table: type[Base], query: Select[Any]) -> int
 def _strip(session: Session, rounds: list[str]) -> None:
     """Leave of each run only how its result came about; the report and the grade stay."""
     session.execute(update(Round).where(Round.id.in_(rounds)).values(prepared=null()))
+    remove_prompts(session, rounds)
     for run in session.execute(select(Run.id, Run.result).where(Run.round_id.in_(rounds))):
         origin = (run.result or {}).get("provenance")
         left = {"provenance": origin} if origin is not None else null()
@@ -155,6 +165,7 @@ BY_ID: dict[str, Callable[[Session, list[str]], object]] = {
     "submissions": remove_submissions,
     "results": _strip,
     "class zips": remove_batches,
+    "system messages": prompts.remove_unused,
 }
 TABLES: dict[str, type[Base]] = {
     "audit": Audit,

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from grading.errors import MachineLost, MachineStalled, Retry
 from grading.jobs import Provenance, Result
 from grading.model import RoundState, RunState, StageState
-from grading.store import outbox
+from grading.store import outbox, prompts
 from grading.store.database import now
 from grading.store.locking import (
     OVER,
@@ -187,6 +187,8 @@ def record(session: Session, result: Result) -> Recorded:
     run = read_run(session, result.run_id)
     if current is None or run is None or (run.round_id, run.stage) != (current.id, result.stage):
         return Recorded("unknown")
+    # also of one that is known: the chord's copy, which may have come first, has no prompt
+    prompts.keep(session, result)
     if run.state not in (RunState.DISPATCHED, RunState.LOST):
         return Recorded("duplicate")
     stage = current.stages[result.stage]
@@ -201,7 +203,7 @@ def record(session: Session, result: Result) -> Recorded:
         accepted=accepted,
         machine=result.provenance.machine[:40],
         finished_at=now(session),
-        result=result.model_dump(mode="json"),
+        result=result.model_dump(mode="json", exclude={"prompt"}),
         error=result.error and result.error[:40],
         **_measures(result.provenance),
     )

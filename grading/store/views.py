@@ -32,6 +32,9 @@ class StageView(Value):
     state: str
     tries: int = 0
     run_id: str | None = None
+    """The run that is under way, or the last one."""
+    accepted_run: str | None = None
+    """The run whose result counts; it may be an earlier one that answered late."""
     machine: str | None = None
     model: str | None = None
     seconds: float | None = None
@@ -176,6 +179,7 @@ def _stages(session: Session, round_: tables.Round) -> tuple[StageView, ...]:
             tokens = origin.get("tokens", {}).get("output")
             view = view.model_copy(
                 update={
+                    "accepted_run": run.id,
                     "machine": run.machine or origin.get("machine"),
                     "model": origin.get("model"),
                     "seconds": origin.get("seconds"),

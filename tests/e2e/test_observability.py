@@ -19,11 +19,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cli.embedded import free_port, start_redis
 from cli.system import accepts_uploads
+from grading.leases import Beat
 from grading.store import Store, migrate, rounds
 from tests.factories import add_assignment, hand_in, result
 from tests.servers.otlp import Collector, collector
 from tests.services import SqliteDatabases
 from tests.system import ASSIGNMENT, furnish, site, until
+from workers.machine.engines.base import COUNTERS
 
 COUNT = 3
 WORK = "# Isolde Wagenknecht counts her Zwetschgen\nmean(sales)"
@@ -41,6 +43,8 @@ options = { seconds = 0.1 }
 analysis = { engine = "instant", model = "m" }
 feedback = { engine = "instant", model = "m" }
 """
+BATCHING = Beat("beside", "dgx-spark-1", 2, 0, engines={"mlx": dict.fromkeys(COUNTERS, 1.0)})
+"""The machine's second process, with an engine that counts everything there is to count."""
 PROMQL = {
     *("sum", "max", "min", "by", "on", "or", "and", "unless", "offset", "rate", "increase", "absent"),
     "histogram_quantile",
@@ -87,6 +91,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatab
         found.submissions = [client.submit_bytes(content, ASSIGNMENT, f"s-{n}")["id"] for n in range(COUNT)]
         system.until_final(COUNT + 1, 30)
         until(lambda: requests.get(f"{url}/metrics", timeout=5).text.count("part_age_seconds{"), 15, "beats")
+        system.dispatch.registry.beat(BATCHING)
         found.metrics = requests.get(f"{url}/metrics", timeout=5).text
         until(lambda: [s.name for s in found.traces.spans].count("combine") == COUNT, 15, "traces arrive")
         ended = ("task-succeeded", "grader.combine")

@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 from werkzeug.serving import make_server
 
-from grading.jobs import AnalysisOutput, Finding
+from grading.jobs import AnalysisOutput, Finding, SentPrompt
 from grading.leases import Lease
 from grading.model import Location
 from grading.store import accounts, tables
@@ -22,6 +22,7 @@ from tests.integration import ran
 from tests.integration.webapp import CODE, School, report
 
 PASSWORD = "correct horse battery"
+DRAFT = "You read <b>the data</b> with pandas"
 # Werkzeug's own server, which only tests use, leaves a static file open when a browser hangs up half way
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
@@ -110,12 +111,16 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     expect(status).to_contain_text("In the queue")
     expect(status).to_contain_text("Place 1")
     advance(school, submission, "running")
-    expect(status).to_contain_text("at work")
+    expect(status).to_contain_text("Technical review: writing")
     expect(status).to_contain_text("on dgx-spark-1 · qwen3-coder:30b · 4 s · 120 tokens")
+    expect(status).to_contain_text("Being written, may still change")
+    expect(status.get_by_text(DRAFT, exact=True)).to_be_visible()  # as text, whatever is in it
     look(page, pictures, "3-running")
     school.grade(submission, report(), released=True)
     expect(page.get_by_text("8.5 of 10 points")).to_be_visible()
     expect(page.get_by_text("Good use of pandas")).to_be_visible()
+    expect(status.locator("[data-draft]:visible")).to_have_count(0)
+    expect(status).not_to_contain_text("You read")
     assert page.evaluate("window.stayed") is True
     page.get_by_text("How this came about").click()
     look(page, pictures, "4-result")
@@ -132,7 +137,7 @@ def advance(school: School, submission: str, state: str) -> None:
         if state == "running":
             for stage in round_.stages:
                 stage.state, stage.run_id = "dispatched", f"{stage.stage}-1"
-            lease = Lease("analysis-1", "dgx-spark-1", "p", "analysis", "generating", 120, 4.0)
+            lease = Lease("analysis-1", "dgx-spark-1", "p", "analysis", "generating", 120, 4.0, draft=DRAFT)
             school.dispatch.held["analysis-1"] = lease
 
 
@@ -235,3 +240,24 @@ def test_a_class_zip_is_previewed_and_handed_in(
     page.get_by_label("Hand in s-9 for").select_option("create")
     page.get_by_role("button", name="Hand in for these students").click()
     expect(page.get_by_text("Handed in for 3 students.")).to_be_visible()
+
+
+def test_an_instructor_reads_the_exact_prompt(
+    careful: Page, school: School, site: str, pictures: Path
+) -> None:
+    page = careful
+    words = "\n  You review homework.\n\n<b>not bold</b> " + "long " * 300
+    submission = school.hand_in("anna")
+    school.grade(submission, report())
+    school.ran(submission, "analysis", SentPrompt(system=words, user="\n+ 1| x = 1\n"), prompt_hash="0" * 64)
+    sign_in(page, site, "teacher")
+    page.goto(f"{site}/submissions/{submission}")
+    page.get_by_text("How this came about").click()
+    page.get_by_role("link", name="the exact prompt of Technical review").press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("What the model read")
+    expect(page.get_by_role("alert")).to_contain_text("This is not what the machine says it used.")
+    messages = page.locator("[data-message]").evaluate_all("all => all.map(one => one.textContent)")
+    assert messages == [words, "\n+ 1| x = 1\n"]  # to the letter, line ends at both ends too
+    look(page, pictures, "prompt")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

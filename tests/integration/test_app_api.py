@@ -85,6 +85,9 @@ def test_running_shows_the_machine_and_score_waits_for_release(school: School) -
         "seconds": 4.0,
         "tokens": 120,
         "error": None,
+        "phase": "generating",
+        "prompt_tokens": None,
+        "draft": None,
     }
     school.grade(submission, report())
     mine = client.get(url, headers=anna).get_json()

@@ -140,6 +140,7 @@ EXPECTED = {
     ("GET", "pages.submission"): (303, 200, 404, 200, 404, 200),
     ("GET", "pages.status"): (401, 200, 404, 200, 404, 200),
     ("GET", "pages.result"): (303, 200, 404, 200, 404, 200),
+    ("GET", "pages.prompt"): (303, 403, 404, 200, 404, 200),
     ("POST", "pages.release"): (303, 403, 404, 403, 404, 303),
     ("POST", "pages.release_all"): (303, 403, 403, 403, 404, 303),
     ("GET", "classes.form"): (303, 403, 403, 403, 404, 200),
@@ -154,6 +155,7 @@ EXPECTED = {
     ("POST", "tokens.revoke"): (303, 404, 404, 404, 404, 404),
     ("POST", "api.submit"): (401, 401, 401, 401, 401, 401),
     ("GET", "api.status"): (401, 401, 401, 401, 401, 401),
+    ("GET", "api.prompt"): (401, 401, 401, 401, 401, 401),
     ("GET", "api.machines"): (401, 401, 401, 401, 401, 401),
     ("POST", "webhooks.receive"): (401, 401, 401, 401, 401, 401),
 }
@@ -166,10 +168,12 @@ OPEN = {
 def test_every_role_and_route(school: School) -> None:
     submission = school.hand_in("anna")
     school.grade(submission, report())
+    run = school.ran(submission, "analysis")
     batch = upload_class(school, {"anna_work.py": CODE})
     values = {
         "assignment_id": school.assignment,
         "submission_id": submission,
+        "run_id": run,
         "batch_id": batch,
         "token_id": 99,
         "id": submission,

@@ -1,8 +1,32 @@
-"""The yardsticks of the benchmarks work beside the system's own guards."""
+"""The yardsticks of the benchmarks work beside the system's own guards; engines are measured as is said."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from bench import engines, engines_parts
 from bench.bare_chord import BareChord, workers
+from bench.engines import Figures, Target
+from bench.engines_models import Ask, Sizes
+from bench.engines_parts import Clock
+from bench.engines_sides import Answer, NotExact, at_once
+from cli.bench import bench
+
+SHORT = engines.Plan(
+    models=("tiny",),
+    at_once=(1, 2),
+    many=3,
+    turns=1,
+    limit_s=250.0,
+    same=Sizes(40, 12, 10),
+    prefix=Sizes(90, 8, 2),
+    rate=Sizes(24, 8, 6),
+    schema=Sizes(24, 8, 130),
+)
 
 
 def test_bare_chords_pass_the_guard_for_messages(redis_url: str) -> None:
@@ -15,3 +39,70 @@ def test_bare_chords_pass_the_guard_for_messages(redis_url: str) -> None:
     finally:
         chords.client.close()
         chords.app.close()
+
+
+@pytest.mark.timeout(300)  # it takes a few seconds, but starts a server, on a machine that may be busy
+def test_engines_are_measured_beside_a_real_server_and_write_the_same_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engines, "QUICK", SHORT)
+    run = CliRunner().invoke(bench, ["engines", "--quick", "--models", "tiny", "--blas", "as-is", "--json"])
+    assert run.exit_code == 0, run.output
+    figures = json.loads(run.stdout)
+    tiny = figures["models"]["tiny"]
+    assert (tiny["same"]["same"], tiny["same"]["all"]) == (15, 15)
+    assert set(tiny["same"]["ways"].values()) == {"3 of 3"}
+    assert tiny["same"]["narrowest"] > 0
+    assert tiny["prefix"]["cached"] > 0.5
+    assert [bound["at_once"] for bound in tiny["schema"]] == [1, 3]
+    cells = {(rate["prefix"], rate["at_once"]): rate for rate in tiny["rates"]}
+    assert set(cells) == {("cold", 1), ("cold", 2), ("cached", 1), ("cached", 2)}
+    for rate in tiny["rates"]:
+        assert all(rate[side]["median"] > 0 for side in ("mlx", "server", "openai", "bound"))
+    # the prefixes are new to each side, or known to it, as the row says
+    assert cells["cold", 1]["cached"]["mlx"] == 0
+    assert all(share < 0.5 for share in cells["cold", 1]["cached"].values())
+    assert all(share > 0.5 for share in cells["cached", 2]["cached"].values())
+    assert {target["must"] for target in figures["targets"] if target["met"]} >= {True}
+    assert figures["machine"]["blas"]
+    assert "tokens a second" in run.stderr
+
+
+def test_a_benchmark_of_engines_without_time_ends_and_says_what_it_did_not_measure() -> None:
+    figures = engines.measure(replace(SHORT, limit_s=0.0), lambda _line: None)
+    assert [target.must for target in figures.broken] == [True]
+    assert all(target.value is None and target.met is None for target in figures.targets)
+
+
+def test_other_tokens_are_found_and_make_the_benchmark_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = engines_parts.Comparison(["abcd", "efgh"])
+    found.compare("alone", [Answer("abcd", 4, 4, 9, 0), Answer("efxh", 4, 4, 9, 0)])
+    assert (found.same, found.all, found.ways) == (1, 2, {"alone": "1 of 2"})
+    assert found.first_difference == "alone: answer 1, token 2"
+    broken = Figures({}, {}, [Target("tiny", "the same tokens", "all 2", 1, False, must=True)], 0.0)
+    monkeypatch.setattr(engines, "measure", lambda _plan, _say: broken)
+    run = CliRunner().invoke(bench, ["engines", "--blas", "as-is"])
+    assert run.exit_code == 1
+    assert "MISSED" in run.stdout
+
+
+def test_an_answer_of_another_length_ends_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Short:
+        name = "short"
+
+        def __call__(self, ask: Ask) -> Answer:
+            return Answer("ab", 2, 3, 9, 0)
+
+    with pytest.raises(NotExact, match="short wrote 2 tokens of 3"):
+        at_once(Short(), [Ask("system", "user", 3)])
+    assert at_once(Short(), [Ask("system", "user", 2)]).rate > 0
+    monkeypatch.setattr(engines, "measure", lambda _plan, _say: at_once(Short(), [Ask("", "", 3)]))
+    run = CliRunner().invoke(bench, ["engines", "--blas", "as-is"])
+    assert run.exit_code == 1
+    assert "short wrote 2 tokens" in run.output
+
+
+def test_parts_of_a_benchmark_share_its_time() -> None:
+    clock = Clock(0.0, [1.0, 1.0])
+    assert list(clock.turns(5)) == [0]
+    assert list(Clock(1000.0, [1.0, 1.0]).turns(5)) == [0, 1, 2, 3, 4]

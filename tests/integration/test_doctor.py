@@ -163,8 +163,11 @@ def _clock(_case: Case, stack: ExitStack) -> None:
 # --- machines as Redis knows them ---------------------------------------------------------------------
 
 
-def _beat(case: Case, machine: str = "one", *, busy: int = 0, drained: bool = False) -> None:
-    stages = {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")}
+def _beat(
+    case: Case, machine: str = "one", *, busy: int = 0, drained: bool = False, digest: str = ""
+) -> None:
+    place = {"engine": "instant", "model": "m"} | ({"digest": digest} if digest else {})
+    stages = dict.fromkeys(("analysis", "feedback"), place)
     client = connect(case.environ["GRADER_REDIS_URL"])
     Leases(client).beat(Beat(f"process of {machine}", machine, 2, busy, stages, drained=drained))
     client.close()
@@ -189,6 +192,13 @@ def _hung(case: Case, _stack: ExitStack) -> None:
 
 def _drained(case: Case, _stack: ExitStack) -> None:
     _beat(case, busy=2, drained=True)
+
+
+def _other_weights(case: Case, _stack: ExitStack) -> None:
+    """Machines that are too busy to be examined, one of them with other weights."""
+    case.toml += ONE.replace('"one"', '"two"') + ONE.replace('"one"', '"three"')
+    for name, digest in (("one", "sha256:ab"), ("two", "ab"), ("three", "sha256:cd")):
+        _beat(case, name, busy=2, digest=digest)
 
 
 def _stranger(case: Case, _stack: ExitStack) -> None:
@@ -232,6 +242,7 @@ def _stranger(case: Case, _stack: ExitStack) -> None:
         (_busy, "machine one", "warning", "all 2 slots are busy", "less busy"),
         (_hung, "machine one", "failure", "took no work for 9", "restart its worker"),
         (_drained, "machine one drained", "warning", "gets nothing new", "grader drain one --back"),
+        (_other_weights, "model m", "warning", "cd on three. three differs from most", "files on three"),
         (_stranger, "machine unknown-machine", "warning", "not in this configuration", "stop its worker"),
     ],
 )  # fmt: skip
@@ -344,14 +355,14 @@ feedback = { engine = "instant", model = "m" }
         ("machine twin model tiny", "failure", "did not finish within the 1 s", "restart the engine"),
         ("machine twin stages", "failure", "this configuration says analysis: tiny (ollama)", "config.toml"),
         ("machine gone", "failure", "does not beat", "grader worker gone"),
-        ("model tiny", "warning", "different weights under this name", "the same version on all"),
+        ("model tiny", "warning", "different weights under the name tiny (ollama)", "`ollama pull tiny` on"),
         ("web app", "failure", "does not answer at http://127.0.0.1", "grader web"),
     ],
 )
 def test_what_machines_find_out_about_themselves(
     sick: dict[str, dict[str, str]], check: str, level: str, message: str, remedy: str
 ) -> None:
-    assert check in sick, sorted(sick)
+    assert check in sick, [v for k, v in sick.items() if k.startswith("machine")]
     assert sick[check]["level"] == level, sick[check]
     assert message in sick[check]["message"]
     assert remedy in sick[check]["remedy"]

@@ -1,251 +1,324 @@
-"""All engines against one contract; the HTTP engines against every fault; the mlx engine's own promises."""
+"""The one contract of engines, over all of them: without a model, over HTTP as servers differ, in process.
+
+What is particular to one of them: test_ollama.py, test_openai.py, test_mlx_lm_server.py, test_mlx.py.
+"""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
-import requests
 
 from grading.errors import (
     BudgetExceeded,
-    ConfigError,
+    Cancelled,
+    EngineBrokeOff,
+    EngineBusy,
+    EngineError,
+    EngineGarbled,
     EngineStalled,
-    JobInvalid,
     ModelMissing,
 )
-from tests.engines import SCHEMA, SHORT, ask, mlx_lm_server, parsed, quiet
+from tests.engines import PATIENT, SHORT, Heard, ask, graded_job, mlx_lm_server, quiet
 from tests.servers.base import ModelServer
-from tests.servers.ollama_server import digest_of, ollama_server
+from tests.servers.ollama_server import ollama_server
 from tests.servers.openai_server import openai_server
 from workers.machine.engines import Engine, Request, open_engine
+from workers.machine.engines.base import COUNTERS, Cancel, Counts, Identifies
+from workers.machine.stages.analysis import ANALYSIS
+
+PLAYED = ("ollama", "openai", "openai-mlx", "openai-llama", "openai-lmstudio", "openai-vllm")
+"""Protocol servers in this process."""
+MODELS = (*PLAYED, "mlx", "mlx_lm.server")
+ENGINES = ("rules", "instant", *MODELS)
+LEVEL = {
+    "type": "object",
+    "properties": {"level": {"type": "integer", "minimum": 0, "maximum": 4}},
+    "required": ["level"],
+    "additionalProperties": False,
+}
+"""A schema with short answers, for models that take a while a token."""
+UNBOUND = ("openai-mlx", "mlx_lm.server")
+ENDS = ("instant", *MODELS)
+"""Those whose work takes long enough to be ended."""
+
+
+@dataclass
+class Case:
+    """An engine, a request it answers, and an engine with a request that would take it far too long."""
+
+    engine: Engine
+    ask: Request
+    slow: Callable[[], tuple[Engine, Request]]
+    server: ModelServer | None = None
+
+    def counter(self, name: str) -> float:
+        """What the engine counts."""
+        assert isinstance(self.engine, Counts)
+        return self.engine.counters()[name]
 
 
 @contextmanager
-def slow_engine(kind: str, tiny: Path) -> Iterator[tuple[Engine, Request]]:
-    """An engine and a request that takes far longer than its deadline of 0.5 s."""
-    late = ask(deadline_s=0.5)
-    with ExitStack() as stack:
-        if kind == "ollama":
-            engine = open_engine("ollama", {"url": stack.enter_context(ollama_server(seconds=60)).url})
-        elif kind == "openai":
-            url = stack.enter_context(openai_server(seconds=60)).url
-            engine = open_engine("openai", {"url": f"{url}/v1"})
-        elif kind == "mlx":
-            engine = open_engine("mlx", {})
-            late = replace(late, model=str(tiny), schema={}, max_output_tokens=3000)
-            engine.generate(replace(late, max_output_tokens=1, deadline_s=30), quiet)  # loads the model
-        else:
-            engine = open_engine("instant", {"seconds": 60})
-        stack.callback(engine.close)
-        yield engine, late
+def played(kind: str) -> Iterator[Case]:
+    """An HTTP engine on a protocol server of its own."""
+    name, _, flavour = kind.partition("-")
+    with openai_server(flavour=flavour) if name == "openai" else ollama_server() as server:
+        url = f"{server.url}/v1" if name == "openai" else server.url
+        engine = open_engine(name, {"url": url, "busy_timeout": 0.3})
+
+        def slow() -> tuple[Engine, Request]:
+            engine.generate(ask(), quiet)  # what is found out at a first use is known then
+            server.behaviour.seconds = 60.0
+            return engine, ask()
+
+        yield Case(engine, ask(), slow, server)
 
 
-@pytest.fixture(params=["ollama", "openai", "mlx", "instant"])
-def engine(request: pytest.FixtureRequest) -> Iterator[tuple[Engine, str]]:
-    """Each engine in turn, with the name of its model."""
-    with ExitStack() as stack:
-        if request.param == "ollama":
-            url = stack.enter_context(ollama_server()).url
-            yield open_engine("ollama", {"url": url}), "tiny"
-        elif request.param == "openai":
-            url = stack.enter_context(openai_server()).url
-            yield open_engine("openai", {"url": f"{url}/v1"}), "tiny"
-        elif request.param == "mlx":
-            yield request.getfixturevalue("mlx"), str(request.getfixturevalue("tiny"))
-        else:
-            yield open_engine("instant", {}), "any"
-
-
-# --- the contract -------------------------------------------------------------------------------------
-
-
-def test_answers_follow_the_schema_and_are_counted(engine: tuple[Engine, str]) -> None:
-    counts: list[int] = []
-    answer = engine[0].generate(ask(engine[1]), lambda count, _=None: counts.append(count))
-    parsed(answer.text)
-    assert answer.tokens.prompt > 0
-    assert answer.tokens.output > 0
-    assert counts[-1] == answer.tokens.output
-    assert answer.first_token_s is not None
-    assert 0 <= answer.first_token_s <= answer.seconds
-    assert not answer.truncated
-
-
-def test_four_threads_at_once_get_their_own_answers(engine: tuple[Engine, str]) -> None:
-    asked = [ask(engine[1], user=f"+ 1| the work of student number {n}") for n in range(4)]
-    alone = [engine[0].generate(request, quiet).text for request in asked]
-    with ThreadPoolExecutor(4) as pool:
-        together = [a.text for a in pool.map(lambda request: engine[0].generate(request, quiet), asked)]
-    for text in together:
-        parsed(text)
-    assert together == alone
-
-
-@pytest.mark.parametrize("kind", ["ollama", "openai", "mlx", "instant"])
-def test_a_deadline_is_kept(kind: str, tiny: Path) -> None:
-    with slow_engine(kind, tiny) as (engine, late):
-        begun = time.monotonic()
-        with pytest.raises(BudgetExceeded):
-            engine.generate(late, quiet)
-        assert time.monotonic() - begun < 5
-
-
-def test_unknown_engines_and_settings_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"engines\.gpt: there is no such engine; use one of instant, mlx"):
-        open_engine("gpt", {})
-    with pytest.raises(ConfigError, match=r"engines\.ollama\.urll"):
-        open_engine("ollama", {"urll": "http://127.0.0.1:1"})
-    with pytest.raises(ConfigError, match=r"engines\.ollama\.url: is missing"):
-        open_engine("ollama", {})
-    with pytest.raises(ConfigError, match="GRADER_ABSENT_KEY"):
-        open_engine("openai", {"url": "http://127.0.0.1:1/v1", "api_key_env": "GRADER_ABSENT_KEY"})
-
-
-# --- over HTTP; faults are in test_model_faults.py -------------------------------------------------------
-
-
-@pytest.fixture(params=["ollama", "openai"])
-def served(request: pytest.FixtureRequest) -> Iterator[tuple[ModelServer, Callable[..., Engine]]]:
-    """A protocol server, and what opens an engine on it."""
-    make = ollama_server if request.param == "ollama" else openai_server
-    with make() as server:
-        url = server.url if request.param == "ollama" else f"{server.url}/v1"
-
-        def opened(**settings: Any) -> Engine:
-            return open_engine(request.param, {"url": url, **SHORT, **settings})
-
-        yield server, opened
-
-
-@pytest.mark.parametrize("fault", ["hang", "trickle"])
-def test_the_deadline_ends_the_connection_itself(
-    served: tuple[ModelServer, Callable[..., Engine]], fault: str
-) -> None:
-    server, opened = served
-    server.behaviour.fault = fault
-    begun = time.monotonic()
-    with pytest.raises(BudgetExceeded):
-        opened(chunk_timeout=30, load_timeout=30).generate(ask(deadline_s=0.5), quiet)
-    assert time.monotonic() - begun < 5
-    assert server.wait_for("disconnects", 1)
-
-
-def test_an_answer_cut_by_the_token_limit_is_marked(
-    served: tuple[ModelServer, Callable[..., Engine]],
-) -> None:
-    server, opened = served
-    assert opened().generate(ask(max_output_tokens=5), quiet).truncated
-    server.behaviour.fault = "length"
-    assert opened().generate(ask(), quiet).truncated
-
-
-def test_prose_is_handed_on_for_the_stage_to_judge(served: tuple[ModelServer, Callable[..., Engine]]) -> None:
-    server, opened = served
-    server.behaviour.fault = "prose"
-    assert opened().generate(ask(), quiet).text.startswith("Here is what I think")
-
-
-def test_a_second_try_shows_the_first_answer(served: tuple[ModelServer, Callable[..., Engine]]) -> None:
-    server, opened = served
-    opened().generate(ask(previous="{}", repair="judgements is missing"), quiet)
-    chat = server.stats.last["messages"]
-    assert [m["role"] for m in chat] == ["system", "user", "assistant", "user"]
-    assert chat[2]["content"] == "{}"
-    assert chat[3]["content"] == "judgements is missing"
-
-
-def test_a_slow_model_load_is_not_a_stall() -> None:
-    with ollama_server(fault="hang") as server:
-        engine = open_engine("ollama", {"url": server.url, "chunk_timeout": 0.1, "load_timeout": 0.8})
-        begun = time.monotonic()
-        with pytest.raises(EngineStalled):
-            engine.generate(ask(), quiet)
-        assert 0.7 < time.monotonic() - begun < 6
-
-
-# --- what each protocol carries -----------------------------------------------------------------------
-
-
-def test_ollama_is_told_its_limits_and_tells_its_digest() -> None:
-    with ollama_server() as server:
-        engine = open_engine("ollama", {"url": server.url})
-        answer = engine.generate(ask(user="x" * 30_000), quiet)
-        sent = server.stats.last
-    assert sent["format"] == SCHEMA
-    assert sent["keep_alive"] == -1
-    assert sent["options"] == {"num_predict": 400, "temperature": 0.0, "num_ctx": 12_288}
-    assert answer.digest == digest_of("tiny")
-
-
-def test_a_prompt_that_ollama_would_cut_is_refused() -> None:
-    with ollama_server() as server:
-        engine = open_engine("ollama", {"url": server.url, "num_ctx": 2048})
-        with pytest.raises(JobInvalid, match="2048"):
-            engine.generate(ask(user="x" * 30_000), quiet)
-
-
-def test_openai_sends_the_schema_and_the_key_but_no_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRADER_TEST_KEY", "not-a-secret")
-    with openai_server() as server:
-        settings = {"url": f"{server.url}/v1", "api_key_env": "GRADER_TEST_KEY"}
-        answer = open_engine("openai", settings).generate(ask(), quiet)
-        sent = server.stats.last
-        open_engine("openai", {**settings, "schema": "none"}).generate(ask(), quiet)
-        bare = server.stats.last
-    assert sent["response_format"]["json_schema"]["schema"] == SCHEMA
-    assert "seed" not in sent
-    assert "response_format" not in bare
-    assert answer.tokens.cached > 0
-
-
-def test_the_official_client_talks_to_the_test_server() -> None:
-    import ollama
-
-    command = [sys.executable, "-m", "tests.servers.ollama_server", "--models", "tiny", "--seconds", "0.1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            url = f"http://127.0.0.1:{json.loads(process.stdout.readline())['port']}"
-            with ollama.Client(host=url) as client:
-                assert [m.model for m in client.list().models] == ["tiny"]
-                assert client.show("tiny").capabilities == ["completion"]
-                assert client.ps().models[0].model == "tiny"
-                chat = [{"role": "user", "content": "+ 1| heights <- data$height"}]
-                whole = client.chat("tiny", chat, format=SCHEMA)
-                parts = list(client.chat("tiny", chat, format=SCHEMA, stream=True))
-                plain = client.generate("tiny", "hello", options={"num_predict": 3})
-            stats = requests.get(f"{url}/stats", timeout=5).json()
-        finally:
-            process.terminate()
-    parsed(whole.message.content or "")
-    assert "".join(p.message.content or "" for p in parts) == whole.message.content
-    assert parts[-1].done_reason == "stop"
-    assert (plain.done_reason, plain.eval_count) == ("length", 3)
-    assert stats["requests"] == stats["finished"] == 3
-
-
-# --- mlx_lm.server ------------------------------------------------------------------------------------
-
-
-def test_openai_engine_drives_a_real_mlx_lm_server(tiny: Path) -> None:
+@pytest.fixture(scope="module")
+def real_server(tiny: Path) -> Iterator[str]:
+    """A real mlx_lm.server for the module."""
     with mlx_lm_server(tiny) as url:
-        engine = open_engine("openai", {"url": f"{url}/v1", "schema": "none"})
-        first = engine.generate(ask(str(tiny), max_output_tokens=12), quiet)
-        second = engine.generate(ask(str(tiny), max_output_tokens=12, user="+ 1| more"), quiet)
-        with pytest.raises(BudgetExceeded):
-            engine.generate(ask(str(tiny), max_output_tokens=3000, deadline_s=0.3), quiet)
-        with pytest.raises(ModelMissing):
-            engine.generate(ask("nobody/nothing"), quiet)
-    assert first.tokens.output == second.tokens.output == 12
-    assert first.truncated
-    assert first.tokens.cached < second.tokens.cached <= second.tokens.prompt
+        yield url
+
+
+@pytest.fixture
+def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Case]]:
+    """Opens the case of a kind of engine; closed after the test."""
+    with ExitStack() as stack:
+
+        def case(kind: str) -> Case:
+            if kind in PLAYED:
+                return stack.enter_context(played(kind))
+            if kind == "rules":
+                job = graded_job()
+                short = ask(job=job, schema=ANALYSIS.schema(job))
+                return Case(rules := open_engine("rules", {}), short, lambda: (rules, short))
+            if kind == "instant":
+                late = open_engine("instant", {"seconds": 60})
+                return Case(open_engine("instant", {}), ask(), lambda: (late, ask()))
+            tiny = str(request.getfixturevalue("tiny"))
+            short = ask(tiny, schema=LEVEL, max_output_tokens=24)
+            long = ask(tiny, schema={}, max_output_tokens=3000)
+            if kind == "mlx":
+                return Case(shared := request.getfixturevalue("mlx"), short, lambda: (shared, long))
+            if kind == "mlx, to be closed":
+                engine = open_engine("mlx", {"slots": 4})
+            else:
+                engine = open_engine("openai", {"url": f"{request.getfixturevalue('real_server')}/v1"})
+            stack.callback(engine.close)
+            engine.generate(replace(long, max_output_tokens=1), quiet)  # loads the model
+            return Case(engine, short, lambda: (engine, long))
+
+        yield case
+
+
+def bound(sampling: Mapping[str, Any]) -> bool:
+    """Whether the answer says that it was bound to its schema, or needed no binding."""
+    return str(sampling.get("format", "json_schema")).startswith("json_schema")
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_answers_follow_the_schema_or_are_handed_on_for_repair(
+    opened: Callable[[str], Case], kind: str
+) -> None:
+    case = opened(kind)
+    answer = case.engine.generate(case.ask, quiet)
+    if bound(answer.sampling):
+        jsonschema.validate(json.loads(answer.text), case.ask.schema)
+    else:
+        assert kind in UNBOUND
+        assert answer.sampling["format"] == "none: the server ignores json_schema"
+        assert answer.text.strip()
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_counts_times_and_phases(opened: Callable[[str], Case], kind: str) -> None:
+    case, heard = opened(kind), Heard()
+    answer = case.engine.generate(case.ask, heard)
+    assert heard.tokens == sorted(heard.tokens)
+    assert set(heard.phases) <= {"queued", "loading", "reading", "generating"}
+    assert heard.phases[-1] == "generating"
+    assert heard.phases.count("generating") == 1  # nothing else comes after it
+    assert not any(heard.drafts)
+    assert answer.first_token_s is None or 0 <= answer.first_token_s <= answer.seconds
+    assert not answer.truncated or kind == "mlx_lm.server"
+    if case.engine.uses_model:
+        assert heard.tokens[-1] == answer.tokens.output > 0
+        assert answer.tokens.prompt > 0
+        assert answer.first_token_s is not None
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_engines_count_what_they_do_by_the_names_there_are(opened: Callable[[str], Case], kind: str) -> None:
+    case = opened(kind)
+    assert isinstance(case.engine, Counts)
+    before = case.engine.counters()
+    answer = case.engine.generate(case.ask, quiet)
+    after = case.engine.counters()
+    assert set(after) <= set(COUNTERS)
+    grown = {name: after[name] - before[name] for name in after}
+    assert (grown["requests"], after["running"]) == (1, 0)
+    assert grown["prompt_tokens"] == answer.tokens.prompt
+    assert grown["output_tokens"] == answer.tokens.output
+    assert grown["cached_tokens"] == answer.tokens.cached
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_drafts_come_only_when_asked_for(opened: Callable[[str], Case], kind: str) -> None:
+    case, heard = opened(kind), Heard()
+    wanted = replace(case.ask, job=case.ask.job.model_copy(update={"draft": True}))
+    answer = case.engine.generate(wanted, heard)
+    assert heard.drafts[-1] == answer.text
+    assert all(answer.text.startswith(draft) for draft in heard.drafts)
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_four_threads_at_once_get_their_own_answers(opened: Callable[[str], Case], kind: str) -> None:
+    case = opened(kind)
+    asked = [replace(case.ask, user=f"+ 1| the work of student number {n}") for n in range(4)]
+    alone = [case.engine.generate(request, quiet).text for request in asked]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda request: case.engine.generate(request, quiet).text, asked))
+    assert together == alone
+    if kind in ("ollama", "openai", "openai-llama"):
+        assert len(set(alone)) == 4
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_a_deadline_is_kept(opened: Callable[[str], Case], kind: str) -> None:
+    case = opened(kind)
+    engine, slow = case.slow()
+    begun = time.monotonic()
+    with pytest.raises(BudgetExceeded, match=r"0\.3 s"):
+        engine.generate(replace(slow, deadline_s=0.3), quiet)
+    assert time.monotonic() - begun < 5
+    with pytest.raises(BudgetExceeded):
+        engine.generate(replace(slow, deadline_s=0.0), quiet)
+    freed(case)
+
+
+def freed(case: Case) -> None:
+    """Nothing goes on for a generation that was ended: the engine's own count, and the server's."""
+    if isinstance(case.engine, Counts):
+        deadline = time.monotonic() + 5
+        while case.counter("running") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert case.counter("running") == 0
+    if case.server is not None:
+        assert case.server.wait_for("disconnects", 1)
+        assert case.server.wait_until_idle()
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_what_nobody_waits_for_is_not_begun(opened: Callable[[str], Case], kind: str) -> None:
+    case, cancel = opened(kind), Cancel()
+    cancel.say()
+    seen = case.server.stats.requests if case.server else 0
+    with pytest.raises(Cancelled):
+        case.engine.generate(replace(case.ask, cancel=cancel), quiet)
+    assert case.server is None or case.server.stats.requests == seen
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_a_cancel_ends_the_generation_and_frees_its_slot(opened: Callable[[str], Case], kind: str) -> None:
+    case = opened(kind)
+    engine, slow = case.slow()
+    before = engine.counters()["cancelled"] if isinstance(engine, Counts) else 0
+    cancel = Cancel()
+    written = 0
+
+    def say() -> None:
+        nonlocal written
+        written = case.server.stats.written if case.server else 0
+        cancel.say()
+
+    with ThreadPoolExecutor(1) as pool:
+        if kind == "instant":  # which says nothing before it is done
+            pool.submit(lambda: time.sleep(0.1) or cancel.say())
+        if case.server is not None:
+            case.server.behaviour.seconds = 15.0  # so that a first token comes soon
+        with pytest.raises(Cancelled):
+            engine.generate(replace(slow, cancel=cancel), Heard(say))
+    freed(case)
+    if case.server is not None:
+        assert case.server.stats.written <= written + 1  # within one chunk
+    if isinstance(engine, Counts):
+        assert engine.counters()["cancelled"] == before + 1
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_an_unknown_model_is_missing_and_the_next_one_answers(
+    opened: Callable[[str], Case], kind: str
+) -> None:
+    case = opened(kind)
+    with pytest.raises(ModelMissing, match="nowhere/nothing"):
+        case.engine.generate(replace(case.ask, model="/nowhere/nothing"), quiet)
+    assert case.engine.generate(case.ask, quiet).text
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_a_closed_engine_says_so(opened: Callable[[str], Case], kind: str) -> None:
+    case = opened("mlx, to be closed" if kind == "mlx" else kind)
+    case.engine.close()
+    with pytest.raises(EngineError, match="was closed"):
+        case.engine.generate(case.ask, quiet)
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_closing_ends_what_runs(opened: Callable[[str], Case], kind: str) -> None:
+    engine, slow = opened("mlx, to be closed" if kind == "mlx" else kind).slow()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(engine.generate, slow, quiet)
+        while isinstance(engine, Counts) and not engine.counters()["running"] and not running.done():
+            time.sleep(0.01)
+        engine.close()
+        with pytest.raises(EngineError, match="was closed"):
+            running.result(10)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_digest_is_that_of_the_answers(opened: Callable[[str], Case], kind: str) -> None:
+    case = opened(kind)
+    assert isinstance(case.engine, Identifies)
+    digest = case.engine.digest(case.ask.model, 5.0)
+    assert case.engine.generate(case.ask, quiet).digest == digest
+    tells = {"ollama": "sha256:", "mlx": "sha256:", "openai-llama": "llama-meta-sha256:"}
+    assert digest.startswith(tells.get(kind, ""))
+    assert bool(digest) == (kind in tells)
+
+
+FAULTS: dict[str, type[EngineError]] = {
+    "500": EngineError,
+    "503": EngineBusy,
+    "404": ModelMissing,
+    "stall": EngineStalled,
+    "error_midstream": EngineBrokeOff,
+    "garbage": EngineGarbled,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", PLAYED)
+def test_a_fault_has_its_error_and_does_not_last(kind: str, fault: str) -> None:
+    with played(kind) as case:
+        assert case.server is not None
+        url = f"{case.server.url}/v1" if kind != "ollama" else case.server.url
+        limits = SHORT if fault == "stall" else PATIENT
+        engine = open_engine(kind.partition("-")[0], {"url": url, **limits})
+        case.server.behaviour.fault = fault
+        with pytest.raises(EngineError) as caught:
+            engine.generate(ask(), quiet)
+        assert type(caught.value) is FAULTS[fault]
+        assert url in caught.value.message
+        assert caught.value.message.endswith((".", "tiny"))  # a sentence, or the command that mends it
+        case.server.behaviour.fault = ""
+        assert engine.generate(ask(), quiet).text
+        assert case.server.wait_until_idle()

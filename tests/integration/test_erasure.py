@@ -46,8 +46,8 @@ from workers.server.retention import DAILY, do_chores
 PERSONAL = {
     "assignments", "audit", "batches", "blobs", "chores", "courses", "grades", "idempotency_keys",
     "identities",
-    "inbound_webhooks", "memberships", "outbox", "round_stages", "rounds", "rubric_versions", "runs",
-    "submission_files", "submissions", "tokens", "trials", "users", "drains",
+    "inbound_webhooks", "memberships", "outbox", "prompts", "round_stages", "rounds", "rubric_versions",
+    "runs", "submission_files", "submissions", "system_messages", "tokens", "trials", "users", "drains",
 }  # fmt: skip
 """The tables that erasure was thought through for."""
 

@@ -38,7 +38,7 @@ def test_mlx_binds_even_random_weights_to_the_schema(mlx: MlxEngine, tiny: Path)
 
 
 def test_mlx_reuses_the_prefix_of_a_class_and_says_the_same(tiny: Path) -> None:
-    without, caching = MlxEngine(prefix_caches=0), MlxEngine()
+    without, caching = MlxEngine(prefix_cache_gb=0), MlxEngine()
     try:
         plain = [without.generate(ask(str(tiny), user=f"+ 1| work {n}"), quiet) for n in range(3)]
         cached = [caching.generate(ask(str(tiny), user=f"+ 1| work {n}"), quiet) for n in range(3)]
@@ -70,7 +70,7 @@ def test_mlx_takes_a_short_request_while_a_long_one_runs(mlx: MlxEngine, tiny: P
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(first)
         assert begun.wait(10)
-        mlx.generate(ask(str(tiny), max_output_tokens=5), quiet)
+        mlx.generate(ask(str(tiny), max_output_tokens=5, schema={}), quiet)
         short_ended = time.monotonic()
         assert running.result() > short_ended
 
@@ -106,7 +106,7 @@ def test_mlx_names_what_cannot_be_done(mlx: MlxEngine, tiny: Path) -> None:
 
 
 def test_mlx_marks_an_answer_cut_by_the_token_limit(mlx: MlxEngine, tiny: Path) -> None:
-    answer = mlx.generate(ask(str(tiny), max_output_tokens=6), quiet)
+    answer = mlx.generate(ask(str(tiny), max_output_tokens=6, schema={}), quiet)
     assert answer.truncated
     assert answer.tokens.output == 6
 
@@ -146,7 +146,7 @@ from workers.machine.engines.mlx import MlxEngine
 from workers.machine.engines.mlx_constraint import Constraint
 assert "mlx" not in sys.modules
 engine = MlxEngine()
-print(engine.generate(ask(sys.argv[1], max_output_tokens=8), quiet).tokens.output)
+print(engine.generate(ask(sys.argv[1], max_output_tokens=8, schema={}), quiet).tokens.output)
 if sys.argv[2] == "close":
     engine.close()
 """
@@ -164,7 +164,9 @@ if sys.argv[2] == "close":
 def test_mlx_tells_its_phases_and_can_be_probed(tiny: Path) -> None:
     engine, told = MlxEngine(), list[str]()
     try:
-        engine.generate(ask(str(tiny), max_output_tokens=4), lambda _, phase="generating": told.append(phase))
+        engine.generate(
+            ask(str(tiny), max_output_tokens=4, schema={}), lambda _, phase="generating": told.append(phase)
+        )
         assert told[:2] == ["loading", "reading"]
         assert told[-1] == "generating"
         assert 1 <= probe(engine, str(tiny), 20).tokens.output <= 16
@@ -176,7 +178,7 @@ def test_mlx_tells_its_phases_and_can_be_probed(tiny: Path) -> None:
 
 def test_mlx_says_when_it_was_closed(tiny: Path) -> None:
     engine = MlxEngine()
-    engine.generate(ask(str(tiny), max_output_tokens=4), quiet)
+    engine.generate(ask(str(tiny), max_output_tokens=4, schema={}), quiet)
     engine.close()
     with pytest.raises(EngineError, match="closed"):
         engine.generate(ask(str(tiny)), quiet)

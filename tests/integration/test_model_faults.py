@@ -20,7 +20,7 @@ from grading.model import RoundState, StageState
 from grading.outcome import Report
 from grading.store.database import now
 from grading.store.tables import Grade, Round, RoundStage
-from tests.integration.test_engines import ask, quiet
+from tests.engines import ask, quiet
 from tests.integration.webapp import FakeDispatch, School, configuration, form_token
 from tests.servers.base import FAULTS, ModelServer
 from tests.servers.ollama_server import ollama_server
@@ -33,7 +33,9 @@ from workers.server.finish import combine, record
 from workers.server.prepare import prepare
 from workers.server.release import release
 
-LIMITS = {"connect_timeout": 0.5, "chunk_timeout": 0.2, "load_timeout": 0.3}
+STALLING = {"chunk_timeout": 0.2, "load_timeout": 0.3}
+PATIENT = {"chunk_timeout": 60.0, "load_timeout": 60.0}
+"""A busy machine must not turn one fault into another."""
 FROM_ENGINE = {
     "refuse": "engine_unreachable",
     "500": "engine_failed",
@@ -69,11 +71,9 @@ def faulty(kind: str, fault: str) -> Iterator[tuple[Engine, ModelServer, str]]:
         closed.bind(("127.0.0.1", 0))  # bound but not listening
         port = closed.getsockname()[1] if fault == "refuse" else server.server_address[1]
         address = f"http://127.0.0.1:{port}"
-        yield (
-            open_engine(kind, {"url": f"{address}/v1" if kind == "openai" else address, **LIMITS}),
-            server,
-            address,
-        )
+        limits = STALLING if EVERY.get(fault) == "engine_stalled" else PATIENT
+        url = f"{address}/v1" if kind == "openai" else address
+        yield open_engine(kind, {"url": url, "busy_timeout": 0.2, **limits}), server, address
 
 
 def test_no_fault_is_left_out() -> None:
@@ -86,8 +86,8 @@ def test_every_fault_has_its_code_and_its_end(kind: str, fault: str) -> None:
     with faulty(kind, fault) as (engine, server, address):
         began = time.monotonic()
         with pytest.raises(EngineError) as caught:
-            engine.generate(ask(deadline_s=20), quiet)
-        assert time.monotonic() - began < 5  # so by the fault's own limit, not by the deadline
+            engine.generate(ask(deadline_s=600), quiet)
+        assert time.monotonic() - began < 50  # so by the fault's own limit, not by the deadline
         error = caught.value
         assert type(error) is model_faults()[FROM_ENGINE[fault]]
         assert error.retry == ("later" if error.code in LATER else "elsewhere")
@@ -220,13 +220,13 @@ def test_engines_tell_their_phase() -> None:
 def test_a_probe_takes_a_few_tokens_and_unloads_nothing(kind: str) -> None:
     with faulty(kind, "") as (engine, server, _):
         server.contexts["tiny"] = 32_768
-        answer = probe(engine, "tiny", 5.0)
+        answer = probe(engine, "tiny", 60.0)
         assert answer.text
         assert 1 <= answer.tokens.output <= 16
         assert server.contexts["tiny"] == 32_768  # another context would have loaded the model again
         server.behaviour.fault = "404"
         with pytest.raises(EngineError) as caught:
-            probe(engine, "tiny", 5.0)
+            probe(engine, "tiny", 60.0)
         assert caught.value.code == "model_missing"
 
 

@@ -17,12 +17,22 @@ from grading.config import Config, parse
 from grading.dispatch import MachineState
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
-from grading.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, Provenance, Suggestion, Tokens
+from grading.jobs import (
+    AnalysisOutput,
+    FeedbackOutput,
+    Finding,
+    Judgement,
+    Provenance,
+    Result,
+    SentPrompt,
+    Suggestion,
+    Tokens,
+)
 from grading.leases import Lease
 from grading.model import CheckOutcome, Flag, Location, RoundState
 from grading.outcome import CriterionGrade, Report
 from grading.rubric import Criterion, Rubric
-from grading.store import Store, accounts, assignments, submissions, tables
+from grading.store import Store, accounts, assignments, prompts, submissions, tables
 from grading.store.assignments import NewVersion
 from grading.store.database import now
 from grading.store.submissions import Incoming
@@ -172,6 +182,24 @@ class School:
                     released_at=now(session) if released else None,
                 )
             )
+
+    def ran(
+        self, submission_id: str, stage: str, sent: SentPrompt | None = None, state: str = "done", **how: Any
+    ) -> str:
+        """A run of the current round, with what its model was sent; its id. `how` is its provenance."""
+        with self.store.write() as session:
+            round_ = session.query(tables.Round).filter_by(submission_id=submission_id, current=True).one()
+            known = session.query(tables.Run).filter_by(round_id=round_.id, stage=stage).count()
+            origin = {"machine": "dgx-spark-1", "engine": "ollama", "model": "qwen3-coder:30b", **how}
+            run = tables.Run(
+                round_id=round_.id, stage=stage, attempt=known + 1, state=state, accepted=state == "done",
+                dispatched_at=now(session), result={"ok": state == "done", "provenance": origin},
+            )  # fmt: skip
+            session.add(run)
+            session.flush()
+            whole = {"run_id": run.id, "round_id": round_.id, "stage": stage, "ok": True}
+            prompts.keep(session, Result.model_validate({**whole, "provenance": origin, "prompt": sent}))
+            return run.id
 
     def prepared(self, submission_id: str, content: dict[str, Any]) -> None:
         """What the current round was prepared to."""

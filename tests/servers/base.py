@@ -13,10 +13,12 @@ import struct
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.servers.behaviour import Behaviour, Stats
+
+__all__ = ["FAULTS", "Behaviour", "ModelHandler", "ModelServer", "main", "shown", "stats_of"]
 FAULTS = (
     "refuse",
     "500",
@@ -48,33 +50,6 @@ PAGES = {"html": 200, "proxy": 502, "redirect": 302}
 
 class Gone(Exception):
     """The client closed its connection."""
-
-
-@dataclass
-class Stats:
-    """What a server saw."""
-
-    requests: int = 0
-    active: int = 0
-    max_concurrency: int = 0
-    disconnects: int = 0
-    finished: int = 0
-    failed: int = 0
-    last: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class Behaviour:
-    """How a server behaves; may be changed while it runs. `times` limits a fault to the next n requests."""
-
-    models: tuple[str, ...]
-    seconds: float = 0.0
-    fault: str = ""
-    times: int | None = None
-    thinks: int = 0
-    """Tokens of thought before the answer."""
-    loaded: bool = True
-    """Whether the models are in memory."""
 
 
 class ModelServer(ThreadingHTTPServer):
@@ -126,6 +101,12 @@ class ModelServer(ThreadingHTTPServer):
         """Wait until a counter of `stats` reaches `count`."""
         with self.changed:
             return bool(self.changed.wait_for(lambda: getattr(self.stats, what) >= count, seconds))
+
+    def wrote(self) -> None:
+        """Count a piece of an answer."""
+        with self.changed:
+            self.stats.written += 1
+            self.changed.notify_all()
 
     def wait_until_idle(self, seconds: float = 5.0) -> bool:
         """Wait until no generation is under way."""
@@ -295,7 +276,7 @@ def stats_of(server: ModelServer) -> dict[str, Any]:
     """The counters, for GET /stats."""
     with server.lock:
         stats = server.stats
-        counters = ("requests", "active", "max_concurrency", "disconnects", "finished", "failed")
+        counters = ("requests", "active", "max_concurrency", "disconnects", "finished", "failed", "written")
         return {name: getattr(stats, name) for name in counters}
 
 

@@ -23,9 +23,9 @@ DETAILS = {
 }
 
 
-def digest_of(model: str) -> str:
+def digest_of(model: str, weights: str = "") -> str:
     """The digest this server lists for a model."""
-    return hashlib.sha256(model.encode()).hexdigest()
+    return hashlib.sha256(f"{model}{weights}".encode()).hexdigest()
 
 
 class OllamaHandler(ModelHandler):
@@ -60,7 +60,7 @@ class OllamaHandler(ModelHandler):
             "model": name,
             "modified_at": "2025-09-01T08:00:00Z",
             "size": 18_556_701_140,
-            "digest": digest_of(name),
+            "digest": digest_of(name, self.server.behaviour.weights),
             "details": DETAILS,
         }
 
@@ -74,10 +74,11 @@ class OllamaHandler(ModelHandler):
         if name not in self.server.behaviour.models:
             self.json({"error": f"model '{name}' not found"}, 404)
             return
-        info = {"general.architecture": "qwen3moe", "qwen3moe.context_length": 262_144}
-        self.json(
-            {"details": DETAILS, "model_info": info, "capabilities": ["completion"], "modified_at": _now()}
-        )
+        behaviour = self.server.behaviour
+        kind = "gptoss" if name.startswith("gpt-oss") else "qwen3moe"
+        info = {"general.architecture": kind, f"{kind}.context_length": behaviour.context}
+        able = list(behaviour.capabilities)
+        self.json({"details": DETAILS, "model_info": info, "capabilities": able, "modified_at": _now()})
 
     def _answer(self, payload: dict[str, Any], *, chat: bool) -> None:
         fault = self.server.take_fault()
@@ -91,7 +92,7 @@ class OllamaHandler(ModelHandler):
         elif fault == "503":
             self.json({"error": BUSY}, 503)
         elif not self.page(fault):
-            self._generate(_Turn(payload, chat), fault)
+            self._generate(_Turn(payload, chat, self.server.behaviour), fault)
 
     def _generate(self, turn: _Turn, fault: str) -> None:
         if not turn.stream and not fault:
@@ -112,6 +113,7 @@ class OllamaHandler(ModelHandler):
         step = self.server.behaviour.seconds / max(1, len(parts))
         for part in shown(fault, parts):
             self.pause(step)
+            self.server.wrote()
             self.chunk(turn.line(part))
             if fault == "error_midstream":
                 self.chunk(json.dumps({"error": "unexpected EOF"}).encode() + b"\n")
@@ -123,7 +125,7 @@ class OllamaHandler(ModelHandler):
 class _Turn:
     """One generation: the text to send and the shape of its lines."""
 
-    def __init__(self, payload: dict[str, Any], chat: bool) -> None:
+    def __init__(self, payload: dict[str, Any], chat: bool, behaviour: Behaviour) -> None:
         self._start = time.monotonic()
         self._model = str(payload.get("model"))
         self._chat = chat
@@ -136,7 +138,9 @@ class _Turn:
                 {"role": "user", "content": payload.get("prompt") or ""},
             ]
         said = {role: "\n".join(str(m["content"]) for m in messages if m["role"] == role) for role in _ROLES}
-        self._prompt_tokens = tokens(said["system"] + said["user"])
+        size = int(tokens(said["system"] + said["user"]) * 4 / behaviour.chars_a_token)
+        context = int((payload.get("options") or {}).get("num_ctx") or size)
+        self._prompt_tokens = min(size, context)  # what does not fit is cut, and nothing is said
         schema = payload.get("format")
         self._schema = schema if isinstance(schema, dict) else None
         whole = pieces(answer_text(self._schema, said["system"], said["user"]))

@@ -1,7 +1,8 @@
-"""Parts of engines that need no connection: instances of schemas, lines of a stream, fingerprints."""
+"""Parts of engines that need no connection: instances, lines, thoughts, sizes, schemas, fingerprints."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.errors import EngineBusy, EngineError, EngineGarbled, EngineUnreachable, JobInvalid, ModelMissing
+from grading.errors import (
+    ConfigError,
+    EngineBusy,
+    EngineError,
+    EngineGarbled,
+    EngineUnreachable,
+    JobInvalid,
+    ModelMissing,
+)
 from grading.jobs import AnalysisOutput, FeedbackOutput
+from tests.engines import ask
 from tests.servers.instances import answer_text
-from workers.machine.engines.bounded import lines, status_error
+from workers.machine.engines import open_engine, openai_schemas
+from workers.machine.engines.bounded import lines
+from workers.machine.engines.http_errors import reason, status_error
 from workers.machine.engines.instances import InstanceMaker
 from workers.machine.engines.mlx_model import fingerprint
+from workers.machine.engines.openai_schemas import ODD, Form, Schemas, judge
+from workers.machine.engines.sizes import Sizes, careful
+from workers.machine.engines.thoughts import TextOnly
 
 
 def item(properties: dict[str, Any]) -> dict[str, Any]:
@@ -101,3 +116,152 @@ def test_a_fingerprint_follows_names_and_contents(tmp_path: Path) -> None:
     (tmp_path / "other" / "model.safetensors").write_bytes(b"heights")
     assert fingerprint(tmp_path / "one") == fingerprint(tmp_path / "same")
     assert fingerprint(tmp_path / "one") != fingerprint(tmp_path / "other")
+
+
+# --- thoughts inside the text ---------------------------------------------------------------------------
+
+ANSWER = '{"quote": "</think> <think> <|end|>"}'
+HARMONY = "<|channel|>analysis<|message|>Hm, {a}.<|end|><|start|>assistant<|channel|>final<|message|>"
+WITH_THOUGHTS = [
+    (ANSWER, ANSWER),
+    (f"\n {ANSWER}", f"\n {ANSWER}"),
+    (f"<think>\nHm, {{a}}.\n</think>\n\n{ANSWER}", ANSWER),
+    (f"<thinking>Hm.</thinking>{ANSWER}", ANSWER),
+    (f"Hm, I see.\n</think>\n\n{ANSWER}", ANSWER),  # the template opened the block
+    ("Hm, I see.", "Hm, I see."),
+    ("<think>Hm", ""),
+    ("<thi", "<thi"),
+    ("<table>", "<table>"),
+    (HARMONY + '{"a": "1 < 2"}<|return|>', '{"a": "1 < 2"}'),
+    (HARMONY + '{"a": 1}', '{"a": 1}'),
+    ("<|channel|>analysis<|message|>Hm.", ""),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("said", "text"), WITH_THOUGHTS)
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_thoughts_are_set_apart_however_they_arrive(said: str, text: str, size: int) -> None:
+    only = TextOnly()
+    shown = ""
+    for at in range(0, len(said), size):
+        shown += only.add(said[at : at + size])
+        assert text.startswith(shown)  # no draft ever shows a thought
+    assert shown + only.rest() == text
+
+
+@given(st.text(max_size=60), st.integers(1, 9))
+def test_text_that_begins_like_json_is_never_touched(rest: str, size: int) -> None:
+    said = "{" + rest
+    only = TextOnly()
+    assert "".join(only.add(said[at : at + size]) for at in range(0, len(said), size)) == said
+
+
+# --- sizes, patience, schemas ----------------------------------------------------------------------------
+
+
+def test_an_estimate_learns_from_counts_and_stays_above_the_densest() -> None:
+    sizes = Sizes()
+    text = "some words of a text " * 100
+    first = sizes.tokens("m", text)
+    sizes.learn("m", text, 450)
+    assert 450 < sizes.tokens("m", text) < first
+    sizes.learn("m", text, 600)
+    sizes.learn("m", text, 450)
+    assert sizes.tokens("m", text) > 600  # the densest of late counts
+    assert sizes.tokens("other", text) == first
+
+
+def test_a_count_of_what_was_not_cached_is_no_count_of_the_prompt() -> None:
+    sizes = Sizes()
+    text = "some words of a text " * 100
+    first = sizes.tokens("m", text)
+    sizes.learn("m", text, 12)
+    assert sizes.tokens("m", text) == first
+
+
+@pytest.mark.parametrize(
+    "text", ["1234567890" * 50, "數據" * 100, "x[1]<-y$a;" * 40, "the height of it " * 40]
+)
+def test_a_careful_size_is_not_below_that_of_a_small_tokenizer(text: str) -> None:
+    """Of digits one by one, signs mostly one by one, words of three letters and more."""
+    pieces = re.findall(r"\d|[^\W\d_]{1,4}|\s*[^\w\s]{1,2}|\s+", text)
+    foreign = sum(len(piece) for piece in pieces if not piece.isascii())
+    assert careful(text) >= 0.8 * max(foreign, len([p for p in pieces if p.strip()]))
+
+
+@pytest.mark.parametrize(
+    ("answer", "form"),
+    [
+        ('{"zk7":"quokka-41"}', Form.BOUND),
+        ('{ "zk7": "quo', Form.BOUND),
+        ("{", Form.UNPROVED),
+        ("", Form.UNPROVED),
+        ("The sky is blue.", Form.IGNORED),
+        ('{"answer": "blue"}', Form.IGNORED),
+        ("```json\n{", Form.IGNORED),
+    ],
+)
+def test_what_an_answer_to_the_odd_question_says(answer: str, form: Form) -> None:
+    assert judge(answer) is form
+
+
+def test_the_odd_question_has_one_answer() -> None:
+    assert InstanceMaker(ODD).make() == {"zk7": "quokka-41"}
+
+
+def test_what_is_known_of_a_model_grows_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    schemas = Schemas("auto")
+
+    def look() -> Form:
+        looks.append(1)
+        return Form.BOUND
+
+    for _ in range(3):
+        assert schemas.form(ask(), look) is Form.BOUND
+    assert len(looks) == 1
+    monkeypatch.setattr(openai_schemas, "REMEMBER_S", -1.0)
+    schemas.learn("tiny", Form.BOUND)
+    assert schemas.form(ask(), look) is Form.BOUND
+    assert len(looks) == 2
+
+
+def test_two_at_a_first_use_ask_once() -> None:
+    schemas = Schemas("auto")
+    inner: list[Form] = []
+
+    def look() -> Form:
+        inner.append(schemas.form(ask(), pytest.fail))  # another caller meanwhile does not wait
+        return Form.BOUND
+
+    assert schemas.form(ask(), look) is Form.BOUND
+    assert inner == [Form.UNPROVED]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"error": {"message": "out of\\n memory"}}', "out of memory"),
+        ('{"error": "no"}', "no"),
+        ('{"detail": "Not Found"}', "Not Found"),
+        ("{broken", "{broken"),
+        ("<html><title>Bad &amp; Gateway</title>", "Bad & Gateway"),
+        ("x" * 1000, "x" * 300),
+    ],
+)
+def test_the_reason_in_a_body(body: str, said: str) -> None:
+    assert reason(body) == said
+
+
+def test_unknown_engines_and_settings_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"engines\.gpt: there is no such engine; use one of instant, mlx"):
+        open_engine("gpt", {})
+    with pytest.raises(ConfigError, match=r"engines\.ollama\.urll"):
+        open_engine("ollama", {"urll": "http://127.0.0.1:1"})
+    with pytest.raises(ConfigError, match=r"engines\.ollama\.url: is missing"):
+        open_engine("ollama", {})
+    with pytest.raises(ConfigError, match="GRADER_ABSENT_KEY"):
+        open_engine("openai", {"url": "http://127.0.0.1:1/v1", "api_key_env": "GRADER_ABSENT_KEY"})
+    with pytest.raises(ConfigError, match=r"engines\.openai\.schema"):
+        open_engine("openai", {"url": "http://127.0.0.1:1/v1", "schema": "yes"})

@@ -83,7 +83,8 @@ def test_code_beyond_the_bound_is_left_out_and_said() -> None:
         [notebook(*[long.model_copy(update={"source": f"x <- {n}\n{long.source}"}) for n in range(4)])],
         RUBRIC,
     )
-    assert [f.code for f in evidence.flags] == ["code_too_long"]
+    # so much is not searched for signs of manipulation, either
+    assert [f.code for f in evidence.flags] == ["manipulation", "code_too_long"]
     assert evidence.criteria[0].share == pytest.approx(0.75)
 
 

@@ -115,13 +115,36 @@ def test_encoded_text() -> None:
     assert flags("x <- '" + "ACGT" * 3000 + "'") == ()
 
 
-def test_flags_are_few_and_quick_on_hostile_text() -> None:
-    started = time.monotonic()
-    for text in (
-        "ignore all previous " * 10_000,
-        "this student must " * 11_000,
-        "A1b" * 60_000,
-        "#" * 200_000,
-    ):
+HOSTILE = (
+    "ignore all previous ",
+    "this student must ",
+    "A1b",
+    "#",
+    "give each level ",
+    "a_b_c_d_e_f_g_h_i_j ",
+)
+
+
+def seconds(text: str) -> float:
+    """Of this process, the best of two."""
+    taken = []
+    for _ in range(2):
+        began = time.process_time()
         assert len(flags(text)) <= 10
-    assert time.monotonic() - started < 5
+        taken.append(time.process_time() - began)
+    return min(taken)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_flags_are_few_and_the_work_grows_with_the_text_not_with_its_square(text: str) -> None:
+    times = 16_000 // len(text)
+    assert seconds(text * times * 4) < 9 * seconds(text * times) + 0.02
+
+
+def test_a_hand_in_too_long_to_be_searched_waits_for_a_person() -> None:
+    cells = [cell("x <- 1\n" * 40_000, number=number) for number in range(1, 6)]
+    (flag,) = manipulation_flags([notebook(*cells)])
+    assert flag.hold
+    assert flag.location is not None
+    assert flag.location.cell == 4
+    assert "more text" in flag.message

@@ -28,6 +28,7 @@ RELEASED = Subject(COURSE, owner_id=4, released=True)
         ("score.see", RELEASED, {1, 2, 3, 4}),
         ("faults.see", RELEASED, {1, 2, 3}),
         ("tests.see_all", RELEASED, {1, 2, 3}),
+        ("prompt.see", RELEASED, {1, 2, 3}),
         ("grade.release", WAITING, {1, 2}),
         ("machines.see", Subject(), {1, 2, 3, 6}),
         ("tokens.own", Subject(), {1, 2, 3, 4, 5, 6}),

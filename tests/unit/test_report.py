@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.jobs import Provenance, Result
-from grading.model import CheckOutcome, CriterionEvidence, Evidence, Flag, RoundState
+from grading.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Flag, RoundState
 from grading.outcome import Report
 from grading.report import combine, valid
 from grading.rubric import Criterion, Rubric, Words
@@ -63,7 +63,8 @@ def test_further_apart_the_checks_count_and_a_person_decides() -> None:
     made = report(0.25, 4)
     assert points(made)["clean"] == 5.0
     assert made.held
-    assert [flag.code for flag in made.flags] == ["disagreement"]
+    # nor is the highest level for the reflection borne by such work
+    assert [flag.code for flag in made.flags] == ["disagreement", "unsupported"]
 
 
 def test_rules_are_no_second_opinion_and_the_report_says_so() -> None:
@@ -131,3 +132,97 @@ def test_a_result_without_its_shape_is_not_valid(output: dict[str, Any]) -> None
     good = result("analysis", {})
     assert valid(good)
     assert not valid(good.model_copy(update={"output": output}))
+
+
+ONLY_MODELS = Rubric(
+    criteria=(
+        Criterion(id="clean", title="Cleaning", points=20),
+        Criterion(id="reflect", title="Reflection", points=10, stage="feedback"),
+    )
+)
+QUOTED = {"text": "sales are low", "location": {"document": "work.md", "cell": None, "line": 3}}
+
+
+def unsupported(made: Report) -> list[str]:
+    """Titles of the criteria whose level nothing bears."""
+    return [flag.message for flag in made.flags if flag.code == "unsupported"]
+
+
+def kind_feedback(level: int, **other: Any) -> dict[str, Result]:
+    """An analysis that agrees with checks of 0.25, and feedback of some level."""
+    return {
+        "analysis": result("analysis", {"clean": 1, "style": 1}, **other),
+        "feedback": result("feedback", {"reflect": level}, **other),
+    }
+
+
+@pytest.mark.parametrize(("share", "level", "held"), [(0.25, 4, True), (0.25, 3, False), (0.5, 4, False)])
+def test_a_level_without_checks_far_above_those_of_the_work_waits(
+    share: float, level: int, held: bool
+) -> None:
+    results = kind_feedback(level) | {"analysis": result("analysis", {"clean": round(share * 4), "style": 1})}
+    made = combine(RUBRIC, evidence(share), results, {})
+    assert made.held is held
+    assert points(made)["reflect"] == level * 2.5  # nobody loses points by a flag
+
+
+def test_what_both_stages_say_is_said_once() -> None:
+    said = Flag(code="invisible_text", message="There is text that cannot be seen.")
+    told = {stage: one.model_copy(update={"flags": (said,)}) for stage, one in kind_feedback(1).items()}
+    assert len(told) > 1
+    made = combine(RUBRIC, evidence(0.5, flags=(said,)), told, {})
+    assert made.flags.count(said) == 1
+
+
+def test_rules_need_no_support() -> None:
+    assert not combine(RUBRIC, evidence(0.25), kind_feedback(4, model=False), {}).held
+
+
+def test_a_model_that_agrees_with_failing_checks_is_trusted_with_the_rest_of_its_stage() -> None:
+    results = {"analysis": result("analysis", {"clean": 1, "style": 4})}
+    assert unsupported(combine(RUBRIC, evidence(0.25), results, {})) == []
+    talked_over = {"analysis": result("analysis", {"clean": 4, "style": 4})}
+    assert len(unsupported(combine(RUBRIC, evidence(0.25), talked_over, {}))) == 1
+
+
+def test_the_whole_of_a_short_scale_is_further_apart_than_allowed() -> None:
+    short = Criterion(id="clean", title="C", points=10, levels=("no", "yes"), checks=(Words(at_least=1),))
+    results = {"analysis": result("analysis", {"clean": 1})}
+    made = combine(Rubric(criteria=(short,)), evidence(0.2), results, {})
+    assert (made.held, points(made)["clean"]) == (True, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "quote", "held"),
+    [
+        (range(1, 6), True, False),
+        (range(1, 6), False, True),  # the highest level needs words of the student's own
+        ((1, 2), True, True),  # the quote is a line of the starter
+        ((1,), True, True),  # next to nothing was written
+    ],
+)
+def test_the_highest_level_without_checks_needs_own_words(own: Any, quote: bool, held: bool) -> None:
+    lines = [
+        "the north earns most of all",
+        "and the east least",
+        "sales are low",
+        "since prices fell",
+        "so I wait",
+    ]
+    text = Cell(number=1, kind="markdown", source="\n".join(lines), added=tuple(own))
+    work = Document(path="work.md", kind="prose", language="markdown", cells=(text,))
+    judged = {"criterion": "clean", "level": 4, "quotes": [QUOTED] if quote else []}
+    given = result("analysis", {}).model_copy(update={"output": {"judgements": [judged]}})
+    results = {"analysis": given, "feedback": result("feedback", {"reflect": 1})}
+    made = combine(ONLY_MODELS, Evidence(added_lines=3), results, {}, [work])
+    assert made.held is held
+
+
+def test_a_perfect_result_that_no_check_confirms_waits() -> None:
+    results = {
+        "analysis": result("analysis", {"clean": 4}),
+        "feedback": result("feedback", {"reflect": 4}),
+    }
+    assert combine(ONLY_MODELS, Evidence(added_lines=3), results, {}).held
+    results["feedback"] = result("feedback", {"reflect": 3})
+    assert not combine(ONLY_MODELS, Evidence(added_lines=3), results, {}).held

@@ -20,7 +20,7 @@ from workers.machine.stages.quotes import HandIn, verify
 
 ANALYSIS: dict[str, Any] = {
     "judgements": {
-        "load": {"quotes": ["sales <- read.csv"], "reason": "It reads.", "level": 3},
+        "load": {"quotes": ["1:2:2 sales <- read.csv"], "reason": "It reads.", "level": 3},
         "sum": {"quotes": [], "reason": "Not there.", "level": 0},
     },
     "summary": "Loads the data.",
@@ -30,9 +30,7 @@ ANALYSIS: dict[str, Any] = {
             "severity": "minor",
             "title": "No sum",
             "detail": "d",
-            "document": "work.ipynb",
-            "cell": 2,
-            "line": 3,
+            "at": "1:2:3",
         }
     ],
     "suggestions": [{"what": "a", "why": "b", "how": "c", "example": "d"}],
@@ -56,7 +54,7 @@ def longest(schema: dict[str, Any]) -> Any:
         return {name: longest(part) for name, part in schema["properties"].items()}
     if schema["type"] == "array":
         return [longest(schema["items"])] * schema["maxItems"]
-    if schema["type"] == "string":
+    if "maxLength" in schema:
         return "x" * schema["maxLength"]
     return schema.get("maximum", 999)
 

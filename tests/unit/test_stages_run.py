@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from grading import errors
-from grading.jobs import AnalysisOutput, Job, Result, Tokens
+from grading.jobs import AnalysisOutput, Job, Result, Timings, Tokens
 from grading.model import Flag
 from tests.unit.test_stages_parse import ANALYSIS, LOAD, SUM, changed
 from tests.unit.test_stages_prompt import job
-from workers.machine.engines.base import Generation, Progress, Request
+from workers.machine.engines.base import Cancel, Generation, Progress, Request
 from workers.machine.stages import run_stage
 
 GOOD = json.dumps(ANALYSIS)
@@ -82,7 +84,7 @@ def test_a_good_answer_is_done_in_one_try() -> None:
     assert output.judgements[0].quotes[0].location is not None
     provenance = result.provenance
     assert (provenance.machine, provenance.engine, provenance.model) == ("machine-1", "scripted", "model:1")
-    assert (provenance.digest, provenance.prompt_version) == ("sha256:abc", "analysis/2")
+    assert (provenance.digest, provenance.prompt_version) == ("sha256:abc", "analysis/3")
     assert provenance.tokens == Tokens(prompt=100, cached=40, output=10)
     assert (provenance.first_token_s, provenance.seconds, provenance.repaired) == (0.5, 1.0, False)
     assert len(provenance.prompt_hash) == 64
@@ -188,3 +190,98 @@ def test_flags_tell_of_invented_quotes() -> None:
     assert result.flags == (
         Flag(code="quote_not_found", message="One quote was not found in the hand-in and left out."),
     )
+
+
+def test_the_prompt_is_told_word_for_word_when_it_works_and_when_it_fails() -> None:
+    for acts in ((GOOD,), (BAD, GOOD), (BAD, BAD), (errors.EngineBusy("full"),)):
+        engine = Scripted(*acts)
+        result = run(engine)
+        assert result.prompt is not None
+        first = engine.requests[0]
+        assert (result.prompt.system, result.prompt.user) == (first.system, first.user)
+        said = hashlib.sha256(f"{result.prompt.system}\0{result.prompt.user}".encode()).hexdigest()
+        assert result.provenance.prompt_hash == said
+    assert run(Scripted(GOOD), job(stage="poetry")).prompt is None
+
+
+def test_how_to_draw_is_asked_of_the_engine_and_said() -> None:
+    class Silent(Scripted):
+        def generate(self, request: Request, progress: Progress) -> Generation:
+            return replace(super().generate(request, progress), sampling={})
+
+    engine = Silent(BAD, GOOD)
+    result = run(engine, job(top_p=0.9, seed=7, temperature=0.0))
+    assert [(r.temperature, r.top_p, r.seed) for r in engine.requests] == [(0.0, 0.9, 7)] * 2
+    assert result.provenance.sampling == {"temperature": 0.0, "top_p": 0.9, "seed": 7}
+    plain = Silent(GOOD)
+    assert run(plain).provenance.sampling == {"temperature": 0.3}
+    assert (plain.requests[0].top_p, plain.requests[0].seed) == (None, None)
+
+
+def test_timings_of_both_tries_are_added() -> None:
+    first = answer(BAD, timings=Timings(queued_s=1.0, load_s=20.0, output_s=2.0))
+    second = answer(GOOD, timings=Timings(queued_s=0.5, output_s=3.0))
+    timings = run(Scripted(first, second)).provenance.timings
+    assert timings == Timings(queued_s=1.5, load_s=20.0, prompt_s=None, output_s=5.0)
+
+
+def test_an_answer_brought_to_an_end_early_is_flagged_and_not_held() -> None:
+    flags = run(Scripted(answer(GOOD, closed=True))).flags
+    assert [(flag.code, flag.hold) for flag in flags] == [("answer_shortened", False)]
+
+
+def test_an_answer_that_had_no_room_for_reasons_is_not_repaired() -> None:
+    empty = changed(judgements={name: {"quotes": [], "reason": "", "level": 0} for name in ("load", "sum")})
+    engine = Scripted(answer(json.dumps(empty), closed=True), GOOD)
+    result = run(engine)
+    assert (result.error, len(engine.requests)) == ("output_truncated", 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "named"),
+    [
+        (BAD, ["$.judgements.load.level", "maximum of 4"]),
+        (json.dumps(changed(judgements={"load": LOAD})), ["$.judgements", "'sum' is a required property"]),
+        (json.dumps({k: v for k, v in ANALYSIS.items() if k != "summary"}), ["'summary'"]),
+        (
+            '{"judgements": {"load": {"quotes": [], "reason": "r" "level": 1}}}',
+            ['reason": "r" ', "',' delimiter"],
+        ),
+        ("Sure! Here it is.", ["no complete JSON object"]),
+    ],
+)
+def test_the_repair_names_the_place_and_the_rule(first: str, named: list[str]) -> None:
+    engine = Scripted(first, GOOD)
+    assert run(engine).ok
+    said = engine.requests[1].repair
+    assert [word for word in named if word not in said] == []
+    assert said.startswith("Your answer cannot be used.")
+    assert said.endswith("with this mended, and nothing else.")
+    assert len(said) < 800
+
+
+def test_cancelled_before_and_between_tries_nothing_more_is_asked() -> None:
+    cancel = Cancel()
+    cancel.say()
+    engine = Scripted(GOOD)
+    result = run_stage(job(), engine, "m", "x", lambda *_: None, engine.clock, cancel=cancel)
+    assert (result.error, engine.requests) == ("cancelled", [])
+
+    class Leaving(Scripted):
+        def generate(self, request: Request, progress: Progress) -> Generation:
+            generation = super().generate(request, progress)
+            request.cancel.say()
+            return generation
+
+    engine = Leaving(BAD, GOOD)
+    result = run_stage(job(), engine, "m", "x", lambda *_: None, engine.clock, cancel=Cancel())
+    assert (result.error, len(engine.requests)) == ("cancelled", 1)
+    assert not result.provenance.repaired
+
+
+def test_cancelled_during_the_repair_ends_the_run() -> None:
+    cancel = Cancel()
+    engine = Scripted(BAD, errors.Cancelled())
+    result = run_stage(job(), engine, "m", "x", lambda *_: None, engine.clock, cancel=cancel)
+    assert [request.cancel for request in engine.requests] == [cancel, cancel]
+    assert (result.ok, result.error, result.provenance.repaired) == (False, "cancelled", True)

@@ -25,6 +25,7 @@ from grading.errors import EngineError
 from grading.software import software
 from workers.machine.engines.probe import probe
 from workers.machine.process import MachineProcess
+from workers.machine.weights import counters
 
 log = logging.getLogger(__name__)
 KEEP_S = 600
@@ -92,14 +93,17 @@ def _model(process: MachineProcess, engine: str, model: str, patience_s: float) 
         generation = probe(process.engines[engine], model, patience_s)
     except EngineError as error:
         log.warning("%s on %s gave no token: %s", model, engine, error.message)
-        return {**found, "ok": False, "error": error.code, "message": error.message}
+        digest = process.weights.digest(engine, model)
+        return {**found, "ok": False, "error": error.code, "message": error.message, "digest": digest}
+    left = max(1.0, patience_s - (time.monotonic() - begun))
     return {
         **found,
         "ok": True,
         "seconds": time.monotonic() - begun,
         "first_token_s": generation.first_token_s,
         "tokens": generation.tokens.output,
-        "digest": generation.digest,
+        "digest": process.weights.told_by(engine, model, left) or generation.digest,
+        "counters": counters({engine: process.engines[engine]}).get(engine, {}),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grading.errors import EngineError
+from grading.errors import EngineError, JobInvalid
 from grading.jobs import Job, Provenance, Result
 
 EXHAUSTED = "This work was begun three times and never came to an end; it is not begun again."
@@ -18,6 +18,16 @@ def exhausted(job: Job, provenance: Provenance) -> Result:
     """The failure of a job that was begun too often, for good."""
     failure = failed(job.run_id, job.round_id, job.stage, provenance, EngineError(EXHAUSTED))
     return failure.model_copy(update={"error": "exhausted", "retry": "never"})
+
+
+def not_here(job: Job, provenance: Provenance) -> Result:
+    """The failure of a job whose stage this machine does not do."""
+    return failed(job.run_id, job.round_id, job.stage, provenance, JobInvalid(NOT_HERE))
+
+
+def not_understood(run_id: str, round_id: str, stage: str, provenance: Provenance) -> Result:
+    """The failure of a run whose job this version cannot read."""
+    return failed(run_id, round_id, stage, provenance, JobInvalid(OTHER_VERSION))
 
 
 def failed(run_id: str, round_id: str, stage: str, provenance: Provenance, error: EngineError) -> Result:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from workers.machine.engines.base import Cancel
+
 
 class Gate:
     """A lock with two ways in: in company, or alone. Whoever waits to be alone holds back newcomers.
@@ -35,16 +37,23 @@ class Gate:
             self._go_in(alone)
             return True
 
-    def enter(self, *, alone: bool) -> None:
-        """Go in, after waiting for the others if need be."""
-        with self._changed:
+    def enter(self, *, alone: bool, cancel: Cancel) -> bool:
+        """Go in, after waiting for the others if need be; False when it was cancelled before."""
+        with cancel.heard_by(self._look_again), self._changed:
             self._waiting_alone += alone
             try:
-                self._changed.wait_for(lambda: self._open(alone))
+                self._changed.wait_for(lambda: cancel.said or self._open(alone))
+                if cancel.said:
+                    return False
                 self._go_in(alone)
+                return True
             finally:
                 self._waiting_alone -= alone
                 self._changed.notify_all()
+
+    def _look_again(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def leave(self) -> None:
         """Come out and let others in."""

@@ -14,21 +14,21 @@ from redis.exceptions import RedisError
 
 from grading.config import EngineSettings, Machine
 from grading.dispatch import AWAY
-from grading.errors import EngineError, JobInvalid
 from grading.jobs import Job, Provenance, Result
 from grading.leases import BEAT_S, Answer, Beat, Claim, Lease, Leases
 from grading.logs import working_on
 from grading.queue import own_queue
 from grading.tracing import outcome, span
 from workers.machine import failures
-from workers.machine.engines.base import Engine, LoadsModels
+from workers.machine.engines.base import Engine
 from workers.machine.gate import Gate
+from workers.machine.sending import for_chord, offer
 from workers.machine.stages.run import run_stage
+from workers.machine.telling import Telling
+from workers.machine.weights import Weights, counters
 from workers.machine.working import Message, Working
 
 log = logging.getLogger(__name__)
-SEND_FOR_S = 600.0
-"""How long a finished result is offered to a Redis that is away, before the work is given up."""
 
 
 @dataclass
@@ -49,11 +49,17 @@ class MachineProcess:
     stopping: bool = False
     _gate: Gate = field(default_factory=Gate)
     _working: dict[str, Working] = field(default_factory=dict)
+    _left: threading.Condition = field(default_factory=threading.Condition)
+    """Notified when a run is out of hand."""
+
+    def __post_init__(self) -> None:
+        self.weights = Weights(self.machine, self.engines)
+        self.telling = Telling(self.leases, lambda: list(self._working.values()), self._lease)
 
     def run(self, raw: Mapping[str, Any], message: Message | None = None) -> dict[str, Any] | None:
         """Do a job, send its result at once, and return it for the chord. Raises nothing for bad work.
 
-        None when the run was handed on to another machine, by `message`.
+        None when the run was handed on to another machine or back to its queue, by `message`.
         """
         try:
             job = Job.model_validate(raw)
@@ -65,7 +71,7 @@ class MachineProcess:
 
     def _run(self, job: Job, message: Message | None) -> dict[str, Any] | None:
         admitted = self._gate.enter_now(alone=job.alone)
-        working = Working(job, message, "starting" if admitted else "waiting")
+        working = Working(job, message, "starting" if admitted else "waiting", changed=self.telling.changed)
         try:
             answer = self._place(working)
             if answer == "elsewhere":
@@ -74,18 +80,19 @@ class MachineProcess:
                 return {"superseded": job.run_id}
             self._working[job.run_id] = working
             if not admitted and answer != "exhausted":
-                self._gate.enter(alone=job.alone)
-                admitted = True
-                if not self._begin(working):
-                    return {"superseded": job.run_id}
+                admitted = self._gate.enter(alone=job.alone, cancel=working.cancel)
+                if not (admitted and self._begin(working)):
+                    return _unfinished(working)
             return self._finish(working, exhausted=answer == "exhausted")
         finally:
-            if self._working.get(job.run_id) is working:  # not that of the same message, come twice
-                del self._working[job.run_id]
+            with self._left:
+                if self._working.get(job.run_id) is working:  # not that of the same message, come twice
+                    del self._working[job.run_id]
+                self._left.notify_all()
             if admitted:
                 self._gate.leave()
 
-    def _finish(self, working: Working, *, exhausted: bool) -> dict[str, Any]:
+    def _finish(self, working: Working, *, exhausted: bool) -> dict[str, Any] | None:
         """Work, send the result and end the lease; only a run whose result was sent is over."""
         job = working.job
         try:
@@ -94,34 +101,29 @@ class MachineProcess:
                     failures.exhausted(job, self._provenance(job.stage)) if exhausted else self._work(working)
                 )
                 say(outcome(result))
+            said = "done" if result.ok else result.error
+            took = result.provenance.seconds
             log.info(
-                "run %s, %s of round %s: %s after %.1f s",
-                job.run_id,
-                job.stage,
-                job.round_id,
-                "done" if result.ok else result.error,
-                result.provenance.seconds,
+                "run %s, %s of round %s: %s after %.1f s", job.run_id, job.stage, job.round_id, said, took
             )
-            content = self._offer(result)
+            if working.cancel.said and not result.ok:
+                return _unfinished(working)
+            self._offer(result)
         except BaseException:
             self._quietly(lambda: self.leases.give_back(job.run_id))
             raise
         self._quietly(lambda: self.leases.finish(self._lease(working)))
-        return content
+        if working.handed_back:
+            return None  # done after all; the message that is on its way will find it over
+        return for_chord(result)
 
     def _work(self, working: Working) -> Result:
         job = working.job
         placement = self.machine.stages.get(job.stage)
         if placement is None:
-            return failures.failed(
-                job.run_id,
-                job.round_id,
-                job.stage,
-                self._provenance(job.stage),
-                JobInvalid(failures.NOT_HERE),
-            )
+            return failures.not_here(job, self._provenance(job.stage))
         settings = self.machine.engines.get(placement.engine)
-        return run_stage(
+        result = run_stage(
             job,
             self.engines[placement.engine],
             placement.model,
@@ -129,18 +131,20 @@ class MachineProcess:
             progress=working.moved,
             context_tokens=(settings or EngineSettings()).context_tokens,
             on_prompt=working.prompted,
+            cancel=working.cancel,
         )
+        if result.provenance.uses_model:
+            self.weights.learn(placement.engine, placement.model, result.provenance.digest)
+        return result
 
     def _refuse(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a message that is no job: as a failed run, if it says which, so that nobody waits."""
         run_id, round_id, stage = (raw.get(key) for key in ("run_id", "round_id", "stage"))
         if not (isinstance(run_id, str) and isinstance(round_id, str) and isinstance(stage, str)):
             return {"refused": "not a job"}
-        return self._offer(
-            failures.failed(
-                run_id, round_id, stage, self._provenance(stage), JobInvalid(failures.OTHER_VERSION)
-            )
-        )
+        result = failures.not_understood(run_id, round_id, stage, self._provenance(stage))
+        self._offer(result)
+        return for_chord(result)
 
     def _provenance(self, stage: str) -> Provenance:
         placement = self.machine.stages.get(stage)
@@ -174,6 +178,7 @@ class MachineProcess:
         except RedisError as error:
             # SQL accepts one result only, so working without a lease costs time at most
             log.warning("redis is away, working without a lease: %s", error)
+            working.leased = False
             return Claim("granted")
 
     def _lease(self, working: Working) -> Lease:
@@ -192,7 +197,7 @@ class MachineProcess:
         """Its turn has come: tell at once, as whoever dies now has begun it. False when it was taken away."""
         working.phase = "starting"
         try:
-            return self.leases.progress(self._lease(working))
+            return self.telling.tell_one(working)
         except RedisError as error:
             log.warning("redis is away, beginning all the same: %s", error)
             return True
@@ -205,7 +210,11 @@ class MachineProcess:
 
     def hand_back(self) -> int:
         """Send the runs in hand back to their queues; returns how many. Then this process must end."""
-        runs = {run_id: one.message for run_id, one in list(self._working.items()) if one.message}
+        runs: dict[str, Message] = {}
+        for run_id, working in list(self._working.items()):
+            if working.message is not None:
+                runs[run_id] = working.message
+                working.handed_back = True
         back = 0
         try:
             self.leases.hand_back(self.process, list(runs))
@@ -216,29 +225,23 @@ class MachineProcess:
             log.warning("redis is away, %d runs are found missing later: %s", len(runs) - back, error)
         return back
 
-    def _offer(self, result: Result) -> dict[str, Any]:
-        """Send a result to the server, for ten minutes if need be; returns it as JSON."""
-        content = result.model_dump(mode="json")
-        waited, wait = 0.0, 0.2
-        while True:
-            try:
-                self.send(content)
-                return content
-            except AWAY as error:
-                if waited >= SEND_FOR_S or self.stop.wait(wait):
-                    raise
-                log.warning("redis is away, the result waits here: %s", error)
-            waited, wait = waited + wait, min(wait * 2, 5.0)
+    def break_off(self, seconds: float) -> bool:
+        """Cancel what is in hand, so that model servers stop working on it; whether all of it ended in time.
 
-    def load_models(self) -> None:
-        """Load what in-process engines will need, so that the first student does not wait for it."""
-        for placement in self.machine.stages.values():
-            engine = self.engines[placement.engine]
-            if isinstance(engine, LoadsModels):
-                try:
-                    engine.load(placement.model)
-                except EngineError as error:
-                    log.error("model %s cannot be loaded: %s", placement.model, error.message)
+        Nothing of it is sent: it was handed back, or will be found missing.
+        """
+        for working in list(self._working.values()):
+            working.cancel.say()
+        with self._left:
+            return self._left.wait_for(lambda: not self._working, seconds)
+
+    def _offer(self, result: Result) -> None:
+        offer(self.send, result.model_dump(mode="json"), self.stop)
+
+    def get_ready(self) -> None:
+        """Load models and find out which weights they have, now and then again; the body of a thread."""
+        self.weights.load()
+        self.weights.ask_until_stopped(self.stop)
 
     def beat_until_stopped(self) -> None:
         """Beat every 3 s and tell the progress of each run; the body of the heartbeat thread."""
@@ -258,22 +261,20 @@ class MachineProcess:
 
     def beat(self) -> None:
         """One beat."""
-        runs = list(self._working.values())
-        stages = {s: {"engine": p.engine, "model": p.model} for s, p in self.machine.stages.items()}
         machine = self.machine
         drained = self.leases.beat(
             Beat(
                 self.process,
                 machine.name,
                 machine.slots,
-                len(runs),
-                stages,
+                len(self._working),
+                self.weights.stages(),
                 role=machine.role,
                 drained=self.drained or self.stopping,
+                engines=counters(self.engines),
             )
         )
-        for working in runs:
-            self.leases.progress(self._lease(working))
+        self.telling.confirm()
         if drained != self.drained:
             log.info("machine %s was %s", machine.name, "drained" if drained else "taken in again")
             self.listen(not drained)
@@ -282,6 +283,7 @@ class MachineProcess:
     def leave(self) -> None:
         """No more beats: this process is going."""
         self.stop.set()
+        self.telling.changed()
         self._quietly(lambda: self.leases.leave(self.process))
 
     def close(self) -> None:
@@ -289,3 +291,9 @@ class MachineProcess:
         self.leave()
         for engine in self.engines.values():
             engine.close()
+
+
+def _unfinished(working: Working) -> dict[str, Any] | None:
+    """What becomes of a run that was cancelled: its message comes again, or others have the run."""
+    lost = working.taken_away and not working.handed_back
+    return {"superseded": working.job.run_id} if lost else None

@@ -24,6 +24,8 @@ from workers.machine.working import Message
 from workers.start import run_worker
 
 log = logging.getLogger(__name__)
+BREAK_OFF_S = 2.0
+"""For engines to let go of what was handed back, before the process ends."""
 
 
 def open_machine(config: Config, machine: Machine, app: Celery) -> MachineProcess:
@@ -93,7 +95,10 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
         heart.start()
         watch = canary.Watch(canaries, queue.own_queue(name), machine.slots, paused)
         canary.keep_watch(watch, process.stop)
-        threading.Thread(target=process.load_models, name="load", daemon=True).start()
+        threading.Thread(
+            target=process.telling.until_stopped, args=(process.stop,), name="telling", daemon=True
+        ).start()
+        threading.Thread(target=process.get_ready, name="load", daemon=True).start()
         app.send_task(queue.RELEASE, queue=queue.STORE, ignore_result=True)
 
     def stopping() -> None:
@@ -117,7 +122,7 @@ def _listen(consumer: Any, stages: list[str], open_: bool) -> None:
 
 
 def _end_after(process: MachineProcess, ended: threading.Event, grace_s: float) -> None:
-    """Hand back what is not done in time and end: a thread that generates cannot be stopped otherwise."""
+    """Hand back what is not done in time, break it off and end, whatever the engine does."""
     process.tell()
     if ended.wait(grace_s):
         return
@@ -125,5 +130,7 @@ def _end_after(process: MachineProcess, ended: threading.Event, grace_s: float) 
         process.leave()  # first, or others hand it on to this machine again
         back = process.hand_back()
         log.warning("%d runs were not done within %g s and go back to their queues", back, grace_s)
+        if not process.break_off(BREAK_OFF_S):
+            log.warning("not all of them could be broken off")
     finally:
         os._exit(0)

@@ -24,9 +24,9 @@ class Message:
     """It was handed to this machine by another one, and is done here."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Working:
-    """A run in this process's hands, and how far it is."""
+    """A run in this process's hands, and how far it is. `changed` is called when that changes."""
 
     job: Job
     message: Message | None
@@ -34,13 +34,42 @@ class Working:
     tokens: int = 0
     prompt_tokens: int = 0
     draft: str = ""
-    """What is written so far, where the student may see it."""
+    """What is written so far, as the engine gave it; only where the student may see it."""
+    changed: Callable[[], None] = lambda: None
     cancel: Cancel = field(default_factory=Cancel)
+    leased: bool = True
+    """Redis knows that it is done here; False when Redis was away at its claim."""
+    taken_away: bool = False
+    """Others have the run, or nobody waits for it any more."""
+    handed_back: bool = False
+    """This process ends, and the message goes back to its queue."""
+    noted: bool = False
+    """What moved will be told in any case: `changed` need not be called for more of the same."""
+
+    @property
+    def state(self) -> tuple[str, int, int, str]:
+        """All that is told of it."""
+        return self.phase, self.tokens, self.prompt_tokens, self.draft
 
     def prompted(self, tokens: int) -> None:
         """The prompt was rendered; its size is an estimate."""
         self.prompt_tokens = tokens
+        self._note()
 
     def moved(self, tokens: int, phase: Phase = "generating", draft: str = "", /) -> None:
-        """The engine tells."""
-        self.tokens, self.phase, self.draft = tokens, phase, draft
+        """The engine tells. Never waits."""
+        another = phase != self.phase
+        self.tokens, self.phase = tokens, phase
+        if self.job.draft:
+            self.draft = draft
+        self._note(now=another)
+
+    def _note(self, *, now: bool = False) -> None:
+        if now or not self.noted:
+            self.noted = True
+            self.changed()
+
+    def take_away(self) -> None:
+        """Nobody waits for it here any more: the engine ends it at once."""
+        self.taken_away = True
+        self.cancel.say()

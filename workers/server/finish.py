@@ -22,6 +22,7 @@ from grading.store.rounds import Recorded
 from grading.tracing import outcome, span
 from workers.server.context import Server
 from workers.server.names import rename_documents
+from workers.server.versions import DOCUMENTS
 
 log = logging.getLogger(__name__)
 SQL_AWAY = (OperationalError, InterfaceError, InternalError)
@@ -90,7 +91,7 @@ def _bare(result: Result) -> Result:
     """What any database takes of a failed result."""
     machine = "".join(letter for letter in result.provenance.machine if letter.isprintable())
     return result.model_copy(
-        update={"flags": (), "provenance": Provenance(machine=machine, engine="", model="")}
+        update={"flags": (), "prompt": None, "provenance": Provenance(machine=machine, engine="", model="")}
     )
 
 
@@ -141,5 +142,7 @@ def _outcome(server: Server, session: Session, current: LockedRound) -> tuple[Re
     results = {result.stage: result for result in combining.accepted_results(session, current.id)}
     # reports are read by students; staff find the operator's sentence at the stage
     failures = {stage: for_student(code) for stage, code in combining.dead_codes(session, current.id).items()}
-    outcome = rename_documents(report.combine(version.rubric, evidence, results, failures), prepared["paths"])
+    judged = DOCUMENTS.validate_python(prepared["documents"])
+    combined = report.combine(version.rubric, evidence, results, failures, judged)
+    outcome = rename_documents(combined, prepared["paths"])
     return outcome, release_policy == "at_once"

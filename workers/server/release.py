@@ -149,8 +149,9 @@ def _jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outg
                 "documents": row.prepared["documents"],
                 "evidence": row.prepared["hidden_evidence"],
                 "nonce": secrets.token_hex(8),
-                **server.config.stages[order.stage].model_dump(),
-                # only when there is something to say: machines of an earlier version do not know the words
+                # only what there is to say: machines of an earlier version do not know the words
+                **server.config.stages[order.stage].model_dump(exclude_none=True),
+                **({"draft": True} if version.show_draft else {}),
                 **({"avoid": order.avoid} if order.avoid else {}),
                 **({"alone": True} if order.alone else {}),
             },

@@ -35,6 +35,8 @@ class Version:
     """Path -> SHA-256 of what lies beside the work when it is run."""
     tests: Mapping[str, str]
     """Path -> text of the files in `tests/`."""
+    show_draft: bool = False
+    """Students may see what is written while it is being written."""
 
     def material(self, stage: str) -> Mapping[str, Any]:
         """What the whole class shares in a stage's system message."""
@@ -67,6 +69,7 @@ def _read(session: Session, version_id: int) -> Version:
         task=row.task,
         starter=as_text(starter),
         solution=as_text(solution) if row.share_solution else "",
+        language=row.spoken_language,
     ).model_dump(mode="json")
     return Version(
         rubric=rubric,
@@ -80,6 +83,7 @@ def _read(session: Session, version_id: int) -> Version:
         },
         data={path: name for path, name in row.files.items() if path.startswith("data/")},
         tests=_tests(session, row.files),
+        show_draft=row.show_draft,
     )
 
 

@@ -19,7 +19,7 @@ from grading.store.tables.operations import (
     Outbox,
 )
 from grading.store.tables.people import Course, Identity, Membership, Token, User
-from grading.store.tables.rounds import Grade, Round, RoundStage, Run
+from grading.store.tables.rounds import Grade, Prompt, Round, RoundStage, Run, SystemMessage
 
 __all__ = [
     "Assignment",
@@ -38,12 +38,14 @@ __all__ = [
     "KeptTrial",
     "Membership",
     "Outbox",
+    "Prompt",
     "Round",
     "RoundStage",
     "RubricVersion",
     "Run",
     "Submission",
     "SubmissionFile",
+    "SystemMessage",
     "Token",
     "User",
     "UtcDateTime",

@@ -16,6 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
+from grading.jobs import ENGLISH
 from grading.store.tables.base import Base, Id, new_id
 from grading.store.tables.people import Course, User
 
@@ -38,7 +39,7 @@ class Assignment(Base):
 
 
 class RubricVersion(Base):
-    """One version of an assignment's rubric, instructions, starter and solution; never changed."""
+    """One version of an assignment's rubric, instructions, starter, solution and settings; never changed."""
 
     __tablename__ = "rubric_versions"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -51,6 +52,10 @@ class RubricVersion(Base):
     starter: Mapped[list[Any]]
     solution: Mapped[list[Any]]
     share_solution: Mapped[bool] = mapped_column(Boolean, default=False)
+    spoken_language: Mapped[str] = mapped_column(String(40), default=ENGLISH)
+    """What feedback is written in, as its English name."""
+    show_draft: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Students may see what is written while it is being written."""
     files: Mapped[dict[str, Any]]
     """path -> sha256 of a blob"""
     created_at: Mapped[datetime]

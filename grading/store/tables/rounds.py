@@ -11,6 +11,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     String,
     Text,
     UniqueConstraint,
@@ -122,6 +123,25 @@ class Run(Base):
         Index("runs_by_state", "state", "dispatched_at"),
         Index("runs_by_end", "finished_at"),
     )
+
+
+class SystemMessage(Base):
+    """What a class shares in the prompts of a stage, once for all runs that were sent it."""
+
+    __tablename__ = "system_messages"
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    content: Mapped[bytes] = mapped_column(LargeBinary)
+    """UTF-8, compressed by zlib."""
+
+
+class Prompt(Base):
+    """What the model of a run read. Without messages it was too large to be kept."""
+
+    __tablename__ = "prompts"
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"), primary_key=True)
+    system_sha256: Mapped[str | None] = mapped_column(ForeignKey("system_messages.sha256"), index=True)
+    user_message: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """UTF-8, compressed by zlib: the student's own."""
 
 
 class Grade(Base):

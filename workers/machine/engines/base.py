@@ -183,6 +183,8 @@ COUNTERS: Mapping[str, str] = {
     "prompt_tokens": "tokens of prompts",
     "cached_tokens": "tokens of prompts that came from a prefix cache",
     "output_tokens": "tokens written",
+    "decode_steps": "steps of decoding, each of them a token for all in the batch",
+    "prefill_chunks": "pieces of prompts read, each of them between two steps of decoding",
     "prefix_lookups": "prompts with a shared prefix",
     "prefix_hits": "prompts whose shared prefix was in the cache",
     "cache_bytes": "bytes the prefix caches hold now",

@@ -1,38 +1,19 @@
-"""What keeps a generation over HTTP inside its bounds: deadline, gaps, bytes; and the messages."""
+"""What a generation is bound by, whatever writes it: its chat, and the text as it arrives."""
 
 from __future__ import annotations
 
-import html
-import re
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
 
-from grading.errors import (
-    BudgetExceeded,
-    EngineBrokeOff,
-    EngineBusy,
-    EngineError,
-    EngineGarbled,
-    EngineStalled,
-    EngineUnreachable,
-    JobInvalid,
-    ModelMissing,
-    OutputEmpty,
-    OutputEndless,
-    OutputTruncated,
-)
+from grading.errors import OutputEmpty, OutputEndless, OutputTruncated
 from workers.machine.engines.base import Progress, Request
+from workers.machine.engines.thoughts import TextOnly
+from workers.machine.engines.watch import Watch
 
 MAX_TEXT_BYTES = 200_000
-MAX_WIRE_BYTES = 20_000_000
 MAX_BLANKS = 1_000
 """Characters of white space in a row; models bound to JSON can go on with them for ever."""
 PROGRESS_EVERY_S = 0.3
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 
 
 def messages(request: Request) -> list[dict[str, str]]:
@@ -44,124 +25,22 @@ def messages(request: Request) -> list[dict[str, str]]:
     return chat
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Seconds an HTTP engine may take: to connect, up to the first token, and between two chunks."""
-
-    connect: float = 5.0
-    chunk: float = 60.0
-    load: float = 300.0
-
-
-class Watch:
-    """Shuts a connection down when the deadline passes or nothing complete arrives in time.
-
-    Socket time-outs alone do not do: a server that sends a byte now and then never trips them.
-    Use as a context manager around the exchange; `failure()` then says what the watch did, if anything.
-    """
-
-    def __init__(self, request: Request, limits: Limits, where: str) -> None:
-        self._limits = limits
-        self._budget = request.deadline_s
-        self._where = where
-        self._start = self._last = time.monotonic()
-        self._deadline = self._start + request.deadline_s
-        self._allowed = limits.load
-        self._wire = 0
-        self._sockets: list[socket.socket] = []
-        self._failure: EngineError | None = None
-        self._changed = threading.Condition()
-        self._over = False
-        self._thread = threading.Thread(target=self._run, name="engine-watch", daemon=True)
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._changed:
-            self._over = True
-            self._changed.notify()
-        self._thread.join()
-
-    @property
-    def connected(self) -> bool:
-        """Whether a connection was made."""
-        return bool(self._sockets)
-
-    @property
-    def remaining(self) -> float:
-        """Seconds to the deadline, never negative."""
-        return max(0.0, self._deadline - time.monotonic())
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._start
-
-    def hold(self, sock: socket.socket) -> None:
-        """Take charge of a connected socket."""
-        with self._changed:
-            self._sockets.append(sock)
-            if self._failure is not None:
-                self._shut()
-
-    def arrived(self, *, token: bool) -> None:
-        """Something complete arrived; from the first token on, only the shorter gap is allowed."""
-        with self._changed:
-            self._last = time.monotonic()
-            if token:
-                self._allowed = self._limits.chunk
-
-    def wire(self, count: int) -> None:
-        """Count bytes received; too many raise OutputEndless."""
-        self._wire += count
-        if self._wire > MAX_WIRE_BYTES:
-            raise OutputEndless(f"{self._where} sent more than {MAX_WIRE_BYTES} bytes for one answer.")
-
-    def failure(self) -> EngineError | None:
-        """Why the watch ended the exchange, or nothing."""
-        with self._changed:
-            return self._failure
-
-    def _run(self) -> None:
-        with self._changed:
-            while not self._over:
-                now = time.monotonic()
-                stall = self._last + self._allowed
-                if now >= self._deadline:
-                    self._failure = BudgetExceeded(
-                        f"{self._where} did not finish within the {self._budget:g} s of this job."
-                    )
-                elif now >= stall:
-                    self._failure = EngineStalled(f"{self._where} sent nothing for {self._allowed:g} s.")
-                if self._failure is not None:
-                    self._shut()
-                    return
-                self._changed.wait(min(self._deadline, stall) - now)
-
-    def _shut(self) -> None:
-        for sock in self._sockets:
-            try:
-                # the plain socket's shutdown: on TLS sockets the override would wait for the peer's goodbye
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
-            except OSError:
-                continue  # already closed
-
-
 @dataclass
 class Answer:
-    """The text as it arrives, with the time of its first token. `most` is how many tokens were asked for."""
+    """The text as it arrives, with the time of its first token; thoughts are counted and left out.
+
+    `most` is how many tokens were asked for; `drafts` tells the text so far with the progress.
+    """
 
     watch: Watch
     progress: Progress
     most: int
+    drafts: bool = False
     parts: list[str] = field(default_factory=list)
     chunks: int = 0
     """Pieces of text and of thought: about one a token."""
     first_token_s: float | None = None
+    _only: TextOnly = field(default_factory=TextOnly)
     _bytes: int = 0
     _blanks: int = 0
     _told: float = 0.0
@@ -173,12 +52,25 @@ class Answer:
         elapsed = self.watch.elapsed
         if self.first_token_s is None:
             self.first_token_s = elapsed
-        self.parts.append(text)
         self.chunks += 1
         self._bound(text)
+        self.parts.append(self._only.add(text))
         if self.chunks == 1 or elapsed - self._told >= PROGRESS_EVERY_S:
             self._told = elapsed
-            self.progress(self.chunks)
+            self.tell(self.chunks)
+
+    def finish(self, counted: int) -> int:
+        """The answer is over; tells and returns its tokens, `counted` by the server or else the pieces."""
+        self.parts.append(self._only.rest())
+        self.tell(counted or self.chunks)
+        return counted or self.chunks
+
+    def tell(self, tokens: int) -> None:
+        """Say how far it is, with the text where it is wanted."""
+        if self.drafts:
+            self.progress(tokens, "generating", self.text)
+        else:
+            self.progress(tokens)
 
     def _bound(self, text: str) -> None:
         self._bytes += len(text.encode("utf-8", "replace"))
@@ -215,26 +107,6 @@ def lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield bytes(rest).rstrip(b"\r")
 
 
-def unreachable(where: str, connect_s: float) -> EngineUnreachable:
-    """The error for a connection that was not made."""
-    return EngineUnreachable(
-        f"{where} refused the connection or did not answer within {connect_s:g} s. "
-        "Start it, or correct its url in config.toml."
-    )
-
-
-def broke_off(where: str, how: str) -> EngineBrokeOff:
-    """The error for an answer that ended before it was complete."""
-    return EngineBrokeOff(f"{where} broke off the answer ({how}). Look at its log.")
-
-
-def garbled(where: str) -> EngineGarbled:
-    """The error for bytes that are not of the protocol."""
-    return EngineGarbled(
-        f"{where} sent something that is not part of its protocol. Look what answers at that url."
-    )
-
-
 def wrote_something(where: str, text: str, *, truncated: bool) -> None:
     """Raises OutputTruncated or OutputEmpty for an answer without a word."""
     if text.strip():
@@ -242,41 +114,3 @@ def wrote_something(where: str, text: str, *, truncated: bool) -> None:
     if truncated:
         raise OutputTruncated("The model reached its token limit before it wrote a word.")
     raise OutputEmpty(f"{where} finished without writing anything.")
-
-
-def not_a_page(where: str, content_type: str, expected: str = "") -> None:
-    """Raises EngineGarbled for a content type that is a web page's, or not the `expected` one."""
-    if "html" in content_type.lower() or (content_type and expected not in content_type.lower()):
-        raise EngineGarbled(
-            f"{where} answered with {content_type[:60]!r}, which no engine sends. "
-            "A proxy may stand before it; correct its url in config.toml."
-        )
-
-
-def status_error(where: str, status: int, text: str, missing: str) -> EngineError:
-    """The error for an HTTP status other than 200; `missing` is the sentence for 404."""
-    said = _said(text)
-    if status == 404:
-        return ModelMissing(missing)
-    if status in (429, 503):
-        return EngineBusy(f"{where} has no room for another request: {said or status}")
-    if status in (502, 504):
-        return EngineUnreachable(
-            f"A proxy answered for {where}, which does not answer itself: {said or status}"
-        )
-    if 300 <= status < 400:
-        return EngineGarbled(
-            f"{where} sends on to another address ({status}). Correct its url in config.toml."
-        )
-    if status in (401, 403):
-        return EngineError(f"{where} refused access with status {status}. Check the engine's API key.")
-    if status in (400, 413) and "context" in said.lower():
-        return JobInvalid(f"The prompt does not fit the model's context: {said}")
-    return EngineError(f"{where} answered with status {status}: {said or 'no reason given'}")
-
-
-def _said(text: str) -> str:
-    """What a body says, short; of a web page its title."""
-    if text.lstrip().startswith("<") and (title := _TITLE.search(text)):
-        text = html.unescape(title[1])
-    return " ".join(text.split())[:300]

@@ -7,9 +7,9 @@ import os
 import threading
 import time
 
-from grading.errors import BudgetExceeded, EngineError
+from grading.errors import BudgetExceeded, Cancelled, EngineError
 from grading.jobs import Tokens
-from workers.machine.engines.base import Generation, Progress, Request
+from workers.machine.engines.base import Cancel, Generation, Progress, Request
 from workers.machine.engines.instances import InstanceMaker
 
 CHARS_A_TOKEN = 4
@@ -20,8 +20,9 @@ CRASH = 70
 class InstantEngine:
     """For benchmarks and tests only: gives the smallest answer of the schema, every level in the middle.
 
-    `seconds` is how long each answer takes; waiting ends at the request's deadline and on `close`. A prompt
-    that contains `exits_on` ends the process half way, as an engine that takes it along when it crashes.
+    `seconds` is how long each answer takes; waiting ends at the request's deadline, on a cancel and on
+    `close`. A prompt that contains `exits_on` ends the process half way, as an engine that takes it along
+    when it crashes.
     """
 
     name = "instant"
@@ -30,7 +31,7 @@ class InstantEngine:
     def __init__(self, *, seconds: float = 0.0, exits_on: str = "") -> None:
         self._seconds = seconds
         self._exits_on = exits_on
-        self._closed = threading.Event()
+        self._closed = Cancel()
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
@@ -38,8 +39,13 @@ class InstantEngine:
         progress(0, "reading")
         crashes = bool(self._exits_on) and self._exits_on in request.user
         wait = min(self._seconds / 2 if crashes else self._seconds, request.deadline_s)
-        if wait > 0 and self._closed.wait(wait):
+        ended = threading.Event()
+        with request.cancel.heard_by(ended.set), self._closed.heard_by(ended.set):
+            ended.wait(max(0.0, wait))
+        if self._closed.said:
             raise EngineError("The engine was closed.")
+        if request.cancel.said:
+            raise Cancelled
         if crashes:
             os._exit(CRASH)
         if request.deadline_s <= 0 or self._seconds > request.deadline_s:
@@ -59,4 +65,4 @@ class InstantEngine:
 
     def close(self) -> None:
         """End every wait."""
-        self._closed.set()
+        self._closed.say()

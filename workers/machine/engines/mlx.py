@@ -5,15 +5,23 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
 
-from grading.errors import BudgetExceeded, EngineError, OutputEndless
+from grading.errors import EngineError, OutputEndless
 from grading.jobs import Tokens
-from workers.machine.engines.base import Generation, Phase, Progress, Request
+from workers.machine.engines.base import Generation, Measure, Progress, Request
 from workers.machine.engines.bounded import MAX_TEXT_BYTES, PROGRESS_EVERY_S, messages, wrote_something
+from workers.machine.engines.mlx_constraint import Constraint
+from workers.machine.engines.mlx_lane import Shape, Ticket
 from workers.machine.engines.mlx_model import LoadedModel, load_model
-from workers.machine.engines.mlx_runner import Runner, Ticket
+from workers.machine.engines.mlx_models import Models
+from workers.machine.engines.mlx_prefixes import Prefixes, default_bytes
+from workers.machine.engines.mlx_runner import Runner
+from workers.machine.engines.mlx_sampling import Sampling
+from workers.machine.engines.mlx_tally import Tally
+from workers.machine.engines.mlx_waiting import Patience, unheard
 
 CLOSE_SECONDS = 30.0
 
@@ -21,8 +29,10 @@ CLOSE_SECONDS = 30.0
 class MlxEngine:
     """Generates with mlx-lm in this process. A model is a folder or a hub id, loaded at its first request.
 
-    `slots` is the most generations in one batch, `prefill_step` the prompt tokens between two decoding steps,
-    `prefix_caches` how many shared prefixes a model keeps, `max_context` a limit in tokens below its own.
+    `slots` is the most generations in one batch, `prefill_step` the prompt tokens read between two decoding
+    steps, `prefix_cache_gb` what shared prefixes may take (a tenth of the memory without it), `models` how
+    many stay loaded (all without it), `max_context` a limit in tokens below the model's own. `wired_limit`
+    lets mlx-lm raise Metal's wired limit, under which Macs have panicked.
     Nothing of mlx is imported before the first request.
     """
 
@@ -34,55 +44,57 @@ class MlxEngine:
         *,
         slots: int = 8,
         prefill_step: int = 1024,
-        prefix_caches: int = 4,
+        prefix_cache_gb: float | None = None,
+        models: int | None = None,
         max_context: int | None = None,
+        wired_limit: bool = False,
     ) -> None:
-        self._shape = {"slots": slots, "prefill_step": prefill_step, "keep_prefixes": prefix_caches}
+        self._shape = Shape(slots, prefill_step, wired_limit)
+        most = default_bytes() if prefix_cache_gb is None else int(prefix_cache_gb * 1e9)
+        self._prefixes = Prefixes(most)
+        self._tally = Tally()
         self._max_context = max_context
         self._runner: Runner | None = None
-        self._models: dict[str, Future[LoadedModel]] = {}
+        self._models = Models(self._load, lambda loaded: self._thread().unload(loaded), models)
         self._lock = threading.Lock()
         self._closed = False
 
     def load(self, model: str, seconds: float = 600.0) -> str:
         """Load a model now, as a warm-up; gives its digest. Raises ModelMissing or BudgetExceeded."""
-        return self._loaded(model, time.monotonic() + seconds, _unheard).digest
+        with self._models.use(model, Patience(seconds), unheard) as (_, digest):
+            return digest
+
+    def digest(self, model: str, seconds: float) -> str:
+        """The sha256 of a model's weights, configuration and tokenizer, without loading it.
+
+        Raises ModelMissing or BudgetExceeded.
+        """
+        return Patience(seconds).wait_for(self._models.digest(model), "The model's files were not read")
+
+    def measure(self, model: str, seconds: float, progress: Progress) -> Measure | None:
+        """The model's context and its own count of tokens. Raises ModelMissing or BudgetExceeded."""
+        with self._models.use(model, Patience(seconds), progress) as (loaded, _):
+            return loaded.measure()
+
+    def counters(self) -> Mapping[str, float]:
+        """What `base.COUNTERS` names."""
+        runner = self._runner
+        now = runner.gauges() if runner is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
+        return {**self._tally.read(), **now}
 
     def generate(self, request: Request, progress: Progress) -> Generation:
         """Answer a request; see the contract in `base`."""
-        begun = time.monotonic()
-        deadline = begun + request.deadline_s
-        loaded = self._loaded(request.model, deadline, progress)
-        prompt = loaded.prompt(messages(request), request.max_output_tokens)
-        bound = bool(request.schema) and loaded.grammars is not None
-        ticket = Ticket(
-            loaded=loaded,
-            prompt=prompt,
-            max_tokens=request.max_output_tokens,
-            temperature=request.temperature,
-            constraint=loaded.grammars.constraint(request.schema) if bound and loaded.grammars else None,
-            deadline=deadline,
-            begun=begun,
-        )
-        reason = self._finish(ticket, request, progress)
-        text = loaded.decode(ticket.output)
-        truncated = reason == "length" and not (ticket.constraint and ticket.constraint.complete)
-        wrote_something("The model", text, truncated=truncated)
-        if len(text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
-            raise OutputEndless(f"The model wrote more than {MAX_TEXT_BYTES} bytes; the answer was dropped.")
-        return Generation(
-            text=text,
-            tokens=Tokens(prompt=len(prompt.ids), cached=ticket.cached, output=len(ticket.output)),
-            first_token_s=ticket.first_token_s,
-            seconds=time.monotonic() - begun,
-            digest=loaded.digest,
-            truncated=truncated,
-            sampling={
-                "temperature": request.temperature,
-                "max_tokens": request.max_output_tokens,
-                "format": "json_schema_bound" if bound else "none",
-            },
-        )
+        patience = Patience(request.deadline_s, request.cancel)
+        if patience.over:
+            raise patience.end()
+        with (
+            patience.listening(),
+            self._models.use(request.model, patience, progress) as (loaded, digest),
+        ):
+            ticket = self._ticket(loaded, request, patience)
+            self._thread().submit(ticket)
+            reason = _Watch(ticket, progress, draft=request.job.draft).wait(patience)
+        return _generation(ticket, request, digest, reason, patience.begun)
 
     def close(self) -> None:
         """End the mlx thread and give back the models; running and later generations fail."""
@@ -90,59 +102,115 @@ class MlxEngine:
         with self._lock:
             self._closed = True
             runner, self._runner = self._runner, None
-            self._models.clear()
+        self._models.clear()
         if runner is not None:
             runner.close(CLOSE_SECONDS)
 
     def _thread(self) -> Runner:
-        if self._closed:
-            raise EngineError("The engine was closed.")
-        if self._runner is None:
-            self._runner = Runner(**self._shape)
-            # mlx aborts the process when its thread is still alive at the interpreter's exit
-            atexit.register(self.close)
-        return self._runner
-
-    def _loaded(self, model: str, deadline: float, progress: Progress) -> LoadedModel:
         with self._lock:
-            future = self._models.get(model)
-            if future is None or (future.done() and future.exception() is not None):
-                future = self._thread().call(lambda: load_model(model, self._max_context))
-                self._models[model] = future
-        if not future.done():
-            progress(0, "loading")
-        try:
-            return future.result(max(0.0, deadline - time.monotonic()))
-        except FutureTimeout as exc:
-            raise BudgetExceeded(f"The model {model} was still loading at the deadline of this job.") from exc
+            if self._closed:
+                raise EngineError("The engine was closed.")
+            if self._runner is None:
+                self._runner = Runner(self._shape, self._prefixes, self._tally)
+                # mlx aborts the process when its thread is still alive at the interpreter's exit
+                atexit.register(self.close)
+            return self._runner
 
-    def _finish(self, ticket: Ticket, request: Request, progress: Progress) -> str:
-        """Wait for the end of a generation, telling its progress; leaves at the deadline."""
-        with self._lock:
-            runner = self._thread()
-        progress(0, "reading")
-        runner.submit(ticket)
-        told = 0
-        while True:
-            left = ticket.deadline - time.monotonic()
-            try:
-                reason = ticket.done.result(max(0.0, min(left, PROGRESS_EVERY_S)))
-            except CancelledError as exc:
-                raise self._late(request) from exc
-            except FutureTimeout as exc:
-                if left <= 0:
-                    ticket.cancelled = True
-                    raise self._late(request) from exc
-                if len(ticket.output) != told:
-                    told = len(ticket.output)
-                    progress(told)
-                continue
-            progress(len(ticket.output))
-            return reason
+    def _load(self, model: str) -> Future[LoadedModel]:
+        return self._thread().load(lambda: load_model(model, self._max_context))
 
-    def _late(self, request: Request) -> BudgetExceeded:
-        return BudgetExceeded(f"The model did not finish within the {request.deadline_s:g} s of this job.")
+    def _ticket(self, loaded: LoadedModel, request: Request, patience: Patience) -> Ticket:
+        prompt = loaded.prompt(messages(request), request.max_output_tokens)
+        constraint: Constraint | None = None
+        if request.schema and loaded.grammars is not None:
+            constraint = loaded.grammars.constraint(request.schema, request.max_output_tokens)
+        return Ticket(
+            loaded=loaded,
+            prompt=prompt,
+            max_tokens=request.max_output_tokens,
+            sampling=Sampling(request.temperature, request.top_p, request.seed),
+            constraint=constraint,
+            over=lambda: patience.over,
+            wake=patience.wake,
+        )
 
 
-def _unheard(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
-    """Progress of what nobody waits for."""
+class _Watch:
+    """One caller's view of its generation: tells phases as they come, tokens and draft now and then."""
+
+    def __init__(self, ticket: Ticket, progress: Progress, *, draft: bool) -> None:
+        self._ticket = ticket
+        self._progress = progress
+        self._draft = draft
+        self._phases = 0
+        self._told = 0
+        self._next = time.monotonic() + PROGRESS_EVERY_S
+
+    def wait(self, patience: Patience) -> str:
+        """The finish reason. Raises what the generation ended with, Cancelled or BudgetExceeded."""
+        done = self._ticket.done
+        while not done.done():
+            self._tell_phases()
+            if time.monotonic() >= self._next:
+                self._tell_tokens()
+            patience.sleep(max(0.0, self._next - time.monotonic()))
+        if done.cancelled():
+            raise patience.end()
+        reason = done.result()
+        self._tell_phases()
+        self._say(len(self._ticket.output))
+        return reason
+
+    def _tell_phases(self) -> None:
+        for phase in self._ticket.phases[self._phases :]:
+            self._phases += 1
+            if phase != "generating":
+                self._progress(0, phase)
+
+    def _tell_tokens(self) -> None:
+        self._next = time.monotonic() + PROGRESS_EVERY_S
+        count = len(self._ticket.output)
+        if not self._ticket.phases:
+            self._ticket.tell("queued")  # the thread is busy and has not even looked
+        elif count != self._told:
+            self._told = count
+            self._say(count)
+
+    def _say(self, count: int) -> None:
+        if not self._draft:
+            return self._progress(count)
+        # a character may be unfinished
+        text = self._ticket.loaded.decode(self._ticket.output[:count]).rstrip("\N{REPLACEMENT CHARACTER}")
+        return self._progress(count, "generating", text)
+
+
+def _generation(ticket: Ticket, request: Request, digest: str, reason: str, since: float) -> Generation:
+    """What a finished ticket says; `since` is when the caller came. Raises what the text forbids."""
+    text = ticket.loaded.decode(ticket.output)
+    bound = ticket.constraint
+    truncated = reason == "length" and not (bound and bound.complete)
+    wrote_something("The model", text, truncated=truncated)
+    if len(text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
+        raise OutputEndless(f"The model wrote more than {MAX_TEXT_BYTES} bytes; the answer was dropped.")
+    first = ticket.first_token
+    return Generation(
+        text=text,
+        tokens=Tokens(prompt=len(ticket.prompt.ids), cached=ticket.cached, output=len(ticket.output)),
+        first_token_s=first - since if first is not None else None,
+        seconds=time.monotonic() - since,
+        digest=digest,
+        truncated=truncated,
+        closed=bound is not None and bound.closed,
+        sampling=_sampling(request, "json_schema_bound" if bound else "none"),
+        timings=ticket.timings(since),
+    )
+
+
+def _sampling(request: Request, form: str) -> dict[str, Any]:
+    asked = {"top_p": request.top_p, "seed": request.seed}
+    return {
+        "temperature": request.temperature,
+        "max_tokens": request.max_output_tokens,
+        "format": form,
+        **{name: value for name, value in asked.items() if value is not None},
+    }

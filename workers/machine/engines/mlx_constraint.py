@@ -7,11 +7,24 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from grading.errors import EngineError
+from grading.errors import EngineError, JobInvalid
+from workers.machine.engines.mlx_closing import Closing, Ending, Pieces
+from workers.machine.engines.mlx_rise import rise
 
 KEEP_GRAMMARS = 16
+
+
+@dataclass(frozen=True)
+class _Grammar:
+    """A compiled schema, and what its shortest answer takes."""
+
+    matcher: Any
+    rise: int
+    start: Ending
 
 
 class Grammars:
@@ -21,38 +34,63 @@ class Grammars:
         from llguidance.hf import from_tokenizer
 
         self._tokenizer = from_tokenizer(hf_tokenizer, eos_token=eos_ids)
-        self._eos_ids = eos_ids
-        self._ready: dict[str, Any] = {}
+        self._ready: dict[str, _Grammar] = {}
         self._lock = threading.Lock()
 
-    def constraint(self, schema: dict[str, Any]) -> Constraint:
-        """A fresh constraint for one generation; a schema that cannot be compiled raises an EngineError."""
-        from llguidance import LLMatcher
+    @cached_property
+    def _pieces(self) -> Pieces:
+        return Pieces(self._tokenizer)
 
+    def constraint(self, schema: dict[str, Any], max_tokens: int | None = None) -> Constraint:
+        """A fresh constraint for one generation of at most `max_tokens` tokens, the end token among them.
+
+        A schema that cannot be compiled raises an EngineError; one with no answer that short, JobInvalid.
+        """
         text = json.dumps(schema)
         with self._lock:
             if text not in self._ready:
-                # compact JSON only: else a model may write white space up to its token limit
-                grammar = LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_flexible": False})
-                matcher = LLMatcher(self._tokenizer, grammar)
-                if matcher.is_error():
-                    raise EngineError(f"This schema cannot bind the decoding: {matcher.get_error()[:300]}")
+                ready = self._compiled(schema, text)
                 while len(self._ready) >= KEEP_GRAMMARS:
                     del self._ready[next(iter(self._ready))]
-                self._ready[text] = matcher
-            fresh = self._ready[text].deep_copy()
-        return Constraint(fresh, self._tokenizer.vocab_size, self._eos_ids)
+                self._ready[text] = ready
+            grammar = self._ready[text]
+            fresh = grammar.matcher.deep_copy()
+        if max_tokens is None:
+            return Constraint(fresh, self._pieces)
+        if max_tokens < grammar.start.need:
+            raise JobInvalid(
+                f"The shortest answer that follows the schema has {grammar.start.need} tokens of this model; "
+                f"max_output_tokens = {max_tokens} must be raised."
+            )
+        return Constraint(fresh, self._pieces, Closing(self._pieces, grammar.rise, grammar.start), max_tokens)
+
+    def _compiled(self, schema: dict[str, Any], text: str) -> _Grammar:
+        from llguidance import LLMatcher
+
+        # compact JSON only: else a model may write white space up to its token limit
+        grammar = LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_flexible": False})
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0)
+        if matcher.is_error():
+            raise EngineError(f"This schema cannot bind the decoding: {matcher.get_error()[:300]}")
+        start = self._pieces.ending(matcher)
+        if start is None:
+            raise EngineError("This schema cannot bind the decoding: no answer that follows it was found.")
+        return _Grammar(matcher, rise(schema), start)
 
 
 class Constraint:
-    """A logits processor for one generation: call it with all tokens so far and logits of shape (1, V)."""
+    """A logits processor for one generation: call it with all tokens so far and logits of shape (1, V).
 
-    def __init__(self, matcher: Any, vocab_size: int, eos_ids: list[int]) -> None:
-        from llguidance.numpy import allocate_token_bitmask
+    With `closing`, the answer is complete within `max_tokens` tokens.
+    """
 
+    def __init__(
+        self, matcher: Any, pieces: Pieces, closing: Closing | None = None, max_tokens: int = 0
+    ) -> None:
         self._matcher = matcher
-        self._eos_ids = eos_ids
-        self._bits = allocate_token_bitmask(1, vocab_size)
+        self._pieces = pieces
+        self._closing = closing
+        self._left = max_tokens
         self._begun = False
         self.error = ""
         """Why decoding could not follow the schema, if so; then only the end token is allowed."""
@@ -62,6 +100,11 @@ class Constraint:
         """Whether what was generated so far satisfies the schema."""
         return bool(self._matcher.is_accepting())
 
+    @property
+    def closed(self) -> bool:
+        """Whether the token limit was near, so that something was cut off to end in time."""
+        return self._closing is not None and self._closing.closed
+
     def __call__(self, tokens: Any, logits: Any) -> Any:
         """The logits with every token that may not come next at minus infinity."""
         import mlx.core as mx
@@ -69,19 +112,31 @@ class Constraint:
         if self._begun and not self._matcher.is_stopped():
             self._matcher.consume_token(int(tokens[-1].item()))
         self._begun = True
+        mx.async_eval(logits)  # type: ignore[no-untyped-call]  # runs while the mask is made
         return mx.where(mx.array(self._allowed(logits.shape[-1]))[None], logits, -mx.inf)
 
     def _allowed(self, width: int) -> Any:
+        """Which of the model's tokens may come next; it may have more of them than the tokenizer."""
         import numpy as np
-        from llguidance.numpy import fill_next_token_bitmask
 
-        allowed = np.zeros(width, dtype=bool)
+        known = min(width, self._pieces.size)
+        allowed = np.unpackbits(self._bits().view(np.uint8), count=known, bitorder="little").view(bool)
+        return allowed if known == width else np.pad(allowed, (0, width - known))
+
+    def _bits(self) -> Any:
+        """Mask of the tokens that may come next."""
+        left, self._left = self._left, self._left - 1
+        if not self._matcher.is_stopped():
+            bits = self._pieces.allowed(self._matcher)
+            try:
+                if self._closing is not None:
+                    self._closing.narrow(self._matcher, bits, left)
+            except ValueError as exc:
+                self.error = str(exc)
+            else:
+                if not self._matcher.is_error():
+                    return bits
         if self._matcher.is_error():
             self.error = self.error or str(self._matcher.get_error())[:300]
-        if self._matcher.is_stopped():  # also on errors: the engine decodes one step ahead, let it end
-            allowed[[i for i in self._eos_ids if i < width]] = True
-            return allowed
-        fill_next_token_bitmask(self._matcher, self._bits)
-        known = np.unpackbits(self._bits.view(np.uint8), bitorder="little")[:width].astype(bool)
-        allowed[: known.size] = known
-        return allowed
+        # also on errors: the engine decodes one step ahead, let it end
+        return self._pieces.only(self._pieces.end)

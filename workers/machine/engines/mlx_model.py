@@ -6,15 +6,19 @@ import hashlib
 import re
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from grading.errors import EngineError, JobInvalid, ModelMissing
+from workers.machine.engines.base import Measure
 from workers.machine.engines.mlx_constraint import Grammars
 
 FINGERPRINTED = (".safetensors", ".json", ".jinja", ".model", ".txt", ".tiktoken")
 KEEP_PREFIXES = 32
+_importing = threading.Lock()
 Chat = list[dict[str, str]]
 
 
@@ -28,13 +32,38 @@ class Prompt:
 
 def load_model(name: str, max_context: int | None) -> LoadedModel:
     """Load from a folder or the hub's cache, on the thread that will generate. Raises ModelMissing."""
+    with _missing(name):
+        from mlx_lm.utils import load
+
+        model, tokenizer, config = load(str(_folder(name)), return_config=True)
+        return LoadedModel(model, tokenizer, config, max_context)
+
+
+def model_digest(name: str) -> str:
+    """The fingerprint of a model's files; takes as long as reading them. Raises ModelMissing."""
+    with _missing(name):
+        return fingerprint(_folder(name))
+
+
+def _folder(name: str) -> Path:
+    """A model's folder; nothing is ever fetched."""
+    if Path(name).exists():
+        return Path(name)
+    from mlx_lm.utils import hf_repo_to_path
+
+    return Path(hf_repo_to_path(name))
+
+
+@contextmanager
+def _missing(name: str) -> Iterator[None]:
+    """Say what cannot be loaded and what mends it."""
     try:
-        from mlx_lm.utils import hf_repo_to_path, load
+        with _importing:  # two threads at once meet half-made modules
+            import mlx_lm.utils  # noqa: F401 - not installed is something else than a broken model
     except ImportError as exc:
         raise EngineError("mlx-lm is not installed on this machine: install Grader's mlx extra.") from exc
     try:
-        model, tokenizer, config = load(name, return_config=True)
-        path = Path(name) if Path(name).exists() else hf_repo_to_path(name)
+        yield
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError) as exc:
         # what mlx-lm, safetensors and the hub's client raise for files that are absent or not theirs
         said = " ".join(str(exc).split())[:200]
@@ -42,21 +71,17 @@ def load_model(name: str, max_context: int | None) -> LoadedModel:
             f"The model {name} cannot be loaded here: {type(exc).__name__}: {said}. "
             f"Fetch it with: hf download {name} (or name a folder that holds it)."
         ) from exc
-    return LoadedModel(model, tokenizer, config, fingerprint(path), max_context)
 
 
 class LoadedModel:
     """Model and tokenizer. `prompt` and `decode` are thread-safe; the model itself belongs to its thread."""
 
-    def __init__(
-        self, model: Any, tokenizer: Any, config: dict[str, Any], digest: str, max_context: int | None
-    ) -> None:
+    def __init__(self, model: Any, tokenizer: Any, config: dict[str, Any], max_context: int | None) -> None:
         self.model = model
-        self.digest = digest
         self.eos_ids: list[int] = sorted(tokenizer.eos_token_ids)
         self.context = _context(config, max_context)
-        self._tokenizer = tokenizer
-        self._vocabulary = _vocabulary(model, config, tokenizer)
+        self.tokenizer = tokenizer
+        self.vocabulary = _vocabulary(model, config, tokenizer)
         self._lock = threading.Lock()  # fast tokenizers refuse to be used by two threads at once
         self._shared: OrderedDict[str, list[int]] = OrderedDict()
         self._specials = _specials(tokenizer)
@@ -65,14 +90,12 @@ class LoadedModel:
 
     def prompt(self, chat: Chat, max_output_tokens: int) -> Prompt:
         """The chat as tokens; one that does not fit the context raises JobInvalid."""
-        chat = [{**m, "content": self._defused(m["content"])} for m in chat]
+        chat = [{**m, "content": _defused(m["content"], self._specials)} for m in chat]
         with self._lock:
             ids = self._encode(chat)
             shared = self._shared_ids(chat[0]["content"])
-        if bad := [i for i in ids if not 0 <= i < self._vocabulary]:
-            raise EngineError(
-                f"The tokenizer gave token {bad[0]}, the model knows {self._vocabulary} tokens."
-            )
+        if bad := [i for i in ids if not 0 <= i < self.vocabulary]:
+            raise EngineError(f"The tokenizer gave token {bad[0]}, the model knows {self.vocabulary} tokens.")
         if self.context is not None and len(ids) + max_output_tokens > self.context:
             raise JobInvalid(
                 f"The prompt of {len(ids)} tokens and an answer of up to {max_output_tokens} do not fit the "
@@ -84,24 +107,34 @@ class LoadedModel:
     def decode(self, ids: list[int]) -> str:
         """Tokens as text, exactly."""
         with self._lock:
-            return str(self._tokenizer.decode(ids, clean_up_tokenization_spaces=False))
+            return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
+
+    def measure(self) -> Measure:
+        """Its context, and its tokenizer without the model; that counts special tokens as plain text."""
+        tokenizer, lock, specials = self.tokenizer, self._lock, self._specials
+
+        def count(text: str) -> int:
+            with lock:
+                return len(tokenizer.encode(_defused(text, specials), add_special_tokens=False))
+
+        return Measure(self.context, count)
 
     def _grammars(self) -> Grammars | None:
         from transformers import PreTrainedTokenizerFast
 
-        inner = self._tokenizer._tokenizer
+        inner = self.tokenizer._tokenizer
         return Grammars(inner, self.eos_ids) if isinstance(inner, PreTrainedTokenizerFast) else None
 
     def _encode(self, chat: Chat) -> list[int]:
         if self._folds and chat[0]["role"] == "system":
             first = {"role": "user", "content": f"{chat[0]['content']}\n\n{chat[1]['content']}"}
             chat = [first, *chat[2:]]
-        if not self._tokenizer.has_chat_template:
+        if not self.tokenizer.has_chat_template:
             plain = "\n\n".join(m["content"] for m in chat) + "\n\n"
-            return list(self._tokenizer.encode(plain))
+            return list(self.tokenizer.encode(plain))
         # JSON has to come first, so a thinking model must not think
         return list(
-            self._tokenizer.apply_chat_template(chat, add_generation_prompt=True, enable_thinking=False)
+            self.tokenizer.apply_chat_template(chat, add_generation_prompt=True, enable_thinking=False)
         )
 
     def _shared_ids(self, system: str) -> list[int]:
@@ -122,22 +155,21 @@ class LoadedModel:
         """Whether the chat template takes a system message; Gemma's refuse it or drop it."""
         from jinja2 import TemplateError
 
-        if not self._tokenizer.has_chat_template:
+        if not self.tokenizer.has_chat_template:
             return False
         probe = "zebra crossing"
         try:
-            text = self._tokenizer.apply_chat_template(
+            text = self.tokenizer.apply_chat_template(
                 _chat(probe, "hello"), tokenize=False, add_generation_prompt=True
             )
         except TemplateError:
             return False
         return probe in text
 
-    def _defused(self, text: str) -> str:
-        """Control tokens written out in a text become plain text: a hand-in must not open a new turn."""
-        if self._specials is None:
-            return text
-        return self._specials.sub(lambda m: f"{m.group()[0]} {m.group()[1:]}", text)
+
+def _defused(text: str, specials: re.Pattern[str] | None) -> str:
+    """Control tokens written out in a text become plain text: a hand-in must not open a new turn."""
+    return text if specials is None else specials.sub(lambda m: f"{m.group()[0]} {m.group()[1:]}", text)
 
 
 def _chat(system: str, user: str) -> Chat:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from grading.errors import JobInvalid
+from grading.errors import Cancelled, EngineError, JobInvalid
 from grading.jobs import Job, Tokens
+from grading.model import Location
 from workers.machine.engines import rules_feedback as write
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.rules_facts import Facts, join_within
@@ -28,9 +29,16 @@ class RulesEngine:
     name = "rules"
     uses_model = False
 
+    def __init__(self) -> None:
+        self._closed = False
+
     def generate(self, request: Request, progress: Progress) -> Generation:
         """The stage's answer as JSON that follows the schema; JobInvalid for a stage it has no rules for."""
         started = time.monotonic()
+        if self._closed:
+            raise EngineError("The engine was closed.")
+        if request.cancel.said:
+            raise Cancelled
         answer = _ANSWERS.get(request.job.stage)
         if answer is None:
             raise JobInvalid(f"The rules engine has no rules for the stage {request.job.stage!r}")
@@ -47,7 +55,8 @@ class RulesEngine:
         )
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to give back; later requests fail."""
+        self._closed = True
 
 
 def _most(schema: Schema) -> int:
@@ -94,7 +103,7 @@ def _analysis(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
             [*write.summary(facts, own, found), *passed_sentence(job)], _limit(schema["summary"])
         ),
         "strengths": _texts(write.strengths(facts, own), schema["strengths"]),
-        "findings": _findings([*grave, *passing, *others, *_praise(own)], schema["findings"]),
+        "findings": _findings(job, [*grave, *passing, *others, *_praise(own)], schema["findings"]),
         "suggestions": _suggestions(found, schema["suggestions"]),
     }
 
@@ -117,24 +126,26 @@ def _texts(sentences: Any, schema: Schema) -> list[str]:
     return write.texts(sentences, _most(schema), _limit(schema["items"]))
 
 
-def _findings(found: list[Remark], schema: Schema) -> list[dict[str, Any]]:
+def _findings(job: Job, found: list[Remark], schema: Schema) -> list[dict[str, Any]]:
     shape: dict[str, Schema] = schema["items"]["properties"]
-    paths = shape["document"].get("enum", [])
-    answer = []
-    for remark in found[: _most(schema)]:
-        place = remark.location
-        known = place is not None and place.document in paths
-        answer.append(
-            {
-                "severity": remark.severity,
-                "title": remark.title[: _limit(shape["title"])],
-                "detail": _cut(remark.detail, _limit(shape["detail"])),
-                "document": place.document if known and place else None,
-                "cell": place.cell if known and place else None,
-                "line": place.line if known and place else None,
-            }
-        )
-    return answer
+    return [
+        {
+            "severity": remark.severity,
+            "title": remark.title[: _limit(shape["title"])],
+            "detail": _cut(remark.detail, _limit(shape["detail"])),
+            "at": _at(job, remark.location),
+        }
+        for remark in found[: _most(schema)]
+    ]
+
+
+def _at(job: Job, place: Location | None) -> str | None:
+    """A place as `document:cell:line`, counted from 1; 0 for what is not given."""
+    for number, document in enumerate(job.documents, start=1):
+        if place is not None and document.path == place.document:
+            cell = place.cell if document.kind == "notebook" else 1
+            return f"{number}:{cell or 0}:{place.line or 0}"
+    return None
 
 
 def _suggestions(found: list[Remark], schema: Schema) -> list[dict[str, str]]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from grading.errors import EngineGarbled
-from workers.machine.engines.bounded import Watch, not_a_page
+from workers.machine.engines.http_errors import compressed, not_a_page
+from workers.machine.engines.watch import Watch
 
 if TYPE_CHECKING:
     import httpx
@@ -50,7 +51,7 @@ def watched_transport(watch: Watch, where: str) -> httpx.BaseTransport:
 
 def _check(response: httpx.Response, where: str) -> None:
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise EngineGarbled(f"{where} sent a compressed answer, which was not asked for.")
+        raise compressed(where)
     if response.status_code == 200:
         not_a_page(where, response.headers.get("content-type", ""))
 

@@ -13,7 +13,8 @@ import pydantic
 from grading.errors import OutputInvalid
 from grading.jobs import AnalysisOutput, FeedbackOutput, Job, Judgement, Quote
 from workers.machine.stages import prompt, shape
-from workers.machine.stages.fit import DEFAULT_CONTEXT_TOKENS
+from workers.machine.stages.fit import DEFAULT_CONTEXT_TOKENS, budget
+from workers.machine.stages.places import PLACE_CHARS, split_place
 from workers.machine.stages.text import clip
 
 Output = AnalysisOutput | FeedbackOutput
@@ -35,11 +36,24 @@ class Stage:
     full: int
     """Characters of the longest answer beside the judgements when there is room."""
 
-    def render(self, job: Job, context_tokens: int = DEFAULT_CONTEXT_TOKENS) -> prompt.Prompt:
-        """The system message (the same for the whole class), the user message, and flags."""
+    def render(
+        self,
+        job: Job,
+        context_tokens: int = DEFAULT_CONTEXT_TOKENS,
+        count: Callable[[str], int] | None = None,
+    ) -> prompt.Prompt:
+        """The system message (the same for the whole class), the user message, and flags.
+
+        `count` is the tokenizer's of the model; without it tokens are estimated. Raises JobInvalid.
+        """
         said = self.answer(job, shape.sizes(job, self.full))
         example = json.dumps(shape.skeleton(self.schema(job)), ensure_ascii=False)
-        return prompt.render(job, self.instructions, f"{said}\nIts shape: {example}", context_tokens)
+        return prompt.render(
+            job,
+            self.instructions,
+            f"{said}\nIts shape: {example}",
+            budget(context_tokens, job.max_output_tokens, count),
+        )
 
     def schema(self, job: Job) -> shape.Schema:
         """The JSON schema of the answer; its longest valid answer fits the job's output limit."""
@@ -55,7 +69,7 @@ class Stage:
                 criterion=criterion.id,
                 level=given[criterion.id]["level"],
                 reason=given[criterion.id]["reason"],
-                quotes=tuple(Quote(text=q) for q in given[criterion.id]["quotes"]),
+                quotes=tuple(_quote(q, job) for q in given[criterion.id]["quotes"]),
             )
             for criterion in job.rubric.of_stage(job.stage)
         )
@@ -63,6 +77,23 @@ class Stage:
             return self.build(value, judgements, job)
         except pydantic.ValidationError as error:
             raise OutputInvalid(f"The answer does not follow the schema: {clip(str(error), 300)}") from error
+
+
+def judged(job: Job, size: shape.Sizes) -> str:
+    """The line that describes judgements, where the stage has criteria to judge."""
+    if not job.rubric.of_stage(job.stage):
+        return ""
+    return (
+        f"- judgements: for every criterion its quotes (at most {size.quotes}, each with its place and\n"
+        f"  up to {size.quote - PLACE_CHARS} characters of words), a reason (up to {size.reason} "
+        "characters), and the level.\n"
+    )
+
+
+def _quote(said: str, job: Job) -> Quote:
+    """A quote with the place the model gave, which may be wrong; see `quotes.verify`."""
+    place, words = split_place(said, job.documents)
+    return Quote(text=words or said, location=place)
 
 
 def require_words(output: Output) -> None:

@@ -5,36 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from grading.jobs import FeedbackOutput, Job, Judgement
-from workers.machine.stages.base import Stage
+from workers.machine.stages.base import Stage, judged
 from workers.machine.stages.shape import Schema, Sizes, many, text
 
 _INSTRUCTIONS = """\
 You write personal feedback to a student about their thinking: the ideas in their work and their
-answers to the reflection questions. Another reviewer looks after the technical details. Be warm,
-honest and concrete. Say what this student did, with their own words and results, never with praise
-that would fit anybody. Name the next thing to learn as something within reach. An answer that
-repeats the question, stays general or is left empty is a low level, however friendly the wording of
-your feedback. Write to the student as "you", in plain English, without headings or lists inside the
-texts."""
+answers to the reflection questions. Another reviewer looks after the technical details.
+Be warm, honest and concrete. Speak of what this student did and wrote, with their own words and
+results; praise that would fit anybody helps nobody. Name the next thing to learn as something within
+reach. An answer that repeats the question, stays general or is left empty is a low level, however
+friendly your words are. Write to the student as "you", in plain {language}, without headings or lists
+inside the texts."""
 
 
 def _answer(job: Job, size: Sizes) -> str:
-    judged = ""
-    if job.rubric.of_stage(job.stage):
-        judged = (
-            f"\n- judgements: for every criterion its quotes (at most {size.quotes}, up to {size.quote} "
-            f"characters each), a reason (up to {size.reason} characters), and the level."
-        )
     return f"""\
-Answer with one JSON object and nothing else:{judged}
-- achieved: what the student set out to do and reached, up to {size.chars(420)} characters.
-- reflection: your answer to their reflections, taking up one of their own thoughts, up to
-  {size.chars(420)} characters.
+Answer with one JSON object and nothing else:
+{judged(job, size)}- achieved: what the student set out to do and reached, up to {size.chars(420)} characters.
+- reflection: your reply to their reflection answers, taking up one thought of theirs, up to
+  {size.chars(420)} characters; where there is none, say so kindly.
 - strengths: up to {size.items(3)}, each up to {size.chars(130)} characters.
 - practice: how the work would hold up in a real company and what to look at there, up to
   {size.chars(320)} characters.
 - develop: up to {size.items(3)} things to work on, each up to {size.chars(130)} characters.
-- next_step: one small thing to do this week, up to {size.chars(220)} characters."""
+- next_step: exactly one small thing to do this week, up to {size.chars(220)} characters.
+None of these texts speaks of levels or points."""
 
 
 def _properties(job: Job, size: Sizes) -> dict[str, Schema]:
@@ -62,7 +57,7 @@ def _build(value: dict[str, Any], judgements: tuple[Judgement, ...], job: Job) -
 
 FEEDBACK = Stage(
     name="feedback",
-    version="feedback/2",
+    version="feedback/3",
     instructions=_INSTRUCTIONS,
     answer=_answer,
     properties=_properties,

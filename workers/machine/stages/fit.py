@@ -1,12 +1,13 @@
 """Shortens what does not fit a model's context, by stated rules, and says what was shortened.
 
-The hand-in is a list of pieces. Rules apply in order, each to all pieces it concerns, until everything fits:
-outputs first, then cells the student did not touch, then long lines, prose and code, and whole pieces last.
+The hand-in is a list of pieces. Rules apply in order, each to the pieces that gain most by it and to no more
+of them than it takes: outputs first, then cells the student did not touch, then long lines, prose and code,
+and whole pieces last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,7 +20,45 @@ CHARS_PER_TOKEN = 3
 DEFAULT_CONTEXT_TOKENS = 32_768
 SYSTEM_SHARE = 0.6
 """The most of the context that what a class shares may take."""
-_SPARE_TOKENS = 256
+_SPARE_TOKENS = 320
+"""For the marks that a chat template puts around messages, and for the words of a repair try."""
+_SHORTEST = 400
+"""Characters of a shared text that are never taken away."""
+Measure = Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Room for both messages, in units of `measure`: tokens, or thirds of them where they are estimated."""
+
+    room: int
+    measure: Measure
+    units: int
+    """Units of a token."""
+
+    def tokens(self, size: int) -> int:
+        """A size as tokens, rounded up."""
+        return -(-size // self.units)
+
+
+def budget(context_tokens: int, max_output_tokens: int, count: Measure | None = None) -> Budget:
+    """What a context leaves beside an answer and its repetition in a repair try.
+
+    `count` is the model's own tokenizer's; without it tokens are estimated from above.
+    """
+    left = max(0, context_tokens - 2 * max_output_tokens - _SPARE_TOKENS)
+    return Budget(left, count, 1) if count is not None else Budget(left * CHARS_PER_TOKEN, weight, 3)
+
+
+def weight(text: str) -> int:
+    """Estimated tokens × 3: one for each ASCII character, three for each byte of any other.
+
+    Tokenizers fall back to bytes for what they do not know, so no script and no emoji needs more.
+    """
+    if text.isascii():
+        return len(text)
+    ascii_chars = sum(c < "\x80" for c in text)
+    return ascii_chars + CHARS_PER_TOKEN * (len(text.encode("utf-8", "replace")) - ascii_chars)
 
 
 @dataclass(frozen=True)
@@ -32,14 +71,9 @@ class Piece:
     """Whether the student wrote some of it."""
 
     @property
-    def size(self) -> int:
-        """Characters, newlines counted."""
-        return sum(map(len, self.lines)) + len(self.lines)
-
-
-def room(context_tokens: int, max_output_tokens: int) -> int:
-    """Characters for both messages: the answer needs its place, and a repair try repeats the first answer."""
-    return max(0, context_tokens - 2 * max_output_tokens - _SPARE_TOKENS) * CHARS_PER_TOKEN
+    def text(self) -> str:
+        """The lines, each with its end."""
+        return "".join(f"{line}\n" for line in self.lines)
 
 
 def _cut_lines(piece: Piece, keep: int, width: int) -> Piece:
@@ -64,86 +98,131 @@ class _Rule:
 
 _RULES = (
     _Rule(
-        "{n} long outputs were cut to their beginning and end",
+        "{n} long output{s} {were} cut to the beginning and end",
         lambda p: p.kind == "output",
         lambda p: _cut_lines(p, 40, 240),
     ),
     _Rule(
-        "{n} outputs were cut to eight lines",
+        "{n} output{s} {were} cut to eight lines",
         lambda p: p.kind == "output",
         lambda p: _cut_lines(p, 8, 160),
     ),
     _Rule(
-        "{n} cells the student left as in the starter were reduced to one line",
+        "{n} cell{s} the student left as in the starter {were} reduced to one line",
         lambda p: p.kind in ("code", "prose") and not p.added and len(p.lines) > 1,
         _one_line,
     ),
     _Rule(
-        "very long lines were cut in {n} places",
+        "very long lines were cut in {n} place{s}",
         lambda p: p.kind in ("code", "prose"),
         lambda p: _cut_lines(p, len(p.lines), 500),
     ),
     _Rule(
-        "the middle of {n} long texts was left out",
+        "the middle of {n} long text{s} was left out",
         lambda p: p.kind == "prose",
         lambda p: _cut_lines(p, 30, 500),
     ),
     _Rule(
-        "the middle of {n} long pieces of code was left out",
+        "the middle of {n} long piece{s} of code was left out",
         lambda p: p.kind == "code",
         lambda p: _cut_lines(p, 60, 300),
     ),
 )
 
 
-def _drop_middle(pieces: list[Piece], limit: int) -> tuple[list[Piece], int]:
-    """Leave out whole pieces around the middle until the rest fits; a line marks the gap."""
-    gap = Piece("heading", ("[… the middle of the hand-in is left out …]",), added=False)
-    low = high = len(pieces) // 2
-    size = sum(p.size for p in pieces) + gap.size
-    while size > limit and (low > 0 or high < len(pieces)):
-        if high < len(pieces) and (len(pieces) - high >= low or low == 0):
-            size -= pieces[high].size
-            high += 1
-        else:
-            low -= 1
-            size -= pieces[low].size
-    return [*pieces[:low], gap, *pieces[high:]], high - low
-
-
-def fit_pieces(pieces: tuple[Piece, ...], limit: int) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
-    """The pieces within `limit` characters, and a clause for each rule that was needed."""
+def fit_pieces(
+    pieces: Sequence[Piece], limit: int, measure: Measure = weight
+) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
+    """The pieces within `limit`, measured one by one, and a clause for each rule that was needed."""
     current = list(pieces)
+    sizes = [measure(piece.text) for piece in current]
     clauses: list[str] = []
     for rule in _RULES:
-        if sum(p.size for p in current) <= limit:
+        over = sum(sizes) - limit
+        if over <= 0:
             break
-        shorter = [rule.shorten(p) if rule.concerns(p) else p for p in current]
-        changed = sum(a != b for a, b in zip(current, shorter, strict=True))
+        changed = 0
+        for gain, at, shorter in sorted(_gains(rule, current, sizes, measure), key=lambda one: -one[0]):
+            if over <= 0:
+                break
+            current[at] = shorter
+            sizes[at] -= gain
+            over -= gain
+            changed += 1
         if changed:
-            clauses.append(rule.sentence.format(n=changed))
-        current = shorter
-    if sum(p.size for p in current) > limit:
-        current, dropped = _drop_middle(current, limit)
-        clauses.append(f"{dropped} pieces in the middle of the hand-in were left out")
+            clauses.append(_clause(rule.sentence, changed))
+    if sum(sizes) > limit:
+        current, dropped = _drop_middle(current, sizes, limit, measure)
+        clauses.append(_clause("{n} piece{s} in the middle of the hand-in {were} left out", dropped))
     return tuple(current), tuple(clauses)
 
 
-def fit_material(material: Material, over: int) -> tuple[Material, tuple[str, ...]]:
-    """What the class shares, about `over` characters shorter: the solution first, then starter, then task."""
+def _clause(sentence: str, n: int) -> str:
+    return sentence.format(n=n, s="" if n == 1 else "s", were="was" if n == 1 else "were")
+
+
+def _gains(
+    rule: _Rule, pieces: list[Piece], sizes: list[int], measure: Measure
+) -> Iterator[tuple[int, int, Piece]]:
+    """What a rule saves, at which piece, and the piece after it."""
+    for at, piece in enumerate(pieces):
+        if rule.concerns(piece) and (shorter := rule.shorten(piece)) != piece:
+            gain = sizes[at] - measure(shorter.text)
+            if gain > 0:
+                yield gain, at, shorter
+
+
+def _drop_middle(
+    pieces: list[Piece], sizes: list[int], limit: int, measure: Measure
+) -> tuple[list[Piece], int]:
+    """Leave out whole pieces around the middle until the rest fits; a line marks the gap."""
+    gap = Piece("heading", ("[… the middle of the hand-in is left out …]",), added=False)
+    low = high = len(pieces) // 2
+    size = sum(sizes) + measure(gap.text)
+    while size > limit and (low > 0 or high < len(pieces)):
+        if high < len(pieces) and (len(pieces) - high >= low or low == 0):
+            size -= sizes[high]
+            high += 1
+        else:
+            low -= 1
+            size -= sizes[low]
+    return [*pieces[:low], gap, *pieces[high:]], high - low
+
+
+def fit_material(material: Material, excess: Callable[[Material], int]) -> tuple[Material, tuple[str, ...]]:
+    """What the class shares, no shorter than it must be; the solution is cut first, then starter, then task.
+
+    `excess` says how much too long the whole is with a material; 0 or less when it fits.
+    """
     clauses: list[str] = []
     for name in ("solution", "starter", "task"):
+        if excess(material) <= 0:
+            break
         text = str(getattr(material, name))
-        if over <= 0 or len(text) <= 400:
+        if len(text) <= _SHORTEST:
             continue
-        keep = max(400, len(text) - over - 60)
-        shorter = f"{clip(text[: keep * 2 // 3], keep)}\n[… left out …]\n{text[len(text) - keep // 3 :]}"
-        if len(shorter) >= len(text):
-            continue
-        over -= len(text) - len(shorter)
-        material = material.model_copy(update={name: shorter})
-        clauses.append(f"the middle of the {name} was left out")
+        shorter = _longest(material, name, text, excess)
+        if len(getattr(shorter, name)) < len(text):
+            material = shorter
+            clauses.append(f"the middle of the {name} was left out")
     return material, tuple(clauses)
+
+
+def _longest(material: Material, name: str, text: str, excess: Callable[[Material], int]) -> Material:
+    """The material with as much of one text as fits, or its shortest form where nothing does."""
+
+    def with_only(keep: int) -> Material:
+        start, end = clip(text[: keep * 2 // 3], keep), text[len(text) - keep // 3 :]
+        return material.model_copy(update={name: f"{start}\n[… left out …]\n{end}"})
+
+    low, high = _SHORTEST, len(text)
+    while high - low > 16:
+        middle = (low + high) // 2
+        if excess(with_only(middle)) <= 0:
+            low = middle
+        else:
+            high = middle
+    return with_only(low)
 
 
 def shortened_flag(clauses: tuple[str, ...]) -> tuple[Flag, ...]:

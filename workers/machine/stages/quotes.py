@@ -1,9 +1,13 @@
-"""Checks that quotes are really in the hand-in and that places exist; what is not there is dropped."""
+"""Checks that quotes are really in the hand-in and that places exist; what is not there is dropped.
+
+The words decide: where they stand elsewhere than the model said, the place is corrected.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from grading.jobs import AnalysisOutput, Finding, Judgement, Quote
@@ -25,6 +29,10 @@ class _Text:
     numbers: tuple[int | None, ...]
     document: str
     cell: int | None
+
+    def within(self, place: Location) -> bool:
+        """Whether it is the cell or file that a place names."""
+        return self.document == place.document and place.cell in (None, self.cell)
 
     def find(self, wanted: str, among: frozenset[int | None] | None = None) -> Location | None:
         """The first place of a normalised text, or the first that starts on one of the lines `among`."""
@@ -75,17 +83,29 @@ class HandIn:
             ]
             self._outputs.append(_text(outputs, document.path, shown))
 
-    def find(self, words: str) -> Location | None:
-        """Where these words are: in lines the student wrote first, then in any source, then in outputs."""
+    def find(self, words: str, claimed: Location | None = None) -> Location | None:
+        """Where these words are: at the claimed place if they are there, or else elsewhere.
+
+        Elsewhere is the claimed cell or file first, then lines the student wrote, any source, outputs.
+        """
         wanted = normal(_LINE_MARK.sub("", words).strip(_WRAPPING))
         if len(wanted) < _SHORTEST:
             return None
-        places = (
-            *(source.find(wanted, own) for source, own in self._sources),
-            *(source.find(wanted) for source, _ in self._sources),
-            *(output.find(wanted) for output in self._outputs),
-        )
-        return next((place for place in places if place is not None), None)
+        return next((place for place in self._places(wanted, claimed) if place is not None), None)
+
+    def _places(self, wanted: str, claimed: Location | None) -> Iterator[Location | None]:
+        if claimed is not None:
+            near = [s for s, _ in self._sources if s.within(claimed)]
+            if claimed.line is not None:
+                yield from (source.find(wanted, frozenset({claimed.line})) for source in near)
+            outputs = [output for output in self._outputs if output.within(claimed)]
+            if claimed.line is None:
+                yield from (output.find(wanted) for output in outputs)
+            yield from (source.find(wanted) for source in near)
+            yield from (output.find(wanted) for output in outputs)
+        yield from (source.find(wanted, own) for source, own in self._sources)
+        yield from (source.find(wanted) for source, _ in self._sources)
+        yield from (output.find(wanted) for output in self._outputs)
 
     def holds(self, place: Location) -> bool:
         """Whether the document, cell and line exist."""
@@ -118,7 +138,7 @@ def _judgement(judgement: Judgement, hand_in: HandIn) -> Judgement:
     found = [
         Quote(text=quote.text, location=place)
         for quote in judgement.quotes
-        if (place := hand_in.find(quote.text)) is not None
+        if (place := hand_in.find(quote.text, quote.location)) is not None
     ]
     return judgement.model_copy(update={"quotes": tuple(found)})
 

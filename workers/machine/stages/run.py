@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from grading.errors import BudgetExceeded, EngineError, JobInvalid, OutputInvalid, OutputTruncated
-from grading.jobs import Job, Provenance, Result, Tokens
+from grading.errors import (
+    BudgetExceeded,
+    Cancelled,
+    EngineError,
+    JobInvalid,
+    OutputInvalid,
+    OutputTruncated,
+)
+from grading.jobs import Job, Provenance, Result, SentPrompt, Timings, Tokens
 from grading.model import Flag
-from workers.machine.engines.base import Engine, Generation, Progress, Request
+from workers.machine.engines.base import Cancel, Engine, Generation, MeasuresPrompts, Progress, Request
+from workers.machine.stages import leaks
 from workers.machine.stages.base import Output, Stage, require_words
-from workers.machine.stages.fit import CHARS_PER_TOKEN, DEFAULT_CONTEXT_TOKENS
+from workers.machine.stages.fit import DEFAULT_CONTEXT_TOKENS
+from workers.machine.stages.prompt import Prompt
 from workers.machine.stages.quotes import verify
 from workers.machine.stages.table import STAGES
 
 _LEAST_FOR_REPAIR_S = 2.0
 _LONGEST_PREVIOUS = 8_000
+_LONGEST_FAULT = 600
+_SHORTENED = Flag(
+    code="answer_shortened",
+    message="The model came near the most it may write, so some of its texts end early.",
+)
 
 
 def run_stage(
@@ -30,13 +44,15 @@ def run_stage(
     clock: Callable[[], float] = time.monotonic,
     context_tokens: int = DEFAULT_CONTEXT_TOKENS,
     on_prompt: Callable[[int], None] | None = None,
+    cancel: Cancel | None = None,
 ) -> Result:
     """Do the job's stage. Whatever the engine does ends in a result, ok or failed, never in an exception.
 
-    `clock` gives seconds from any start; `context_tokens` is how much the model reads and writes at most;
-    `on_prompt` is told the estimated tokens of the prompt, once, before anything is generated.
+    `clock` gives seconds from any start; `context_tokens` is how much the model reads and writes at most,
+    the model's own context permitting; `on_prompt` is told the tokens of the prompt, once, before anything
+    is generated: the engine's count where it has one, else an estimate. Once `cancel` is said, the run ends.
     """
-    run = _Run(job, engine, model, machine, progress, clock)
+    run = _Run(job, engine, model, machine, progress, clock, cancel or Cancel())
     try:
         output, flags = run.attempt(context_tokens, on_prompt)
     except EngineError as error:
@@ -57,17 +73,22 @@ class _Run:
         machine: str,
         progress: Progress,
         clock: Callable[[], float],
+        cancel: Cancel,
     ) -> None:
         self.job = job
         self.engine = engine
         self.progress = progress
         self.clock = clock
+        self.cancel = cancel
         self.started = clock()
+        self.prompt: SentPrompt | None = None
+        self.leaked = False
+        asked = {"temperature": job.temperature, "top_p": job.top_p, "seed": job.seed}
         self.provenance = Provenance(
             machine=machine,
             engine=engine.name,
             model=model,
-            sampling={"temperature": job.temperature},
+            sampling={name: value for name, value in asked.items() if value is not None},
             uses_model=engine.uses_model,
         )
 
@@ -80,10 +101,38 @@ class _Run:
             raise JobInvalid(
                 f"There is no stage named {self.job.stage!r}; this machine knows {', '.join(STAGES)}."
             )
-        prompt = stage.render(self.job, context_tokens)
+        prompt = self._render(stage, context_tokens)
+        if on_prompt is not None:
+            on_prompt(prompt.tokens)
+        generation = self._generate(self._request(stage, prompt))
+        try:
+            output = self._read(stage, generation)
+        except OutputInvalid as error:
+            output, generation = self._repair(stage, prompt, generation, error)
+        flags = prompt.flags
+        if generation.closed:
+            flags += (_SHORTENED,)
+        if self.leaked:
+            flags += (leaks.LEAKED,)
+            output = type(output).model_validate(leaks.without(output.model_dump(), self.job))
+        verified, dropped = verify(output, self.job.documents)
+        return verified, flags + dropped
+
+    def _render(self, stage: Stage, context_tokens: int) -> Prompt:
+        """The prompt, measured by the model's own tokenizer where the engine has it."""
+        measure = None
+        if isinstance(self.engine, MeasuresPrompts):
+            measure = self.engine.measure(self.provenance.model, self._left(), self.progress)
+        if measure is not None and measure.context_tokens is not None:
+            context_tokens = min(context_tokens, measure.context_tokens)
+        prompt = stage.render(self.job, context_tokens, measure.count if measure is not None else None)
+        self.prompt = SentPrompt(system=prompt.system, user=prompt.user)
         digest = hashlib.sha256(f"{prompt.system}\0{prompt.user}".encode()).hexdigest()
         self._account(prompt_version=stage.version, prompt_hash=digest)
-        request = Request(
+        return prompt
+
+    def _request(self, stage: Stage, prompt: Prompt) -> Request:
+        return Request(
             job=self.job,
             model=self.provenance.model,
             system=prompt.system,
@@ -92,44 +141,46 @@ class _Run:
             max_output_tokens=self.job.max_output_tokens,
             temperature=self.job.temperature,
             deadline_s=self._left(),
+            top_p=self.job.top_p,
+            seed=self.job.seed,
+            cancel=self.cancel,
         )
-        if on_prompt is not None:
-            on_prompt(math.ceil((len(prompt.system) + len(prompt.user)) / CHARS_PER_TOKEN))
-        first = self._generate(request)
-        try:
-            output = self._read(stage, first)
-        except OutputInvalid as error:
-            output = self._repair(stage, request, first, error)
-        verified, dropped = verify(output, self.job.documents)
-        return verified, prompt.flags + dropped
 
-    def _repair(self, stage: Stage, request: Request, first: Generation, error: OutputInvalid) -> Output:
+    def _repair(
+        self, stage: Stage, prompt: Prompt, first: Generation, error: OutputInvalid
+    ) -> tuple[Output, Generation]:
         """The output of the second and last try, which is told what was wrong with the first."""
-        if self._left() < _LEAST_FOR_REPAIR_S:
+        request = self._request(stage, prompt)
+        if request.deadline_s < _LEAST_FOR_REPAIR_S:
             raise error
         self._account(repaired=True)
         again = replace(
             request,
-            repair=error.message,
+            repair=repair_message(error.message, self.job),
             previous=first.text[:_LONGEST_PREVIOUS],
-            deadline_s=self._left(),
         )
-        return self._read(stage, self._generate(again))
+        second = self._generate(again)
+        return self._read(stage, second), second
 
     def _read(self, stage: Stage, generation: Generation) -> Output:
-        """Parse; an answer the token limit ended is truncated unless it happens to be complete."""
+        """Parse; an answer that the token limit ended is truncated unless it happens to be complete.
+
+        Such an answer gets no repair try: the second one would have no more room.
+        """
         try:
             output = stage.parse(generation.text, self.job)
             if self.engine.uses_model:
                 require_words(output)
         except OutputInvalid as error:
-            if generation.truncated:
+            if generation.truncated or generation.closed:
                 raise OutputTruncated from error
             raise
         return output
 
     def _left(self) -> float:
-        """Seconds of the budget that are left; BudgetExceeded when there are none."""
+        """Seconds of the budget that are left. Raises Cancelled, and BudgetExceeded when there are none."""
+        if self.cancel.said:
+            raise Cancelled
         left = self.job.budget_s - (self.clock() - self.started)
         if left <= 0:
             raise BudgetExceeded
@@ -137,16 +188,19 @@ class _Run:
 
     def _generate(self, request: Request) -> Generation:
         generation = self.engine.generate(request, self.progress)
+        self.leaked = self.leaked or leaks.leaked(generation.text, self.job)
         so_far, used = self.provenance, generation.tokens
+        first = not (so_far.tokens.prompt or so_far.repaired)
         self._account(
             digest=generation.digest or so_far.digest,
             sampling=dict(generation.sampling) or so_far.sampling,
-            first_token_s=so_far.first_token_s if so_far.tokens.prompt else generation.first_token_s,
+            first_token_s=generation.first_token_s if first else so_far.first_token_s,
             tokens=Tokens(
                 prompt=so_far.tokens.prompt + used.prompt,
                 cached=so_far.tokens.cached + used.cached,
                 output=so_far.tokens.output + used.output,
             ),
+            timings=_together(so_far.timings, generation.timings),
         )
         return generation
 
@@ -161,7 +215,7 @@ class _Run:
         """The result of a run that did not."""
         return self._result(ok=False, error=error.code, message=error.message, retry=error.retry)
 
-    def _result(self, **outcome: object) -> Result:
+    def _result(self, **outcome: Any) -> Result:
         self._account(seconds=max(0.0, self.clock() - self.started))
         job = self.job
         return Result.model_validate(
@@ -170,6 +224,23 @@ class _Run:
                 "round_id": job.round_id,
                 "stage": job.stage,
                 "provenance": self.provenance,
+                "prompt": self.prompt,
                 **outcome,
             }
         )
+
+
+def repair_message(fault: str, job: Job) -> str:
+    """What the model is told of its answer: the places and rules it broke, and what to send instead."""
+    return (
+        f"Your answer cannot be used. {fault[:_LONGEST_FAULT].rstrip('. ')}. Answer once more with the whole "
+        f"JSON object for the stage {job.stage}, with this mended, and nothing else."
+    )
+
+
+def _together(one: Timings, two: Timings) -> Timings:
+    """The sums; what neither knows stays unknown."""
+    pairs = {name: (getattr(one, name), getattr(two, name)) for name in Timings.model_fields}
+    return Timings(
+        **{name: None if a is b is None else (a or 0.0) + (b or 0.0) for name, (a, b) in pairs.items()}
+    )

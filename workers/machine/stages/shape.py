@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import jsonschema
@@ -21,6 +22,8 @@ _FRAME = 48
 """Characters of JSON around one judgement beside its id and texts."""
 _LONGEST_ANSWER = 100_000
 _MOST_STARTS = 40
+_SHOWN: Mapping[str, Any] = MappingProxyType({"quotes": ["1:3:12 …"], "at": "1:3:12"})
+"""How the shape shows what begins with a place."""
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
 
 
@@ -95,13 +98,11 @@ def judgements(job: Job, size: Sizes) -> Schema:
 
 
 def skeleton(schema: Schema) -> Any:
-    """An example of the shape, the same for all students: texts as dots, levels as 0, places as null."""
+    """An example of the shape, the same for all students: texts as dots, levels as 0."""
     if "properties" in schema:
-        return {name: skeleton(part) for name, part in schema["properties"].items()}
+        return {name: _SHOWN.get(name, skeleton(part)) for name, part in schema["properties"].items()}
     if "items" in schema:
         return [skeleton(schema["items"])]
-    if "null" in schema["type"]:
-        return None
     if "enum" in schema:
         return "|".join(schema["enum"])
     return 0 if schema["type"] == "integer" else "…"
@@ -130,9 +131,24 @@ def _first_object(answer: str, keys: frozenset[str]) -> dict[str, Any]:
         if keys & value.keys():
             return value
         fallback = value if fallback is None else fallback
-    if fallback is None:
-        raise OutputInvalid("The answer holds no complete JSON object")
+    broken = _broken(body)
+    if fallback is None or broken:
+        raise OutputInvalid(f"The answer holds no complete JSON object{broken}")
     return fallback
+
+
+def _broken(body: str) -> str:
+    """Where an object that begins the answer stops being JSON, for the model that has to mend it."""
+    text = body.strip().removeprefix("```json").lstrip("`\n ")
+    if not text.startswith("{"):
+        return ""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return f": {error.msg.lower()} after {text[max(0, error.pos - 30) : error.pos]!r}"
+    except (ValueError, RecursionError):
+        pass
+    return ""
 
 
 def _objects(body: str) -> Iterator[dict[str, Any]]:

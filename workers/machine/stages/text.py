@@ -14,6 +14,14 @@ _INVISIBLE = re.compile(
     "\ud800-\udfff"
     "]"
 )
+# What carries text or turns its order. Joiners, soft hyphens and variation selectors belong to ordinary
+# writing; so do tags after a black flag, which make the flag of a region.
+_SMUGGLED = re.compile("[\u180e\u200b\u2060-\u2064\ufeff]")
+_TAGS = re.compile("(\U0001f3f4[\U000e0020-\U000e007f]{1,8})|[\U000e0000-\U000e007f]")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_UNSPACED = re.compile("[\u0e00-\u109f\u1780-\u17ff]")
+"""Letters of languages that put zero-width spaces between words."""
+_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _LINE_END = re.compile("\r\n|[\r\x85\u2028\u2029]")
 # Markers that chat templates turn into role changes when they reach a tokenizer as text.
@@ -32,6 +40,19 @@ def visible(text: str) -> str:
     return _CONTROL.sub("", _INVISIBLE.sub("", text))
 
 
+def smuggled(line: str) -> int:
+    """How many of a line's invisible characters ordinary writing does not need.
+
+    Those that turn the reading direction belong in lines with letters written from right to left, zero-width
+    spaces in languages without visible ones.
+    """
+    if line.isascii():
+        return 0
+    count = sum(not flag[1] for flag in _TAGS.finditer(line))
+    count += 0 if _UNSPACED.search(line) else len(_SMUGGLED.findall(line))
+    return count + (0 if _RIGHT_TO_LEFT.search(line) else len(_TURNING.findall(line)))
+
+
 def defuse(text: str, nonce: str) -> str:
     """Student text for a prompt: visible characters, no chat markers, no nonce."""
     text = visible(text)
@@ -44,6 +65,11 @@ def normal(text: str) -> str:
     """For comparing: composed, lower case, plain quotes and dashes, single blanks."""
     text = unicodedata.normalize("NFKC", visible(text)).translate(_QUOTE_MARKS).translate(_DASHES)
     return " ".join(text.lower().split())
+
+
+def flat(text: str) -> str:
+    """On one line, with single blanks."""
+    return " ".join(text.split())
 
 
 def clip(text: str, limit: int) -> str:

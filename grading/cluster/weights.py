@@ -1,0 +1,101 @@
+"""Machines that claim the same model should have the same weights: their grades are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+SHOWN = 12
+ALGORITHM = "sha256"
+"""Of digests that do not name theirs."""
+FETCH = {"ollama": "`ollama pull {}`", "mlx": "`hf download {}`"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a machine says of a model: the digest of its weights as the engine tells it, or an empty one."""
+
+    machine: str
+    engine: str
+    model: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A model that machines have with different weights; digest -> machines, the most common digest first."""
+
+    engine: str
+    model: str
+    digests: Mapping[str, tuple[str, ...]]
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """The machines that differ from what more than half of all have; none where there is no such half."""
+        first, *others = self.digests.values()
+        rest = [name for names in others for name in names]
+        return tuple(sorted(rest)) if len(first) > len(rest) else ()
+
+    @property
+    def message(self) -> str:
+        """Who has what, in a sentence without its full stop."""
+        who = "; ".join(f"{short(digest)} on {_words(names)}" for digest, names in self.digests.items())
+        verb = "differs" if len(self.alone) == 1 else "differ"
+        lone = f". {_words(self.alone)} {verb} from most" if self.alone else ""
+        return f"machines have different weights under the name {self.model} ({self.engine}): {who}{lone}"
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, in the imperative."""
+        everyone = {name for names in self.digests.values() for name in names}
+        where = f"on {_words(self.alone or sorted(everyone))}"
+        if self.engine in FETCH and not self.model.startswith(("/", ".", "~")):
+            fetch = FETCH[self.engine].format(self.model)
+            return f"run {fetch} {where}, or `grader deploy` with --model-folder, and restart its worker"
+        return f"load the same files {where}, for example with `grader deploy` and --model-folder"
+
+
+def differing(claims: Iterable[Claim]) -> tuple[Difference, ...]:
+    """The models that machines claim to share and do not, by engine and model.
+
+    Only what the same engine calls by the same name is compared, and only digests of one algorithm: other
+    formats of a model never have the same. A machine counts once for each digest.
+    """
+    known: dict[tuple[str, str, str], dict[str, set[str]]] = {}
+    for one in claims:
+        algorithm, digest = _parts(one.digest)
+        if digest:
+            same_name = known.setdefault((one.engine, one.model, algorithm), {})
+            same_name.setdefault(digest, set()).add(one.machine)
+    return tuple(
+        Difference(engine, model, {digest: tuple(sorted(names)) for digest, names in _by_number(digests)})
+        for (engine, model, _), digests in sorted(known.items())
+        if len(digests) > 1
+    )
+
+
+def claims(machine: str, stages: Mapping[str, Mapping[str, str]]) -> list[Claim]:
+    """What a machine's beat claims: `stages` -> {"engine", "model", and where it is known "digest"}."""
+    return [
+        Claim(machine, place.get("engine", ""), place.get("model", ""), place.get("digest", ""))
+        for place in stages.values()
+    ]
+
+
+def short(digest: str) -> str:
+    """The beginning of a digest, to be compared by eye."""
+    return _parts(digest)[1][:SHOWN]
+
+
+def _parts(digest: str) -> tuple[str, str]:
+    algorithm, separator, value = digest.rpartition(":")
+    return (algorithm if separator else ALGORITHM).lower(), value.lower()
+
+
+def _by_number(digests: Mapping[str, set[str]]) -> list[tuple[str, set[str]]]:
+    return sorted(digests.items(), key=lambda row: (-len(row[1]), row[0]))
+
+
+def _words(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,83 @@
+"""Drives a batch of the mlx engine by hand, a step at a time, and generates the same alone with mlx-lm."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workers.machine.engines.base import Cancel
+from workers.machine.engines.mlx_lane import Lane, Shape, Ticket
+from workers.machine.engines.mlx_model import LoadedModel, Prompt
+from workers.machine.engines.mlx_prefixes import Prefixes
+from workers.machine.engines.mlx_sampling import Sampling
+from workers.machine.engines.mlx_tally import Tally
+
+GREEDY = Sampling(0.0)
+
+
+def words(loaded: LoadedModel, count: int, seed: int) -> list[int]:
+    """Random tokens that the model knows, none of them special."""
+    draw = random.Random(seed)
+    return [draw.randrange(3, loaded.vocabulary) for _ in range(count)]
+
+
+@dataclass
+class Asked:
+    """A ticket, and what cancels it."""
+
+    ticket: Ticket
+    cancel: Cancel
+
+
+@dataclass
+class Driven:
+    """A lane with counters and prefixes of its own."""
+
+    loaded: LoadedModel
+    shape: Shape = field(default_factory=lambda: Shape(slots=4, prefill_step=64))
+    prefixes: Prefixes = field(default_factory=lambda: Prefixes(10**9))
+
+    def __post_init__(self) -> None:
+        self.tally = Tally()
+        self.lane = Lane(self.loaded, self.shape, self.prefixes, self.tally)
+
+    def ask(
+        self, prefix: Sequence[int], rest: Sequence[int], most: int, sampling: Sampling = GREEDY, **more: Any
+    ) -> Asked:
+        """Hand in a prompt of a shared prefix and a rest, for at most so many tokens."""
+        cancel = Cancel()
+        ticket = Ticket(
+            loaded=self.loaded,
+            prompt=Prompt([*prefix, *rest], len(prefix)),
+            max_tokens=most,
+            sampling=sampling,
+            constraint=None,
+            over=lambda: cancel.said,
+            wake=lambda: None,
+        )
+        self.lane.add(ticket)
+        return Asked(ticket, cancel)
+
+    def steps(self, count: int) -> None:
+        """So many steps."""
+        for _ in range(count):
+            self.lane.step()
+
+    def finish(self) -> None:
+        """Steps until nothing is left to do."""
+        while self.lane.running or self.lane.waiting:
+            self.lane.step()
+
+    def count(self, name: str) -> int:
+        """A counter."""
+        return int(self.tally.read()[name])
+
+
+def alone(loaded: LoadedModel, ids: Sequence[int], most: int) -> list[int]:
+    """What mlx-lm itself generates for these tokens at temperature 0, one prompt and no cache."""
+    from mlx_lm import stream_generate
+
+    made = stream_generate(loaded.model, loaded.tokenizer, list(ids), max_tokens=most)
+    return [response.token for response in made if response.token not in loaded.eos_ids]

@@ -1,0 +1,47 @@
+"""What a protocol server does, and what it saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Stats:
+    """What a server saw."""
+
+    requests: int = 0
+    active: int = 0
+    max_concurrency: int = 0
+    disconnects: int = 0
+    finished: int = 0
+    failed: int = 0
+    written: int = 0
+    """Pieces of answers begun: the work of a model, as far as there is one."""
+    last: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Behaviour:
+    """How a server behaves; may be changed while it runs. `times` limits a fault to the next n requests."""
+
+    models: tuple[str, ...]
+    seconds: float = 0.0
+    fault: str = ""
+    times: int | None = None
+    thinks: int = 0
+    """Tokens of thought before the answer."""
+    loaded: bool = True
+    """Whether the models are in memory."""
+    flavour: str = ""
+    """Which server that speaks the protocol it is like; see `flavours`."""
+    refuses: tuple[str, ...] = ()
+    """Fields of a request that are answered with 400."""
+    dead: bool = False
+    """Its generation thread died."""
+    capabilities: tuple[str, ...] = ("completion",)
+    context: int = 262_144
+    """Tokens the models were made for."""
+    chars_a_token: float = 4
+    weights: str = ""
+    """Which weights the models have: another word, another digest."""

@@ -1,0 +1,78 @@
+"""How servers that speak `/v1/chat/completions` differ, as far as a client can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """One kind of server."""
+
+    enforces: bool = True
+    """It binds answers to `response_format`; others ignore it silently."""
+    thoughts: Literal["reasoning_content", "reasoning", "both", "content"] = "reasoning_content"
+    """Where thoughts go; some leave them in the text."""
+    usage: Literal["event", "last"] = "event"
+    """The counts come in an event of their own, or with the last piece."""
+    details: bool = True
+    """The counts say how much of the prompt was cached."""
+    errors: Literal["object", "string"] = "object"
+    tokenizer: Literal["", "content", "prompt"] = ""
+    """The field of `/tokenize` with the text, where there is such a page."""
+    timings: bool = False
+    meta: bool = False
+    strays: int = 404
+    """The status for pages it does not have."""
+
+
+FLAVOURS: Mapping[str, Flavour] = {
+    "": Flavour(),
+    "mlx": Flavour(enforces=False, thoughts="reasoning", errors="string"),
+    "llama": Flavour(usage="last", details=False, tokenizer="content", timings=True, meta=True),
+    "lmstudio": Flavour(thoughts="content", details=False, errors="string", strays=200),
+    "vllm": Flavour(thoughts="both", details=False, tokenizer="prompt"),
+}
+META = {
+    "vocab_type": 2,
+    "n_vocab": 151_936,
+    "n_ctx_train": 32_768,
+    "n_embd": 2048,
+    "n_params": 30_532_122_624,
+}
+SLOT_CONTEXT = 8_192
+
+
+def pages(
+    flavour: Flavour, models: tuple[str, ...], weights: str, *, dead: bool
+) -> dict[str, tuple[int, Any]]:
+    """What GET gives by path: status and JSON."""
+    listed: list[dict[str, Any]] = [{"id": model, "object": "model", "created": 0} for model in models]
+    for one in listed:
+        if flavour.meta:
+            one["meta"] = {**META, "size": 18_000_000_000 + len(weights)}
+        if flavour.tokenizer == "prompt":
+            one["max_model_len"] = SLOT_CONTEXT
+    found: dict[str, tuple[int, Any]] = {"/v1/models": (200, {"object": "list", "data": listed})}
+    if flavour.strays == 404:
+        found["/health"] = (503, {"status": "unavailable"}) if dead else (200, {"status": "ok"})
+    if flavour.meta:
+        found["/props"] = (200, {"default_generation_settings": {"n_ctx": SLOT_CONTEXT}, "total_slots": 4})
+    return found
+
+
+def error(flavour: Flavour, status: int, message: str, kind: str) -> dict[str, Any]:
+    """The body of an error."""
+    if flavour.errors == "string":
+        return {"error": message}
+    return {"error": {"message": message, "type": kind, "code": status}}
+
+
+def thought(flavour: Flavour, text: str) -> dict[str, str]:
+    """A piece of thought as a delta has it."""
+    if flavour.thoughts == "content":
+        return {"content": text}
+    names = ("reasoning_content", "reasoning") if flavour.thoughts == "both" else (flavour.thoughts,)
+    return {"content": "", **dict.fromkeys(names, text)}

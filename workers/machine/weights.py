@@ -1,0 +1,95 @@
+"""Which weights the models of this machine have, and what its engines count; beats tell both."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Mapping
+
+from grading.config import Machine
+from grading.errors import EngineError
+from workers.machine.engines.base import COUNTERS, Counts, Engine, Identifies, LoadsModels
+
+log = logging.getLogger(__name__)
+PATIENCE_S = 600.0
+"""For one digest: a model of 60 GB from a slow disk."""
+AGAIN_S = 300.0
+"""Models may be fetched anew while the machine works."""
+UNKNOWN_AGAIN_S = 30.0
+"""The engine may still be starting."""
+
+
+class Weights:
+    """The digests of a machine's models, as engines tell them. Thread-safe."""
+
+    def __init__(self, machine: Machine, engines: Mapping[str, Engine]) -> None:
+        self._machine = machine
+        self._engines = engines
+        self._digests: dict[tuple[str, str], str] = {}
+
+    def learn(self, engine: str, model: str, digest: str) -> None:
+        """A generation or a load told a digest; an empty one says nothing."""
+        if digest:
+            self._digests[engine, model] = digest
+
+    def digest(self, engine: str, model: str) -> str:
+        """What is known by now; empty when nothing is."""
+        return self._digests.get((engine, model), "")
+
+    def stages(self) -> dict[str, dict[str, str]]:
+        """Each stage's engine and model, and the digest where it is known."""
+        found = {}
+        for stage, place in self._machine.stages.items():
+            digest = self.digest(place.engine, place.model)
+            known = {"digest": digest} if digest else {}
+            found[stage] = {"engine": place.engine, "model": place.model, **known}
+        return found
+
+    def load(self) -> None:
+        """Load what in-process engines will need, so that the first student does not wait for it."""
+        for place in self._machine.stages.values():
+            engine = self._engines[place.engine]
+            if isinstance(engine, LoadsModels):
+                try:
+                    self.learn(place.engine, place.model, engine.load(place.model))
+                except EngineError as error:
+                    log.error("model %s cannot be loaded: %s", place.model, error.message)
+
+    def ask(self) -> bool:
+        """Ask the engines that can tell; whether all of them did. May take minutes."""
+        places = {(place.engine, place.model) for place in self._machine.stages.values()}
+        told = [self.told_by(engine, model, PATIENCE_S) for engine, model in sorted(places)]
+        return None not in told
+
+    def told_by(self, name: str, model: str, seconds: float) -> str | None:
+        """What an engine says now, empty when it cannot tell; None when it fails to, which may pass."""
+        engine = self._engines[name]
+        if not isinstance(engine, Identifies):
+            return ""
+        try:
+            digest = engine.digest(model, seconds)
+        except EngineError as error:
+            log.info("the weights of %s on %s are not known: %s", model, name, error.message)
+            return None
+        self.learn(name, model, digest)
+        return digest
+
+    def ask_until_stopped(self, stop: threading.Event) -> None:
+        """Ask now and then again; the end of the thread that loads models."""
+        while not stop.is_set():
+            stop.wait(AGAIN_S if self.ask() else UNKNOWN_AGAIN_S)
+
+
+def counters(engines: Mapping[str, Engine]) -> dict[str, dict[str, float]]:
+    """What each engine that counts says, as far as it is a number with a name that is known."""
+    return {name: _counted(engine) for name, engine in engines.items() if isinstance(engine, Counts)}
+
+
+def _counted(engine: Counts) -> dict[str, float]:
+    try:
+        said = engine.counters()
+        return {name: float(said[name]) for name in COUNTERS if math.isfinite(said.get(name, math.nan))}
+    except Exception:
+        log.exception("an engine cannot say what it counts")  # figures must not cost the machine its beat
+        return {}
