@@ -15,6 +15,7 @@ from app import (
     api,
     classes,
     errors,
+    flags,
     given_up,
     operations,
     pages,
@@ -66,7 +67,7 @@ def create_app(services: Services) -> OpenAPI:
         listed_tests=trials.listed_tests,
         said=trials.said,
         run_notes=trials.run_notes,
-        other_flags=trials.other_flags,
+        flag_notes=flags.flag_notes,
     )
     for blueprint in (
         pages.pages,

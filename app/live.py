@@ -117,7 +117,12 @@ def _tokens(stage: StageStatus) -> str:
     """Tokens written; before that, those to be read."""
     if stage.tokens:
         return f"{stage.tokens} tokens"
-    return f"about {stage.prompt_tokens} tokens to read" if stage.prompt_tokens else ""
+    return f"about {_coarse(stage.prompt_tokens):,} tokens to read" if stage.prompt_tokens else ""
+
+
+def _coarse(number: int) -> int:
+    """An estimate without digits that it does not have."""
+    return round(number, 2 - len(str(number)))
 
 
 def duration(seconds: float) -> str:

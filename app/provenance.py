@@ -36,6 +36,10 @@ _SAMPLING: Mapping[str, Callable[[Any], str]] = {
 _FORMATS: Mapping[Any, str] = {
     "json_schema_bound": "every token bound to the answer's schema",
     "json_schema": "the server was asked to bind the answer to its schema",
+    "json_schema, not proved to be enforced": "the server was asked to bind the answer to its schema, which "
+    "it may not have done",
+    "none: the server ignores json_schema": "the answer not bound to a schema, as the server ignores it",
+    "none: the server refuses json_schema": "the answer not bound to a schema, as the server refuses it",
     "none": "the answer not bound to a schema",
 }
 _TIMINGS = (
@@ -64,7 +68,7 @@ def rows(found: Sequence[Provenance]) -> Rows:
         ("Model", [p.model if p.uses_model else f"{p.model} (no language model)" for p in found]),
         ("Model digest", [p.digest or NOTHING for p in found]),
         ("Prompt", [f"{p.prompt_version} {p.prompt_hash[:16]}".strip() or NOTHING for p in found]),
-        ("Tokens of the prompt", [f"{p.tokens.prompt}, {p.tokens.cached} from cache" for p in found]),
+        ("Tokens of the prompt", [_prompt_tokens(p) for p in found]),
         ("Tokens written", [str(p.tokens.output) for p in found]),
         ("First token after", [seconds(p.first_token_s) for p in found]),
         ("Took", [f"{p.seconds:.1f} s" for p in found]),
@@ -72,6 +76,12 @@ def rows(found: Sequence[Provenance]) -> Rows:
         ("Sampling", [sampling(p.sampling) for p in found]),
         ("Answer repaired", ["yes" if p.repaired else "no" for p in found]),
     ]
+
+
+def _prompt_tokens(found: Provenance) -> str:
+    """None from a cache goes unsaid: most servers do not tell."""
+    cached = f", {found.tokens.cached} of them from the cache" if found.tokens.cached else ""
+    return f"{found.tokens.prompt}{cached}"
 
 
 def seconds(value: float | None) -> str:

@@ -185,11 +185,6 @@ def _note(code: str, flags: Sequence[Flag], staff: bool) -> RunNote:
     return RunNote(title, other if staff else student, detail, any(flag.hold for flag in flags))
 
 
-def other_flags(report: Report) -> tuple[Flag, ...]:
-    """The flags that are no notes on the run."""
-    return tuple(flag for flag in report.flags if flag.code not in RUN_NOTES)
-
-
 def ran_document(found: ShownDocument | None, staff: bool) -> tuple[str, ...]:
     """How running a document went, in sentences; nothing where it was not tried."""
     return () if found is None else tuple(_sentences(found, staff))

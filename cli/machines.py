@@ -39,8 +39,8 @@ def machines(settings: Settings, as_json: bool) -> None:
     Console().print(table)
     for state in states:
         for engine, counted in state.engines.items():
-            if counted.get("prompt_tokens"):
-                cached, prompt = counted.get("cached_tokens", 0), counted["prompt_tokens"]
+            if counted.get("prompt_tokens") and "cached_tokens" in counted:
+                cached, prompt = counted["cached_tokens"], counted["prompt_tokens"]
                 click.echo(
                     f"{state.name}, {engine}: {cached:,.0f} of {prompt:,.0f} prompt tokens from the cache"
                 )

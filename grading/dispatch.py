@@ -237,5 +237,6 @@ def _counted(beats: Sequence[Beat]) -> dict[str, dict[str, float]]:
         for engine, counters in beat.engines.items():
             sums = found.setdefault(engine, {})
             for name, value in counters.items():
-                sums[name] = sums.get(name, 0.0) + float(value)
+                if isinstance(value, int | float):  # a beat is a stranger's word
+                    sums[name] = sums.get(name, 0.0) + value
     return found

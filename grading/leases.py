@@ -7,6 +7,7 @@ time: SQL decides what counts.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, cast
@@ -19,6 +20,7 @@ from redis.retry import Retry
 
 from grading import lua
 from grading.queue import own_queue
+from grading.withdrawal import withdrawn
 
 LEASES = "grader:leases"
 MACHINES = "grader:machines"
@@ -147,7 +149,7 @@ class Leases:
             ],
             args=[
                 run_id,
-                json.dumps({**asdict(lease), "round_id": round_id}),
+                json.dumps({**asdict(lease), "round_id": round_id, "claim": uuid.uuid4().hex}),
                 MAX_DELIVERIES,
                 KEEP_S,
                 role,
@@ -170,7 +172,8 @@ class Leases:
         """`progress` of many runs of one process in one round trip; what did not change is not written."""
         if not leases:
             return []
-        keys = [LEASES, *(_current(one.round_id, one.stage) for one in leases)]
+        known = ((_current(one.round_id, one.stage), withdrawn(one.run_id)) for one in leases)
+        keys = [LEASES, *(key for pair in known for key in pair)]
         told = [part for one in leases for part in (one.run_id, json.dumps(asdict(one)))]
         return [bool(held) for held in cast("list[int]", self._progress(keys=keys, args=[KEEP_S, *told]))]
 

@@ -56,7 +56,11 @@ end
 
 local current = redis.call('GET', KEYS[2])
 if current and current ~= ARGV[1] then return 'superseded' end
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 'superseded' end
+local held = redis.call('HGET', KEYS[1], ARGV[1])
+if held then
+  -- the same question once more, as its answer was lost on the way: it is granted still
+  return cjson.decode(held)['claim'] == lease['claim'] and 'granted' or 'superseded'
+end
 local better = ARGV[6] == '1' and elsewhere()
 redis.call('HSET', KEYS[4], lease['stage'], better or me)
 redis.call('EXPIRE', KEYS[4], ARGV[4])
@@ -73,21 +77,22 @@ redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(lease))
 return 'granted'
 """
 
-# KEYS: leases, then for each run that is told the current run of its (round, stage)
+# KEYS: leases, then for each run that is told the current run of its (round, stage) and the mark of one that
+#       was withdrawn
 # ARGV: seconds to keep, then for each run its id and its lease as JSON. Answers 1 or 0 for each.
 # A lease that was taken away stays away, also when another process has the run by now. One that Redis forgot
-# together with everything else is told again: then nothing is known of the round and stage, either. Nothing
-# is written where nothing changed.
+# together with everything else is told again: then nothing is known of the round and stage, either. Of one
+# that was withdrawn nothing is known on purpose. Nothing is written where nothing changed.
 PROGRESS = """
 local now = tonumber(redis.call('TIME')[1])
 
-local function tell(run, told, current)
+local function tell(run, told, current, withdrawn)
   local held = redis.call('HGET', KEYS[1], run)
   local lease, moved
   if held then
     lease = cjson.decode(held)
     if lease['process'] ~= told['process'] then return 0 end
-  elseif redis.call('EXISTS', current) == 0 then
+  elseif redis.call('EXISTS', current, withdrawn) == 0 then
     redis.call('SET', current, run, 'EX', ARGV[1])
     lease = told
     lease['since'] = now
@@ -112,8 +117,8 @@ local function tell(run, told, current)
 end
 
 local answers = {}
-for i = 2, #KEYS do
-  answers[i - 1] = tell(ARGV[2 * i - 2], cjson.decode(ARGV[2 * i - 1]), KEYS[i])
+for i = 2, #KEYS, 2 do
+  answers[i / 2] = tell(ARGV[i], cjson.decode(ARGV[i + 1]), KEYS[i], KEYS[i + 1])
 end
 return answers
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import logging
 import re
@@ -19,17 +20,27 @@ from redis.exceptions import ResponseError
 
 log = logging.getLogger(__name__)
 ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
+MARKED_S = 86_400
+"""Longer than any run."""
+
+
+def withdrawn(run_id: str) -> str:
+    """The key that keeps a machine from telling of a run again, which it does not name."""
+    return f"grader:current:withdrawn:{hashlib.sha256(run_id.encode()).hexdigest()}"
 
 
 def withdraw(redis: Redis, ids: Iterable[str]) -> int:
     """Remove what mentions one of these ids (32 hex digits each); returns how many entries.
 
-    A machine that works on one of them loses its lease; what it answers is ignored and withdrawn next time.
+    A machine that works on one of them loses its lease and leaves the work; what it answers all the same is
+    ignored and withdrawn next time.
     Raises redis errors.
     """
     wanted = frozenset(ids)
     if not wanted:
         return 0
+    for one in wanted:  # first of all, or a lease that was removed would be told anew
+        redis.set(withdrawn(one), 1, ex=MARKED_S)
     removed = sum(_clean(redis, str(key), wanted) for key in list(redis.scan_iter(count=1000)))
     if removed:
         _forget_on_disk(redis)

@@ -88,7 +88,7 @@ const watchStatus = (box) => {
       '<span class="dot" aria-hidden="true"></span><div class="flex-grow-1">' +
       '<div aria-live="polite" aria-atomic="true"><strong></strong>: <span data-words></span></div>' +
       '<div class="small text-body-secondary" data-stage-detail></div>' +
-      '<div class="draft" data-draft hidden><div class="small text-body-secondary">Being written, may still change</div>' +
+      '<div class="draft" data-draft hidden><div class="small text-body-secondary">An AI is writing this. Nobody has checked it, and it may still change.</div>' +
       "<div data-draft-text></div></div></div>";
     item.querySelector("strong").textContent = stage.title;
     return item;

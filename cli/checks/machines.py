@@ -185,9 +185,9 @@ def _model(name: str, model: Mapping[str, Any]) -> Finding:
 
 def _cached(model: Mapping[str, Any]) -> str:
     counted = model.get("counters") or {}
-    if not counted.get("prompt_tokens"):
+    if not counted.get("prompt_tokens") or "cached_tokens" not in counted:
         return ""
-    return f"; {counted.get('cached_tokens', 0):,.0f} of {counted['prompt_tokens']:,.0f} prompt tokens cached"
+    return f"; {counted['cached_tokens']:,.0f} of {counted['prompt_tokens']:,.0f} prompt tokens cached"
 
 
 def _weights(states: Iterable[MachineState], answers: Mapping[str, Examination]) -> Iterator[Finding]:

@@ -48,10 +48,11 @@ class Difference:
     def remedy(self) -> str:
         """What to do about it, in the imperative."""
         everyone = {name for names in self.digests.values() for name in names}
-        where = f"on {_words(self.alone or sorted(everyone))}"
+        there = self.alone or tuple(sorted(everyone))
+        where, worker = f"on {_words(there)}", "its worker" if len(there) == 1 else "their workers"
         if self.engine in FETCH and not self.model.startswith(("/", ".", "~")):
             fetch = FETCH[self.engine].format(self.model)
-            return f"run {fetch} {where}, or `grader deploy` with --model-folder, and restart its worker"
+            return f"run {fetch} {where}, or `grader deploy` with --model-folder, and restart {worker}"
         return f"load the same files {where}, for example with `grader deploy` and --model-folder"
 
 

@@ -19,6 +19,10 @@ HIDDEN = "a hidden test"
 _Whole = TypeVar("_Whole", Evidence, Report)
 
 
+SETTLED = ("disagreement", "prompt_leaked", "unsupported")
+"""Doubts about a model, which a person has settled before a student sees the report."""
+
+
 @overload
 def for_student(found: CheckOutcome) -> CheckOutcome: ...
 @overload
@@ -39,7 +43,8 @@ def for_student(
         criteria = tuple(_criterion(c) for c in found.criteria)
         return found.model_copy(update={"criteria": criteria, "flags": _flags(found)})
     grades = tuple(_grade(grade) for grade in found.criteria)
-    return found.model_copy(update={"criteria": grades, "flags": _flags(found)})
+    flags = tuple(flag for flag in _flags(found) if flag.code not in SETTLED)
+    return found.model_copy(update={"criteria": grades, "flags": flags})
 
 
 def _criterion(found: CriterionEvidence) -> CriterionEvidence:

@@ -70,12 +70,13 @@ class RunPrompt(Value):
         return self.sha256 == self.provenance.prompt_hash
 
 
-def keep(session: Session, result: Result) -> None:
+def keep(session: Session, result: Result, *, late: bool = False) -> None:
     """Keep the prompt a result brought along, unless its run has one. Never stands in the result's way.
 
-    One that is too large, or no text a database takes, is dropped; a log line says so.
+    One that is too large, or no text a database takes, is dropped; a log line says so. `late` is one whose
+    run has a result: its prompt must be that result's, and what retention took stays away.
     """
-    if result.prompt is None:
+    if result.prompt is None or (late and not _missed(session, result)):
         return
     try:
         system, user = result.prompt.system.encode(), result.prompt.user.encode()
@@ -98,6 +99,13 @@ def keep(session: Session, result: Result) -> None:
         except IntegrityError:
             continue  # the system message was removed, as nobody used it, at this moment
     log.warning("the prompt of run %s is not kept: its system message went", result.run_id)
+
+
+def _missed(session: Session, result: Result) -> bool:
+    """Whether the prompt is the one that the run's own result came without."""
+    content = session.scalar(select(Run.result).where(Run.id == result.run_id)) or {}
+    made = (content.get("provenance") or {}).get("prompt_hash")
+    return "ok" in content and made == result.provenance.prompt_hash
 
 
 def _keep_system(session: Session, content: bytes) -> str:

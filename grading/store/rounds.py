@@ -187,9 +187,10 @@ def record(session: Session, result: Result) -> Recorded:
     run = read_run(session, result.run_id)
     if current is None or run is None or (run.round_id, run.stage) != (current.id, result.stage):
         return Recorded("unknown")
+    known = run.state not in (RunState.DISPATCHED, RunState.LOST)
     # also of one that is known: the chord's copy, which may have come first, has no prompt
-    prompts.keep(session, result)
-    if run.state not in (RunState.DISPATCHED, RunState.LOST):
+    prompts.keep(session, result, late=known)
+    if known:
         return Recorded("duplicate")
     stage = current.stages[result.stage]
     # a late result of an earlier run may have ended the stage while this one was under way

@@ -113,7 +113,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     advance(school, submission, "running")
     expect(status).to_contain_text("Technical review: writing")
     expect(status).to_contain_text("on dgx-spark-1 · qwen3-coder:30b · 4 s · 120 tokens")
-    expect(status).to_contain_text("Being written, may still change")
+    expect(status).to_contain_text("An AI is writing this. Nobody has checked it, and it may still change.")
     expect(status.get_by_text(DRAFT, exact=True)).to_be_visible()  # as text, whatever is in it
     look(page, pictures, "3-running")
     school.grade(submission, report(), released=True)

@@ -49,7 +49,10 @@ def test_live_machines_with_other_weights_are_named_with_what_to_do(
     shown = page(school)
     assert shown.count(">06c1097efce0</code>") == 3  # of the two machines, and in the warning
     assert "<code>ffff097efce0</code>: c (differs from most)" in shown
-    assert "What to do: run `ollama pull qwen3-coder:30b` on c, or `grader deploy`" in shown
+    assert (
+        "What to do: run <code>ollama pull qwen3-coder:30b</code> on c, or <code>grader deploy</code>"
+        in shown
+    )
     answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
     assert [one["stages"]["analysis"]["digest"] for one in answer["machines"]] == [
         one.stages["analysis"]["digest"] for one in states
@@ -149,7 +152,7 @@ def test_the_page_says_what_a_machine_does(school: School, phase: str, words: st
 
 def test_tokens_count_up(school: School) -> None:
     submission = running(school, phase="reading", prompt_tokens=5120)
-    assert live(school, "anna", submission)["detail"].endswith("about 5120 tokens to read")
+    assert live(school, "anna", submission)["detail"].endswith("about 5,100 tokens to read")
     school.dispatch.held["r1"] = replace(school.dispatch.held["r1"], phase="generating", tokens=310)
     assert live(school, "anna", submission)["detail"].endswith("310 tokens")
 
@@ -162,7 +165,7 @@ def test_a_draft_is_for_who_may_see_the_hand_in_and_ends_with_the_run(school: Sc
     url = f"/api/v1/submissions/{submission}"
     for name in ("anna", "teacher"):
         shown = school.client(name).get(f"/submissions/{submission}").get_data(as_text=True)
-        assert "Being written, may still change" in shown
+        assert "An AI is writing this. Nobody has checked it, and it may still change." in shown
         assert "Good: &lt;script&gt;alert(1)&lt;/script&gt; &amp; &#34;plots&#34;" in shown
         assert "<script>alert" not in shown
         assert live(school, name, submission)["draft"] == DRAFT
@@ -184,3 +187,19 @@ def test_a_draft_is_outside_what_is_read_out(school: School) -> None:
     spoken = [part.partition("</div>")[0] for part in shown.split('aria-live="polite"')[1:]]
     assert any("writing" in part for part in spoken)
     assert not any("Good:" in part for part in spoken)
+
+
+def test_without_scripts_the_page_says_to_reload_it_while_something_changes(school: School) -> None:
+    submission = running(school, phase="reading")
+    shown = school.client("anna").get(f"/submissions/{submission}").get_data(as_text=True)
+    assert "Reload this page" in shown.partition("<noscript>")[2].partition("</noscript>")[0]
+    school.grade(submission, report(), released=True)
+    assert "<noscript>" not in school.client("anna").get(f"/submissions/{submission}").get_data(as_text=True)
+
+
+def test_an_engine_that_does_not_tell_of_a_cache_is_not_said_to_have_none(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = [machine("a", OURS, engines={"ollama": {"prompt_tokens": 4000.0, "running": 2.0}})]
+    monkeypatch.setattr(school.dispatch, "machines", lambda: states)
+    assert "from the cache" not in page(school)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis import Redis
+from redis.exceptions import TimeoutError as RedisTimeout
 
 from grading import queue
 from grading.config import load
@@ -36,6 +38,27 @@ def test_a_run_is_granted_once_while_it_is_held(leases: Leases) -> None:
     held = leases.held_of(["run", "other"])
     assert set(held) == {"run"}
     assert (held["run"].machine, held["run"].process) == ("dgx-spark-1", "p1")
+
+
+def test_an_answer_that_was_lost_on_the_way_costs_no_run(
+    leases: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client asks again by itself; "superseded" would leave a lease that nobody works on."""
+    lost: list[object] = []
+    read = Redis.parse_response
+
+    def lose(self: Redis, connection: Any, command: str, **options: Any) -> Any:
+        answer = read(self, connection, command, **options)
+        if command == "EVALSHA" and not lost:
+            lost.append(answer)
+            raise RedisTimeout
+        return answer
+
+    leases.claim(lease("warm"), "warm")
+    monkeypatch.setattr(Redis, "parse_response", lose)
+    assert leases.claim(lease(), "round") == GRANTED
+    assert lost == ["granted"]
+    assert leases.claim(lease(), "round") == SUPERSEDED  # another question by the same process
 
 
 def test_an_older_run_is_superseded_by_the_current_one(leases: Leases) -> None:
@@ -87,6 +110,15 @@ def test_a_machines_stages_keep_the_order_of_the_configuration(
         leases.beat(Beat(machine.name, machine.name, 1, 0, {stage: {} for stage in sorted(machine.stages)}))
     seen = {state.name: list(state.stages) for state in dispatch.machines()}
     assert seen == {machine.name: list(machine.stages) for machine in config.machines}
+
+
+def test_a_beat_with_strange_counters_hides_no_machine(leases: Leases, redis_url: str, root: Path) -> None:
+    config = load(root / "config.toml", {"GRADER_REDIS_URL": redis_url})
+    dispatch = Dispatch(config, queue.celery_app(redis_url, 1200), leases)
+    strange: Any = {"mlx": {"running": "many", "requests": 3}}
+    leases.beat(Beat("p", "mac-studio-1", 1, 0, {"feedback": {}}, engines=strange))
+    state = next(one for one in dispatch.machines() if one.name == "mac-studio-1")
+    assert state.engines == {"mlx": {"requests": 3}}
 
 
 def test_messages_are_seen_by_their_run(leases: Leases, redis_url: str) -> None:

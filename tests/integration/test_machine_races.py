@@ -6,6 +6,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
+from grading.jobs import Job, Provenance, Result
 from grading.leases import MAX_DELIVERIES, Leases
 from tests.integration.test_machine_process import (
     Scripted,
@@ -16,6 +19,7 @@ from tests.integration.test_machine_process import (
     sent,
 )
 from tests.system import until
+from workers.machine import failures
 from workers.machine.engines.base import Progress, Request
 from workers.machine.process import MachineProcess
 from workers.machine.working import Message
@@ -86,3 +90,25 @@ def test_all_that_is_handed_back_leaves_at_once(
     for thread in threads:
         thread.join(20)
     assert states == [(0, 0)] * 3
+
+
+def test_a_run_that_was_begun_too_often_is_not_taken_for_one_that_was_taken_away(
+    process: MachineProcess,
+    leases: Leases,
+    sent: list[Mapping[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has no lease, which the heartbeat may find out before its result is sent."""
+    leases.redis.set("grader:deliveries:run", MAX_DELIVERIES)
+    leases.make_current({("round", "analysis"): "run"})
+    made = failures.exhausted
+
+    def beaten(given: Job, how: Provenance) -> Result:
+        process.beat()
+        return made(given, how)
+
+    monkeypatch.setattr(failures, "exhausted", beaten)
+    returned = process.run(job())
+    assert [one["error"] for one in sent] == ["exhausted"]
+    assert returned is not None
+    assert returned["error"] == "exhausted"

@@ -14,6 +14,7 @@ from redis.exceptions import ConnectionError as RedisAway
 
 from grading.errors import Cancelled
 from grading.leases import LEASES, Beat, Lease, Leases
+from grading.withdrawal import withdraw
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, process, sent
 from tests.system import until
 from workers.machine.engines.base import Generation, Progress, Request
@@ -206,6 +207,22 @@ def test_a_run_that_was_taken_away_frees_its_slot_at_once_and_sends_nothing(
     assert sent == []
     # whoever has it now is left alone
     assert [(one.run_id, one.process) for one in leases.held()] == [(b.run_id, b.process) for b in before]
+
+
+def test_what_is_withdrawn_is_not_told_again(leases: Leases) -> None:
+    """An erased student's draft must not come back to Redis, nor the machine go on with their work."""
+    engine = Patient()
+    process = MachineProcess(MACHINE, {"instant": engine}, leases, lambda _result: None)
+    run_id, round_id = "a" * 32, "b" * 32
+    leases.make_current({(round_id, "analysis"): run_id})
+    run = start(process, {**job(run_id), "round_id": round_id})
+    assert engine.begun.wait(10)
+    assert withdraw(leases.redis, (run_id, round_id)) > 0
+    process.beat()
+    assert leases.held() == []
+    assert run.end() == {"superseded": run_id}
+    assert engine.freed == [run_id]
+    assert not [key for key in leases.redis.scan_iter() if run_id in key or round_id in key]
 
 
 def test_a_run_that_is_done_all_the_same_is_sent_as_it_may_be_the_first(

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 import requests
 
-from grading.errors import Cancelled, EngineBusy, JobInvalid
+from grading.errors import Cancelled, EngineBusy, JobInvalid, OutputInvalid
 from tests.engines import PATIENT, SCHEMA, Heard, ask, parsed, quiet
 from tests.servers.base import ModelServer
 from tests.servers.ollama_server import digest_of, ollama_server
@@ -62,6 +62,17 @@ def test_top_p_and_seed_are_sent_only_where_they_are_given(server: ModelServer) 
 def test_a_prompt_that_would_be_cut_is_refused_where_the_context_is_fixed(server: ModelServer) -> None:
     with pytest.raises(JobInvalid, match="2048"):
         engine_on(server, num_ctx=2048).generate(ask(user="x" * 30_000), quiet)
+
+
+def test_a_repair_try_without_its_hand_in_is_no_answer(server: ModelServer) -> None:
+    """What does not fit Ollama leaves out by whole messages, oldest first, and counts the rest only."""
+    engine = engine_on(server, num_ctx=4096)
+    first = ask(user="x" * 12_000)
+    engine.generate(first, quiet)
+    again = replace(first, previous="y" * 3_000, repair="Answer once more.")
+    with pytest.raises(OutputInvalid, match="4096"):
+        engine.generate(again, quiet)
+    assert engine_on(server, num_ctx=8192).generate(again, quiet).text  # there is room for all of it
 
 
 def test_a_cut_prompt_is_read_again_with_a_longer_context(server: ModelServer) -> None:

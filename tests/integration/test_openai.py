@@ -11,11 +11,13 @@ import pytest
 from grading.errors import EngineBrokeOff, EngineError, EngineGarbled, EngineUnreachable, JobInvalid
 from tests.engines import SCHEMA, Heard, ask, parsed, quiet
 from tests.servers.base import ModelServer
-from tests.servers.flavours import SLOT_CONTEXT
+from tests.servers.flavours import META, SLOT_CONTEXT
 from tests.servers.openai_server import openai_server
 from workers.machine.engines import open_engine
+from workers.machine.engines import openai_server as openai_server_module
 from workers.machine.engines.openai import OpenAIEngine
 from workers.machine.engines.openai_schemas import ODD
+from workers.machine.engines.openai_server import Server
 
 
 @pytest.fixture
@@ -182,6 +184,55 @@ def test_a_server_with_a_tokenizer_measures_texts(server: ModelServer, flavour: 
 @pytest.mark.parametrize("flavour", ["mlx", "lmstudio"])
 def test_a_server_without_one_does_not(server: ModelServer, flavour: str) -> None:
     assert like(server, flavour).measure("tiny", 5.0, quiet) is None
+
+
+def test_a_tokenizer_that_fell_silent_is_waited_for_once(server: ModelServer) -> None:
+    """A hand-in has hundreds of texts."""
+    measure = like(server, "llama").measure("tiny", 5.0, quiet)
+    assert measure is not None
+    asked: list[str] = []
+    server.behaviour.flavour = "mlx"  # has no such page any more
+    handle = server.finish_request
+
+    def count(request: Any, address: Any) -> None:
+        asked.append("once")
+        handle(request, address)
+
+    server.finish_request = count  # type: ignore[method-assign]
+    for number in range(20):
+        assert measure.count(f"some text, {number}") > 0
+    assert len(asked) == 1
+
+
+def test_counts_are_given_while_other_threads_forget_them(server: ModelServer) -> None:
+    measure = like(server, "llama").measure("tiny", 5.0, quiet)
+    assert measure is not None
+
+    class Forgetful(dict[int, int]):
+        def __setitem__(self, key: int, value: int) -> None:
+            """Another thread clears all of it at this moment."""
+
+    counting = measure.count.__self__  # type: ignore[attr-defined]
+    object.__setattr__(counting, "_known", Forgetful())
+    assert measure.count("x" * 400) == 100
+
+
+def test_a_server_that_is_starting_is_asked_for_its_digest_again(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(openai_server_module.time, "monotonic", lambda: now)
+    told = Server(f"{server.url}/v1", "a server")
+    answers: list[tuple[int, Any]] = [(503, None), (200, {"data": [{"id": "tiny", "meta": META}]})]
+    monkeypatch.setattr(Server, "_look", lambda *_: answers.pop(0))
+    wire: Any = None
+    assert told.digest(wire, "tiny") == ""
+    assert told.digest(wire, "tiny") == ""  # not at once
+    now += 20
+    assert told.digest(wire, "tiny").startswith("llama-meta-sha256:")
+    now += 200
+    assert told.digest(wire, "tiny").startswith("llama-meta-sha256:")  # remembered
+    assert answers == []
 
 
 def test_other_weights_have_another_digest(server: ModelServer) -> None:

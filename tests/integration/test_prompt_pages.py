@@ -54,7 +54,7 @@ def test_staff_find_the_exact_prompt_below_the_result(school: School) -> None:
     below = school.client("grader").get(f"/submissions/{submission}").get_data(as_text=True)
     assert f'href="{url}"' in below
     for words in (
-        "4120, 3880 from cache",
+        "4120, 3880 of them from the cache",
         "Waited for room",
         "0.25 s",
         "from the likeliest tokens that together have 0.9",

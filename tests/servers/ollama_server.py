@@ -137,10 +137,14 @@ class _Turn:
                 {"role": "system", "content": payload.get("system") or ""},
                 {"role": "user", "content": payload.get("prompt") or ""},
             ]
-        said = {role: "\n".join(str(m["content"]) for m in messages if m["role"] == role) for role in _ROLES}
-        size = int(tokens(said["system"] + said["user"]) * 4 / behaviour.chars_a_token)
+        size = _size(messages, behaviour)
         context = int((payload.get("options") or {}).get("num_ctx") or size)
-        self._prompt_tokens = min(size, context)  # what does not fit is cut, and nothing is said
+        # what does not fit is left out, the oldest first, then cut; and nothing is said
+        while size > context and (old := [m for m in messages if m["role"] != "system"][:-1]):
+            messages = [m for m in messages if m is not old[0]]
+            size = _size(messages, behaviour)
+        said = {role: "\n".join(str(m["content"]) for m in messages if m["role"] == role) for role in _ROLES}
+        self._prompt_tokens = min(size, context)
         schema = payload.get("format")
         self._schema = schema if isinstance(schema, dict) else None
         whole = pieces(answer_text(self._schema, said["system"], said["user"]))
@@ -175,6 +179,11 @@ class _Turn:
     def _head(self, text: str) -> dict[str, Any]:
         said = {"message": {"role": "assistant", "content": text}} if self._chat else {"response": text}
         return {"model": self._model, "created_at": _now(), **said}
+
+
+def _size(messages: list[dict[str, Any]], behaviour: Behaviour) -> int:
+    """Tokens of all messages."""
+    return int(tokens("".join(str(m["content"]) for m in messages)) * 4 / behaviour.chars_a_token)
 
 
 _ROLES = ("system", "user", "assistant")

@@ -16,6 +16,8 @@ import pytest
 from app.api_values import SubmissionAccepted, SubmissionStatus
 from cli.main import grader
 from grading import config
+from grading.evidence.manipulation import CODE as MANIPULATION
+from grading.evidence.run_flags import BROKEN
 from workers.machine.engines import open_engine
 
 ROOT = Path(__file__).parent.parent.parent
@@ -25,6 +27,7 @@ INLINE = re.compile(r"`([^`\n]+)`")
 CODE = ("grading", "workers", "app", "cli", "bench", "migrations", "scripts", "tests", "samples", "docs")
 PATH = re.compile(rf"^(?:{'|'.join(CODE)})/[\w./-]*$")
 NAME = re.compile(r"^[A-Za-z_][\w.]*$")
+FIRST_CELL = re.compile(r"^\| (.*?) \|", re.MULTILINE)
 
 
 def name(page: Path) -> str:
@@ -172,3 +175,18 @@ def test_examples_of_the_configuration_are_valid() -> None:
     for engines in parts:
         for kind, settings in engines.items():
             open_engine(kind, {"url": settings.url, **settings.options}).close()
+
+
+def test_every_flag_is_explained() -> None:
+    sources = [
+        path.read_text(encoding="utf-8")
+        for part in ("grading", "workers")
+        for path in (ROOT / part).rglob("*.py")
+    ]
+    codes = {code for text in sources for code in re.findall(r'\bcode="([a-z_]+)"', text) if "Flag(" in text}
+    codes |= {MANIPULATION, BROKEN}
+    assert {"disagreement", "answer_shortened"} <= codes
+    section = (ROOT / "docs" / "assignments.md").read_text(encoding="utf-8").partition("## Flags")[2]
+    assert codes == set(
+        re.findall(r"`([a-z_]+)`", "".join(FIRST_CELL.findall(section.partition("\n## ")[0])))
+    )

@@ -134,6 +134,9 @@ WITH_THOUGHTS = [
     ("<table>", "<table>"),
     (HARMONY + '{"a": "1 < 2"}<|return|>', '{"a": "1 < 2"}'),
     (HARMONY + '{"a": 1}', '{"a": 1}'),
+    (HARMONY + '{"a": "1 <2"}', '{"a": "1 <2"}'),  # ends without a mark, with what looks like one
+    (HARMONY + '{"a": "x"}<|ret', '{"a": "x"}<|ret'),
+    ("<|channel|>analysis<|message|>Hm <b", ""),
     ("<|channel|>analysis<|message|>Hm.", ""),
     ("", ""),
 ]

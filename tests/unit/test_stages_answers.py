@@ -29,6 +29,17 @@ def test_an_answer_that_repeats_the_prompt_is_held_and_the_words_are_taken_out()
         assert result.output["summary"].startswith("Loads the data.")
 
 
+def test_a_leak_in_escaped_letters_is_one_too() -> None:
+    given = job(nonce="0123456789abcdef")
+    word = canary(given)
+    escaped = "".join(f"\\u{ord(letter):04x}" for letter in word)
+    answer = leak("SECRET").replace("SECRET", escaped)
+    assert word not in answer
+    result = run(Scripted(answer), given)
+    assert [flag.code for flag in result.flags] == ["prompt_leaked"]
+    assert word not in json.dumps(result.output)
+
+
 def test_a_leak_in_the_first_of_two_tries_is_told_and_thoughts_are_not_looked_at() -> None:
     given = job(nonce="0123456789abcdef")
     result = run(Scripted(f"You said: never write {canary(given)}.", GOOD), given)

@@ -13,6 +13,7 @@ from grading.jobs import Job, Material
 from grading.leases import MOST_DRAFT, Lease, Leases
 from grading.model import Evidence
 from tests.factories import RUBRIC, document
+from workers.machine.stages.leaks import canary
 from workers.machine.telling import Telling
 from workers.machine.working import Working
 
@@ -256,3 +257,16 @@ def test_a_draft_is_bounded_and_has_no_half_characters(desk: Desk) -> None:
     draft = desk.last()[0].draft
     assert 3000 < len(draft) <= MOST_DRAFT
     draft.encode("utf-8")
+
+
+def test_a_draft_that_repeats_its_prompt_is_not_shown(desk: Desk) -> None:
+    """The answer will be held for a person."""
+    run = desk.begin("a", draft=True)
+    run.job = run.job.model_copy(update={"nonce": "0123456789abcdef"})
+    for word in (run.job.nonce, canary(run.job)):
+        assert len(word) >= 8
+        run.moved(9, "generating", f'{{"achieved": "As you asked: {word}')
+        desk.book.now += 10
+        desk.telling.tell()
+        (told,) = desk.last()
+        assert (told.tokens, told.draft) == (9, "")

@@ -36,6 +36,7 @@ def test_without_a_majority_nobody_is_blamed() -> None:
     assert found.alone == ()
     assert "differ from most" not in found.message
     assert "on a and b" in found.remedy
+    assert found.remedy.endswith("and restart their workers")
     (found,) = differing([claim("a"), claim("b"), claim("c", OTHER), claim("d", "sha256:00")])
     assert found.alone == ()
 

@@ -78,6 +78,7 @@ class MachineProcess:
                 return None
             if answer == "superseded":
                 return {"superseded": job.run_id}
+            working.leased = working.leased and answer != "exhausted"  # then there is none to be taken away
             self._working[job.run_id] = working
             if not admitted and answer != "exhausted":
                 admitted = self._gate.enter(alone=job.alone, cancel=working.cancel)

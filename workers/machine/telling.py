@@ -12,8 +12,10 @@ from weakref import WeakKeyDictionary
 
 from redis.exceptions import RedisError
 
+from grading.jobs import Job
 from grading.leases import BEAT_S, MOST_DRAFT, Lease, Leases
 from workers.machine.stages.drafts import readable
+from workers.machine.stages.leaks import leaked
 from workers.machine.working import Working
 
 log = logging.getLogger(__name__)
@@ -161,12 +163,15 @@ class Telling:
             phase=phase,
             tokens=tokens,
             prompt_tokens=prompt_tokens,
-            draft=_shown(working.job.stage, draft),
+            draft=_shown(working.job, draft),
         )
 
 
-def _shown(stage: str, draft: str) -> str:
-    """What a student may read of a draft, bounded, without half characters: Redis' scripts refuse them."""
-    if not draft:
+def _shown(job: Job, draft: str) -> str:
+    """What a student may read of a draft, bounded, without half characters: Redis' scripts refuse them.
+
+    Nothing of one that repeats its prompt: the answer will be held for a person.
+    """
+    if not draft or leaked(draft, job):
         return ""
-    return readable(stage, draft)[:MOST_DRAFT].encode("utf-8", "replace").decode("utf-8")
+    return readable(job.stage, draft)[:MOST_DRAFT].encode("utf-8", "replace").decode("utf-8")

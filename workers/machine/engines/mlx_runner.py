@@ -19,7 +19,7 @@ from workers.machine.engines.mlx_prefixes import Prefixes
 from workers.machine.engines.mlx_tally import Tally
 
 Job = Callable[[], None]
-IDLE_S = 1.0
+IDLE_S = 10.0
 """After so long without work, memory is given back to the system."""
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from grading.errors import BudgetExceeded, ConfigError, EngineError, JobInvalid
+from grading.errors import BudgetExceeded, ConfigError, EngineError, JobInvalid, OutputInvalid
 from grading.jobs import Timings, Tokens
 from workers.machine.engines.base import Cancel, Generation, Progress, Request
 from workers.machine.engines.bounded import Answer, messages, wrote_something
@@ -197,7 +197,10 @@ class OllamaEngine:
         """Ollama cuts what does not fit without saying so; its own counts give it away."""
         num_ctx, used = asked.options["num_ctx"], last.prompt_eval_count or 0
         full = used + (last.eval_count or 0) >= num_ctx
-        near = self._estimate(request) > num_ctx and used + request.max_output_tokens >= num_ctx
+        # of a repair try Ollama leaves out whole messages, the hand-in first, and then counts little
+        near = self._estimate(request) > num_ctx and (
+            bool(request.repair) or used + request.max_output_tokens >= num_ctx
+        )
         if not full and not near:
             self._sizes.learn(request.model, _said(request), used)
             return
@@ -206,9 +209,14 @@ class OllamaEngine:
                 longer = min(2 * num_ctx, asked.most_context)
                 self._contexts[request.model] = max(longer, self._contexts.get(request.model, 0))
             raise _Cut
+        remedy = "Raise engines.ollama.num_ctx or shorten the hand-in."
+        if request.repair:
+            raise OutputInvalid(
+                "The first answer could not be used, and the context of "
+                f"{num_ctx} tokens has no room to ask for another. {remedy}"
+            )
         raise JobInvalid(
-            f"The prompt does not fit the context of {num_ctx} tokens, so the engine cut it. "
-            "Raise engines.ollama.num_ctx or shorten the hand-in."
+            f"The prompt does not fit the context of {num_ctx} tokens, so the engine cut it. {remedy}"
         )
 
     def _digest(self, client: Client, model: str, held: Held | None) -> str:

@@ -20,6 +20,7 @@ from workers.machine.engines.openai_wire import OpenAIWire
 from workers.machine.engines.sizes import careful
 
 REMEMBER_S = 300.0
+AGAIN_S = 15.0
 MEASURE_S = 5.0
 _COUNTED = 2_000
 _NO_PAGE = ("not found", "file not found", "404 page not found")
@@ -76,11 +77,12 @@ class Server:
     def digest(self, wire: OpenAIWire, model: str) -> str:
         """A fingerprint of what llama-server tells of the weights it has; empty where none does."""
         known = self._digests.get(model)
-        if known is not None and time.monotonic() - known[0] < REMEMBER_S:
+        if known is not None and time.monotonic() < known[0]:
             return known[1]
-        _, listed = self._look(wire, f"{self.url}/models")
+        status, listed = self._look(wire, f"{self.url}/models")
         found = _fingerprint(listed, model)
-        self._digests[model] = (time.monotonic(), found)
+        keep = REMEMBER_S if 0 < status < 500 else AGAIN_S  # it is away or still starting, and tells later
+        self._digests[model] = (time.monotonic() + keep, found)
         return found
 
     def measure(self, model: str, wire: OpenAIWire, open_wire: Open) -> Measure | None:
@@ -139,20 +141,24 @@ class _Counting:
     shape: Callable[[str, str], dict[str, Any]]
     open_wire: Open
     _known: dict[int, int] = field(default_factory=dict)
+    _silent: threading.Event = field(default_factory=threading.Event)
+    """It did not answer: a hand-in has hundreds of texts, and each would wait for it again."""
 
     def count(self, text: str) -> int:
         """Tokens of a text."""
         if not text:
             return 0
         key = hash(text)
-        if key not in self._known:
-            if len(self._known) >= _COUNTED:
-                self._known.clear()
+        counted = self._known.get(key)  # once: other threads may clear it
+        if counted is None and not self._silent.is_set():
             counted = self._ask(text)
             if counted is None:
-                return int(careful(text)) + 1
-            self._known[key] = counted
-        return self._known[key]
+                self._silent.set()
+            else:
+                if len(self._known) >= _COUNTED:
+                    self._known.clear()
+                self._known[key] = counted
+        return int(careful(text)) + 1 if counted is None else counted
 
     def _ask(self, text: str) -> int | None:
         try:

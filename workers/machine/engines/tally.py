@@ -20,9 +20,8 @@ class Tally:
         self._lock = threading.Lock()
         self._closed = False
         self._running: set[Watch] = set()
-        self._counts = dict.fromkeys(
-            ("requests", "cancelled", "prompt_tokens", "cached_tokens", "output_tokens"), 0
-        )
+        self._counts = dict.fromkeys(("requests", "cancelled", "prompt_tokens", "output_tokens"), 0)
+        self._cached = 0
 
     def open(self) -> None:
         """Raises EngineError when closed."""
@@ -50,7 +49,7 @@ class Tally:
         """The tokens of an answer."""
         with self._lock:
             self._counts["prompt_tokens"] += tokens.prompt
-            self._counts["cached_tokens"] += tokens.cached
+            self._cached += tokens.cached
             self._counts["output_tokens"] += tokens.output
 
     def close(self) -> None:
@@ -62,6 +61,7 @@ class Tally:
             watch.end(EngineError(CLOSED))
 
     def counters(self) -> Mapping[str, float]:
-        """By the names of `base.COUNTERS`."""
+        """By the names of `base.COUNTERS`; tokens from a cache only once a server told of some."""
         with self._lock:
-            return {"running": len(self._running), **self._counts}
+            cached = {"cached_tokens": self._cached} if self._cached else {}
+            return {"running": len(self._running), **self._counts, **cached}

@@ -37,6 +37,8 @@ class TextOnly:
 
     def rest(self) -> str:
         """What was held back, when the answer is over."""
+        if self._state == "harmony":
+            return self._within(self._take())  # what began like a mark and was none
         return self._take() if self._state in ("begin", "unsure") else ""
 
     def _certain(self, new: int) -> str:

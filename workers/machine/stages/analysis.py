@@ -24,13 +24,15 @@ def _answer(job: Job, size: Sizes) -> str:
     return f"""\
 Answer with one JSON object and nothing else:
 {judged(job, size)}- summary: what the work does and how well, up to {size.chars(300)} characters.
-- strengths: up to {size.items(3)}, each names something the student really did.
+- strengths: up to {size.items(3)}, each names something the student really did, up to
+  {size.chars(110)} characters.
 - findings: up to {size.items(5)} remarks, the most important first, each with a severity (praise, note,
-  minor or major), a short title, a detail of up to {size.chars(160)} characters, and in "at" its place,
-  such as 1:3:12, or null where there is none.
-- suggestions: up to {size.items(2)}, each with what to do, why it matters, how to do it, and a short
-  example in the language of the code that does not give the solution away.
-Only the reasons may speak of levels."""
+  minor or major), a title of up to {size.chars(70)} characters, a detail of up to {size.chars(160)}, and in
+  "at" its place, such as 1:3:12, or null where there is none.
+- suggestions: up to {size.items(2)}, each with what to do, why it matters (up to {size.chars(110)} characters
+  each), how to do it (up to {size.chars(150)}), and an example of up to {size.chars(120)} characters in the
+  language of the code that does not give the solution away.
+Only the reasons may speak of levels, and no text speaks of points."""
 
 
 def _properties(job: Job, size: Sizes) -> dict[str, Schema]:

@@ -29,7 +29,7 @@ Answer with one JSON object and nothing else:
   {size.chars(320)} characters.
 - develop: up to {size.items(3)} things to work on, each up to {size.chars(130)} characters.
 - next_step: exactly one small thing to do this week, up to {size.chars(220)} characters.
-None of these texts speaks of levels or points."""
+Only the reasons may speak of levels, and no text speaks of points."""
 
 
 def _properties(job: Job, size: Sizes) -> dict[str, Schema]:

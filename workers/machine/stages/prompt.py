@@ -26,11 +26,10 @@ _MOST_FITS = 8
 
 _JUDGING = """\
 Go through the criteria in their order. For each one:
-1. Look where it says; the evidence may name the cells. Read what the checks found for it.
-2. Quote what decides it.
+1. Look where the criterion says; the evidence may name the cells. Read what its checks found.
+2. Quote what decides it. Where there is nothing to quote, give no quotes.
 3. Give the reason: what is there, what is missing.
-4. Take the highest level whose description the work fully meets. Level 0 is for work that is absent
-   or unusable.
+4. Take the highest level whose description the work fully meets, and 0 where it meets none.
 Lines without a plus sign came from the starter and earn nothing. Judge each criterion on its own. Do
 not add up points and do not name a grade: the school's own program computes points from levels.
 
@@ -136,8 +135,8 @@ def _system(job: Job, material: Material, instructions: str, answer: str) -> str
     parts += [f"# What is certain\n{_FACTS}", f"# Your answer\n{answer.strip()}"]
     if language != ENGLISH:
         parts.append(
-            f"# Language\nWrite every text of your answer in {language}: the reasons, too. Names in the JSON "
-            "stay as they are, and so do quotes and code."
+            f"# Language\nWrite every text of your answer in {language}: the reasons, too. Keys and fixed "
+            "words of the JSON stay as they are, and so do quotes and code."
         )
     return "\n\n".join(parts) + "\n"
 
@@ -180,5 +179,5 @@ def _smuggled_flag(count: int) -> tuple[Flag, ...]:
     if not count:
         return ()
     said = "One invisible character was" if count == 1 else f"{count} invisible characters were"
-    message = f"{said} left out of what was read; they may hide words or change their order."
+    message = f"{said} left out of what the model read; they can hide words or change their order."
     return (Flag(code="invisible_text", message=message),)

@@ -112,9 +112,11 @@ class _Run:
         flags = prompt.flags
         if generation.closed:
             flags += (_SHORTENED,)
-        if self.leaked:
+        said = output.model_dump(mode="json")
+        clean = leaks.without(said, self.job)
+        if self.leaked or clean != said:  # escaped letters show only once the answer is read
             flags += (leaks.LEAKED,)
-            output = type(output).model_validate(leaks.without(output.model_dump(), self.job))
+            output = type(output).model_validate(clean)
         verified, dropped = verify(output, self.job.documents)
         return verified, flags + dropped
 

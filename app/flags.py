@@ -1,0 +1,61 @@
+"""Flags of a report in words for its page: what was seen, where, and for staff what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.trials import RUN_NOTES
+from grading.model import Flag, Location
+from grading.outcome import Report
+
+MANIPULATION = "manipulation"
+ADVICE = {
+    MANIPULATION: "Read these places, and the levels and reasons below, before you release the grade.",
+    "answer_shortened": "If this happens often, raise max_output_tokens of the stage in config.toml.",
+    "shortened": "Judge for yourself what the model did not see; with more context_tokens it sees more.",
+    "invisible_text": "They may come from a copied page; an editor that shows such characters tells more.",
+}
+"""Code of a flag -> what staff can do."""
+
+
+@dataclass(frozen=True)
+class FlagNote:
+    """One note; `parts` are what it sums up, `hold` says that it keeps the grade back."""
+
+    words: str
+    parts: tuple[str, ...] = ()
+    advice: str = ""
+    hold: bool = False
+
+
+def flag_notes(report: Report, staff: bool) -> tuple[FlagNote, ...]:
+    """The flags that are no notes on the run. All signs of manipulation are one note, where the first stands.
+
+    Students get no advice.
+    """
+    flags = [flag for flag in report.flags if flag.code not in RUN_NOTES]
+    signs = [flag for flag in flags if flag.code == MANIPULATION]
+    notes: list[FlagNote] = []
+    for flag in flags:
+        if flag.code != MANIPULATION:
+            notes.append(FlagNote(flag.message, (), _advice(flag.code, staff), flag.hold and staff))
+        elif flag is signs[0]:
+            words = "The hand-in has signs of talking to the grader. No points were taken off for that."
+            parts = tuple(_placed(sign) for sign in signs)
+            notes.append(FlagNote(words, parts, _advice(flag.code, staff), flag.hold and staff))
+    return tuple(notes)
+
+
+def _advice(code: str, staff: bool) -> str:
+    return ADVICE.get(code, "") if staff else ""
+
+
+def _placed(flag: Flag) -> str:
+    return flag.message if flag.location is None else f"{_place(flag.location)}: {flag.message}"
+
+
+def _place(place: Location) -> str:
+    """Lines of notebooks count in their cell, those of other files in the file."""
+    cell = [f"cell {place.cell}"] if place.cell is not None and place.document.endswith(".ipynb") else []
+    line = [f"line {place.line}"] if place.line is not None else []
+    return ", ".join([place.document, *cell, *line])
