@@ -56,7 +56,10 @@ class Stage:
         )
 
     def schema(self, job: Job) -> shape.Schema:
-        """The JSON schema of the answer; its longest valid answer fits the job's output limit."""
+        """The JSON schema of the answer; its longest valid answer about fits the job's output limit.
+
+        Engines with bound decoding close one that would not.
+        """
         size = shape.sizes(job, self.full)
         return shape.record({"judgements": shape.judgements(job, size), **self.properties(job, size)})
 
