@@ -19,9 +19,11 @@ from grading.errors import OutputInvalid
 from grading.jobs import Job, Material
 from grading.model import Evidence
 from grading.rubric import Rubric
-from tests.engines import quiet
+from tests.engines import ask, quiet
 from workers.machine.engines import Generation, Request
 from workers.machine.engines.mlx import MlxEngine
+from workers.machine.engines.mlx_constraint import Constraint
+from workers.machine.engines.mlx_model import load_model
 from workers.machine.stages import STAGES
 from workers.machine.stages.base import require_words
 
@@ -117,3 +119,21 @@ def test_two_hundred_answers_at_the_real_limits(engine: MlxEngine, tmp_path: Pat
     counted = outcomes(engine, requests(models, 200, LIMITS))
     assert counted["valid"] == 200
     print(dict(counted))
+
+
+def test_masks_are_made_while_the_model_computes(
+    mlx: MlxEngine, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A constraint that looks its token up would wait for the step that another one has started."""
+    handed: list[int] = []
+    takes = Constraint.read
+
+    def hear(self: Constraint, token: int) -> None:
+        handed.append(token)
+        takes(self, token)
+
+    monkeypatch.setattr(Constraint, "read", hear)
+    answer = mlx.generate(ask(str(tiny)), quiet)
+    loaded = load_model(str(tiny), None)
+    assert len(handed) >= answer.tokens.output
+    assert loaded.decode(handed[: answer.tokens.output]) == answer.text

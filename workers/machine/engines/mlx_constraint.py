@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -92,6 +93,7 @@ class Constraint:
         self._closing = closing
         self._left = max_tokens
         self._begun = False
+        self._token: int | None = None
         self.error = ""
         """Why decoding could not follow the schema, if so; then only the end token is allowed."""
 
@@ -105,13 +107,18 @@ class Constraint:
         """Whether the token limit was near, so that something was cut off to end in time."""
         return self._closing is not None and self._closing.closed
 
+    def read(self, token: int) -> None:
+        """Take the token that the next call would look up; see `hand_out`."""
+        self._token = token
+
     def __call__(self, tokens: Any, logits: Any) -> Any:
         """The logits with every token that may not come next at minus infinity."""
         import mlx.core as mx
 
         if self._begun and not self._matcher.is_stopped():
-            self._matcher.consume_token(int(tokens[-1].item()))
-        self._begun = True
+            token = int(tokens[-1].item()) if self._token is None else self._token
+            self._matcher.consume_token(token)
+        self._begun, self._token = True, None
         mx.async_eval(logits)  # type: ignore[no-untyped-call]  # runs while the mask is made
         return mx.where(mx.array(self._allowed(logits.shape[-1]))[None], logits, -mx.inf)
 
@@ -140,3 +147,18 @@ class Constraint:
             self.error = self.error or str(self._matcher.get_error())[:300]
         # also on errors: the engine decodes one step ahead, let it end
         return self._pieces.only(self._pieces.end)
+
+
+def hand_out(batch: Any, constraints: Mapping[int, Constraint | None]) -> None:
+    """Give the constraints of a mlx-lm batch, by uid, the tokens it goes on with, before its next step.
+
+    A constraint that looks its token up waits for the step of the model, which the first one has started, so
+    that only the first mask is made while the model computes.
+    """
+    generating = getattr(batch, "_generation_batch", None)
+    following = getattr(generating, "_next_tokens", None)
+    if generating is None or following is None or not any(constraints.values()):
+        return  # then they look them up
+    for uid, token in zip(generating.uids, following.tolist(), strict=True):
+        if (constraint := constraints.get(uid)) is not None:
+            constraint.read(token)

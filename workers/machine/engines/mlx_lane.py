@@ -19,7 +19,7 @@ from typing import Any
 from grading.errors import EngineError
 from grading.jobs import Timings
 from workers.machine.engines.base import Phase
-from workers.machine.engines.mlx_constraint import Constraint
+from workers.machine.engines.mlx_constraint import Constraint, hand_out
 from workers.machine.engines.mlx_model import LoadedModel, Prompt
 from workers.machine.engines.mlx_prefixes import Layers, Prefix, Prefixes
 from workers.machine.engines.mlx_sampling import Samplers, Sampling
@@ -136,6 +136,7 @@ class Lane:
         reading = sum(t.first_token is None for t in self._running.values())
         # a step with many prompts must not take longer than one with a single prompt
         self._batch.prefill_step_size = max(LEAST_CHUNK, self._shape.prefill_step // max(1, reading))
+        hand_out(self._batch, {uid: one.constraint for uid, one in self._running.items()})
         prompts, generated = self._batch.next()
         self._tally.add(
             decode_steps=bool(generated),
