@@ -136,7 +136,7 @@ def mlx_lm_server(model: Path, *options: str, port: int = 0) -> Iterator[str]:
         finally:
             process.terminate()
             try:
-                process.wait(5)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
 

@@ -67,7 +67,7 @@ class Line:
     def end(self) -> int:
         """Ask it to end; its exit status."""
         self.send(do="end")
-        return self.process.wait(10)
+        return self.process.wait(60)
 
     def run_tests(self, work: Line, source: str, seconds: float = 5) -> dict[str, dict[str, Any]]:
         """Run a test file here, with calls relayed to `work`; the outcome of each test by its name."""

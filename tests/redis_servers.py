@@ -86,13 +86,13 @@ def redis_server(folder: Path, *settings: str, tls: Certificates | None = None) 
     (folder / "redis.conf").write_text("\n".join(lines) + "\n")
     process = subprocess.Popen([find_redis_server(), folder / "redis.conf"], start_new_session=True)
     try:
-        until(lambda: _listens(port) or process.poll() is not None, 10, "redis-server listens")
+        until(lambda: _listens(port) or process.poll() is not None, 30, "redis-server listens")
         assert process.poll() is None, (folder / "redis.log").read_text()
         yield port
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
 
 
 def _listens(port: int) -> bool:

@@ -162,10 +162,10 @@ class Postgres:
             return
         self.process.send_signal(signal.SIGQUIT)
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(60)
 
 
 @contextmanager

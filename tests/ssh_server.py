@@ -74,7 +74,7 @@ def ssh_server(folder: Path, environment: dict[str, str] | None = None) -> Itera
         subprocess.run(close, capture_output=True, timeout=10, check=False)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-        process.wait(10)
+        process.wait(60)
         shutil.rmtree(sockets, ignore_errors=True)
 
 

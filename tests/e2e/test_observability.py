@@ -90,12 +90,12 @@ def seen(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatab
         content = {"work.R": WORK.encode()}
         found.submissions = [client.submit_bytes(content, ASSIGNMENT, f"s-{n}")["id"] for n in range(COUNT)]
         system.until_final(COUNT + 1, 30)
-        until(lambda: requests.get(f"{url}/metrics", timeout=5).text.count("part_age_seconds{"), 15, "beats")
+        until(lambda: requests.get(f"{url}/metrics", timeout=5).text.count("part_age_seconds{"), 30, "beats")
         system.dispatch.registry.beat(BATCHING)
         found.metrics = requests.get(f"{url}/metrics", timeout=5).text
-        until(lambda: [s.name for s in found.traces.spans].count("combine") == COUNT, 15, "traces arrive")
+        until(lambda: [s.name for s in found.traces.spans].count("combine") == COUNT, 30, "traces arrive")
         ended = ("task-succeeded", "grader.combine")
-        until(lambda: [names(e) for e in list(found.events)].count(ended) == COUNT, 15, "events arrive")
+        until(lambda: [names(e) for e in list(found.events)].count(ended) == COUNT, 30, "events arrive")
         for part in PARTS:
             system.parts.kill(part)  # all was seen; ending in order takes seconds
             found.logs[part] = (folder / f"{part}.log").read_text().splitlines()

@@ -44,7 +44,7 @@ class Broker:
     def crash(self) -> None:
         """kill -9."""
         os.killpg(self.process.process.pid, signal.SIGKILL)
-        self.process.process.wait(10)
+        self.process.process.wait(60)
 
     def start(self) -> None:
         """Start it again on the same file and port."""
@@ -102,7 +102,7 @@ class Duplicator:
         ready = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(ready,), name="duplicator", daemon=True)
         self._thread.start()
-        assert ready.wait(10)
+        assert ready.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -141,7 +141,7 @@ def running_drivers() -> list[int]:
 
 def gone_soon() -> bool:
     try:
-        return bool(until(lambda: not running_drivers(), 5, "boxes end with their pool"))
+        return bool(until(lambda: not running_drivers(), 30, "boxes end with their pool"))
     except AssertionError:
         return False
 

@@ -47,7 +47,7 @@ def strike(made: Site, chance: random.Random, stopped: dict[str, float]) -> None
     else:
         process = made.parts.running[name]
         process.terminate()
-        assert process.wait(15) in (0, -signal.SIGTERM)  # it was only just started
+        assert process.wait(60) in (0, -signal.SIGTERM)  # it was only just started
         made.parts.start(name, "checks")
 
 
@@ -97,7 +97,7 @@ def test_everything_is_run_and_graded_once(
         shares = [Evidence.model_validate((row or {})["evidence"]).of("code") for row in rows]
         assert sorted(one.share or 0.0 for one in shares if one) == sorted(wants)
         assert states == {RoundState.GRADED}
-        until(lambda: not open_trials(made), 15, "nothing waits to be run")
-    assert until(lambda: not running_drivers(), 10, "no box is left")
+        until(lambda: not open_trials(made), 30, "nothing waits to be run")
+    assert until(lambda: not running_drivers(), 30, "no box is left")
     with capsys.disabled():
         print(f"\n{COUNT} hand-ins, {struck} faults, none lost, none twice")

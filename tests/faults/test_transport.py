@@ -73,7 +73,7 @@ def run_ids(store: Store) -> set[str]:
 def lose_chords(running: Cluster, done: Outcome) -> None:
     uploads = running.hand_in(names("chord"))
     running.until_busy("one", 1)
-    done.chord_keys = until(running.broker.forget_chords, 10, "a chord")
+    done.chord_keys = until(running.broker.forget_chords, 30, "a chord")
     for upload in uploads:
         upload.result()
     done.chord_keys += running.broker.forget_chords()

@@ -105,7 +105,7 @@ def test_a_worker_whose_consumer_hangs_is_seen_and_ends_itself(
     until(lambda: waits_s() == 0, 30, "the canary comes back")
     assert not one.dispatch.machines()[0].hung
     # what a lost connection did to consumers: it beats and has free slots, and reads no queue
-    one.dispatch.celery.control.cancel_consumer("machine.one", reply=True, timeout=5, limit=1)
+    one.dispatch.celery.control.cancel_consumer("machine.one", reply=True, timeout=30, limit=1)
 
     monkeypatch.setattr(timing, "EVERY_S", 0.0)
     canary.sweep(server)

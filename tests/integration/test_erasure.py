@@ -250,7 +250,7 @@ def test_an_erasure_waits_for_a_hand_in_of_the_same_file(system: Played) -> None
         accept(session, Incoming(assignment, ben.user_id, "api", content))
         session.flush()
         other_thread.start()
-        assert started.wait(10)
+        assert started.wait(60)
         assert not go.wait(0.3)
     other_thread.join(30)
     assert failures == []

@@ -132,9 +132,9 @@ def test_while_it_works_its_lease_progress_and_beat_can_be_seen(
 def test_beats_come_by_themselves_until_it_ends(process: MachineProcess, leases: Leases) -> None:
     heart = threading.Thread(target=process.beat_until_stopped)
     heart.start()
-    until(leases.beats, 5, "a beat")
+    until(leases.beats, 30, "a beat")
     process.close()
-    heart.join(5)
+    heart.join(60)
     assert not heart.is_alive()
     assert leases.beats() == []
 
@@ -293,9 +293,9 @@ def test_a_run_that_must_be_alone_waits_for_the_others_and_holds_back_newcomers(
     threads = [start("first")]
     assert first_is_in.wait(20)
     threads.append(start("suspect", alone=True))
-    until(lambda: process._gate._waiting_alone == 1, 10, "the suspect waits")
+    until(lambda: process._gate._waiting_alone == 1, 30, "the suspect waits")
     threads.append(start("third"))
-    until(lambda: len(leases.held()) == 3, 10, "all are taken")
+    until(lambda: len(leases.held()) == 3, 30, "all are taken")
     assert {lease.run_id: lease.phase for lease in leases.held()}["suspect"] == "waiting"
     go_on.set()
     for thread in threads:

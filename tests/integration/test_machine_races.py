@@ -84,7 +84,7 @@ def test_all_that_is_handed_back_leaves_at_once(
     ]
     for thread in threads:
         thread.start()
-    until(lambda: len(begun) == len(leases.held()) == 3, 10, "all are taken")
+    until(lambda: len(begun) == len(leases.held()) == 3, 30, "all are taken")
     assert process.hand_back() == 3
     go_on.set()
     for thread in threads:

@@ -104,7 +104,7 @@ def watched(url: str) -> Iterator[list[tuple[float, list[str]]]]:
 
         thread = threading.Thread(target=listen)
         thread.start()
-        assert ready.wait(10)
+        assert ready.wait(60)
         yield seen
         with Redis.from_url(url) as other:
             other.set("the-end", 1)
@@ -216,7 +216,7 @@ def test_what_is_withdrawn_is_not_told_again(leases: Leases) -> None:
     run_id, round_id = "a" * 32, "b" * 32
     leases.make_current({(round_id, "analysis"): run_id})
     run = start(process, {**job(run_id), "round_id": round_id})
-    assert engine.begun.wait(10)
+    assert engine.begun.wait(60)
     assert withdraw(leases.redis, (run_id, round_id)) > 0
     process.beat()
     assert leases.held() == []
@@ -251,7 +251,7 @@ def test_a_run_that_waits_to_be_alone_stops_waiting_when_it_is_taken_away(leases
     first = start(process, {**job("first"), "round_id": "round of first"})
     assert patient.begun.wait(20)
     suspect = start(process, job("suspect", alone=True))
-    until(lambda: process._gate._waiting_alone == 1, 10, "the suspect waits")
+    until(lambda: process._gate._waiting_alone == 1, 30, "the suspect waits")
     process.beat()
     leases.make_current({("round", "analysis"): "newer"})
     leases.give_back("suspect")

@@ -169,7 +169,7 @@ def test_a_cancel_ends_the_wait_for_room(server: ModelServer) -> None:
             waiting.set()
 
     def say() -> None:
-        waiting.wait(10)
+        waiting.wait(60)
         cancel.say()
 
     thread = threading.Thread(target=say)

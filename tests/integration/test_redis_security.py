@@ -101,9 +101,9 @@ def test_the_whole_path_over_tls_with_a_user_a_machine(secured: Site) -> None:
         _grade(secured, student)
     secured.until_final(3, 30)
     # canaries come back, and a machine examines itself, with these rights
-    until(lambda: all(m.canary_age_s == 0 for m in secured.dispatch.machines()), 15, "canaries answered")
+    until(lambda: all(m.canary_age_s == 0 for m in secured.dispatch.machines()), 30, "canaries answered")
     secured.dispatch.celery.send_task("grader.examine", args=["x", 5.0, 9e9], queue="machine.one")
-    until(lambda: secured.dispatch.registry.redis.get("grader:examinations:x"), 10, "an examination")
+    until(lambda: secured.dispatch.registry.redis.get("grader:examinations:x"), 30, "an examination")
     with client(_test_url(secured)) as admin:
         denied = admin.execute_command("ACL", "LOG")
     assert denied == []
@@ -276,16 +276,16 @@ def test_forged_messages_do_nothing_and_stop_nobody(secured: Site, tmp_path: Pat
             rounds = [factories.hand_in(secured.store, 1, student).round_id for student in ("f1", "f2")]
             for round_id in rounds:
                 secured.dispatch.announce(round_id)
-            until(lambda: _dispatched(secured, rounds) == 4, 10, "runs are sent")
-            until(lambda: redis.llen("store") == 0 and redis.hlen("unacked") == 0, 10, "the store is idle")
+            until(lambda: _dispatched(secured, rounds) == 4, 30, "runs are sent")
+            until(lambda: redis.llen("store") == 0 and redis.hlen("unacked") == 0, 30, "the store is idle")
             state = _everything(secured)
             results = _false_results(secured, rounds)
             for message in forged.values():
                 redis.lpush("store", message)
             for result in results:
                 redis.lpush("store", _message("grader.record", [[result], {}, {}]))
-            until(lambda: _log(secured, "store").count("was ignored") == len(results), 10, "results refused")
-            until(lambda: redis.llen("store") == 0 and redis.hlen("unacked") == 0, 10, "all refused")
+            until(lambda: _log(secured, "store").count("was ignored") == len(results), 30, "results refused")
+            until(lambda: redis.llen("store") == 0 and redis.hlen("unacked") == 0, 30, "all refused")
             assert _everything(secured) == state
             for message in forged.values():
                 redis.rpush("analysis", message)
@@ -293,7 +293,7 @@ def test_forged_messages_do_nothing_and_stop_nobody(secured: Site, tmp_path: Pat
             for pid in stopped:
                 os.kill(pid, signal.SIGCONT)
         secured.until_final(done + len(rounds), 30)
-        until(lambda: redis.llen("analysis") == 0 and redis.hlen("unacked") == 0, 10, "all refused")
+        until(lambda: redis.llen("analysis") == 0 and redis.hlen("unacked") == 0, 30, "all refused")
     assert not trap.exists()
     for name, pid in before.items():
         assert (secured.parts.running[name].poll(), secured.parts.running[name].pid) == (None, pid)

@@ -313,7 +313,7 @@ def test_a_supervisor_outlives_a_start_that_fails(
     thread = threading.Thread(target=keeper.keep_running, daemon=True)
     thread.start()
     try:
-        until(lambda: "web" in keeper.running, 10, "the second try")
+        until(lambda: "web" in keeper.running, 30, "the second try")
         assert "cannot be started" in caplog.text
     finally:
         keeper.stop()
