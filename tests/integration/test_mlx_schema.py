@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -22,7 +23,7 @@ from grading.rubric import Rubric
 from tests.engines import ask, quiet
 from workers.machine.engines import Generation, Request
 from workers.machine.engines.mlx import MlxEngine
-from workers.machine.engines.mlx_constraint import Constraint
+from workers.machine.engines.mlx_constraint import Constraint, Following
 from workers.machine.engines.mlx_model import load_model
 from workers.machine.stages import STAGES
 from workers.machine.stages.base import require_words
@@ -124,16 +125,27 @@ def test_two_hundred_answers_at_the_real_limits(engine: MlxEngine, tmp_path: Pat
 def test_masks_are_made_while_the_model_computes(
     mlx: MlxEngine, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A constraint that looks its token up would wait for the step that another one has started."""
-    handed: list[int] = []
-    takes = Constraint.read
+    """A constraint that looks its token up would wait for the step that another one has started.
 
-    def hear(self: Constraint, token: int) -> None:
-        handed.append(token)
-        takes(self, token)
+    Nor may one wait for its token before that step is put together.
+    """
+    read: list[int] = []
+    expected: list[Following] = []
+    takes, expects = Constraint._last, Constraint.expect
 
-    monkeypatch.setattr(Constraint, "read", hear)
+    def hear(self: Constraint, tokens: Any) -> int:
+        assert self._following is not None
+        read.append(takes(self, tokens))
+        return read[-1]
+
+    def note(self: Constraint, following: Following, place: int) -> None:
+        assert "tokens" not in vars(following)  # not waited for yet
+        expected.append(following)
+        expects(self, following, place)
+
+    monkeypatch.setattr(Constraint, "_last", hear)
+    monkeypatch.setattr(Constraint, "expect", note)
     answer = mlx.generate(ask(str(tiny)), quiet)
     loaded = load_model(str(tiny), None)
-    assert len(handed) >= answer.tokens.output
-    assert loaded.decode(handed[: answer.tokens.output]) == answer.text
+    assert len(expected) >= answer.tokens.output
+    assert loaded.decode(read[: answer.tokens.output]) == answer.text

@@ -79,6 +79,18 @@ class Grammars:
         return _Grammar(matcher, rise(schema), start)
 
 
+@dataclass(frozen=True)
+class Following:
+    """The tokens a batch goes on with; they may still be on their way."""
+
+    array: Any
+
+    @cached_property
+    def tokens(self) -> list[int]:
+        """Their ids; waits for the step that makes them and for nothing that was begun after it."""
+        return list(self.array.tolist())
+
+
 class Constraint:
     """A logits processor for one generation: call it with all tokens so far and logits of shape (1, V).
 
@@ -93,7 +105,7 @@ class Constraint:
         self._closing = closing
         self._left = max_tokens
         self._begun = False
-        self._token: int | None = None
+        self._following: tuple[Following, int] | None = None
         self.error = ""
         """Why decoding could not follow the schema, if so; then only the end token is allowed."""
 
@@ -107,20 +119,25 @@ class Constraint:
         """Whether the token limit was near, so that something was cut off to end in time."""
         return self._closing is not None and self._closing.closed
 
-    def read(self, token: int) -> None:
-        """Take the token that the next call would look up; see `hand_out`."""
-        self._token = token
+    def expect(self, following: Following, place: int) -> None:
+        """Where the next call finds its token; see `hand_out`."""
+        self._following = (following, place)
 
     def __call__(self, tokens: Any, logits: Any) -> Any:
         """The logits with every token that may not come next at minus infinity."""
         import mlx.core as mx
 
-        if self._begun and not self._matcher.is_stopped():
-            token = int(tokens[-1].item()) if self._token is None else self._token
-            self._matcher.consume_token(token)
-        self._begun, self._token = True, None
         mx.async_eval(logits)  # type: ignore[no-untyped-call]  # runs while the mask is made
+        if self._begun and not self._matcher.is_stopped():
+            self._matcher.consume_token(self._last(tokens))
+        self._begun, self._following = True, None
         return mx.where(mx.array(self._allowed(logits.shape[-1]))[None], logits, -mx.inf)
+
+    def _last(self, tokens: Any) -> int:
+        if self._following is None:
+            return int(tokens[-1].item())
+        following, place = self._following
+        return following.tokens[place]
 
     def _allowed(self, width: int) -> Any:
         """Which of the model's tokens may come next; it may have more of them than the tokenizer."""
@@ -150,15 +167,17 @@ class Constraint:
 
 
 def hand_out(batch: Any, constraints: Mapping[int, Constraint | None]) -> None:
-    """Give the constraints of a mlx-lm batch, by uid, the tokens it goes on with, before its next step.
+    """Tell the constraints of a mlx-lm batch, by uid, where the tokens of its next step will be.
 
-    A constraint that looks its token up waits for the step of the model, which the first one has started, so
-    that only the first mask is made while the model computes.
+    Nothing waits for them here: mlx-lm puts the step of the model together while the step before still
+    computes, starts it, and only then do the constraints read the tokens, all masks beside the model. One
+    that looks its token up in the context would wait for the model instead.
     """
     generating = getattr(batch, "_generation_batch", None)
-    following = getattr(generating, "_next_tokens", None)
-    if generating is None or following is None or not any(constraints.values()):
+    array = getattr(generating, "_next_tokens", None)
+    if generating is None or array is None:
         return  # then they look them up
-    for uid, token in zip(generating.uids, following.tolist(), strict=True):
+    following = Following(array)
+    for place, uid in enumerate(generating.uids):
         if (constraint := constraints.get(uid)) is not None:
-            constraint.read(token)
+            constraint.expect(following, place)
