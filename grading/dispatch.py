@@ -47,6 +47,8 @@ class MachineState:
     """How long its last canary waits for an answer; 0 when it was answered, nothing when none was sent."""
     engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """engine -> what it counts, all live processes of the machine together."""
+    beat: Beat | None = None
+    """The last word of its newest process, with speeds, circuits and what it listens to."""
 
     @property
     def hung(self) -> bool:
@@ -153,7 +155,12 @@ class Dispatch:
 
     def _configured(self) -> list[MachineState]:
         return [
-            MachineState(m.name, m.role, m.slots, {s: p.model_dump() for s, p in m.stages.items()})
+            MachineState(
+                m.name,
+                m.role,
+                m.slots,
+                {s: p.model_dump(include={"engine", "model"}) for s, p in m.stages.items()},
+            )
             for m in self.config.machines
         ]
 
@@ -228,6 +235,7 @@ def _state(machine: MachineState, beats: Sequence[Beat]) -> MachineState:
         beat_age_s=newest.age_s,
         drained=newest.drained,
         engines=_counted([beat for beat in mine if beat.alive]),
+        beat=newest,
     )
 
 

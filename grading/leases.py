@@ -84,6 +84,24 @@ class Beat:
     """It has heard that it was taken out, and takes nothing new."""
     engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """engine -> what it counts, by the names in docs/observability.md."""
+    limit: int = 0
+    """Generations at once that it takes now, as it measured to be best; 0: all slots."""
+    running: Mapping[str, int] = field(default_factory=dict)
+    """stage -> runs in hand."""
+    left: Mapping[str, float] = field(default_factory=dict)
+    """stage -> jobs' worth of work that is left of those."""
+    paces: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """stage -> the fields of a `grading.cluster.view.Pace`."""
+    load_s: Mapping[str, float] = field(default_factory=dict)
+    """stage -> seconds until its model is loaded."""
+    circuits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """engine -> {"state": "closed", "open" or "probing", "why"}; one that is not named is closed."""
+    reserved: str = ""
+    joins_after_s: float = 0.0
+    takes: Sequence[str] = ()
+    """Queues it listens to now."""
+    why: str = ""
+    """Why these, in a few words."""
 
     @property
     def alive(self) -> bool:

@@ -20,6 +20,8 @@ class Placement(Value):
     """The engine; `ollama` and `openai` must stand under engines, too."""
     model: str = Field(min_length=1)
     """The model by the engine's own name."""
+    jobs_per_hour: float | None = Field(default=None, gt=0)
+    """A first guess of what the machine does with all its slots; what it measures counts soon instead."""
 
 
 class EngineSettings(Value):
@@ -70,9 +72,15 @@ class Machine(Value):
     name: Name
     """Lower-case letters, digits and hyphens; unique."""
     role: Literal["primary", "spare"] = "primary"
-    """A spare leaves work to an idle primary machine; else both take whatever waits."""
+    """A spare takes what has waited for `joins_after_s`; else both take whatever waits."""
+    joins_after_s: float = Field(default=2.0, ge=0, le=3600)
+    """Seconds after which a spare takes what primary machines with free slots have not taken."""
+    reserved: Literal["", "batch", "testing"] = ""
+    """`batch`: only batch work comes here; `testing`: nothing but what is sent to this machine by name."""
     slots: int = Field(default=1, ge=1, le=256)
-    """Generations at the same time, all engines together."""
+    """Generations at the same time, all engines together, at the most."""
+    least_slots: int = Field(default=1, ge=1, le=256)
+    """As many at the least: between the two the machine finds out by itself what is best."""
     grace_s: float = Field(default=100, ge=0, le=3600)
     """Seconds a worker that was told to stop has to finish; what is left then goes back to its queue."""
     engines: dict[str, EngineSettings] = Field(default_factory=dict)

@@ -1,0 +1,150 @@
+"""What a machine takes next: pure functions that each machine runs for itself, see docs/routing.md.
+
+1. Plan: the fastest way through all known work, with the speeds that machines measured (`shares`).
+2. A machine takes from the stages the plan gives it, the one in its batch first, so that models do not mix.
+3. It leaves a job that would be done earlier elsewhere, but not for longer than that would take.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from grading.cluster.shares import Shares, shares
+from grading.cluster.view import Pace, Peer, View
+
+INTERACTIVE, BATCH = "interactive", "batch"
+BATCH_EVERY = 8
+"""One of so many runs a machine takes is batch work, even while people wait."""
+PLANNED_JOBS = 0.3
+"""A stage of which the plan gives a machine less than this is not meant for it."""
+PATIENCE_S = 5.0
+"""A job that is left for a faster machine and has waited this much longer than foreseen is taken."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The queues to take from now, as (stage, priority), first ones first, and why in a few words."""
+
+    queues: tuple[tuple[str, str], ...]
+    why: str
+
+
+def decide(view: View) -> Choice:
+    """What the machine `view.me` listens to now."""
+    me = view.peers[view.me]
+    if not me.paces or me.reserved == "testing":
+        return Choice((), "takes only what is sent to it by name" if me.paces else "can do nothing now")
+    if not me.free:
+        return Choice((), "all slots are in use")
+    plan = plan_for(view)
+    wanted, others = _wanted(view, me, plan)
+    take = [s for s in wanted if _stays(view, me, plan, s)] or [
+        s for s in others if _stays(view, me, plan, s)
+    ]
+    if not take:
+        return Choice((), "others are done with it earlier")
+    return Choice(_queues(view, me, take), _why(view, me, plan, take))
+
+
+def plan_for(view: View) -> Shares:
+    """The fastest way through what waits, after what machines have in hand."""
+    rates = {p.name: {s: pace.rate(p.slots) for s, pace in p.paces.items()} for p in view.peers.values()}
+    stages = {s for of in rates.values() for s in of}
+    work = {s: max(1.0, _waiting(view, s)) for s in stages}
+    committed = {p.name: _committed(p) for p in view.peers.values()}
+    return shares(rates, work, committed)
+
+
+def seconds(peer: Peer, stage: str) -> float:
+    """Of one more job of a stage on a machine, from its beginning there to its end."""
+    mine = peer.running.get(stage, 0) + 1
+    own = peer.paces[stage]
+    beside = (
+        _slowed(own, peer.paces[other], count)
+        for other, count in peer.running.items()
+        if other != stage and count and other in peer.paces
+    )
+    return peer.load_s.get(stage, 0.0) + own.seconds(mine) + sum(beside)
+
+
+def _slowed(own: Pace, other: Pace, count: int) -> float:
+    """What jobs of another model in the same batch add: each step reads its weights, too."""
+    steps = own.tokens / other.tokens if own.tokens and other.tokens else 1.0
+    return other.seconds(count) * min(steps, 4.0)
+
+
+def _waiting(view: View, stage: str) -> float:
+    return float(
+        sum(of.get((stage, p), 0) for of in (view.waiting, view.backlog) for p in (INTERACTIVE, BATCH))
+    )
+
+
+def _committed(peer: Peer) -> float:
+    return sum(
+        left / peer.paces[stage].rate(peer.slots) for stage, left in peer.left.items() if stage in peer.paces
+    )
+
+
+def _meant(peer: Peer, plan: Shares, stage: str) -> bool:
+    """Whether the plan gives this machine work of the stage."""
+    pace = peer.paces.get(stage)
+    return pace is not None and plan.seconds[peer.name].get(stage, 0.0) * pace.rate(peer.slots) > PLANNED_JOBS
+
+
+def _wanted(view: View, me: Peer, plan: Shares) -> tuple[list[str], list[str]]:
+    """Stages the plan gives this machine, the one in its batch first, then the others."""
+    now = max(me.running, key=lambda s: me.running[s], default="")
+    mine = plan.seconds[me.name]
+    order = sorted(me.paces, key=lambda s: (s != now, -mine.get(s, 0.0)))
+    meant = [s for s in order if _meant(me, plan, s)]
+    # the others wait until there is nothing to do of these
+    some = [s for s in meant if _waiting(view, s)][:1] or meant
+    return some, [s for s in order if s not in meant and not any(_waiting(view, m) for m in meant)]
+
+
+def _stays(view: View, me: Peer, plan: Shares, stage: str) -> bool:
+    """Whether a job of this stage is best begun here and now."""
+    waits = view.waits_s.get(stage, 0.0)
+    others = [p for p in view.peers.values() if p.name != me.name and stage in p.paces]
+    if waits < me.joins_after_s and any(not p.joins_after_s and p.free for p in others):
+        return False
+    here, elsewhere = seconds(me, stage), _elsewhere(view, plan, stage, others)
+    return here <= elsewhere or waits > elsewhere + PATIENCE_S
+
+
+def _elsewhere(view: View, plan: Shares, stage: str, others: list[Peer]) -> float:
+    """Seconds until the last of those that wait now would be done, if this machine took none of them."""
+    waiting = max(
+        1.0,
+        sum(view.waiting.get((stage, p), 0) + view.backlog.get((stage, p), 0) for p in (INTERACTIVE, BATCH)),
+    )
+    together = sum(
+        p.paces[stage].rate(p.slots) for p in others if _meant(p, plan, stage) or p.running.get(stage)
+    )
+    best = math.inf
+    for peer in others:
+        rate = (
+            together
+            if _meant(peer, plan, stage) or peer.running.get(stage)
+            else peer.paces[stage].rate(peer.slots)
+        )
+        wait = 0.0 if waiting <= peer.free else waiting / rate
+        best = min(best, wait + seconds(peer, stage))
+    return best
+
+
+def _queues(view: View, me: Peer, stages: list[str]) -> tuple[tuple[str, str], ...]:
+    """People who wait go first, but every so often batch work does."""
+    order = (INTERACTIVE, BATCH)
+    if me.reserved == BATCH:
+        order = (BATCH,)  # type: ignore[assignment]
+    elif view.taken % BATCH_EVERY == BATCH_EVERY - 1:
+        order = (BATCH, INTERACTIVE)
+    return tuple((s, p) for p in order for s in stages)
+
+
+def _why(view: View, me: Peer, plan: Shares, take: list[str]) -> str:
+    mine = {s: t for s, t in plan.seconds[me.name].items() if t > 0}
+    share = ", ".join(f"{s} {t / sum(mine.values()):.0%}" for s, t in mine.items()) or "nothing"
+    return f"the plan gives it {share}; it takes {' and '.join(take)}"

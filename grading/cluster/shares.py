@@ -1,0 +1,97 @@
+"""Who should do what: the fastest way to get through given work, as a small linear program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Rates = Mapping[str, Mapping[str, float]]
+"""machine -> stage -> jobs a second with all its slots at that stage; a stage it cannot do is left out."""
+TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The plan: the seconds each machine spends on each stage, and when all is done."""
+
+    seconds: Mapping[str, Mapping[str, float]]
+    """machine -> stage -> seconds; for every machine and stage that was asked about."""
+    makespan_s: float
+
+
+def shares(rates: Rates, work: Mapping[str, float], committed_s: Mapping[str, float] | None = None) -> Shares:
+    """How machines share `work` (stage -> jobs) so that the last job is done earliest.
+
+    A machine is busy with other things for `committed_s` first. Work can be divided at will here, which real
+    jobs cannot, so the makespan is a bound from below. A stage that no machine can do is left out.
+    """
+    first = dict.fromkeys(rates, 0.0) | dict(committed_s or {})
+    taking = {m: {s: r for s, r in of.items() if r > 0 and work.get(s, 0.0) > 0} for m, of in rates.items()}
+    needed = {s for of in taking.values() for s in of}
+    plan, makespan = _solved(taking, work, first)
+    # one that comes free when the others would be done would only hide how they share best
+    while late := [m for m, of in taking.items() if of and first[m] > makespan - TINY and first[m] > 0]:
+        without = {m: of for m, of in taking.items() if m not in late}
+        if {s for of in without.values() for s in of} != needed:
+            break
+        taking = {m: without.get(m, {}) for m in taking}
+        plan, makespan = _solved(taking, work, first)
+    return Shares({m: {s: plan[m].get(s, 0.0) for s in of} for m, of in rates.items()}, makespan)
+
+
+def _solved(
+    rates: Rates, work: Mapping[str, float], first: Mapping[str, float]
+) -> tuple[dict[str, dict[str, float]], float]:
+    """The plan and its T: minimise T with, for each machine, first + sum of its x <= T, and for each stage, sum of rate x >= work.
+
+    Solved in its dual, where the origin is feasible: a price p for a job of each stage and q for a second of
+    each machine; maximise work p + first q with rate p <= q for each pair, and q at most 1 in all. The x are
+    the reduced costs of the pairs.
+    """
+    pairs = [(m, s) for m, of in rates.items() for s in of]
+    columns = sorted({s for _, s in pairs}) + sorted({m for m, _ in pairs})
+    at = {name: i for i, name in enumerate(columns)}
+    stages = len({s for _, s in pairs})
+    gain = [work[c] if i < stages else first[c] for i, c in enumerate(columns)]
+    rows = []
+    for machine, stage in pairs:
+        row = [0.0] * len(columns)
+        row[at[stage]], row[at[machine]] = rates[machine][stage], -1.0
+        rows.append(row)
+    rows.append([0.0 if i < stages else 1.0 for i in range(len(columns))])
+    costs, makespan = simplex(rows, [0.0] * len(pairs) + [1.0], gain)
+    plan: dict[str, dict[str, float]] = {m: {} for m in rates}
+    for (machine, stage), value in zip(pairs, costs, strict=False):
+        plan[machine][stage] = max(0.0, value)
+    return plan, makespan
+
+
+def simplex(
+    rows: Sequence[Sequence[float]], most: Sequence[float], gain: Sequence[float]
+) -> tuple[list[float], float]:
+    """The dual values and the value of: maximise gain · y with rows · y <= most, y >= 0, where most >= 0.
+
+    Bland's rule, so that it ends although many rows have a zero on the right.
+    """
+    count, width = len(rows), len(gain)
+    table = [
+        [*row, *(1.0 if i == j else 0.0 for j in range(count)), bound]
+        for i, (row, bound) in enumerate(zip(rows, most, strict=True))
+    ]
+    cost = [-g for g in gain] + [0.0] * (count + 1)
+    basis = list(range(width, width + count))
+    while (enters := next((j for j in range(width + count) if cost[j] < -TINY), None)) is not None:
+        ratios = [(row[-1] / row[enters], basis[i], i) for i, row in enumerate(table) if row[enters] > TINY]
+        if not ratios:
+            break  # cannot be: the prices of machines add up to 1
+        _, _, leaves = min(ratios)
+        pivot = table[leaves][enters]
+        table[leaves] = [value / pivot for value in table[leaves]]
+        for i, row in enumerate(table):
+            if i != leaves and row[enters]:
+                factor = row[enters]
+                table[i] = [a - factor * b for a, b in zip(row, table[leaves], strict=True)]
+        factor = cost[enters]
+        cost = [a - factor * b for a, b in zip(cost, table[leaves], strict=True)]
+        basis[leaves] = enters
+    return cost[width : width + count], cost[-1]
