@@ -19,6 +19,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from grading import lua
+from grading.backlog import BACKLOG, believed
 from grading.queue import own_queue
 from grading.withdrawal import withdrawn
 
@@ -109,6 +110,19 @@ class Beat:
         return self.age_s <= DEAD_AFTER_S
 
 
+@dataclass(frozen=True)
+class Look:
+    """The cluster at one moment; ages by Redis' clock."""
+
+    beats: Sequence[Beat]
+    lengths: Mapping[str, int]
+    """queue -> messages that wait there."""
+    oldest_s: Mapping[str, float]
+    """queue -> seconds since its oldest message was sent; only where one waits and says so."""
+    backlog: Mapping[tuple[str, str], int]
+    """(stage, priority) -> runs that still wait in SQL; empty when nobody told it lately."""
+
+
 def connect(url: str) -> Redis:
     """A client that gives up after seconds, not minutes. Connects at the first use."""
     return Redis.from_url(
@@ -131,20 +145,22 @@ class Leases:
         self._finish = client.register_script(lua.FINISH)
         self._beat = client.register_script(lua.BEAT)
         self._waiting = client.register_script(lua.WAITING)
+        self._look = client.register_script(lua.LOOK)
 
-    def make_current(self, runs: Mapping[tuple[str, str], str]) -> None:
-        """Say which run of each (round, stage) counts from now on."""
+    def make_current(self, runs: Mapping[tuple[str, str], str]) -> float:
+        """Say which run of each (round, stage) counts from now on. Returns Redis' time in seconds."""
         with self.redis.pipeline(transaction=False) as pipe:
             for (round_id, stage), run_id in runs.items():
                 pipe.set(_current(round_id, stage), run_id, ex=KEEP_S)
-            pipe.execute()
+            pipe.time()
+            seconds, micro = pipe.execute()[-1]
+        return float(seconds + micro / 1e6)
 
     def claim(
         self,
         lease: Lease,
         round_id: str,
         *,
-        role: str = "primary",
         hand_on: bool = False,
         avoid: Sequence[str] = (),
         alone: bool = False,
@@ -152,8 +168,8 @@ class Leases:
         """Ask for a run before working on it.
 
         With `hand_on` the answer may be that it belongs elsewhere, if a live machine could do it: this one
-        has another stage of the round, is to be avoided or was drained, or it is a spare and a primary
-        machine is idle. A run that will be `alone` belongs where it has to wait for least.
+        is to be avoided or was drained, or has another stage of the round while that one has a free slot. A
+        run that will be `alone` belongs where it has to wait for least.
         """
         run_id, stage = lease.run_id, lease.stage
         answer = self._claim(
@@ -170,7 +186,6 @@ class Leases:
                 json.dumps({**asdict(lease), "round_id": round_id, "claim": uuid.uuid4().hex}),
                 MAX_DELIVERIES,
                 KEEP_S,
-                role,
                 int(hand_on),
                 DEAD_AFTER_S,
                 own_queue(""),
@@ -264,6 +279,19 @@ class Leases:
             (seconds, micro), rows, *lengths = pipe.execute()
         beats = [_beat(json.loads(row), seconds + micro / 1e6) for row in rows.values()]
         return dict(zip(queues, lengths, strict=True)), beats
+
+    def look(self, queues: Sequence[str]) -> Look:
+        """Beats, queues and the backlog in one round trip; for machines, which look every second."""
+        answer = cast("list[Any]", self._look(keys=[MACHINES, BACKLOG], args=list(queues)))
+        seconds, micro, rows, told, *found = answer
+        moment = int(seconds) + int(micro) / 1e6
+        known = dict(zip(queues, found, strict=True))
+        return Look(
+            beats=[_beat(json.loads(row), moment) for row in rows],
+            lengths={name: int(length) for name, (length, _) in known.items()},
+            oldest_s={name: max(0.0, moment - float(sent)) for name, (_, sent) in known.items() if sent},
+            backlog=believed(dict(zip(told[::2], told[1::2], strict=True)), moment),
+        )
 
     def require_writable(self) -> None:
         """Raise redis errors when Redis answers but takes nothing: its memory or its disk may be full.

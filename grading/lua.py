@@ -5,10 +5,11 @@ Keys and arguments stand above each script. `cjson` values are as written by `gr
 
 # KEYS: leases, current run of (round, stage), deliveries of the run, places of the round (stage -> machine),
 #       machines, drained machines
-# ARGV: run, lease as JSON, most deliveries, seconds to keep, role of the machine, 1 if the run may be handed
-#       on, seconds without a beat after which a machine is dead, prefix of the machines' own queues, prefix
-#       of the marks of machines that a run is on its way to: for a second they are not idle; machines to
+# ARGV: run, lease as JSON, most deliveries, seconds to keep, 1 if the run may be handed on, seconds without a
+#       beat after which a machine is dead, prefix of the machines' own queues, prefix of the marks of
+#       machines that a run is on its way to: for a second these count as one more run there; machines to
 #       avoid as a JSON list; 1 if the run will be alone on its machine: then where least is to wait for
+# A run leaves a machine that has another stage of its round only for one with a free slot.
 CLAIM = """
 local lease = cjson.decode(ARGV[2])
 local now = tonumber(redis.call('TIME')[1])
@@ -20,34 +21,43 @@ local function elsewhere()
   for i = 1, #places, 2 do
     if places[i] ~= lease['stage'] then others[places[i + 1]] = true end
   end
-  for _, name in ipairs(cjson.decode(ARGV[10])) do avoided[name] = true end
+  for _, name in ipairs(cjson.decode(ARGV[9])) do avoided[name] = true end
   local drained = {}
   for _, name in ipairs(redis.call('HKEYS', KEYS[6])) do drained[name] = true end
   local must = avoided[me] or drained[me]
-  local should = must or others[me]
-  local solitary = ARGV[11] == '1' and not should
-  if not should and not solitary and ARGV[5] == 'primary' then return nil end
+  local solitary = ARGV[10] == '1' and not must and not others[me]
+  if not must and not others[me] and not solitary then return nil end
   local busy = {}
   for _, row in ipairs(redis.call('HVALS', KEYS[1])) do
     local name = cjson.decode(row)['machine']
     busy[name] = (busy[name] or 0) + 1
   end
+  local function slots(beat)
+    return (beat['limit'] or 0) > 0 and beat['limit'] or beat['slots']
+  end
   local function load_of(beat)
-    return ((busy[beat['machine']] or 0) + redis.call('LLEN', ARGV[8] .. beat['machine'])) / beat['slots']
+    local name = beat['machine']
+    local coming = redis.call('LLEN', ARGV[7] .. name) + redis.call('EXISTS', ARGV[8] .. name)
+    return ((busy[name] or 0) + coming) / slots(beat)
+  end
+  local function able(beat)
+    local place = beat['stages'][lease['stage']]
+    local circuit = place and (beat['circuits'] or {})[place['engine']]
+    local open = not circuit or circuit['state'] == 'closed'
+    return place and open and (beat['reserved'] or '') == '' and not beat['drained']
   end
   local best, least, mine
   for _, row in ipairs(redis.call('HVALS', KEYS[5])) do
     local beat = cjson.decode(row)
     local name = beat['machine']
-    local alive = now - beat['at'] <= tonumber(ARGV[7])
-    local fit = alive and not beat['drained'] and beat['stages'][lease['stage']] and name ~= me
     if name == me then mine = load_of(beat) end
-    if fit and not avoided[name] and not drained[name] and (must or not others[name]) then
+    local fit = now - beat['at'] <= tonumber(ARGV[6]) and able(beat) and name ~= me and not drained[name]
+    if fit and not avoided[name] and (must or not others[name]) then
       local load = load_of(beat)
-      local idle = beat['role'] == 'primary' and load == 0 and redis.call('EXISTS', ARGV[9] .. name) == 0
+      local room = must or solitary or load + 1 / slots(beat) <= 1
       if beat['role'] ~= 'primary' then load = load + 0.001 end
       if others[name] then load = load + 1000 end
-      if (should or solitary or idle) and (not least or load < least) then best, least = name, load end
+      if room and (not least or load < least) then best, least = name, load end
     end
   end
   if solitary and least and least >= (mine or 0) then return nil end
@@ -61,11 +71,11 @@ if held then
   -- the same question once more, as its answer was lost on the way: it is granted still
   return cjson.decode(held)['claim'] == lease['claim'] and 'granted' or 'superseded'
 end
-local better = ARGV[6] == '1' and elsewhere()
+local better = ARGV[5] == '1' and elsewhere()
 redis.call('HSET', KEYS[4], lease['stage'], better or me)
 redis.call('EXPIRE', KEYS[4], ARGV[4])
 if better then
-  redis.call('SET', ARGV[9] .. better, 1, 'PX', 1000)
+  redis.call('SET', ARGV[8] .. better, 1, 'PX', 1000)
   return 'elsewhere ' .. better
 end
 local count = redis.call('INCR', KEYS[3])
@@ -150,4 +160,33 @@ for _, queue in ipairs(KEYS) do
   end
 end
 return found
+"""
+
+# KEYS: machines, backlog; ARGV: queues. Answers the time, the beats, the backlog, and for each queue its length
+# and when its oldest message was sent, as text, or nothing. Messages are as large as hand-ins: they stay here.
+# The header is looked for as plain text, body and all: base64 holds no quotes. A machine may count messages of
+# stages that are not its own, but not read them.
+LOOK = """
+local function sent(queue)
+  local row = redis.pcall('LINDEX', queue, -1)
+  if type(row) ~= 'string' then return '' end
+  local at = string.find(row, '"grader_sent"', 1, true)
+  return at and string.match(row, '^"grader_sent":%s*([%d.]+)', at) or ''
+end
+
+local time = redis.call('TIME')
+local found = {time[1], time[2], redis.call('HVALS', KEYS[1]), redis.call('HGETALL', KEYS[2])}
+for _, queue in ipairs(ARGV) do
+  found[#found + 1] = {redis.call('LLEN', queue), sent(queue)}
+end
+return found
+"""
+
+# KEYS: backlog; ARGV: seconds to keep, then names and numbers by turns. What was told before is gone.
+TELL_BACKLOG = """
+local time = redis.call('TIME')
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'at', time[1] .. '.' .. string.format('%06d', time[2]), unpack(ARGV, 2))
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+return 1
 """

@@ -38,10 +38,7 @@ def decide(view: View) -> Choice:
     if not me.free:
         return Choice((), "all slots are in use")
     plan = plan_for(view)
-    wanted, others = _wanted(view, me, plan)
-    take = [s for s in wanted if _stays(view, me, plan, s)] or [
-        s for s in others if _stays(view, me, plan, s)
-    ]
+    take = [s for s in _candidates(view, me, plan) if _stays(view, me, plan, s)]
     if not take:
         return Choice((), "others are done with it earlier")
     return Choice(_queues(view, me, take), _why(view, me, plan, take))
@@ -92,15 +89,13 @@ def _meant(peer: Peer, plan: Shares, stage: str) -> bool:
     return pace is not None and plan.seconds[peer.name].get(stage, 0.0) * pace.rate(peer.slots) > PLANNED_JOBS
 
 
-def _wanted(view: View, me: Peer, plan: Shares) -> tuple[list[str], list[str]]:
-    """Stages the plan gives this machine, the one in its batch first, then the others."""
+def _candidates(view: View, me: Peer, plan: Shares) -> list[str]:
+    """One stage that waits and that the plan gives this machine, its batch's own first; without any, all."""
     now = max(me.running, key=lambda s: me.running[s], default="")
     mine = plan.seconds[me.name]
-    order = sorted(me.paces, key=lambda s: (s != now, -mine.get(s, 0.0)))
-    meant = [s for s in order if _meant(me, plan, s)]
-    # the others wait until there is nothing to do of these
-    some = [s for s in meant if _waiting(view, s)][:1] or meant
-    return some, [s for s in order if s not in meant and not any(_waiting(view, m) for m in meant)]
+    order = sorted(me.paces, key=lambda s: (not _meant(me, plan, s), s != now, -mine.get(s, 0.0)))
+    first = [s for s in order if _meant(me, plan, s) and _waiting(view, s)]
+    return first[:1] or order
 
 
 def _stays(view: View, me: Peer, plan: Shares, stage: str) -> bool:

@@ -139,9 +139,9 @@ def beat(leases: Leases, machine: str, role: str = "primary", slots: int = 2) ->
     leases.beat(Beat(f"process of {machine}", machine, slots, 0, BOTH, role=role))
 
 
-def asked(leases: Leases, run_id: str, machine: str, stage: str, role: str = "primary") -> Claim:
+def asked(leases: Leases, run_id: str, machine: str, stage: str) -> Claim:
     asking = Lease(run_id, machine, f"process of {machine}", stage)
-    return leases.claim(asking, "round", role=role, hand_on=True)
+    return leases.claim(asking, "round", hand_on=True)
 
 
 def test_the_second_stage_of_a_round_belongs_to_another_live_machine(leases: Leases) -> None:
@@ -152,7 +152,7 @@ def test_the_second_stage_of_a_round_belongs_to_another_live_machine(leases: Lea
     leases.give_back("f")
     assert asked(leases, "f", "one", "feedback") == Claim("elsewhere", "two")
     # what was handed on to a machine counts as its own at once
-    assert asked(leases, "a2", "two", "analysis", "spare") == Claim("elsewhere", "one")
+    assert asked(leases, "a2", "two", "analysis") == Claim("elsewhere", "one")
 
 
 def test_it_goes_to_the_machine_with_most_room(leases: Leases) -> None:
@@ -173,16 +173,34 @@ def test_a_dead_machine_gets_nothing(leases: Leases) -> None:
     assert asked(leases, "f", "one", "feedback") == GRANTED
 
 
-def test_a_spare_leaves_a_run_to_an_idle_primary_machine_only(leases: Leases) -> None:
-    beat(leases, "first")
-    beat(leases, "spare", "spare")
-    assert asked(leases, "a", "spare", "analysis", "spare") == Claim("elsewhere", "first")
-    # it is on its way there, so the primary machine is not idle for the next one
-    next_one = Lease("c", "spare", "p", "analysis")
-    assert leases.claim(next_one, "third round", role="spare", hand_on=True) == GRANTED
-    assert leases.claim(Lease("a", "first", "p", "analysis"), "round") == GRANTED
-    other = Lease("b", "spare", "p", "analysis")
-    assert leases.claim(other, "another round", role="spare", hand_on=True) == GRANTED
+def test_it_goes_only_where_a_slot_is_free_for_it(leases: Leases) -> None:
+    beat(leases, "one")
+    beat(leases, "two", slots=1)
+    assert asked(leases, "a", "one", "analysis") == GRANTED
+    assert asked(leases, "f", "one", "feedback") == Claim("elsewhere", "two")
+    # that one is on its way there, so the slot is not free for the next one
+    for run_id in ("a2", "f2"):
+        asking = Lease(run_id, "one", "p", "analysis" if run_id == "a2" else "feedback")
+        assert leases.claim(asking, "another round", hand_on=True) == GRANTED
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        {"reserved": "testing"},
+        {"reserved": "batch"},
+        {"circuits": {"mlx": {"state": "open"}}},
+        {"limit": 1},
+        {"drained": True},
+    ],
+)
+def test_a_machine_that_should_not_have_it_gets_nothing(leases: Leases, unfit: dict[str, Any]) -> None:
+    beat(leases, "one")
+    placed = {stage: {"engine": "mlx", "model": "m"} for stage in BOTH}
+    leases.beat(Beat("process of two", "two", 2, 0, placed, **unfit))
+    leases.claim(Lease("x", "two", "process of two", "analysis"), "some round")
+    assert asked(leases, "a", "one", "analysis") == GRANTED
+    assert asked(leases, "f", "one", "feedback") == GRANTED
 
 
 def test_stages_of_one_round_asked_for_at_once_are_parted(leases: Leases) -> None:

@@ -171,7 +171,6 @@ class MachineProcess:
             return self.leases.claim(
                 self._lease(working),
                 job.round_id,
-                role=self.machine.role,
                 hand_on=hand_on,
                 avoid=job.avoid,
                 alone=job.alone,
