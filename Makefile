@@ -59,5 +59,5 @@ install: ## the environment for developing, without system packages
 	@scripts/bootstrap develop
 
 clean: ## remove the environment, caches and the demo's data
-	@rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info
+	@rm -rf $(VENV) .venv-bench .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

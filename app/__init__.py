@@ -28,6 +28,7 @@ from app import (
     webhooks,
     who,
 )
+from app.expecting import Expecting
 from app.live import TITLES
 from app.services import Services
 from grading import logs
@@ -49,6 +50,7 @@ def create_app(services: Services) -> OpenAPI:
         validation_error_callback=api.invalid,
     )
     app.extensions["grader"] = services
+    app.extensions["grader-expecting"] = Expecting(services.dispatch)
     app.config.update(BOOTSTRAP_SERVE_LOCAL=True)
     operations.add_metrics(app, services)
     app.before_request(_about)

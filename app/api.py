@@ -13,22 +13,25 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from app import handin, who
 from app.api_values import (
+    Circuit,
     Machines,
     MachineStatus,
     Problem,
     RunPath,
     SentMessages,
+    StageSpeed,
     SubmissionAccepted,
     SubmissionForm,
     SubmissionPath,
     SubmissionStatus,
     SubmissionUpload,
+    TakenRun,
     Timing,
 )
 from app.errors import answer
+from app.machines_seen import SeenMachine, look
 from app.progress import progress
 from app.services import services
-from grading.dispatch import machines_that_differ
 from grading.documents import HandIn, UploadedFile
 from grading.documents.files import shown
 from grading.errors import Forbidden, GraderError, NotFound
@@ -142,24 +145,40 @@ def prompt(path: RunPath) -> Response:
 def machines() -> Response:
     """The machines, their load and the queues; for staff."""
     who.require(who.bearer(), "machines.see")
-    dispatch = services().dispatch
-    found = dispatch.machines()
-    states = [
-        MachineStatus(
-            name=m.name,
-            role=m.role,
-            alive=m.alive,
-            slots=m.slots,
-            busy=m.busy,
-            beat_age_s=m.beat_age_s,
-            stages={stage: dict(placement) for stage, placement in m.stages.items()},
-            engines={engine: dict(counters) for engine, counters in m.engines.items()},
-        )
-        for m in found
-    ]
-    warnings = [f"{one.message}: {one.remedy}." for one in machines_that_differ(found)]
-    body = Machines(machines=states, queues=dispatch.backlog(), warnings=warnings)
+    seen = look()
+    warnings = [f"{one.message}: {one.remedy}." for one in seen.differences]
+    states = [_machine(one) for one in seen.machines]
+    body = Machines(
+        machines=states,
+        queues=None if seen.queues is None else dict(seen.queues),
+        waiting=dict(seen.waiting),
+        warnings=warnings,
+    )
     return jsonify(body.model_dump(mode="json"))
+
+
+def _machine(seen: SeenMachine) -> MachineStatus:
+    state, how = seen.state, seen.condition
+    return MachineStatus(
+        name=state.name,
+        role=state.role,
+        alive=state.alive,
+        slots=state.slots,
+        busy=state.busy,
+        beat_age_s=state.beat_age_s,
+        stages={stage: dict(placement) for stage, placement in state.stages.items()},
+        engines={engine: dict(counters) for engine, counters in state.engines.items()},
+        limit=how.limit,
+        reserved=how.reserved,
+        joins_after_s=how.joins_after_s,
+        speeds={one.stage: StageSpeed.model_validate(one, from_attributes=True) for one in how.speeds},
+        loading_s=how.loading_s,
+        circuits=[Circuit.model_validate(one, from_attributes=True) for one in how.circuits],
+        takes=how.takes,
+        why=how.why,
+        notes=how.notes,
+        last_runs=[TakenRun.model_validate(one, from_attributes=True) for one in seen.last],
+    )
 
 
 @api.get("/openapi.json", doc_ui=False)

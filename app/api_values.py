@@ -94,8 +94,41 @@ class SentMessages(BaseModel):
     missing: Missing | None
 
 
+class StageSpeed(BaseModel):
+    """How fast a machine does a stage, as it measured itself."""
+
+    jobs_per_hour: float = Field(description="with as many at once as it takes now, as fast as it is now")
+    alone_s: float = Field(description="seconds of a job by itself, at usual speed")
+    full_s: float = Field(description="seconds of a job among `full` at once")
+    full: int
+    health: float = Field(description="speed of the last half minute over what is usual there")
+    tokens: float = Field(description="written for a usual job; 0 where that is not known")
+    measured: bool = Field(description="false for a first guess")
+
+
+class Circuit(BaseModel):
+    """An engine that gets no work for now."""
+
+    engine: str
+    state: Literal["open", "probing"]
+    why: str
+    stages: tuple[str, ...]
+    since_s: float | None
+
+
+class TakenRun(BaseModel):
+    """A run that ended."""
+
+    stage: str
+    state: str
+    error: str
+    seconds: float | None
+    tokens: int | None
+    ago_s: float
+
+
 class MachineStatus(BaseModel):
-    """A machine and how busy it is."""
+    """A machine, how busy it is, how fast, and what it takes and why."""
 
     name: str
     role: str
@@ -107,6 +140,16 @@ class MachineStatus(BaseModel):
         description="engine, model, and where it is known the digest of the weights"
     )
     engines: dict[str, dict[str, float]] = Field(description="what each engine counts since its start")
+    limit: int = Field(description="generations at once that it takes now, as it measured to be best")
+    reserved: str = Field(description="`batch`, `testing` or empty")
+    joins_after_s: float = Field(description="a spare joins when work has waited for so long")
+    speeds: dict[str, StageSpeed] = Field(description="of each stage that it measured")
+    loading_s: dict[str, float] = Field(description="stages whose model is not loaded: how long that takes")
+    circuits: list[Circuit] = Field(description="engines that get no work for now, and why")
+    takes: tuple[str, ...] = Field(description="queues it listens to now")
+    why: str = Field(description="why these")
+    notes: tuple[str, ...] = Field(description="what is out of the ordinary, in sentences")
+    last_runs: list[TakenRun] = Field(description="what it did last, the newest first")
 
 
 class Machines(BaseModel):
@@ -114,6 +157,7 @@ class Machines(BaseModel):
 
     machines: list[MachineStatus]
     queues: dict[str, int] | None
+    waiting: dict[str, int] = Field(description="hand-ins in the database that were not sent, by priority")
     warnings: list[str] = Field(description="models that live machines have with different weights")
 
 

@@ -13,12 +13,8 @@ from grading.store import Store, measures
 from grading.store.measures import NOTHING, Open, Totals
 
 T = TypeVar("T")
-LastRuns = Mapping[tuple[str, str], list[tuple[str, str]]]
-"""(machine, stage) -> (state, error) of its last runs, newest first."""
 PATIENCE_S = 5.0
 """For the database and for Redis each; Prometheus waits longer than for both."""
-BREAKER_RUNS = 3
-BREAKER_WITHIN_S = 3600.0
 
 
 class Bounded(Generic[T]):
@@ -58,16 +54,15 @@ class History:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _highest: dict[tuple[str, ...], int] = field(default_factory=dict)
 
-    def read(self) -> tuple[Totals, Open, LastRuns]:
-        """Totals, what is open, and the last runs of each machine and stage. Raises SQLAlchemyError."""
+    def read(self) -> tuple[Totals, Open]:
+        """Totals, and what is open. Raises SQLAlchemyError."""
         with self._lock, self.store.read() as session:
             until = measures.settled_until(session)
             if self._until is None or until > self._until:
                 self._settled = self._settled + measures.totals(session, self._until, until)
                 self._until = until
             recent = measures.totals(session, self._until, None)
-            last = measures.last_runs(session, BREAKER_WITHIN_S, BREAKER_RUNS)
-            return self._settled + recent, measures.open_now(session), last
+            return self._settled + recent, measures.open_now(session)
 
     def rising(self, counted: Mapping[tuple[str, ...], int]) -> dict[tuple[str, ...], int]:
         """The counts, never lower than before: a lost run may answer late and change its state."""

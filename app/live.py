@@ -85,7 +85,9 @@ def _headline(view: SubmissionView, progress: Progress, *, sees_score: bool) -> 
         about += " Then a person looks at the result before you see it."
     if view.state == RoundState.RUNNING:
         begun = any(stage.status != StageState.DISPATCHED for stage in progress.stages.values())
-        return ("Being graded" if begun else "Next in line"), about
+        if begun or not queue or not queue.position:
+            return "Being graded" if begun else "Next in line", about
+        return "Next in line", f"Place {queue.position}. {about}"
     if view.state == RoundState.QUEUED and queue:
         return "In the queue", f"Place {queue.position}. {about}"
     doing = "Your work is being run" if view.to_run else "Your files are being read"

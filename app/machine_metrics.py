@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -13,6 +14,8 @@ from app.services import Services
 from grading.canaries import PartBeat
 from grading.dispatch import MachineState
 from grading.machines import ENGINES
+
+CIRCUIT = {"closed": 0, "probing": 1, "open": 2}
 
 ENGINE_GAUGES = {
     "running": "Generations in the engine's batch now.",
@@ -70,14 +73,32 @@ class FromQueue(Collector):
         yield gauge("grader_part_age_seconds", text, youngest.items(), "part")
         yield gauge(
             "grader_stage_machines_up",
-            "Machines that beat, were not taken out and do this stage.",
-            [
-                ((stage,), sum(one.alive and not one.drained and stage in one.stages for one in machines))
-                for stage in self.given.config.stages
-            ],
+            "Machines that beat, were not taken out, and do this stage with an engine that answers.",
+            [((stage,), sum(_does(one, stage) for one in machines)) for stage in self.given.config.stages],
             "stage",
         )
+        configured = {one.name: {p.engine for p in one.stages.values()} for one in self.given.config.machines}
+        yield _circuits(machines, configured)
         yield from _engines(machines)
+
+
+def _does(one: MachineState, stage: str) -> bool:
+    broken = one.beat.broken if one.beat else ()
+    return one.alive and not one.drained and stage in one.stages and stage not in broken
+
+
+def _circuits(machines: Sequence[MachineState], configured: Mapping[str, AbstractSet[str]]) -> Metric:
+    """Of the engines that live machines use; one that is not told of is closed."""
+    said = {
+        (one.name, engine): str(one.beat.circuits.get(engine, {}).get("state", "closed"))
+        for one in machines
+        if one.alive and one.beat
+        for engine in ENGINES
+        if engine in configured.get(one.name, ()) or engine in one.beat.circuits
+    }
+    text = "Whether an engine gets work: 0 it does, 1 it is being probed, 2 it does not."
+    values = [(key, CIRCUIT[state]) for key, state in said.items() if state in CIRCUIT]
+    return gauge("grader_circuit_state", text, values, "machine", "engine")
 
 
 def _engines(machines: Sequence[MachineState]) -> Iterator[Metric]:

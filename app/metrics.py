@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.history import BREAKER_RUNS, Bounded, History, LastRuns
+from app.history import Bounded, History
 from app.services import Services
 from grading.errors import EngineError
 from grading.model import RoundState, RunState
@@ -35,35 +35,25 @@ class FromStore(Collector):
     def collect(self) -> Iterator[Metric]:
         """Everything that SQL knows."""
         try:
-            totals, now_open, last = self._read()
+            totals, now_open = self._read()
         except (SQLAlchemyError, TimeoutError):
             yield gauge("grader_database_up", "1 when the database answers.", [((), 0)])
             return
         yield gauge("grader_database_up", "1 when the database answers.", [((), 1)])
         yield from _open(now_open, self.config.stages)
         yield from self._dead(totals, now_open)
-        yield from self._machines(now_open, last)
+        yield from self._machines(now_open)
         yield from self._outcomes(totals)
         yield from _work(totals)
         yield from _rounds(totals)
 
-    def _machines(self, now_open: Open, last: LastRuns) -> Iterator[Metric]:
+    def _machines(self, now_open: Open) -> Iterator[Metric]:
         names = [one.name for one in self.config.machines]
         yield gauge(
             "grader_machine_drained",
             "1 when an operator took it out.",
             [((name,), name in now_open.drained) for name in names],
             "machine",
-        )
-        yield gauge(
-            "grader_breaker_open",
-            "1 when the last three runs of the stage there, within the hour, all failed by the engine.",
-            [
-                ((one.name, stage), _failing(last.get((one.name, stage), [])))
-                for one in self.config.machines
-                for stage in one.stages
-            ],
-            *("machine", "stage"),
         )
 
     def _dead(self, totals: Totals, now_open: Open) -> Iterator[Metric]:
@@ -163,13 +153,6 @@ def _rounds(totals: Totals) -> Iterator[Metric]:
         END_TO_END_S,
         graded,
         "priority",
-    )
-
-
-def _failing(last: list[tuple[str, str]]) -> bool:
-    """Whether all of the last three runs failed, none of them by the job itself."""
-    return len(last) == BREAKER_RUNS and all(
-        state == RunState.FAILED and error != "job_invalid" for state, error in last
     )
 
 

@@ -19,12 +19,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import who
 from app.machine_metrics import FromQueue
+from app.machines_seen import look
 from app.metrics import FromStore
 from app.services import Services, services
 from grading.cluster import weights
-from grading.dispatch import machines_that_differ
+from grading.condition import span
 from grading.errors import NotSignedIn
-from grading.store import drains, migrate
+from grading.store import migrate
 
 pages = Blueprint("operations", __name__)
 HTTP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -62,18 +63,7 @@ def machines() -> str:
     """The machines and the queues, for staff."""
     actor = who.actor()
     who.require(actor, "machines.see")
-    given = services()
-    with given.store.read() as session:
-        reasons = drains.drained(session)
-    states, backlog = given.dispatch.machines(), given.dispatch.backlog()
-    return render_template(
-        "machines.html",
-        machines=states,
-        queues=backlog,
-        reasons=reasons,
-        differences=machines_that_differ(states),
-        short=weights.short,
-    )
+    return render_template("machines.html", seen=look(), short=weights.short, span=span)
 
 
 def add_metrics(app: Flask, given: Services) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from app.expecting import expecting
 from app.services import services
 from grading.leases import MOST_DRAFT, Lease
 from grading.model import StageState
 from grading.rubric import Value
-from grading.store.views import Queue, StageView, SubmissionView, queue_position
+from grading.store.views import Queue, StageView, SubmissionView
 
 
 class StageStatus(Value):
@@ -44,7 +45,7 @@ def progress(session: Session, view: SubmissionView) -> Progress:
     open_runs = [s.run_id for s in view.stages if s.run_id and s.state == StageState.DISPATCHED]
     leases = given.dispatch.leases(open_runs) if open_runs else {}
     return Progress(
-        queue=queue_position(session, view.round_id),
+        queue=expecting().queue(session, view),
         stages={stage.stage: _stage(stage, leases.get(stage.run_id or "")) for stage in view.stages},
     )
 

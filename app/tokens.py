@@ -10,7 +10,7 @@ from werkzeug.wrappers import Response
 from app import who
 from app.services import services
 from grading.errors import GraderError
-from grading.may import SCOPES
+from grading.may import SCOPES, Actor
 from grading.store import accounts
 
 pages = Blueprint("tokens", __name__, url_prefix="/tokens")
@@ -27,7 +27,7 @@ def create() -> str:
     """Make a token and show it once."""
     actor = who.actor()
     who.require(actor, "tokens.own")
-    scopes = [scope for scope in request.form.getlist("scope") if scope != "admin" or actor.administrator]
+    scopes = [scope for scope in request.form.getlist("scope") if scope in _offered(actor)]
     days = request.form.get("days", "")
     if not days.isdecimal() or not 1 <= int(days[:6]) <= 730:
         raise GraderError("Say how many days the token is valid: 1 to 730.")
@@ -47,10 +47,16 @@ def revoke(token_id: int) -> Response:
     return redirect(url_for("tokens.listing"), 303)
 
 
+def _offered(actor: Actor) -> list[str]:
+    """Scopes that are of use to this person."""
+    useless = {"chat": not actor.staff, "admin": not actor.administrator}
+    return [scope for scope in SCOPES if not useless.get(scope, False)]
+
+
 def _page(secret: str | None = None) -> str:
     actor = who.actor()
     who.require(actor, "tokens.own")
     with services().store.read() as session:
         rows = accounts.tokens_of(session, actor.user_id)
-    scopes = [scope for scope in SCOPES if scope != "admin" or actor.administrator]
+    scopes = _offered(actor)
     return render_template("tokens.html", tokens=rows, secret=secret, scopes=scopes)

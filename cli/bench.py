@@ -18,6 +18,7 @@ import click
 
 from bench import checks, overhead
 from bench.bare_box import BareBox
+from cli.bench_router import bench_router
 from cli.embedded import free_port
 from cli.settings import Settings
 from cli.submit import Client
@@ -54,6 +55,9 @@ RUBRIC = Rubric(
 @click.group()
 def bench() -> None:
     """Benchmarks."""
+
+
+bench.add_command(bench_router)
 
 
 @bench.command("overhead")

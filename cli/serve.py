@@ -112,6 +112,24 @@ def sweep(settings: Settings) -> None:
 
 
 @click.command()
+@click.option("--port", type=click.IntRange(1, 65535), help="Another port than gateway.port.")
+@click.option("--host", help="Another address than gateway.host.")
+@click.pass_obj
+def gateway(settings: Settings, port: int | None, host: str | None) -> None:
+    """Let other tools use the models behind grading: an OpenAI-compatible address, with tokens.
+
+    Machines answer it where config.toml says `enabled = true` under [gateway]; see docs/gateway.md.
+    """
+    from cli.gateway_server import GatewayServer
+
+    wanted = settings.config.gateway
+    configure("gateway")
+    end_with_supervisor(os.environ)
+    redis_guard.refuse_open(settings.config.redis.url)
+    GatewayServer(settings.config, host or wanted.host, port or wanted.port).run()
+
+
+@click.command()
 @ENGINE
 @PORT
 @FOLDER

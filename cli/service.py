@@ -13,7 +13,7 @@ import click
 from cli.service_units import Kind, Service
 from cli.settings import Settings
 
-PARTS = {"web": 30.0, "store": 60.0, "checks": 30.0, "sweep": 30.0, "up": 120.0}
+PARTS = {"web": 30.0, "store": 60.0, "checks": 30.0, "sweep": 30.0, "gateway": 30.0, "up": 120.0}
 """The parts of the server and the seconds they may take to end."""
 KIND = click.Choice(["systemd", "launchd"])
 
@@ -29,8 +29,9 @@ KIND = click.Choice(["systemd", "launchd"])
 @click.option("--user", help="Whom a service of the system runs as; for root.")
 @click.pass_obj
 def service(settings: Settings, name: str, kind: str | None, env_file: Path | None, user: str | None) -> None:
-    """Print the systemd unit or launchd property list of NAME: web, store, checks, sweep, up or a machine.
+    """Print the systemd unit or launchd property list of NAME: a part of the server, or a machine.
 
+    Parts are web, store, checks, sweep, gateway and up.
     It names this environment, this config.toml and a file of secrets (GRADER_REDIS_URL='…' in each line),
     which must be readable by its owner only. For machines in reach of SSH, `grader deploy` does all of it.
     """

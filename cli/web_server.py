@@ -33,7 +33,7 @@ def build(config: Config, folder: Path) -> Flask:
     )
 
 
-class _OneLog(Logger):  # type: ignore[misc]
+class OneLog(Logger):  # type: ignore[misc]
     """Gunicorn's messages go where all others go, in the same form."""
 
     def setup(self, cfg: Any) -> None:
@@ -65,7 +65,7 @@ class WebServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "loglevel": "warning",
             "proc_name": "grader-web",
             "control_socket_disable": True,
-            "logger_class": _OneLog,
+            "logger_class": OneLog,
         }
         for key, value in settings.items():
             if key in self.cfg.settings:

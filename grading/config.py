@@ -25,6 +25,7 @@ from pydantic import (
 
 from grading import redis_url
 from grading.errors import ConfigError
+from grading.gateway import Gateway
 from grading.machines import ENGINES, EngineSettings, HttpUrl, Machine, Name, Placement, Ssh
 from grading.rubric import Value
 from grading.trials.settings import Checks
@@ -36,6 +37,7 @@ __all__ = [
     "Database",
     "EngineSettings",
     "EventReceiver",
+    "Gateway",
     "Machine",
     "Placement",
     "Redis",
@@ -175,6 +177,7 @@ class Config(Value):
     database: Database = Database()
     retention: Retention = Retention()
     checks: Checks = Checks()
+    gateway: Gateway = Gateway()
     stages: dict[str, StageSettings] = Field(
         default_factory=lambda: {
             "analysis": StageSettings(max_output_tokens=1200),

@@ -17,14 +17,18 @@ from kombu.exceptions import LimitExceeded, OperationalError
 from redis.exceptions import RedisError
 
 from grading import queue
+from grading.backlog import Backlog
 from grading.breaker import Breaker
 from grading.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
 from grading.cluster.weights import Difference, claims, differing
 from grading.config import Config
 from grading.leases import Beat, Lease, Leases, connect
+from grading.model import PRIORITIES
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+DEEPEST = 8
+"""Runs for each live slot that may wait in the queue of a stage that gets on more slowly than another."""
 AWAY = (RedisError, OperationalError, LimitExceeded, OSError)
 """What is raised while Redis does not answer; LimitExceeded when all connections wait for one that hangs."""
 
@@ -55,6 +59,16 @@ class MachineState:
         """It beats and has a free slot, but takes no work."""
         waits = (self.canary_age_s or 0.0) > OVERDUE_S
         return self.alive and not self.drained and waits and self.busy < self.slots
+
+
+@dataclass(frozen=True)
+class Room:
+    """Runs of one stage and priority that may be sent now."""
+
+    usual: int
+    """Until its queue is as full as it should be; 0 while it is full enough."""
+    most: int
+    """Until its queue is as long as it may be at all; 0 where no machine takes of it."""
 
 
 @dataclass(frozen=True)
@@ -103,25 +117,25 @@ class Dispatch:
 
     def send_round(self, outgoing: Sequence[Outgoing]) -> None:
         """A new round: its stages at once on their machines, then the body that combines them."""
-        self._make_current(outgoing)
+        sent = self._make_current(outgoing)
         body = Signature(queue.COMBINE, args=(outgoing[0].round_id,), immutable=True, app=self.celery).set(
             queue=queue.STORE, ignore_result=True
         )
-        chord([self._signature(one) for one in outgoing], app=self.celery)(body)
+        chord([self._signature(one, sent) for one in outgoing], app=self.celery)(body)
 
     def send_run(self, outgoing: Outgoing) -> None:
         """One more run of one stage, outside any chord."""
-        self._make_current([outgoing])
-        self._signature(outgoing).apply_async()
+        sent = self._make_current([outgoing])
+        self._signature(outgoing, sent).apply_async()
 
-    def _make_current(self, outgoing: Sequence[Outgoing]) -> None:
-        self.registry.make_current({(o.round_id, o.stage): o.run_id for o in outgoing})
+    def _make_current(self, outgoing: Sequence[Outgoing]) -> float:
+        return self.registry.make_current({(o.round_id, o.stage): o.run_id for o in outgoing})
 
-    def _signature(self, outgoing: Outgoing) -> Signature:
+    def _signature(self, outgoing: Outgoing, sent: float) -> Signature:
         return Signature(queue.RUN, kwargs={"job": outgoing.job}, app=self.celery).set(
             task_id=outgoing.run_id,
             queue=queue.stage_queue(outgoing.stage, outgoing.priority),
-            headers={queue.SUBMISSION: outgoing.submission_id},
+            headers={queue.SUBMISSION: outgoing.submission_id, queue.SENT: round(sent, 3)},
             **queue.unsaid(),
         )
 
@@ -174,22 +188,26 @@ class Dispatch:
         none: list[PartBeat] = []
         return self._or(none, Canaries(self.registry.redis).parts)
 
-    def room(self) -> dict[str, int]:
-        """For each stage, how many more runs may be sent now.
+    def room(self) -> dict[tuple[str, str], Room]:
+        """For each stage and priority, how many more runs may be sent now.
 
-        Queues are filled up to twice the live slots that serve a stage, once they fell to half of that: so
-        machines never wait for work, and work is sent a few rounds at a time. Raises redis errors, also when
-        Redis only answers and takes nothing more: then nothing may be begun.
+        Queues are filled up to twice what live machines take of it at once, when they fell to half of that:
+        machines never wait for work, and it is sent a few rounds at a time. What one priority has sent takes
+        no room from the other. Raises redis errors, also when Redis only answers and takes nothing more: then
+        nothing may be begun.
         """
         self.registry.require_writable()
         lengths, beats = self.registry.load(queue.stage_queues(list(self.config.stages)))
-        alive = [beat for beat in beats if beat.alive]
         free = {}
         for stage in self.config.stages:
-            most = 2 * sum(beat.slots for beat in alive if stage in beat.stages and not beat.drained)
-            waiting = sum(lengths[queue.stage_queue(stage, p)] for p in ("interactive", "batch"))
-            free[stage] = most - waiting if waiting <= most / 2 else 0
+            for priority in PRIORITIES:
+                slots = sum(_takes(beat, stage, priority) for beat in beats)
+                free[stage, priority] = _room(slots, lengths[queue.stage_queue(stage, priority)])
         return free
+
+    def tell_backlog(self, runs: Mapping[tuple[str, str], int]) -> None:
+        """Tell machines how many runs of each stage and priority still wait in SQL. Raises redis errors."""
+        Backlog(self.registry.redis).tell(runs)
 
     def _or(self, otherwise: T, read: Callable[[], T]) -> T:
         if not self.breaker.admits():
@@ -236,6 +254,24 @@ def _state(machine: MachineState, beats: Sequence[Beat]) -> MachineState:
         drained=newest.drained,
         engines=_counted([beat for beat in mine if beat.alive]),
         beat=newest,
+    )
+
+
+def _takes(beat: Beat, stage: str, priority: str) -> int:
+    """Runs of a stage and priority that a process takes at once; those of an earlier version say less."""
+    place = beat.stages.get(stage)
+    if place is None or not beat.alive or beat.drained:
+        return 0
+    if beat.reserved == "testing" or (beat.reserved == "batch" and priority != "batch"):
+        return 0
+    return 0 if stage in beat.broken else beat.limit or beat.slots
+
+
+def _room(slots: int, waiting: int) -> Room:
+    usual = 2 * slots
+    return Room(
+        usual - waiting if waiting <= usual / 2 else 0,
+        max(0, DEEPEST * slots - waiting),
     )
 
 

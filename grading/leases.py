@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, cast
 
@@ -25,6 +25,8 @@ from grading.withdrawal import withdrawn
 
 LEASES = "grader:leases"
 MACHINES = "grader:machines"
+PACES = "grader:paces:"
+"""And a machine's name: what it learned of its own speeds."""
 DRAINED = "grader:drained"
 WRITABLE = "grader:writable"
 BEAT_S = 3.0
@@ -87,6 +89,8 @@ class Beat:
     """engine -> what it counts, by the names in docs/observability.md."""
     limit: int = 0
     """Generations at once that it takes now, as it measured to be best; 0: all slots."""
+    limit_why: str = ""
+    """Why so many, in one sentence."""
     running: Mapping[str, int] = field(default_factory=dict)
     """stage -> runs in hand."""
     left: Mapping[str, float] = field(default_factory=dict)
@@ -96,7 +100,7 @@ class Beat:
     load_s: Mapping[str, float] = field(default_factory=dict)
     """stage -> seconds until its model is loaded."""
     circuits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """engine -> {"state": "closed", "open" or "probing", "why"}; one that is not named is closed."""
+    """engine -> {"state": "open" or "probing", "why", "since_s", "stages"}; none that is closed."""
     reserved: str = ""
     joins_after_s: float = 0.0
     takes: Sequence[str] = ()
@@ -108,6 +112,16 @@ class Beat:
     def alive(self) -> bool:
         """Whether it beat within the last 10 s."""
         return self.age_s <= DEAD_AFTER_S
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """Stages it cannot do now, as their engine or model is away."""
+        found: set[str] = set()
+        for engine, circuit in self.circuits.items():
+            if circuit.get("state", "closed") != "closed":
+                all_of = [stage for stage, place in self.stages.items() if place.get("engine") == engine]
+                found.update(circuit.get("stages", all_of))
+        return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -219,6 +233,14 @@ class Leases:
         """End the lease of a run that is not done."""
         self.redis.hdel(LEASES, run_id)
 
+    def unclaim(self, run_id: str) -> None:
+        """As if the run had never been claimed: others begin it, and this beginning does not count."""
+        with self.redis.pipeline() as pipe:
+            pipe.hdel(LEASES, run_id)
+            pipe.decr(f"grader:deliveries:{run_id}")
+            pipe.expire(f"grader:deliveries:{run_id}", KEEP_S)
+            pipe.execute()
+
     def hand_back(self, process: str, run_ids: Sequence[str]) -> None:
         """A process ends and others begin its runs: all in one step, and its own beginnings do not count."""
         with self.redis.pipeline() as pipe:
@@ -280,9 +302,14 @@ class Leases:
         beats = [_beat(json.loads(row), seconds + micro / 1e6) for row in rows.values()]
         return dict(zip(queues, lengths, strict=True)), beats
 
-    def look(self, queues: Sequence[str]) -> Look:
-        """Beats, queues and the backlog in one round trip; for machines, which look every second."""
-        answer = cast("list[Any]", self._look(keys=[MACHINES, BACKLOG], args=list(queues)))
+    def look(self, queues: Sequence[str], mine: Container[str] | None = None) -> Look:
+        """Beats, queues and the backlog in one round trip; for machines, which look every second.
+
+        The oldest message is looked at in those queues that are `mine` (nothing: in all); a machine may not
+        read the others.
+        """
+        args = [part for name in queues for part in (name, int(mine is None or name in mine))]
+        answer = cast("list[Any]", self._look(keys=[MACHINES, BACKLOG], args=args))
         seconds, micro, rows, told, *found = answer
         moment = int(seconds) + int(micro) / 1e6
         known = dict(zip(queues, found, strict=True))

@@ -162,22 +162,21 @@ end
 return found
 """
 
-# KEYS: machines, backlog; ARGV: queues. Answers the time, the beats, the backlog, and for each queue its length
-# and when its oldest message was sent, as text, or nothing. Messages are as large as hand-ins: they stay here.
-# The header is looked for as plain text, body and all: base64 holds no quotes. A machine may count messages of
-# stages that are not its own, but not read them.
+# KEYS: machines, backlog; ARGV: each queue, and 1 where its messages may be read: a machine counts those of
+# stages that are not its own, but may not read them. Answers the time, the beats, the backlog, and for each
+# queue its length and when its oldest message was sent, as text. Messages are as large as hand-ins: they stay
+# here. The header is looked for as plain text, body and all: base64 holds no quotes.
 LOOK = """
 local function sent(queue)
-  local row = redis.pcall('LINDEX', queue, -1)
-  if type(row) ~= 'string' then return '' end
-  local at = string.find(row, '"grader_sent"', 1, true)
+  local row = redis.call('LINDEX', queue, -1)
+  local at = row and string.find(row, '"grader_sent"', 1, true)
   return at and string.match(row, '^"grader_sent":%s*([%d.]+)', at) or ''
 end
 
 local time = redis.call('TIME')
 local found = {time[1], time[2], redis.call('HVALS', KEYS[1]), redis.call('HGETALL', KEYS[2])}
-for _, queue in ipairs(ARGV) do
-  found[#found + 1] = {redis.call('LLEN', queue), sent(queue)}
+for i = 1, #ARGV, 2 do
+  found[#found + 1] = {redis.call('LLEN', ARGV[i]), ARGV[i + 1] == '1' and sent(ARGV[i]) or ''}
 end
 return found
 """
@@ -189,4 +188,12 @@ redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'at', time[1] .. '.' .. string.format('%06d', time[2]), unpack(ARGV, 2))
 redis.call('EXPIRE', KEYS[1], ARGV[1])
 return 1
+"""
+
+# KEYS: a queue of guests; ARGV: the id of a guest. Takes its message off the queue; 1 if it was there.
+WITHDRAW = """
+for _, row in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+  if string.find(row, ARGV[1], 1, true) then return redis.call('LREM', KEYS[1], 1, row) end
+end
+return 0
 """

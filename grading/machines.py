@@ -87,6 +87,11 @@ class Machine(Value):
     stages: dict[str, Placement] = Field(min_length=1)
     ssh: Ssh | None = None
 
+    @property
+    def patience_s(self) -> float:
+        """How long it leaves work to primary machines with free slots."""
+        return self.joins_after_s if self.role == "spare" else 0.0
+
     @field_validator("engines")
     @classmethod
     def _known_engines(cls, engines: dict[str, EngineSettings]) -> dict[str, EngineSettings]:

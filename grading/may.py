@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 STAFF = frozenset({"grader", "instructor"})
-SCOPES = ("submit", "read", "admin")
+SCOPES = ("submit", "read", "chat", "admin")
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ RULES: dict[str, tuple[str | None, Rule]] = {
     "given_up.see": (None, lambda a, _: a.staff),
     "replay": (None, _staff),
     "machines.see": ("read", lambda a, _: a.staff),
+    "chat": ("chat", lambda a, _: a.staff),
     "tokens.own": (None, lambda _a, _s: True),
     "administer": ("admin", lambda a, _: a.administrator),
 }

@@ -9,6 +9,9 @@ from pydantic import Field
 
 from grading.rubric import Show, Value
 
+PRIORITIES = ("interactive", "batch")
+"""Of a round: somebody waits for it, or it is one of many."""
+
 
 class RoundState(StrEnum):
     """Where one grading of one submission stands."""

@@ -18,6 +18,8 @@ CANARY = "grader.canary"
 EXAMINE = "grader.examine"
 SUBMISSION = "grader_submission"
 """A header of messages that says which hand-in they are about."""
+SENT = "grader_sent"
+"""A header of runs that says when they were sent, by Redis' clock; `LOOK` of grading/lua.py reads it."""
 
 
 def stage_queue(stage: str, priority: str) -> str:

@@ -11,9 +11,12 @@ from collections.abc import Iterable
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from grading import queue
+from grading.backlog import BACKLOG
 from grading.canaries import CANARIES, EXAMINATIONS
 from grading.config import Config, Machine
-from grading.leases import DRAINED, LEASES, MACHINES
+from grading.guests import KEYS as GUESTS
+from grading.guests import guest_queues
+from grading.leases import DRAINED, LEASES, MACHINES, PACES
 
 SERVER = "server"
 NOBODY = "user default off resetkeys resetchannels -@all"
@@ -23,16 +26,16 @@ COMMANDS = (
     *("ping", "hello", "auth", "select", "client|setname", "client|id", "multi", "exec"),
     *("discard", "watch", "unwatch", "evalsha", "eval", "script|load", "script|exists", "time", "publish"),
     # queues, what was handed out, counts of chords, results, leases
-    *("brpop", "rpop", "lpush", "rpush", "llen", "hset", "hsetnx", "hget", "hdel", "hgetall", "hvals"),
-    *("hkeys", "hexists", "hlen", "zadd", "zrem", "zrange", "zrangebyscore", "zrevrangebyscore", "zcard"),
-    *("zcount", "zscore", "set", "setex", "psetex", "get", "mget", "del", "exists", "expire", "pexpire"),
-    *("pttl", "incr", "decr", "sadd", "srem", "smembers", "sismember", "scard"),
+    *("brpop", "rpop", "lpush", "rpush", "llen", "lindex", "hset", "hsetnx", "hget", "hdel", "hgetall"),
+    *("hvals", "hkeys", "hexists", "hlen", "zadd", "zrem", "zrange", "zrangebyscore", "zrevrangebyscore"),
+    *("zcard", "zcount", "zscore", "set", "setex", "psetex", "get", "mget", "del", "exists", "expire"),
+    *("pexpire", "pttl", "incr", "decr", "sadd", "srem", "smembers", "sismember", "scard"),
 )
 LISTEN = ("subscribe", "psubscribe", "unsubscribe", "punsubscribe")
 SHARED = (
     *("unacked", "unacked_index", "unacked_mutex", "_kombu.*", "celery-task-meta-*", "celery-taskset-meta-*"),
     *("grader:current:*", "grader:deliveries:*", "grader:places:*", "grader:handed:*"),
-    *(LEASES, MACHINES, CANARIES, f"{EXAMINATIONS}*"),
+    *(LEASES, MACHINES, CANARIES, f"{EXAMINATIONS}*", f"{GUESTS}*"),
 )
 """What every machine reads and writes: kombu and Celery keep one of each for all workers."""
 
@@ -66,7 +69,7 @@ def url_of(config: Config, user: str, password: str) -> str:
 def _server(config: Config) -> list[str]:
     keys = (
         *_with_priorities([*_all_queues(config)]),
-        *("machine.*", "unacked*", "_kombu.*", "celery-*", "grader:*", "*.celery.pidbox*"),
+        *("machine.*", "chat.*", "unacked*", "_kombu.*", "celery-*", "grader:*", "*.celery.pidbox*"),
     )
     allowed = ("read", "write", "pubsub", "connection", "transaction", "scripting")
     return [
@@ -81,12 +84,14 @@ def _server(config: Config) -> list[str]:
 
 
 def _machine(config: Config, machine: Machine) -> list[str]:
-    own = queue.machine_queues(machine.name, list(machine.stages))
+    own = [*queue.machine_queues(machine.name, list(machine.stages)), *guest_queues(machine.stages)]
     database = urlsplit(config.redis.url).path.strip("/") or "0"
     pidbox = f"/{database}.celery.pidbox"
     return [
         *(f"%RW~{key}" for key in (*SHARED, *_with_priorities(own), f"{machine.name}@*.celery.pidbox*")),
+        f"%RW~{PACES}{machine.name}",
         f"%R~{DRAINED}",
+        f"%R~{BACKLOG}",
         # results, runs handed on, messages that a worker kept too long, answers to operators
         *(f"%W~{key}" for key in (*_with_priorities(_all_queues(config)), "machine.*")),
         "%W~*.reply.celery.pidbox",

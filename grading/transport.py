@@ -74,6 +74,7 @@ class Channel(redis.Channel):
         except BROKEN as error:
             # taken off the queue already, so that is the end of it; its content is not repeated in the log
             log.error(THROWN_AWAY, "a queue", UNREADABLE.format(type(error).__name__))
+            _not_taken(self)
             raise queue.Empty from None
 
 
@@ -92,6 +93,8 @@ class Transport(redis.Transport):
         except BROKEN as error:
             why = str(error) if isinstance(error, Unwanted) else UNREADABLE.format(type(error).__name__)
             log.error(THROWN_AWAY, name, why)
+            for channel in self.channels:
+                _not_taken(channel)
             self._forget(message)
 
     def _forget(self, message: Any) -> None:
@@ -101,6 +104,12 @@ class Transport(redis.Transport):
         for channel in self.channels:
             if isinstance(tag, str) and tag in channel.qos._delivered:
                 channel.basic_ack(tag)
+
+
+def _not_taken(channel: Any) -> None:
+    """Whoever counts what is taken learns that the last one was no message."""
+    if callable(thrown := getattr(channel._queue_cycle, "thrown_away", None)):
+        thrown()
 
 
 def install() -> None:

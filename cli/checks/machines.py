@@ -122,6 +122,7 @@ def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding
         yield failure(name, message, "restart its worker; under a service it does so by itself")
     else:
         yield ok(name, f"beats, {state.busy} of {state.slots} slots busy")
+    yield from _circuits(name, state)
     if state.drained:
         yield warning(
             f"{name} drained",
@@ -136,6 +137,18 @@ def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding
     if state.slots != machine.slots:
         message = f"it works with {state.slots} slots, this configuration says {machine.slots}"
         yield warning(f"{name} slots", message, "copy config.toml there and restart its worker")
+
+
+def _circuits(name: str, state: MachineState) -> Iterator[Finding]:
+    """Engines that get no work until they answer again."""
+    for engine, told in (state.beat.circuits if state.beat else {}).items():
+        if told.get("state", "closed") != "closed":
+            stages = " and ".join(map(str, told.get("stages") or ("work",)))
+            since = told.get("since_s")
+            lasts = f" for {since:.0f} s" if isinstance(since, int | float) else ""
+            message = f"it gets no {stages}{lasts}: {told.get('why') or 'its engine failed'}"
+            remedy = "mend that; it is asked again within a minute, and then gets work by itself"
+            yield failure(f"{name} engine {engine}", message, remedy)
 
 
 def _words(stages: Mapping[str, str]) -> str:

@@ -18,8 +18,12 @@ BATCH_EVERY = 8
 """One of so many runs a machine takes is batch work, even while people wait."""
 PLANNED_JOBS = 0.3
 """A stage of which the plan gives a machine less than this is not meant for it."""
+MARGIN = 1.25
+"""A job is left only for who is done with it in so much less time: what is foreseen may be wrong."""
+DOUBT = 2.0
+"""The same where all slots are in use: when the next is free is known badly."""
 PATIENCE_S = 5.0
-"""A job that is left for a faster machine and has waited this much longer than foreseen is taken."""
+"""What is left for faster machines this much longer than foreseen is taken."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,17 @@ def _waiting(view: View, stage: str) -> float:
 
 
 def _committed(peer: Peer) -> float:
-    return sum(
+    """Seconds a machine is not there for new work: with what it has in hand, and at the end with emptying.
+
+    The last job ends its whole length after it was begun, in a batch that gets smaller; the plan, in which
+    work can be divided at will, knows nothing of that.
+    """
+    in_hand = sum(
         left / peer.paces[stage].rate(peer.slots) for stage, left in peer.left.items() if stage in peer.paces
     )
+    lengths = {s: pace.seconds(peer.slots) for s, pace in peer.paces.items()}
+    now = max((s for s in peer.running if s in lengths), key=lambda s: peer.running[s], default=None)
+    return in_hand + (lengths[now] if now else min(lengths.values(), default=0.0))
 
 
 def _meant(peer: Peer, plan: Shares, stage: str) -> bool:
@@ -92,8 +104,9 @@ def _meant(peer: Peer, plan: Shares, stage: str) -> bool:
 def _candidates(view: View, me: Peer, plan: Shares) -> list[str]:
     """One stage that waits and that the plan gives this machine, its batch's own first; without any, all."""
     now = max(me.running, key=lambda s: me.running[s], default="")
-    mine = plan.seconds[me.name]
-    order = sorted(me.paces, key=lambda s: (not _meant(me, plan, s), s != now, -mine.get(s, 0.0)))
+    order = sorted(
+        me.paces, key=lambda s: (not _meant(me, plan, s), s != now, -me.paces[s].seconds(me.slots))
+    )
     first = [s for s in order if _meant(me, plan, s) and _waiting(view, s)]
     return first[:1] or order
 
@@ -104,28 +117,20 @@ def _stays(view: View, me: Peer, plan: Shares, stage: str) -> bool:
     others = [p for p in view.peers.values() if p.name != me.name and stage in p.paces]
     if waits < me.joins_after_s and any(not p.joins_after_s and p.free for p in others):
         return False
-    here, elsewhere = seconds(me, stage), _elsewhere(view, plan, stage, others)
-    return here <= elsewhere or waits > elsewhere + PATIENCE_S
+    done, begun = _elsewhere(view, plan, stage, others)
+    return seconds(me, stage) <= done or view.left_s.get(stage, 0.0) > begun + PATIENCE_S
 
 
-def _elsewhere(view: View, plan: Shares, stage: str, others: list[Peer]) -> float:
-    """Seconds until the last of those that wait now would be done, if this machine took none of them."""
-    waiting = max(
-        1.0,
-        sum(view.waiting.get((stage, p), 0) + view.backlog.get((stage, p), 0) for p in (INTERACTIVE, BATCH)),
-    )
-    together = sum(
-        p.paces[stage].rate(p.slots) for p in others if _meant(p, plan, stage) or p.running.get(stage)
-    )
-    best = math.inf
-    for peer in others:
-        rate = (
-            together
-            if _meant(peer, plan, stage) or peer.running.get(stage)
-            else peer.paces[stage].rate(peer.slots)
-        )
-        wait = 0.0 if waiting <= peer.free else waiting / rate
-        best = min(best, wait + seconds(peer, stage))
+def _elsewhere(view: View, plan: Shares, stage: str, others: list[Peer]) -> tuple[float, float]:
+    """Seconds until the last of what waits now would be done and begun, if this machine took none of it."""
+    waiting = max(1.0, _waiting(view, stage))
+    at_it = {p.name for p in others if _meant(p, plan, stage) or p.running.get(stage)}
+    together = sum(p.paces[stage].rate(p.slots) for p in others if p.name in at_it)
+    best = (math.inf, math.inf)
+    for one in others:
+        rate = together if one.name in at_it else one.paces[stage].rate(one.slots)
+        wait = 0.0 if waiting <= one.free else waiting / rate
+        best = min(best, ((wait + seconds(one, stage)) * (DOUBT if wait else MARGIN), wait))
     return best
 
 

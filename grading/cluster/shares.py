@@ -42,7 +42,7 @@ def shares(rates: Rates, work: Mapping[str, float], committed_s: Mapping[str, fl
 def _solved(
     rates: Rates, work: Mapping[str, float], first: Mapping[str, float]
 ) -> tuple[dict[str, dict[str, float]], float]:
-    """The plan and its T: minimise T with, for each machine, first + sum of its x <= T, and for each stage, sum of rate x >= work.
+    """The plan and the least T with first + sum of x <= T a machine and sum of rate x >= work a stage.
 
     Solved in its dual, where the origin is feasible: a price p for a job of each stage and q for a second of
     each machine; maximise work p + first q with rate p <= q for each pair, and q at most 1 in all. The x are

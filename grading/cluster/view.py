@@ -82,5 +82,7 @@ class View:
     """(stage, priority) -> runs that still wait in SQL."""
     waits_s: Mapping[str, float] = field(default_factory=dict)
     """stage -> how long the oldest in its queues has waited since it was sent."""
+    left_s: Mapping[str, float] = field(default_factory=dict)
+    """stage -> for how long the decider has been leaving what waits there to others."""
     taken: int = 0
     """Runs this machine has taken so far: every so many is batch work, whatever waits."""

@@ -279,22 +279,3 @@ def _outbox(session: Session) -> dict[str, Waiting]:
     )
     none = dict.fromkeys(KINDS, Waiting(0, 0.0))
     return none | {row[0]: _waiting(session, row[1], row[2]) for row in session.execute(query)}
-
-
-def last_runs(session: Session, within_s: float, each: int) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """(machine, stage) -> (state, error) of its newest finished runs, at most `each`, newest first."""
-    newest = func.row_number().over(partition_by=(Run.machine, Run.stage), order_by=Run.finished_at.desc())
-    recent = (
-        select(Run.machine, Run.stage, Run.state, Run.error, newest.label("place"))
-        .where(
-            Run.finished_at > now(session) - timedelta(seconds=within_s),
-            Run.machine.is_not(None),
-            Run.state != RunState.LOST,
-        )
-        .subquery()
-    )
-    query = select(recent).where(recent.c.place <= each).order_by(recent.c.place)
-    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for row in session.execute(query):
-        found.setdefault((row.machine, row.stage), []).append((row.state, row.error or ""))
-    return found

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from grading.errors import MachineLost, MachineStalled, Retry
 from grading.jobs import Provenance, Result
 from grading.model import RoundState, RunState, StageState
-from grading.store import outbox, prompts
+from grading.store import outbox, prompts, waiting
 from grading.store.database import now
 from grading.store.locking import (
     OVER,
@@ -73,7 +73,7 @@ def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> 
     done = session.execute(
         update(Round)
         .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
-        .values(state=RoundState.QUEUED, prepared=prepared, prepared_at=moment)
+        .values(state=RoundState.QUEUED, prepared=prepared, prepared_at=moment, line=waiting.LAST_IN_LINE)
         .returning(Round.id)
     ).first()
     rows = (Outbox.kind.in_(PREPARING), Outbox.key == round_id)

@@ -151,7 +151,8 @@ def add_round(
     session.add(new)
     session.flush()
     for stage in stages_of(Rubric.model_validate(version.rubric)):
-        session.add(RoundStage(round_id=new.id, stage=stage, state=StageState.WAITING))
+        waits = RoundStage(round_id=new.id, stage=stage, state=StageState.WAITING, priority=priority)
+        session.add(waits)
     outbox.put(session, "prepare", new.id, {})
     return new
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
 from typing import cast
@@ -18,7 +20,6 @@ from grading.store import outbox, tables
 from grading.store.database import now
 from grading.trials.shown import ShownTrial
 
-WAITING = (RoundState.RECEIVED.value, RoundState.QUEUED.value)
 TYPICAL_S = 60.0
 """What one grading takes as long as none has been seen."""
 DIMMED_CHARS = 300_000
@@ -101,7 +102,7 @@ class SubmissionView(Value):
 
 
 class Queue(Value):
-    """The place in the queue, from 1, and about how many seconds until the result."""
+    """The place in the queue from 1, or 0 for what has begun, and about the seconds until the result."""
 
     position: int
     eta_s: int
@@ -216,44 +217,56 @@ def notes(session: Session, submission_id: str) -> tuple[str, ...]:
     return tuple(str(text) for text in session.get_one(tables.Submission, submission_id).notes)
 
 
-def queue_position(session: Session, round_id: str) -> Queue | None:
-    """Where a waiting or running round stands; nothing for finished ones.
+@dataclass(frozen=True)
+class Speed:
+    """How fast grading went in the last hour, in seconds."""
 
-    Interactive rounds go before batch ones. Running rounds have position 0. The ETA takes the typical
-    duration and the pace of the last hour.
-    """
-    mine = session.get_one(tables.Round, round_id)
-    if RoundState(mine.state).final:
-        return None
-    typical, pace = _speed(session)
-    if mine.state not in WAITING:
-        age = (now(session) - (mine.dispatched_at or mine.created_at)).total_seconds()
-        return Queue(position=0, eta_s=round(max(typical - age, 1)))
-    ahead = select(func.count()).where(tables.Round.state.in_(WAITING), tables.Round.current)
-    earlier = tables.Round.created_at < mine.created_at
-    if mine.priority == "interactive":
-        ahead = ahead.where(tables.Round.priority == "interactive", earlier)
-    else:
-        ahead = ahead.where((tables.Round.priority == "interactive") | earlier)
-    before = session.execute(ahead).scalar_one()
-    return Queue(position=before + 1, eta_s=round(typical + before * pace))
+    now: datetime
+    typical_s: float = TYPICAL_S
+    """From sending a round to its end."""
+    every_s: float = TYPICAL_S
+    """Between two that finish."""
+    prepare_s: float = 0.0
+    """From a hand-in to the queue, with running its work."""
+    combine_s: float = 0.0
+    """From the last result to the grade."""
 
 
-def _speed(session: Session) -> tuple[float, float]:
-    """Seconds a grading takes, and seconds between two that finish, from the last hour's 50 newest."""
-    query = (
-        select(tables.Round.dispatched_at, tables.Round.finished_at)
+def speed(session: Session) -> Speed:
+    """What the last hour's 50 newest rounds tell."""
+    moment = now(session)
+    last = (
+        select(
+            tables.Round.created_at,
+            tables.Round.prepared_at,
+            tables.Round.dispatched_at,
+            tables.Round.finished_at,
+            select(func.max(tables.Run.finished_at))
+            .where(tables.Run.round_id == tables.Round.id)
+            .scalar_subquery(),
+        )
         .where(tables.Round.dispatched_at.is_not(None))
-        .where(tables.Round.finished_at > now(session) - timedelta(hours=1))
+        .where(tables.Round.finished_at > moment - timedelta(hours=1))
         .order_by(tables.Round.finished_at.desc())
         .limit(50)
     )
-    spans = [(start, end) for start, end in session.execute(query) if start and end]
-    if not spans:
-        return TYPICAL_S, TYPICAL_S
-    typical = median((end - start).total_seconds() for start, end in spans)
+    rows = session.execute(last).all()
+    if not rows:
+        return Speed(moment)
+    spans = [(row[2], row[3]) for row in rows if row[2] and row[3]]
     busy = (max(end for _, end in spans) - min(start for start, _ in spans)).total_seconds()
-    return max(typical, 1.0), busy / len(spans)
+    return Speed(
+        moment,
+        typical_s=max(1.0, _typical(spans)),
+        every_s=busy / len(spans),
+        prepare_s=_typical((row[0], row[1]) for row in rows),
+        combine_s=_typical((row[4], row[3]) for row in rows),
+    )
+
+
+def _typical(spans: Iterable[tuple[datetime | None, datetime | None]]) -> float:
+    known = [(end - start).total_seconds() for start, end in spans if start and end]
+    return max(0.0, median(known)) if known else 0.0
 
 
 Row = tuple[

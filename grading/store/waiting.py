@@ -1,35 +1,107 @@
-"""What waits in SQL: to be prepared, to be sent, to be sent again, to be combined."""
+"""What waits in SQL: to be prepared, to be sent, to be sent again, to be combined.
+
+The order of queued rounds lies in an index: finding the next ones costs the same whatever waits. Each has a
+`line` within its course and priority: a student's first waiting round stands beside the one whose turn it is
+there, each further one a place behind the one before, so that everyone's first goes before anyone's second.
+Courses take turns: next is the one that was served longest ago. Who is in many courses has a place in each.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from typing import Any
 
-from sqlalchemy import bindparam, case, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, Table, bindparam, func, literal_column, select
+from sqlalchemy.orm import Session, aliased
 
-from grading.model import RoundState, RunState, StageState
+from grading.model import PRIORITIES, RoundState, RunState, StageState
 from grading.store.database import now
-from grading.store.tables import Round, RoundStage, Run, UtcDateTime
+from grading.store.tables import Base, Round, RoundStage, Run, UtcDateTime
 
-# made once: putting a statement together costs more than running it
-_NEXT_QUEUED = (
-    select(Round.id)
-    .where(Round.state == RoundState.QUEUED)
-    .order_by(
-        case((Round.priority == "batch", 1), else_=0),
-        func.row_number().over(partition_by=Round.student_id, order_by=Round.created_at),
-        func.row_number().over(partition_by=Round.course_id, order_by=Round.created_at),
-        Round.created_at,
+_COURSES: Table = Base.metadata.tables["courses"]
+_SERVED = {"interactive": _COURSES.c.served_interactive, "batch": _COURSES.c.served_batch}
+# as the partial indexes have it: PostgreSQL does not look into what is bound later
+_QUEUED: ColumnElement[str] = literal_column("'queued'")
+
+
+@dataclass(frozen=True)
+class Next:
+    """A queued round whose turn it is."""
+
+    round_id: str
+    course_id: int
+    priority: str
+
+
+@dataclass(frozen=True)
+class Again:
+    """A stage whose next try is due."""
+
+    round_id: str
+    stage: str
+    priority: str
+
+
+# --- statements, made once: putting one together costs more than running it ---------------------------------
+
+
+def _last_in_line() -> ColumnElement[int]:
+    """The place behind a student's own, else beside the one whose turn it is, else the first."""
+    same = aliased(Round)
+    there = (same.state == _QUEUED, same.priority == Round.priority, same.course_id == Round.course_id)
+    own = select(func.max(same.line) + 1).where(*there, same.student_id == Round.student_id)
+    turn = select(func.min(same.line)).where(*there)
+    return func.coalesce(own.correlate(Round).scalar_subquery(), turn.correlate(Round).scalar_subquery(), 0)
+
+
+LAST_IN_LINE = _last_in_line()
+"""The `line` of a round that becomes queued, for the statement that makes it so."""
+
+
+def _courses_that_wait(priority: str) -> Select[Any]:
+    """Courses with something queued, those served longest ago first; the index is read a hop a course."""
+    queued = (Round.state == _QUEUED, Round.priority == bindparam("priority"))
+    found = select(func.min(Round.course_id).label("id")).where(*queued).cte("found", recursive=True)
+    after = select(func.min(Round.course_id)).where(*queued, Round.course_id > found.c.id)
+    found = found.union_all(select(after.correlate(found).scalar_subquery()).where(found.c.id.is_not(None)))
+    served = _SERVED[priority]
+    return (
+        select(_COURSES.c.id)
+        .join(found, found.c.id == _COURSES.c.id)
+        .order_by(served, _COURSES.c.id)
+        .limit(bindparam("most"))
     )
+
+
+_COURSES_THAT_WAIT = {priority: _courses_that_wait(priority) for priority in PRIORITIES}
+_NEXT_OF_COURSE = (
+    select(Round.id)
+    .where(
+        Round.state == _QUEUED,
+        Round.priority == bindparam("priority"),
+        Round.course_id == bindparam("course"),
+    )
+    .order_by(Round.line, Round.created_at, Round.id)
     .limit(bindparam("most"))
 )
+_LAST_SERVED = {priority: select(func.max(served)) for priority, served in _SERVED.items()}
+_SERVE = {
+    priority: _COURSES.update()
+    .where(_COURSES.c.id == bindparam("at_course"))
+    .values({served: bindparam("place")})
+    for priority, served in _SERVED.items()
+}
 _DUE_AGAIN = (
-    select(RoundStage.round_id, RoundStage.stage)
+    select(RoundStage.round_id)
     .join(Round, Round.id == RoundStage.round_id)
     .where(
         RoundStage.state == StageState.FAILED,
+        RoundStage.stage == bindparam("stage"),
+        RoundStage.priority == bindparam("priority"),
         Round.state == RoundState.RUNNING,
-        RoundStage.stage.in_(bindparam("stages", expanding=True)),
         RoundStage.not_before <= bindparam("moment", type_=UtcDateTime()),
     )
     .order_by(RoundStage.not_before)
@@ -37,15 +109,79 @@ _DUE_AGAIN = (
 )
 
 
-def next_queued(session: Session, limit: int) -> list[str]:
-    """Queued rounds in a fair order: interactive first, then everyone's first before anyone's second."""
-    return list(session.execute(_NEXT_QUEUED, {"most": limit}).scalars())
+def _by_stage(rows: Select[Any]) -> Select[Any]:
+    some = rows.limit(bindparam("most")).subquery()
+    return select(some.c.stage, func.count()).group_by(some.c.stage)
 
 
-def due_again(session: Session, stages: Sequence[str], limit: int) -> list[tuple[str, str]]:
-    """(round, stage) pairs of these stages whose next try is due."""
-    values = {"stages": list(stages), "moment": now(session), "most": limit}
-    return [(row.round_id, row.stage) for row in session.execute(_DUE_AGAIN, values)]
+_SOME_QUEUED = (
+    select(Round.id)
+    .where(Round.state == _QUEUED, Round.priority == bindparam("priority"))
+    .limit(bindparam("most"))
+).subquery()
+_WAITING_STAGES = (
+    select(RoundStage.stage, func.count())
+    .join(_SOME_QUEUED, _SOME_QUEUED.c.id == RoundStage.round_id)
+    .where(RoundStage.state == StageState.WAITING)
+    .group_by(RoundStage.stage)
+)
+_FAILED_STAGES = _by_stage(
+    select(RoundStage.stage).where(
+        RoundStage.state == StageState.FAILED, RoundStage.priority == bindparam("priority")
+    )
+)
+
+
+def next_queued(session: Session, priority: str, limit: int) -> list[Next]:
+    """At most so many queued rounds in a fair order: courses take turns, and students in each."""
+    if limit <= 0:
+        return []
+    values = {"priority": priority, "most": limit}
+    courses = session.execute(_COURSES_THAT_WAIT[priority], values).scalars().all()
+    each = limit if len(courses) < limit else 1
+    lines = [
+        [
+            Next(found, course, priority)
+            for found in session.execute(
+                _NEXT_OF_COURSE, {"priority": priority, "course": course, "most": each}
+            ).scalars()
+        ]
+        for course in courses
+    ]
+    in_turn = (one for turn in zip_longest(*lines) for one in turn if one is not None)
+    return list(islice(in_turn, limit))
+
+
+def served(session: Session, rounds: Sequence[Next]) -> None:
+    """These rounds, in this order, go out now: whose course was served goes to the end."""
+    for priority in PRIORITIES:
+        mine = {one.course_id: place for place, one in enumerate(rounds, 1) if one.priority == priority}
+        if not mine:
+            continue
+        last = session.execute(_LAST_SERVED[priority]).scalar_one() or 0
+        # by id: two that release at the same time must not wait for each other
+        rows = [{"at_course": course, "place": last + place} for course, place in sorted(mine.items())]
+        session.execute(_SERVE[priority], rows)
+
+
+def due_again(session: Session, stage: str, priority: str, limit: int) -> list[Again]:
+    """At most so many runs of a stage and priority whose next try is due, the longest due first."""
+    values = {"stage": stage, "priority": priority, "moment": now(session), "most": limit}
+    found = session.execute(_DUE_AGAIN, values).scalars()
+    return [Again(round_id, stage, priority) for round_id in found]
+
+
+def backlog(session: Session, most: int) -> dict[tuple[str, str], int]:
+    """(stage, priority) -> runs that wait here to be sent, of the first `most` rounds of each priority.
+
+    Counts no further, so that it costs the same whatever waits.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for priority in PRIORITIES:
+        for statement in (_WAITING_STAGES, _FAILED_STAGES):
+            for stage, count in session.execute(statement, {"priority": priority, "most": most}):
+                found[stage, priority] += count
+    return dict(found)
 
 
 def in_flight(session: Session, limit: int = 5000) -> list[tuple[str, float]]:

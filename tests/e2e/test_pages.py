@@ -14,8 +14,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 from werkzeug.serving import make_server
 
+from grading.dispatch import MachineState
 from grading.jobs import AnalysisOutput, Finding, SentPrompt
-from grading.leases import Lease
+from grading.leases import Beat, Lease
 from grading.model import Location
 from grading.store import accounts, tables
 from tests.integration import ran
@@ -218,6 +219,50 @@ def test_the_instructors_pages(careful: Page, school: School, site: str, picture
     for name in ("machines", "tokens", "nothing-here"):
         page.goto(f"{site}/{name}")
         look(page, pictures, f"8-{name}")
+
+
+def test_the_machines_are_readable_on_a_phone_and_on_a_wall(
+    careful: Page, school: School, site: str, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = careful
+    monkeypatch.setattr(school.dispatch, "machines", four_machines)
+    sign_in(page, site, "teacher")
+    for width in (390, 1600):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{site}/machines")
+        expect(page.get_by_text("Runs at 33 % of its usual speed.")).to_be_visible()
+        page.get_by_text("Last work").first.click()
+        look(page, pictures, f"8-machines-{width}")
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    monkeypatch.setattr(school.dispatch, "away", True)
+    page.goto(f"{site}/machines")
+    expect(page.get_by_text("Redis is away.")).to_be_visible()
+
+
+def four_machines() -> list[MachineState]:
+    """As busy, slow, broken and lost ones tell."""
+    places = {
+        "analysis": {"engine": "ollama", "model": "qwen3-coder:30b", "digest": "sha256:06c1097efce0431c"},
+        "feedback": {"engine": "mlx", "model": "mlx-community/gemma-3-27b-it-bf16"},
+    }
+    pace = {"alone_s": 16.0, "full_s": 98.0, "full": 16, "tokens": 1200.0, "seen": 30.0}
+    told: dict[str, dict[str, Any]] = {
+        "dgx-spark-1": {"paces": {"analysis": pace}, "takes": ("analysis", "analysis.batch"), "limit": 12},
+        "mac-studio-1": {"paces": {"feedback": {**pace, "health": 0.33}}, "takes": ("feedback",)},
+        "dgx-spark-2": {
+            "circuits": {"ollama": {"state": "open", "why": "connection refused", "since_s": 75.0}},
+            "joins_after_s": 2.0,
+            "load_s": {"feedback": 40.0},
+        },
+        "mac-studio-2": {},
+    }
+    found = []
+    for name, values in told.items():
+        beat = Beat("p", name, 16, 9, places, why="the plan gives it analysis 72%, feedback 28%", **values)
+        alive, role = name != "mac-studio-2", "spare" if name.endswith("2") else "primary"
+        state = MachineState(name, role, 16, places, alive=alive, busy=9 * alive, beat_age_s=1.0, beat=beat)
+        found.append(state)
+    return found
 
 
 def test_a_class_zip_is_previewed_and_handed_in(

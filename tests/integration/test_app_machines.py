@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.live import PHASES
 from app.machine_metrics import ENGINE_COUNTERS, ENGINE_GAUGES
+from cli import machines as machines_command
 from grading.dispatch import MachineState
-from grading.leases import Lease
+from grading.leases import Beat, Lease
 from grading.store import tables
 from tests.integration.webapp import School, report
 from workers.machine.engines.base import COUNTERS
@@ -203,3 +207,116 @@ def test_an_engine_that_does_not_tell_of_a_cache_is_not_said_to_have_none(
     states = [machine("a", OURS, engines={"ollama": {"prompt_tokens": 4000.0, "running": 2.0}})]
     monkeypatch.setattr(school.dispatch, "machines", lambda: states)
     assert "from the cache" not in page(school)
+
+
+# --- speed, health and what they take -----------------------------------------------------------------
+
+
+def beating(**told: Any) -> MachineState:
+    pace = {"alone_s": 10.0, "full_s": 40.0, "full": 8, "tokens": 1200.0, "seen": 30.0, "health": 0.33}
+    values: dict[str, Any] = {
+        "limit": 6,
+        "paces": {"analysis": pace},
+        "load_s": {"analysis": 40.0},
+        "circuits": {
+            "ollama": {"state": "open", "why": "it <b>fails", "since_s": 12.0, "stages": ["analysis"]}
+        },
+        "takes": ("analysis", "analysis.batch"),
+        "why": "the plan gives it analysis 100%",
+        "joins_after_s": 2.0,
+        **told,
+    }
+    beat = Beat(
+        "p", "dgx-spark-1", 8, 3, {"analysis": {"engine": "ollama", "model": "qwen3-coder:30b"}}, **values
+    )
+    return MachineState("dgx-spark-1", "spare", 8, beat.stages, alive=True, busy=3, beat_age_s=1.0, beat=beat)
+
+
+def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission = school.hand_in("anna")
+    run = school.ran(submission, "analysis")
+    with school.store.write() as session:
+        row = session.get_one(tables.Run, run)
+        row.machine, row.seconds, row.output_tokens, row.finished_at = (
+            "dgx-spark-1",
+            31.4,
+            900,
+            row.dispatched_at,
+        )
+    monkeypatch.setattr(school.dispatch, "machines", lambda: [beating()])
+    shown = " ".join(page(school).split())
+    for words in (
+        "Runs at 33 % of its usual speed.",
+        "ollama (analysis) gets no work for 12 s: it &lt;b&gt;fails.",
+        "The model of analysis is not loaded; that takes about 40 s.",
+        "joins when work has waited for 2 s",
+        "takes 6 at once, which it measured to be best",
+        "Listens to analysis, analysis.batch: the plan gives it analysis 100%.",
+        "Technical review: done, 31 s, 900 tokens",
+        '<td class="text-end">227</td>',  # 6 of 31.4 s each at usual speed, now three times as long
+        "1 more hand-in waits in the database.",
+    ):
+        assert words in shown, words
+    assert submission not in shown
+    assert "anna" not in shown.lower()
+    answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
+    (told,) = answer["machines"]
+    assert told["speeds"]["analysis"]["jobs_per_hour"] == pytest.approx(227, rel=0.01)
+    assert told["circuits"] == [
+        {"engine": "ollama", "state": "open", "why": "it <b>fails", "stages": ["analysis"], "since_s": 12.0}
+    ]
+    assert (told["limit"], told["takes"], told["joins_after_s"]) == (6, ["analysis", "analysis.batch"], 2.0)
+    assert told["last_runs"][0]["seconds"] == 31.4
+    assert answer["waiting"] == {"interactive": 1, "batch": 0}
+
+
+def test_a_machine_that_tells_nothing_or_nonsense_is_shown_all_the_same(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nonsense = beating(
+        paces={"analysis": {"alone_s": "soon"}}, circuits={}, load_s={}, limit=900, joins_after_s=0
+    )
+    states = [nonsense, replace(beating(), name="gone", alive=False), MachineState("new", "primary", 8, {})]
+    monkeypatch.setattr(school.dispatch, "machines", lambda: states)
+    shown = page(school)
+    assert "not measured yet" in shown
+    assert shown.count("Nothing yet.") == 3
+    assert "at once, which it measured" not in shown
+    assert "Listens to" in shown
+    answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
+    assert [one["speeds"] for one in answer["machines"]] == [{}, {}, {}]
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"reserved": "testing"}, "Takes only what is sent to it by name."),
+        ({"reserved": "batch"}, "Takes batch work only."),
+        ({"takes": (), "why": "all slots are in use"}, "Takes nothing now: all slots are in use."),
+    ],
+)
+def test_why_a_machine_takes_little_is_said(
+    school: School, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], words: str
+) -> None:
+    monkeypatch.setattr(school.dispatch, "machines", lambda: [beating(**told)])
+    assert words in " ".join(page(school).split())
+
+
+def test_the_command_says_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    dispatch = SimpleNamespace(machines=lambda: [beating()], backlog=lambda: {"analysis": 2})
+    monkeypatch.setattr(machines_command, "open_dispatch", lambda _: dispatch)
+    run = machines_command.machines.callback
+    assert run is not None
+    settings = SimpleNamespace(running=None)
+    with click.Context(machines_command.machines, obj=settings):
+        run(False)
+    said = capsys.readouterr().out
+    assert "dgx-spark-1: Runs at 33 % of its usual speed." in said
+    assert "dgx-spark-1 listens to analysis, analysis.batch: the plan gives it analysis 100%" in said
+    assert "227" in said
+    with click.Context(machines_command.machines, obj=settings):
+        run(True)
+    (told,) = json.loads(capsys.readouterr().out)["machines"]
+    assert told["condition"]["health"] == 0.33

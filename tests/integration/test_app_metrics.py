@@ -12,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
 from app import create_app, history
+from grading.dispatch import MachineState
+from grading.leases import Beat
 from grading.store import rounds, tables
 from tests.factories import result
 from tests.integration.webapp import School
@@ -150,21 +152,34 @@ def test_machines_and_parts_are_told_from_redis(school: School) -> None:
     assert value(values, "grader_part_age_seconds", part="sweeper") == 2
 
 
-def test_three_failures_in_a_row_open_the_breaker(school: School) -> None:
-    for number in range(3):
-        place = {"machine": "dgx-spark-1", "stage": "analysis"}
-        assert value(read(school), "grader_breaker_open", **place) == 0
-        fail(school, number)
+@pytest.mark.parametrize(("state", "shown"), [("closed", 0), ("probing", 1), ("open", 2)])
+def test_circuits_are_told_as_their_machines_say(
+    school: School, monkeypatch: pytest.MonkeyPatch, state: str, shown: int
+) -> None:
+    places = {"analysis": {"engine": "rules"}, "feedback": {"engine": "ollama"}}
+    circuits = {
+        "ollama": {"state": state, "stages": ["feedback"] if shown else []},
+        "made-up": {"state": "open"},
+    }
+    beat = Beat("process", "dgx-spark-1", 8, 0, places, circuits=circuits)
+    told = [MachineState("dgx-spark-1", "primary", 8, places, alive=True, beat=beat)]
+    monkeypatch.setattr(school.dispatch, "machines", lambda: told)
     values = read(school)
-    assert value(values, "grader_breaker_open", **place) == 1
-    assert value(values, "grader_breaker_open", machine="dgx-spark-1", stage="feedback") == 0
-    assert value(values, "grader_dead_stages", stage="analysis", error="engine_failed") == 3
+    assert value(values, "grader_circuit_state", machine="dgx-spark-1", engine="ollama") == shown
+    assert value(values, "grader_circuit_state", machine="dgx-spark-1", engine="rules") == 0
+    assert not any("made-up" in dict(labels).values() for _, labels in values)
+    assert value(values, "grader_stage_machines_up", stage="feedback") == (0 if shown else 1)
+    assert value(values, "grader_stage_machines_up", stage="analysis") == 1
 
 
-def test_jobs_that_no_machine_could_do_open_no_breaker(school: School) -> None:
-    for number in range(3):
-        fail(school, number, "job_invalid")
-    assert value(read(school), "grader_breaker_open", machine="dgx-spark-1", stage="analysis") == 0
+def test_a_circuit_in_a_state_nobody_knows_is_not_told(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {"analysis": {"engine": "rules"}}
+    beat = Beat("process", "dgx-spark-1", 8, 0, places, circuits={"rules": {"state": "melted"}})
+    told = [MachineState("dgx-spark-1", "primary", 8, places, alive=True, beat=beat)]
+    monkeypatch.setattr(school.dispatch, "machines", lambda: told)
+    assert "grader_circuit_state" not in names(read(school))
 
 
 def test_a_machine_cannot_make_series_without_end(school: School) -> None:

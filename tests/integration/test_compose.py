@@ -18,6 +18,7 @@ SECRETS = {
     "GRADER_SECRET_KEY": "s-word",
 }
 
+PROFILES = ("sparks", "rules", "gateway", "observe")
 OBSERVE = {
     "prometheus": "GRADER_METRICS_TOKEN",
     "grafana": "GF_SECURITY_ADMIN_PASSWORD",
@@ -42,7 +43,8 @@ def compose(root: Path, *arguments: str, **without: str) -> subprocess.Completed
 @pytest.fixture(scope="module")
 def services(root: Path) -> dict[str, Any]:
     """Every service with anchors, profiles and variables resolved."""
-    shown = compose(root, "--profile", "sparks", "--profile", "rules", "--profile", "observe", "config")
+    profiles = [part for name in PROFILES for part in ("--profile", name)]
+    shown = compose(root, *profiles, "config")
     assert shown.returncode == 0, shown.stderr
     resolved: dict[str, Any] = yaml.safe_load(shown.stdout)["services"]
     return resolved
@@ -69,7 +71,7 @@ def test_a_missing_secret_is_refused(root: Path, secret: str) -> None:
 def test_the_services_are_those_of_the_server_the_machines_and_operators(
     services: dict[str, Any], machines: list[str]
 ) -> None:
-    server = {"redis", "postgres", "migrate", "web", "store", "checks", "sweeper"}
+    server = {"redis", "postgres", "migrate", "web", "store", "checks", "sweeper", "gateway"}
     sparks = {f"worker-{name}" for name in machines if name.startswith("dgx")}
     rules = {f"rules-{name}" for name in machines}
     assert len(sparks) == 2
@@ -107,7 +109,7 @@ def test_workers_know_no_database_and_no_secret(services: dict[str, Any]) -> Non
 def test_migrations_run_once_before_what_needs_them(services: dict[str, Any]) -> None:
     assert services["migrate"]["command"] == ["db", "upgrade"]
     assert services["migrate"]["restart"] == "no"
-    for name in ("web", "store", "checks", "sweeper"):
+    for name in ("web", "store", "checks", "sweeper", "gateway"):
         assert services[name]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
 
 
@@ -117,7 +119,7 @@ def test_nothing_is_published_beyond_loopback(services: dict[str, Any]) -> None:
         for port in service.get("ports", []):
             # Compose 1 shows a string, Compose 2 a table
             published[name] = port.split(":")[0] if isinstance(port, str) else port["host_ip"]
-    assert published == dict.fromkeys(("redis", "web", *OBSERVE), "127.0.0.1")
+    assert published == dict.fromkeys(("redis", "web", "gateway", *OBSERVE), "127.0.0.1")
 
 
 def test_our_containers_hold_no_rights(services: dict[str, Any]) -> None:

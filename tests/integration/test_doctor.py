@@ -163,13 +163,11 @@ def _clock(_case: Case, stack: ExitStack) -> None:
 # --- machines as Redis knows them ---------------------------------------------------------------------
 
 
-def _beat(
-    case: Case, machine: str = "one", *, busy: int = 0, drained: bool = False, digest: str = ""
-) -> None:
+def _beat(case: Case, machine: str = "one", *, busy: int = 0, digest: str = "", **more: Any) -> None:
     place = {"engine": "instant", "model": "m"} | ({"digest": digest} if digest else {})
     stages = dict.fromkeys(("analysis", "feedback"), place)
     client = connect(case.environ["GRADER_REDIS_URL"])
-    Leases(client).beat(Beat(f"process of {machine}", machine, 2, busy, stages, drained=drained))
+    Leases(client).beat(Beat(f"process of {machine}", machine, 2, busy, stages, **more))
     client.close()
 
 
@@ -188,6 +186,11 @@ def _hung(case: Case, _stack: ExitStack) -> None:
     row = {"sent": moment, "since": moment - 90_000, "answered": 0}
     client.hset(CANARIES, "machine.one", json.dumps(row))
     client.close()
+
+
+def _engine_away(case: Case, _stack: ExitStack) -> None:
+    away = {"state": "probing", "why": "Start it.", "since_s": 61.2, "stages": ["feedback"]}
+    _beat(case, busy=2, circuits={"instant": away})
 
 
 def _drained(case: Case, _stack: ExitStack) -> None:
@@ -242,6 +245,7 @@ def _stranger(case: Case, _stack: ExitStack) -> None:
         (_busy, "machine one", "warning", "all 2 slots are busy", "less busy"),
         (_hung, "machine one", "failure", "took no work for 9", "restart its worker"),
         (_drained, "machine one drained", "warning", "gets nothing new", "grader drain one --back"),
+        (_engine_away, "machine one engine instant", "failure", "no feedback for 61 s: Start it", "mend"),
         (_other_weights, "model m", "warning", "cd on three. three differs from most", "files on three"),
         (_stranger, "machine unknown-machine", "warning", "not in this configuration", "stop its worker"),
     ],

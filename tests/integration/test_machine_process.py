@@ -293,7 +293,7 @@ def test_a_run_that_must_be_alone_waits_for_the_others_and_holds_back_newcomers(
     threads = [start("first")]
     assert first_is_in.wait(20)
     threads.append(start("suspect", alone=True))
-    until(lambda: process._gate._waiting_alone == 1, 30, "the suspect waits")
+    until(lambda: process.gate._waiting_alone == 1, 30, "the suspect waits")
     threads.append(start("third"))
     until(lambda: len(leases.held()) == 3, 30, "all are taken")
     assert {lease.run_id: lease.phase for lease in leases.held()}["suspect"] == "waiting"

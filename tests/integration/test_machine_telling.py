@@ -251,7 +251,7 @@ def test_a_run_that_waits_to_be_alone_stops_waiting_when_it_is_taken_away(leases
     first = start(process, {**job("first"), "round_id": "round of first"})
     assert patient.begun.wait(20)
     suspect = start(process, job("suspect", alone=True))
-    until(lambda: process._gate._waiting_alone == 1, 30, "the suspect waits")
+    until(lambda: process.gate._waiting_alone == 1, 30, "the suspect waits")
     process.beat()
     leases.make_current({("round", "analysis"): "newer"})
     leases.give_back("suspect")

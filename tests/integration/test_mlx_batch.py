@@ -15,7 +15,7 @@ import pytest
 
 from bench.models import make_model
 from grading.errors import BudgetExceeded, Cancelled
-from tests.engines import ask, quiet
+from tests.engines import Heard, ask, quiet
 from tests.lanes import Driven, words
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
@@ -349,3 +349,16 @@ def test_the_measure_of_a_model_is_its_own_tokenizers(mlx: MlxEngine, tiny: Path
     assert mlx.digest(str(tiny), SECONDS) == mlx.generate(ask(str(tiny)), quiet).digest
     with pytest.raises(BudgetExceeded, match="were not read within"):
         Patience(0.0).wait_for(Future[str](), "The model's files were not read")
+
+
+def test_what_a_guest_asks_goes_to_no_prefix_cache(mlx: MlxEngine, tiny: Path) -> None:
+    before = mlx.counters()
+    chat = ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"})
+    heard = Heard()
+    request = ask(str(tiny), system="", user="", chat=chat, schema={}, max_output_tokens=20)
+    request = replace(request, job=request.job.model_copy(update={"draft": True}))
+    made = mlx.generate(request, heard)
+    assert mlx.counters()["prefix_lookups"] == before["prefix_lookups"]
+    assert mlx.counters()["cache_bytes"] == before["cache_bytes"]
+    assert heard.drafts[-1]
+    assert made.text.startswith(heard.drafts[-1])

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import pytest
 from markupsafe import escape
 from sqlalchemy import select, update
 
-from grading.dispatch import Outgoing
+from grading.dispatch import Outgoing, Room
 from grading.errors import EngineError, OutputEmpty, for_student, model_faults
 from grading.jobs import Job, Tokens
-from grading.model import RoundState, StageState
+from grading.model import PRIORITIES, RoundState, StageState
 from grading.outcome import Report
 from grading.store.database import now
 from grading.store.tables import Grade, Round, RoundStage
@@ -109,8 +110,11 @@ class Collecting(FakeDispatch):
 
     sent: list[Outgoing] = field(default_factory=list)
 
-    def room(self) -> dict[str, int]:
-        return {"analysis": 9, "feedback": 9}
+    def room(self) -> dict[tuple[str, str], Room]:
+        return dict.fromkeys(product(("analysis", "feedback"), PRIORITIES), Room(9, 9))
+
+    def tell_backlog(self, runs: Mapping[tuple[str, str], int]) -> None:
+        pass
 
     def send_round(self, outgoing: Sequence[Outgoing]) -> None:
         self.sent += outgoing

@@ -80,7 +80,7 @@ def announce(made: Site, count: int, priority: str = "interactive") -> list[str]
     return found
 
 
-def test_submissions_are_graded_once_by_two_machines_each(two_machines: Site) -> None:
+def test_submissions_are_graded_once_by_machines_that_share_the_work(two_machines: Site) -> None:
     start(two_machines)
     two_machines.until_alive(*MACHINES)
     announce(two_machines, 6, "batch")
@@ -92,7 +92,6 @@ def test_submissions_are_graded_once_by_two_machines_each(two_machines: Site) ->
         runs = session.scalars(select(Run)).all()
     for report in reports:
         done = report.stages
-        assert {p.machine for p in done.values()} == set(MACHINES)
         for provenance in done.values():
             model = "small" if provenance.machine == "dgx-spark-1" else "large"
             assert (provenance.engine, provenance.model, provenance.digest) == ("instant", model, "instant")

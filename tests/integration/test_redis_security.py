@@ -20,6 +20,7 @@ from sqlalchemy import select
 from cli.main import grader
 from grading import config as configuration
 from grading import redis_acl, redis_guard
+from grading.guests import chat_queue
 from grading.redis_guard import RedisOpen, RedisUntrusted, refuse_open
 from grading.store.tables import Base, Run
 from tests import factories
@@ -106,7 +107,7 @@ def test_the_whole_path_over_tls_with_a_user_a_machine(secured: Site) -> None:
     until(lambda: secured.dispatch.registry.redis.get("grader:examinations:x"), 30, "an examination")
     with client(_test_url(secured)) as admin:
         denied = admin.execute_command("ACL", "LOG")
-    assert denied == []
+    assert denied == [], [(d["object"], d["username"], d["context"]) for d in denied]
 
 
 @pytest.mark.parametrize(
@@ -126,8 +127,10 @@ def test_the_whole_path_over_tls_with_a_user_a_machine(secured: Site) -> None:
         ("RPOP", "feedback"),
         ("RPOP", "machine.two"),
         ("LRANGE", "analysis", "0", "-1"),
+        ("BRPOP", chat_queue("other"), "1"),
         ("HSET", "grader:drained", "two", "1"),
         ("HGETALL", "grader:parts"),
+        ("HSET", "grader:paces:two", "x", "1"),
         ("PUBLISH", "/0.celery.pidbox", "{}"),
         ("SUBSCRIBE", "celery-task-meta-x"),
     ],

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from grading import report
 from grading.errors import Conflict
-from grading.model import Evidence, RoundState, StageState
+from grading.model import PRIORITIES, Evidence, RoundState, StageState
 from grading.store import Store, combining, migrate, rounds, waiting
 from grading.store.rounds import RunOrder
 from grading.store.submissions import Idempotency
@@ -214,7 +214,7 @@ def test_three_failures_make_a_stage_dead_and_the_round_partial(store: Store, as
     for _ in range(2):
         assert stage(store, accepted.round_id, "analysis").state == StageState.FAILED
         with store.read() as session:
-            assert waiting.due_again(session, ["analysis", "feedback"], 5) == []  # it waits first
+            assert waiting.due_again(session, "analysis", "interactive", 5) == []  # it waits first
         with store.write() as session:
             again = rounds.begin_again(session, accepted.round_id, "analysis")
         assert again is not None
@@ -265,7 +265,7 @@ def test_waiting_rounds_are_fair_and_interactive_ones_first(store: Store, assign
         for round_id in [*many, late, batch]:
             rounds.save_prepared(session, round_id, PREPARED)
     with store.read() as session:
-        order = waiting.next_queued(session, 10)
+        order = [one.round_id for p in PRIORITIES for one in waiting.next_queued(session, p, 10)]
     assert order == [many[0], late, many[1], many[2], batch]
 
 

@@ -58,8 +58,8 @@ class Cluster:
     def leases(self) -> Leases:
         return self.server.dispatch.registry
 
-    def beat(self, machine: str = "dgx-spark-2", ago_s: float = 0.0) -> None:
-        self.leases.beat(Beat(f"of {machine}", machine, 4, 0, BOTH))
+    def beat(self, machine: str = "dgx-spark-2", ago_s: float = 0.0, slots: int = 4) -> None:
+        self.leases.beat(Beat(f"of {machine}", machine, slots, 0, BOTH))
         row = json.loads(self.leases.redis.hget(MACHINES, f"of {machine}"))
         self.leases.redis.hset(MACHINES, f"of {machine}", json.dumps({**row, "at": row["at"] - ago_s}))
 
@@ -367,14 +367,16 @@ def test_a_run_that_was_written_but_not_sent_is_sent(
 def test_people_are_served_before_batches_and_only_as_much_as_machines_can_take(cluster: Cluster) -> None:
     assignment = add_assignment(cluster.server.store)
     for priority in ("batch", "interactive"):
-        for number in range(6):
+        for number in range(12):
             accepted = hand_in(cluster.server.store, assignment, f"{priority}-{number}", priority=priority)
             prepare(cluster.server, accepted.round_id)
     assert release(cluster.server) == 0  # no machine is there
-    cluster.beat()  # 4 slots, so 8 runs a stage
-    assert release(cluster.server) == 16
+    cluster.beat(slots=1)
+    assert release(cluster.server) == 2 * 2 * 2  # twice what it takes, of each stage and priority
+    cluster.beat()  # 4 slots
+    assert release(cluster.server) == 2 * 2 * (8 - 2)
     lengths = cluster.leases.lengths(queue.stage_queues(list(BOTH)))
-    assert lengths == {"analysis": 6, "feedback": 6, "analysis.batch": 2, "feedback.batch": 2}
+    assert lengths == {"analysis": 8, "feedback": 8, "analysis.batch": 8, "feedback.batch": 8}
     assert release(cluster.server) == 0
 
 

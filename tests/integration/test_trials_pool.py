@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session as SqlSession
 
+from app.expecting import Outlook
 from app.live import live
 from app.progress import Progress
 from grading import queue
@@ -29,8 +31,9 @@ from grading.errors import SandboxUnavailable
 from grading.model import RoundState
 from grading.store import Store, backup, erasure, migrate, outbox, replay, retention, rounds
 from grading.store.people import find_student
+from grading.store.places import places
 from grading.store.tables import KeptTrial, Round
-from grading.store.views import queue_position, submission_view
+from grading.store.views import speed, submission_view
 from grading.trials.model import Limits
 from grading.withdrawal import withdraw
 from tests.integration.test_trials import RIGHT, School, made, share
@@ -77,10 +80,13 @@ def test_a_page_says_that_the_work_is_run(lite: School) -> None:
     with lite.server.store.read() as session:
         submission_id = session.scalars(select(Round.submission_id).where(Round.id == round_id)).one()
 
+    def outlook(session: SqlSession) -> Outlook:
+        return Outlook(places(session), speed(session))
+
     def said() -> str:
         with lite.server.store.read() as session:
             view = submission_view(session, submission_id)
-            waits = Progress(queue=queue_position(session, round_id), stages={})
+            waits = Progress(queue=outlook(session).queue(view, 0.0), stages={})
         return live(view, waits, sees_score=False).detail
 
     assert said().startswith("Your files are being read.")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisAway
 from sqlalchemy import Row, select
 
-from grading.dispatch import Dispatch, Outgoing
+from grading.dispatch import Dispatch, Outgoing, Room
+from grading.model import PRIORITIES
 from grading.store import Store
 from grading.store.tables import Grade, Round, RoundStage, Run
 
@@ -24,8 +26,11 @@ class Network(Dispatch):
     sent: list[Outgoing] = field(default_factory=list)
     fails_after: list[int] = field(default_factory=list)
 
-    def room(self) -> dict[str, int]:
-        return dict.fromkeys(STAGES, 4)
+    def room(self) -> dict[tuple[str, str], Room]:
+        return dict.fromkeys(product(STAGES, PRIORITIES), Room(4, 4))
+
+    def tell_backlog(self, runs: Mapping[tuple[str, str], int]) -> None:
+        pass
 
     def release(self) -> bool:
         return True

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from grading.may import RULES, Actor, Subject, may
+from grading.may import RULES, SCOPES, Actor, Subject, may
 
 COURSE, OTHER = 1, 2
 ADMIN = Actor(1, administrator=True)
@@ -31,6 +31,7 @@ RELEASED = Subject(COURSE, owner_id=4, released=True)
         ("prompt.see", RELEASED, {1, 2, 3}),
         ("grade.release", WAITING, {1, 2}),
         ("machines.see", Subject(), {1, 2, 3, 6}),
+        ("chat", Subject(), {1, 2, 3, 6}),
         ("tokens.own", Subject(), {1, 2, 3, 4, 5, 6}),
         ("administer", Subject(), {1}),
         ("anything else", WAITING, set()),
@@ -48,7 +49,7 @@ def test_owning_something_in_no_course_of_mine_is_not_enough_to_hand_in() -> Non
 def test_tokens_do_only_what_their_scopes_say(action: str) -> None:
     scope, _ = RULES[action]
     subject = Subject(COURSE, owner_id=1)
-    for given in ("submit", "read", "admin"):
+    for given in SCOPES:
         token = Actor(1, administrator=True, scopes=frozenset({given}), token_id=9)
         assert may(token, action, subject) == (scope is not None and given in (scope, "admin"))
     none = Actor(1, administrator=True, scopes=frozenset(), token_id=9)

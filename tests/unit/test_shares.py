@@ -56,8 +56,9 @@ def test_who_comes_free_too_late_takes_nothing_and_hides_nothing(
 ) -> None:
     committed = dict(zip(rates, first, strict=False))
     plan = shares(rates, {"a": jobs, "b": jobs}, committed)
+    work = {"a": jobs, "b": jobs}
     best = min(
-        shares({m: rates[m] for m in some}, {"a": jobs, "b": jobs}, {m: committed[m] for m in some}).makespan_s
+        shares({m: rates[m] for m in some}, work, {m: committed[m] for m in some}).makespan_s
         for count in range(1, len(rates) + 1)
         for some in combinations(rates, count)
     )

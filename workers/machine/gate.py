@@ -55,6 +55,11 @@ class Gate:
         with self._changed:
             self._changed.notify_all()
 
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits to be alone."""
+        return self._waiting_alone > 0
+
     def leave(self) -> None:
         """Come out and let others in."""
         with self._changed:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
+from grading.cluster.circuit import RULES, Rules
 from grading.config import EngineSettings, Machine
 from grading.dispatch import AWAY
 from grading.jobs import Job, Provenance, Result
@@ -20,8 +22,11 @@ from grading.logs import working_on
 from grading.queue import own_queue
 from grading.tracing import outcome, span
 from workers.machine import failures
+from workers.machine.circuits import Circuits
 from workers.machine.engines.base import Engine
 from workers.machine.gate import Gate
+from workers.machine.pacing import Pacing
+from workers.machine.returns import Returns
 from workers.machine.sending import for_chord, offer
 from workers.machine.stages.run import run_stage
 from workers.machine.telling import Telling
@@ -45,15 +50,23 @@ class MachineProcess:
     process: str = field(default_factory=lambda: uuid.uuid4().hex)
     stop: threading.Event = field(default_factory=threading.Event)
     listen: Callable[[bool], None] = lambda _open: None
+    look_again: Callable[[], None] = lambda: None
+    """Called when an engine went away or came back."""
+    circuit_rules: Rules = RULES
+    chosen: Callable[[], tuple[Sequence[str], str]] = lambda: ((), "")
+    """The queues it listens to now, and why; for others to see."""
     drained: bool = False
     stopping: bool = False
-    _gate: Gate = field(default_factory=Gate)
+    gate: Gate = field(default_factory=Gate)
     _working: dict[str, Working] = field(default_factory=dict)
     _left: threading.Condition = field(default_factory=threading.Condition)
     """Notified when a run is out of hand."""
 
     def __post_init__(self) -> None:
         self.weights = Weights(self.machine, self.engines)
+        self.circuits = Circuits(self.machine, self.engines, self._circuits_changed, self.circuit_rules)
+        self.returns = Returns(self.leases, self.circuits)
+        self.pacing = Pacing(self.machine, self.leases.redis, lambda: list(self._working.values()))
         self.telling = Telling(self.leases, lambda: list(self._working.values()), self._lease)
 
     def run(self, raw: Mapping[str, Any], message: Message | None = None) -> dict[str, Any] | None:
@@ -70,7 +83,9 @@ class MachineProcess:
             return self._run(job, message)
 
     def _run(self, job: Job, message: Message | None) -> dict[str, Any] | None:
-        admitted = self._gate.enter_now(alone=job.alone)
+        if self.returns.unasked(job.stage, message):
+            return None
+        admitted = self.gate.enter_now(alone=job.alone)
         working = Working(job, message, "starting" if admitted else "waiting", changed=self.telling.changed)
         try:
             answer = self._place(working)
@@ -81,9 +96,10 @@ class MachineProcess:
             working.leased = working.leased and answer != "exhausted"  # then there is none to be taken away
             self._working[job.run_id] = working
             if not admitted and answer != "exhausted":
-                admitted = self._gate.enter(alone=job.alone, cancel=working.cancel)
-                if not (admitted and self._begin(working)):
-                    return _unfinished(working)
+                admitted = self.gate.enter(alone=job.alone, cancel=working.cancel)
+                self.returns.call_off([working])  # its engine may have gone while it waited
+                if working.cancel.said or not self._begin(working):
+                    return self.returns.unfinished(working)
             return self._finish(working, exhausted=answer == "exhausted")
         finally:
             with self._left:
@@ -91,7 +107,7 @@ class MachineProcess:
                     del self._working[job.run_id]
                 self._left.notify_all()
             if admitted:
-                self._gate.leave()
+                self.gate.leave()
 
     def _finish(self, working: Working, *, exhausted: bool) -> dict[str, Any] | None:
         """Work, send the result and end the lease; only a run whose result was sent is over."""
@@ -108,7 +124,9 @@ class MachineProcess:
                 "run %s, %s of round %s: %s after %.1f s", job.run_id, job.stage, job.round_id, said, took
             )
             if working.cancel.said and not result.ok:
-                return _unfinished(working)
+                return self.returns.unfinished(working)
+            if self.returns.refused(working, result):
+                return None
             self._offer(result)
         except BaseException:
             self._quietly(lambda: self.leases.give_back(job.run_id))
@@ -124,6 +142,8 @@ class MachineProcess:
         if placement is None:
             return failures.not_here(job, self._provenance(job.stage))
         settings = self.machine.engines.get(placement.engine)
+        began = self.circuits.now()
+        self.pacing.look()
         result = run_stage(
             job,
             self.engines[placement.engine],
@@ -134,6 +154,8 @@ class MachineProcess:
             on_prompt=working.prompted,
             cancel=working.cancel,
         )
+        self.circuits.ended(result, began, working.tokens, working.phase)
+        self.pacing.ended(working, result)
         if result.provenance.uses_model:
             self.weights.learn(placement.engine, placement.model, result.provenance.digest)
         return result
@@ -202,6 +224,12 @@ class MachineProcess:
             log.warning("redis is away, beginning all the same: %s", error)
             return True
 
+    def _circuits_changed(self) -> None:
+        self.returns.call_off(list(self._working.values()))
+        self.look_again()
+        if not self.stop.is_set():
+            self.tell()  # now, so that others do not send on what cannot be done here
+
     def _quietly(self, end_lease: Callable[[], None]) -> None:
         try:
             end_lease()
@@ -259,9 +287,13 @@ class MachineProcess:
         except Exception:
             log.exception("no beat this time")  # the heartbeat must outlive anything: silence means death
 
+    def in_hand(self) -> dict[str, int]:
+        """stage -> runs in hand."""
+        return dict(Counter(working.job.stage for working in list(self._working.values())))
+
     def beat(self) -> None:
         """One beat."""
-        machine = self.machine
+        machine, (takes, why) = self.machine, self.chosen()
         drained = self.leases.beat(
             Beat(
                 self.process,
@@ -272,6 +304,13 @@ class MachineProcess:
                 role=machine.role,
                 drained=self.drained or self.stopping,
                 engines=counters(self.engines),
+                circuits=self.circuits.state(),
+                reserved=machine.reserved,
+                joins_after_s=machine.patience_s,
+                running=self.in_hand(),
+                takes=takes,
+                why=why,
+                **self.pacing.told(),
             )
         )
         self.telling.confirm()
@@ -283,6 +322,7 @@ class MachineProcess:
     def leave(self) -> None:
         """No more beats: this process is going."""
         self.stop.set()
+        self.circuits.close()
         self.telling.changed()
         self._quietly(lambda: self.leases.leave(self.process))
 
@@ -291,9 +331,3 @@ class MachineProcess:
         self.leave()
         for engine in self.engines.values():
             engine.close()
-
-
-def _unfinished(working: Working) -> dict[str, Any] | None:
-    """What becomes of a run that was cancelled: its message comes again, or others have the run."""
-    lost = working.taken_away and not working.handed_back
-    return {"superseded": working.job.run_id} if lost else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from celery import Celery, Task
@@ -13,12 +14,16 @@ from celery.exceptions import Ignore
 
 from grading import queue
 from grading.canaries import Canaries
+from grading.cluster.view import Peer
 from grading.config import Config, EngineSettings, Machine
 from grading.leases import Leases, connect
 from grading.logs import working_on
 from workers import canary
 from workers.machine import examine
 from workers.machine.engines import open_engine
+from workers.machine.guests import Guests
+from workers.machine.hosting import host, look_after, open_guests, taken_up
+from workers.machine.listening import Cycle, Here, Listening
 from workers.machine.process import MachineProcess
 from workers.machine.working import Message
 from workers.start import run_worker
@@ -71,9 +76,18 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
     app.conf.worker_send_task_events = config.redis.monitor
     process = open_machine(config, machine, app)
     ended = threading.Event()
+    guests, guest_queues = open_guests(config, process)
+    listening = listen(config, machine, process, guest_queues, guests)
+    host(app, process, guests, listening.view)
+    app.conf.broker_transport_options = {
+        **app.conf.broker_transport_options,
+        "queue_order_strategy": lambda: Cycle(listening),
+    }
 
     @app.task(name=queue.RUN, bind=True)
     def run(self: Task, job: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(job, dict):  # else it is refused below
+            listening.begun(str(job.get("stage")))
         with working_on(submission=str(self.request.get(queue.SUBMISSION) or "")[:32]):
             result = process.run(job, _message(self, name))
         if result is None:
@@ -90,7 +104,6 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
     heart = threading.Thread(target=process.beat_until_stopped, name="heartbeat", daemon=True)
 
     def ready(consumer: Any) -> None:
-        process.listen = lambda open_: _listen(consumer, list(machine.stages), open_)
         # first of all and whatever Redis answers: a machine that never beats loses all its work
         heart.start()
         watch = canary.Watch(canaries, queue.own_queue(name), machine.slots, paused)
@@ -99,26 +112,63 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
             target=process.telling.until_stopped, args=(process.stop,), name="telling", daemon=True
         ).start()
         threading.Thread(target=process.get_ready, name="load", daemon=True).start()
+        threading.Thread(
+            target=process.pacing.until_stopped, args=(process.stop,), name="pacing", daemon=True
+        ).start()
+        threading.Thread(
+            target=listening.until_stopped, args=(process.stop,), name="listening", daemon=True
+        ).start()
+        look_after(process, guests)
         app.send_task(queue.RELEASE, queue=queue.STORE, ignore_result=True)
 
     def stopping() -> None:
         process.stopping = True
+        guests.close()
         patience = machine.grace_s if grace_s is None else grace_s
         threading.Thread(target=_end_after, args=(process, ended, patience), daemon=True).start()
 
-    queues = queue.machine_queues(name, list(machine.stages))
+    queues = [*queue.machine_queues(name, list(machine.stages)), *guest_queues]
     try:
         run_worker(app, name, queues, machine.slots, ready, stopping)
     finally:
         process.close()
+        guests.close()
         ended.set()
 
 
-def _listen(consumer: Any, stages: list[str], open_: bool) -> None:
-    """Take the stages' queues up, or leave them; what was handed to this machine it does in any case."""
-    for name in queue.stage_queues(stages):
-        # on the consumer's own thread: its connection is not for others
-        consumer.call_soon(consumer.add_task_queue if open_ else consumer.cancel_task_queue, name)
+def listen(
+    config: Config, machine: Machine, process: MachineProcess, guest_queues: Sequence[str], guests: Guests
+) -> Listening:
+    """What decides which queues this machine reads; told of by its beats."""
+
+    def me() -> Peer:
+        able = tuple(stage for stage in machine.stages if process.circuits.closed(stage))
+        return Peer(
+            machine.name,
+            process.pacing.limit(),
+            able,
+            joins_after_s=machine.patience_s,
+            reserved=machine.reserved,
+            paces={s: pace for s, pace in process.pacing.paces().items() if s in able},
+            left=process.pacing.left(),
+            load_s=process.pacing.load_s(),
+        )
+
+    listening = Listening(
+        Here(
+            machine,
+            tuple(config.stages),
+            partial(process.leases.look, mine=queue.stage_queues(list(machine.stages))),
+            hand=process.in_hand,
+            peer=me,
+            guests=guest_queues,
+            most_guests=guests.most,
+            guests_in_hand=lambda: taken_up(process, guests),
+        )
+    )
+    process.listen, process.look_again = listening.admit, listening.changed
+    process.chosen = lambda: (listening.chosen, listening.choice.why)
+    return listening
 
 
 def _end_after(process: MachineProcess, ended: threading.Event, grace_s: float) -> None:

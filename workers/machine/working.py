@@ -43,6 +43,8 @@ class Working:
     """Others have the run, or nobody waits for it any more."""
     handed_back: bool = False
     """This process ends, and the message goes back to its queue."""
+    unserved: bool = False
+    """Its engine went away before it was begun, and the message goes back to its queue."""
     noted: bool = False
     """What moved will be told in any case: `changed` need not be called for more of the same."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from grading.config import Config
 from grading.dispatch import Dispatch, open_dispatch
 from grading.store import Store
+from workers.server.backlog import Told
 from workers.server.versions import Versions
 
 
@@ -22,6 +23,7 @@ class Server:
     releasing: threading.Lock = field(default_factory=threading.Lock)
     wanted: threading.Event = field(default_factory=threading.Event)
     """Somebody asked for a release since the last one began."""
+    told: Told = field(default_factory=Told)
 
 
 def open_server(config: Config) -> Server:

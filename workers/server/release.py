@@ -5,23 +5,32 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from grading.dispatch import AWAY, Outgoing
+from grading.dispatch import AWAY, Outgoing, Room
 from grading.logs import working_on
+from grading.model import PRIORITIES
 from grading.store import combining, locking, rounds, waiting
 from grading.store.rounds import RunOrder
 from grading.store.tables import Round
+from grading.store.waiting import Again, Next
 from grading.tracing import mark
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+Kind = tuple[str, str]
+"""Stage and priority."""
 AT_ONCE = 16
-"""Rounds begun in one transaction."""
+"""Rounds begun in one transaction, and single stages."""
+BATCH_EVERY = 8
+"""One of so many is batch work, whatever else waits."""
 NO_JOB = "No work for the machines could be made of this hand-in; a person must look at the rubric's stages."
 
 
@@ -48,6 +57,7 @@ def _pass(server: Server) -> int:
         groups, more = _take(server, server.dispatch.room())
         for group in groups:
             _send(server, group)
+        server.told.tell(server.store, server.dispatch)
     except AWAY as error:
         log.warning("redis is away, waiting rounds stay in SQL: %s", error)
         return 0
@@ -71,35 +81,66 @@ def _send(server: Server, group: list[Outgoing]) -> None:
         mark("dispatch", one.round_id, began_ns, one.run_id, **{"grader.stage": one.stage})
 
 
-def _take(server: Server, room: Mapping[str, int]) -> tuple[list[list[Outgoing]], bool]:
+def _take(server: Server, room: Mapping[Kind, Room]) -> tuple[list[list[Outgoing]], bool]:
     """What goes out now, one group a round, and whether it was only a part for this pass."""
-    places = min(*room.values(), AT_ONCE)
-    # a stage without room must not fill the list: the others would never be reached
-    with_room = [stage for stage, free in room.items() if free > 0]
-    if not with_room:
+    free = {kind: of.usual for kind, of in room.items() if of.usual > 0}
+    if not free:
         return [], False
     with server.store.read() as session:
-        again = waiting.due_again(session, with_room, AT_ONCE)
-        new = waiting.next_queued(session, places) if places > 0 else []
+        due = {p: _due(session, p, free) for p in PRIORITIES}
+        again = _mixed(due["interactive"], due["batch"])
+        taken = Counter((one.stage, one.priority) for one in again)
+        queued = {
+            p: waiting.next_queued(session, p, min(_places(room, taken, p), AT_ONCE)) for p in PRIORITIES
+        }
+        new = _mixed(queued["interactive"], queued["batch"])
     if not again and not new:
         return [], False
     with server.store.write() as session:
-        groups = list(_begin(server, session, room, again, new))
+        groups = list(_begin(server, session, again, new))
     return groups, bool(groups) and AT_ONCE in (len(new), len(again))
 
 
+def _places(room: Mapping[Kind, Room], taken: Mapping[Kind, int], priority: str) -> int:
+    """Rounds that may begin: as many as the emptiest queue has room for, though another stage's gets longer.
+
+    Machines that can do the one must not stand idle because the other gets on more slowly.
+    """
+    left = [
+        (of.usual - taken.get(k, 0), of.most - taken.get(k, 0)) for k, of in room.items() if k[1] == priority
+    ]
+    return max(0, min(max(usual for usual, _ in left), *(most for _, most in left)))
+
+
+def _due(session: Session, priority: str, free: Mapping[Kind, int]) -> list[Again]:
+    """Single stages whose next try is due; those without room are not even looked for."""
+    kinds = [(stage, places) for (stage, p), places in free.items() if p == priority]
+    return [
+        one
+        for stage, places in kinds
+        for one in waiting.due_again(session, stage, priority, min(places, AT_ONCE))
+    ]
+
+
+def _mixed(interactive: Sequence[T], batch: Sequence[T]) -> list[T]:
+    """One helping: those somebody waits for first, and of batch work what is left, or its share."""
+    kept = min(len(batch), max(AT_ONCE - len(interactive), AT_ONCE // BATCH_EVERY))
+    return [*interactive[: AT_ONCE - kept], *batch[:kept]]
+
+
 def _begin(
-    server: Server, session: Session, room: Mapping[str, int], again: list[tuple[str, str]], new: list[str]
+    server: Server, session: Session, again: Sequence[Again], new: Sequence[Next]
 ) -> Iterator[list[Outgoing]]:
     """Begin single stages whose next try is due, then rounds that were waiting."""
-    free = dict(room)
-    for round_id, stage in again:
-        if free.get(stage, 0) > 0 and (group := _begin_one(server, session, round_id, stage)):
-            free[stage] -= 1
+    for one in again:
+        if group := _begin_one(server, session, one.round_id, one.stage):
             yield group
-    for round_id in new:
-        if group := _begin_one(server, session, round_id):
+    begun = []
+    for following in new:
+        if group := _begin_one(server, session, following.round_id):
+            begun.append(following)
             yield group
+    waiting.served(session, begun)
 
 
 def _begin_one(server: Server, session: Session, round_id: str, stage: str = "") -> list[Outgoing]:

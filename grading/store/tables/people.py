@@ -25,6 +25,9 @@ class Course(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     slug: Mapped[str] = mapped_column(String(64), unique=True)
     title: Mapped[str] = mapped_column(String(200))
+    served_interactive: Mapped[int] = mapped_column(Integer, default=0)
+    """When a round of it was last sent, in rounds of all courses: who was served longest ago is next."""
+    served_batch: Mapped[int] = mapped_column(Integer, default=0)
 
 
 class User(Base):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +23,11 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from grading.store.tables.assignments import RubricVersion, Submission
 from grading.store.tables.base import Base, Id, new_id
 
+QUEUED: Mapping[str, Any] = {
+    "sqlite_where": text("state = 'queued'"),
+    "postgresql_where": text("state = 'queued'"),
+}
+
 
 class Round(Base):
     """One grading of one submission. At most one a submission is current."""
@@ -37,6 +43,8 @@ class Round(Base):
     priority: Mapped[str] = mapped_column(String(20), default="interactive")
     course_id: Mapped[int] = mapped_column(ForeignKey("courses.id"))
     student_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    line: Mapped[int] = mapped_column(Integer, default=0)
+    """While it is queued: its place among those of its course and priority, see grading/store/waiting.py."""
     prepared: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     """Documents without names, and evidence: what every job of the round carries. Large."""
     chord_open: Mapped[bool] = mapped_column(Boolean, default=False)
@@ -59,6 +67,9 @@ class Round(Base):
             postgresql_where=text("current"),
         ),
         Index("rounds_by_state", "state", "priority", "created_at"),
+        # only what waits, whatever has ever been graded; each holds all that is asked of it
+        Index("queued_rounds", "priority", "course_id", "line", "created_at", "id", **QUEUED),
+        Index("queued_of_student", "priority", "course_id", "student_id", "line", **QUEUED),
         # holds all that measures need: the rows are large
         Index("rounds_by_end", "finished_at", "state", "priority", "created_at"),
     )
@@ -71,6 +82,8 @@ class RoundStage(Base):
     round_id: Mapped[str] = mapped_column(ForeignKey("rounds.id"), primary_key=True)
     stage: Mapped[str] = mapped_column(String(40), primary_key=True)
     state: Mapped[str] = mapped_column(String(20))
+    priority: Mapped[str] = mapped_column(String(20), default="interactive")
+    """That of its round, so that what is due again is found by it."""
     tries: Mapped[int] = mapped_column(Integer, default=0)
     """Runs that a machine took up, or may have."""
     runs: Mapped[int] = mapped_column(Integer, default=0)
@@ -85,7 +98,7 @@ class RoundStage(Base):
     not_before: Mapped[datetime | None]
     error: Mapped[str | None] = mapped_column(String(40))
     message: Mapped[str] = mapped_column(Text, default="")
-    __table_args__ = (Index("stages_by_state", "state", "not_before"),)
+    __table_args__ = (Index("stages_by_state", "state", "priority", "stage", "not_before"),)
 
 
 class Run(Base):

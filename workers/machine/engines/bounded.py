@@ -17,7 +17,12 @@ PROGRESS_EVERY_S = 0.3
 
 
 def messages(request: Request) -> list[dict[str, str]]:
-    """The chat of a request: system and user; on a repair try also the first answer and what was wrong."""
+    """The chat of a request: system and user; on a repair try also the first answer and what was wrong.
+
+    A guest's as it came.
+    """
+    if request.chat:
+        return [dict(one) for one in request.chat]
     chat = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
     if request.repair:
         chat.append({"role": "assistant", "content": request.previous})
@@ -36,14 +41,19 @@ class Answer:
     progress: Progress
     most: int
     drafts: bool = False
+    prose: bool = False
+    """It is read while it is written; see `TextOnly`."""
     parts: list[str] = field(default_factory=list)
     chunks: int = 0
     """Pieces of text and of thought: about one a token."""
     first_token_s: float | None = None
-    _only: TextOnly = field(default_factory=TextOnly)
+    _only: TextOnly = field(init=False)
     _bytes: int = 0
     _blanks: int = 0
     _told: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._only = TextOnly(prose=self.prose)
 
     def add(self, text: str, thought: str = "") -> None:
         """Take a piece of text, or count one of thought; raises OutputEndless when it is too much."""

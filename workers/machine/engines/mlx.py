@@ -120,7 +120,7 @@ class MlxEngine:
         return self._thread().load(lambda: load_model(model, self._max_context))
 
     def _ticket(self, loaded: LoadedModel, request: Request, patience: Patience) -> Ticket:
-        prompt = loaded.prompt(messages(request), request.max_output_tokens)
+        prompt = loaded.prompt(messages(request), request.max_output_tokens, shares=not request.chat)
         constraint: Constraint | None = None
         if request.schema and loaded.grammars is not None:
             constraint = loaded.grammars.constraint(request.schema, request.max_output_tokens)

@@ -88,12 +88,15 @@ class LoadedModel:
         self._folds = not self._knows_system()
         self.grammars = self._grammars()
 
-    def prompt(self, chat: Chat, max_output_tokens: int) -> Prompt:
-        """The chat as tokens; one that does not fit the context raises JobInvalid."""
+    def prompt(self, chat: Chat, max_output_tokens: int, *, shares: bool = True) -> Prompt:
+        """The chat as tokens; one that does not fit the context raises JobInvalid.
+
+        Its system message is one that a class shares, unless `shares` says otherwise.
+        """
         chat = [{**m, "content": _defused(m["content"], self._specials)} for m in chat]
         with self._lock:
             ids = self._encode(chat)
-            shared = self._shared_ids(chat[0]["content"])
+            shared = self._shared_ids(chat[0]["content"]) if shares else []
         if bad := [i for i in ids if not 0 <= i < self.vocabulary]:
             raise EngineError(f"The tokenizer gave token {bad[0]}, the model knows {self.vocabulary} tokens.")
         if self.context is not None and len(ids) + max_output_tokens > self.context:

@@ -117,7 +117,8 @@ class OllamaEngine:
     def _exchange(
         self, client: Client, watch: Watch, request: Request, progress: Progress, patience: Patience
     ) -> Generation:
-        answer = Answer(watch, progress, request.max_output_tokens, request.job.draft)
+        drafts, prose = request.job.draft, bool(request.chat)
+        answer = Answer(watch, progress, request.max_output_tokens, drafts, prose)
         asked = self._asked(client, request, progress)
         last = self._read(client, watch, request, asked, answer)
         output = answer.finish(last.eval_count or 0)
@@ -156,6 +157,8 @@ class OllamaEngine:
             options["top_p"] = request.top_p
         if request.seed is not None:
             options["seed"] = request.seed
+        if request.stop:
+            options["stop"] = list(request.stop)
         return _Asked(options, most, about.think, held)
 
     def _read(

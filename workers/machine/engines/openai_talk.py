@@ -76,7 +76,8 @@ class Talk:
         _chat(request)
         self.progress(0, "loading")  # it may be, as long as the server says nothing
         form = self.peer.schemas.form(request, self._look)
-        answer = Answer(self.watch, self.progress, request.max_output_tokens, request.job.draft)
+        drafts, prose = request.job.draft, bool(request.chat)
+        answer = Answer(self.watch, self.progress, request.max_output_tokens, drafts, prose)
         reading = Reading(self.watch, answer, self.peer.server.where)
         with self.peer.wire(self.watch) as wire:
             form = self._guarded(wire, lambda: self._stream(wire, request, reading, form))
@@ -199,7 +200,7 @@ def _chat(request: Request) -> list[dict[str, str]]:
 
 def _drawing(request: Request) -> dict[str, Any]:
     """What is sent only where it is given: a seed turns batching off in mlx_lm.server."""
-    given = {"top_p": request.top_p, "seed": request.seed}
+    given = {"top_p": request.top_p, "seed": request.seed, "stop": list(request.stop) or None}
     return {name: value for name, value in given.items() if value is not None}
 
 

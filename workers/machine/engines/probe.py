@@ -8,7 +8,7 @@ from grading.errors import OutputEmpty, OutputTruncated
 from grading.jobs import Job, Material, Tokens
 from grading.model import Evidence
 from grading.rubric import Criterion, Rubric
-from workers.machine.engines.base import Engine, Generation, Phase, Request
+from workers.machine.engines.base import Cancel, Engine, Generation, Phase, Request
 from workers.machine.stages.analysis import ANALYSIS
 
 MAX_TOKENS = 16
@@ -16,8 +16,8 @@ _SYSTEM = "You are asked whether you are there."
 _USER = "Write the word: here"
 
 
-def probe(engine: Engine, model: str, timeout_s: float) -> Generation:
-    """At most 16 tokens of this model, within `timeout_s` seconds. Raises what `generate` raises.
+def probe(engine: Engine, model: str, timeout_s: float, cancel: Cancel | None = None) -> Generation:
+    """At most 16 tokens of this model, within `timeout_s` seconds or until `cancel`. Raises as `generate`.
 
     A model that spends all of them on thoughts works, too: its generation has tokens and no text.
     """
@@ -28,7 +28,7 @@ def probe(engine: Engine, model: str, timeout_s: float) -> Generation:
         seen[:] = [tokens]
 
     try:
-        return engine.generate(_request(engine, model, timeout_s), count)
+        return engine.generate(_request(engine, model, timeout_s, cancel or Cancel()), count)
     except (OutputEmpty, OutputTruncated):
         if not any(seen):
             raise
@@ -36,7 +36,7 @@ def probe(engine: Engine, model: str, timeout_s: float) -> Generation:
         return Generation("", Tokens(output=seen[0]), first_token_s=None, seconds=seconds, truncated=True)
 
 
-def _request(engine: Engine, model: str, timeout_s: float) -> Request:
+def _request(engine: Engine, model: str, timeout_s: float, cancel: Cancel) -> Request:
     criterion = Criterion(id="there", title="Is there", points=1)
     job = Job(
         run_id="probe",
@@ -61,4 +61,5 @@ def _request(engine: Engine, model: str, timeout_s: float) -> Request:
         max_output_tokens=MAX_TOKENS,
         temperature=job.temperature,
         deadline_s=timeout_s,
+        cancel=cancel,
     )

@@ -18,10 +18,12 @@ class TextOnly:
 
     Knows `<think>` blocks at the beginning, answers whose block was opened by the prompt's template, and the
     channels of gpt-oss. An answer that begins like JSON or a fence is text at once, so that tags in a quote
-    mean nothing; any other is held back until it is over or its thoughts are.
+    mean nothing; any other is held back until it is over or its thoughts are. With `prose`, which is read
+    while it is written, it is text at once, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, prose: bool = False) -> None:
+        self._prose = prose
         self._state: _State = "begin"
         self._held = ""
         self._close = ""
@@ -73,7 +75,7 @@ class TextOnly:
                 return
             if opening.startswith(start):
                 return
-        self._state = "unsure"
+        self._state = "text" if self._prose else "unsure"
 
     def _thought(self) -> str:
         _, found, after = self._held.partition(self._close)

@@ -1,0 +1,168 @@
+"""Errors as OpenAI's clients know them: `{"error": {"message", "type", "param", "code"}}`."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import Any
+
+from flask import Flask, Response, jsonify
+from sqlalchemy.exc import SQLAlchemyError
+from werkzeug.exceptions import HTTPException
+
+from grading.dispatch import AWAY
+from grading.errors import Forbidden, GraderError, NotSignedIn
+from grading.guests import ENDING, PREEMPTED
+
+log = logging.getLogger(__name__)
+SOON_S, LATER_S = 5, 30
+
+
+class Refused(GraderError):
+    """The gateway does not do what was asked of it."""
+
+    code = "invalid_request"
+    status = 400
+    kind = "invalid_request_error"
+
+    def __init__(self, message: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.retry_after_s: int | None = None
+
+
+class NoSuchModel(Refused):
+    """No machine has this model; GET /v1/models lists those there are."""
+
+    code = "model_not_found"
+    status = 404
+
+
+class TooMany(Refused):
+    """Too many requests are open; try again when some of them are answered."""
+
+    code = "rate_limit_exceeded"
+    status = 429
+    kind = "rate_limit_error"
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = SOON_S
+
+
+class Failed(Refused):
+    """The machines did not answer."""
+
+    code = "engine_failed"
+    status = 502
+    kind = "server_error"
+
+
+class Away(Failed):
+    """The machines cannot be reached right now; try again in a minute."""
+
+    code = "queue_away"
+    status = 503
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = LATER_S
+
+
+FAULTS: dict[str, tuple[int, str]] = {
+    PREEMPTED: (503, "Homework needed the machine, so this answer was broken off; try again in a while."),
+    ENDING: (503, "The machine that was answering is being stopped; try again."),
+    "machine_lost": (503, "The machine that was answering does not respond any more; try again."),
+    "no_machine": (503, "No machine has this model right now; try again in a while."),
+    "machines_busy": (503, "No machine had time for this: homework goes first. Try again in a while."),
+    "engine_busy": (503, "The engine's own queue is full; try again in a while."),
+    "model_missing": (503, "The model is not present on the machine that was to answer."),
+    "engine_unreachable": (
+        503,
+        "The engine of the machine could not be reached; try again.",
+    ),
+    "budget_exceeded": (504, "The answer was not complete within the time a request may take here."),
+    "job_invalid": (
+        400,
+        "Messages and max_tokens do not fit the model's context, or its template refuses these messages.",
+    ),
+    "schema_not_bound": (
+        400,
+        "The server of this model does not bind answers to a schema; leave response_format out.",
+    ),
+}
+"""What machines say -> status and sentence. Not the engine's own words: they may hold addresses."""
+
+
+def fault(code: str) -> Refused:
+    """The error for what a machine said."""
+    status, sentence = FAULTS.get(code, (502, "The engine did not give a usable answer."))
+    made = Refused(sentence) if status < 500 else Failed(sentence)
+    made.status, made.code = status, code
+    made.retry_after_s = SOON_S if status == 503 else None
+    return made
+
+
+def content(error: GraderError) -> dict[str, Any]:
+    """The body for an error."""
+    kind = error.kind if isinstance(error, Refused) else KINDS.get(type(error), "invalid_request_error")
+    param = error.param if isinstance(error, Refused) else None
+    return {"error": {"message": error.message, "type": kind, "param": param, "code": error.code}}
+
+
+KINDS: dict[type[GraderError], str] = {NotSignedIn: "authentication_error", Forbidden: "permission_error"}
+
+
+def handle_errors(app: Flask) -> None:
+    """Install the one boundary."""
+    app.register_error_handler(GraderError, answer)
+    app.register_error_handler(HTTPException, _http)
+    app.register_error_handler(SQLAlchemyError, _store)
+    app.register_error_handler(Exception, _unknown)
+    for kind in AWAY:
+        app.register_error_handler(kind, _away)
+
+
+def answer(error: GraderError) -> Response:
+    """An error before anything else was said."""
+    response = jsonify(content(error))
+    response.status_code = error.status
+    if isinstance(error, NotSignedIn):
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, Refused) and error.retry_after_s is not None:
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
+
+
+def _http(error: HTTPException) -> Response:
+    status = error.code or 500
+    sentences = {
+        404: "There is nothing at this address.",
+        413: "The request is larger than this server takes.",
+    }
+    refused = Refused(sentences.get(status, error.description))
+    refused.status, refused.code = status, "not_found" if status == 404 else f"http_{status}"
+    return answer(refused)
+
+
+def _store(error: SQLAlchemyError) -> Response:
+    log.error("the database cannot be used: %s", type(error).__name__)
+    return answer(Away("Tokens cannot be looked up right now; try again in a minute."))
+
+
+def _away(error: Exception) -> Response:
+    log.warning("redis is away: %s", error)
+    return answer(Away())
+
+
+def _unknown(error: Exception) -> Response:
+    reference = secrets.token_hex(6)
+    # without the error's own words, which may repeat what a guest wrote
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else "nowhere"
+    log.error("unexpected error %s: %s at %s", reference, type(error).__name__, where)
+    failed = Failed(f"Something went wrong on our side. It was recorded as {reference}.")
+    failed.status, failed.code = 500, "internal"
+    return answer(failed)

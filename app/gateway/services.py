@@ -1,0 +1,96 @@
+"""What the gateway works with, who is inside, and which models there are."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
+
+from flask import current_app
+
+from app.gateway.errors import TooMany
+from grading.config import Config
+from grading.gateway import Gateway
+from grading.guests import WITHOUT_MODEL, Talks, alias, chat_queue
+from grading.leases import Leases
+from grading.store import Store
+
+HOLD_S = 10.0
+"""So long the status of an answer is kept back, so that an early failure has one of its own."""
+
+
+@dataclass(frozen=True)
+class Door:
+    """Everything the gateway is given. `send` puts a guest's message into the queue of a model."""
+
+    config: Config
+    store: Store
+    leases: Leases
+    talks: Talks
+    send: Callable[[str, str], None]
+
+    @property
+    def settings(self) -> Gateway:
+        """Its section of config.toml."""
+        return self.config.gateway
+
+    def models(self) -> dict[str, str]:
+        """What guests can ask for now, with the engine it runs in; from the beats of live machines."""
+        found: dict[str, str] = {}
+        for beat in self.leases.beats():
+            if not beat.alive or beat.drained or beat.reserved == "testing" or beat.slots < 2:
+                continue
+            for stage, placement in beat.stages.items():
+                engine, model = placement.get("engine", ""), placement.get("model", "")
+                if engine in WITHOUT_MODEL or beat.circuits.get(engine, {}).get("state") == "open":
+                    continue
+                found |= {model: engine, alias(stage): engine}
+        return dict(sorted(found.items()))
+
+    def configured(self, name: str) -> bool:
+        """Whether a machine of config.toml could have it, alive or not."""
+        return any(
+            name in (placement.model, alias(stage)) and placement.engine not in WITHOUT_MODEL
+            for machine in self.config.machines
+            for stage, placement in machine.stages.items()
+        )
+
+    def waiting(self, model: str) -> int:
+        """Guests that wait for a model."""
+        queue = chat_queue(model)
+        return self.leases.lengths([queue])[queue]
+
+
+class Doors:
+    """A door and who came in by it; one a process."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self._inside: Counter[int | None] = Counter()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def inside(self, token: int | None) -> Iterator[None]:
+        """Be inside, or raise TooMany."""
+        settings = self.door.settings
+        with self._lock:
+            if self._inside[token] >= settings.per_token:
+                raise TooMany(f"This token has {settings.per_token} requests open; wait for one of them.")
+            if self._inside.total() >= settings.at_once:
+                raise TooMany
+            self._inside[token] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside[token] -= 1
+                if not self._inside[token]:
+                    del self._inside[token]
+
+
+def doors() -> Doors:
+    """Those of the current app."""
+    return cast(Doors, current_app.extensions["gateway"])

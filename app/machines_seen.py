@@ -1,0 +1,68 @@
+"""The machines as staff see them, on the page and through the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.expecting import expecting
+from app.services import services
+from grading.cluster.weights import Difference
+from grading.condition import Condition, condition
+from grading.dispatch import MachineState, machines_that_differ
+from grading.store import drains
+from grading.store.taken import Taken, last_taken
+
+
+@dataclass(frozen=True)
+class SeenMachine:
+    """A machine, how it is, and what it did last."""
+
+    state: MachineState
+    condition: Condition
+    last: Sequence[Taken]
+    drained_why: str = ""
+
+    @property
+    def word(self) -> str:
+        """How it is, in one word."""
+        state = self.state
+        if state.hung:
+            return "hung"
+        if state.drained:
+            return "out"
+        if not state.alive:
+            return "down"
+        health = self.condition.health
+        slow = health is not None and health < SLOW
+        return "broken" if self.condition.circuits else "slow" if slow else "up"
+
+
+SLOW = 0.75
+"""Below this part of its usual speed a machine is called slow."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All of them, and what waits."""
+
+    machines: Sequence[SeenMachine]
+    queues: Mapping[str, int] | None
+    """Messages in each queue; nothing while Redis is away."""
+    waiting: Mapping[str, int]
+    """priority -> hand-ins in the database that were not sent."""
+    differences: Sequence[Difference]
+
+
+def look() -> Seen:
+    """What Redis and the database tell now."""
+    given = services()
+    with given.store.read() as session:
+        reasons, last = drains.drained(session), last_taken(session)
+        waiting = expecting().waiting(session)
+    states = given.dispatch.machines()
+    seen = [
+        SeenMachine(state, condition(state), last.get(state.name, ()), reasons.get(state.name, ""))
+        for state in states
+    ]
+    return Seen(seen, given.dispatch.backlog(), waiting, machines_that_differ(states))

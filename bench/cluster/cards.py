@@ -1,0 +1,124 @@
+"""The cluster's cards and models, and what a step of a batch and a prompt cost in seconds.
+
+The figures are those of published sheets; efficiencies say how far from them real engines stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+GB = 1e9
+TFLOPS = 1e12
+BATCHED = 8
+"""From this many at once on a card has its batched efficiency; below, it goes there in a straight line."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A computer: memory bandwidth in bytes/s, arithmetic in FLOP/s, memory in bytes."""
+
+    name: str
+    bandwidth: float
+    flops: float
+    memory: float
+    alone: float = 1.0
+    """Part of the ideal it reaches with one at once."""
+    batched: float = 1.0
+    """The same from eight at once."""
+
+    def efficiency(self, at_once: int) -> float:
+        """Part of the ideal with so many in the batch."""
+        part = min(1.0, max(0, at_once - 1) / (BATCHED - 1))
+        return self.alone + (self.batched - self.alone) * part
+
+    def ideal(self) -> Card:
+        """The same card with nothing lost."""
+        return Card(self.name, self.bandwidth, self.flops, self.memory)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Weights and caches of a model, in bytes. A step reads `always`, and the experts that the batch hits."""
+
+    name: str
+    always: float
+    experts: float
+    hit: float
+    """Part of the experts that one token uses."""
+    active: float
+    """Parameters multiplied a token; an embedding table is looked up."""
+    kv_token: float
+    """Cache of one more token of context."""
+    kv_fixed: float = 0.0
+    """Cache that has a bound, as of sliding windows."""
+
+    @property
+    def size(self) -> float:
+        """Bytes in memory."""
+        return self.always + self.experts
+
+    def weights(self, at_once: int) -> float:
+        """Bytes of weights that a step of so many reads: the more at once, the more distinct experts."""
+        return self.always + self.experts * (1 - (1 - self.hit) ** at_once) if at_once else 0.0
+
+    def cache(self, tokens: float) -> float:
+        """Bytes of cache for a context of so many tokens."""
+        return self.kv_fixed + self.kv_token * tokens
+
+
+@dataclass(frozen=True)
+class Work:
+    """A usual job of a stage: prompt tokens, those the class shares, output tokens."""
+
+    stage: str
+    model: Model
+    prompt: int
+    shared: int
+    output: int
+
+
+GB10 = Card("GB10", 273 * GB, 100 * TFLOPS, 128 * GB, 0.65, 0.95)
+M3_ULTRA = Card("M3 Ultra", 819 * GB, 26 * TFLOPS, 256 * GB, 0.7, 0.55)
+M4_MAX = Card("M4 Max", 546 * GB, 17 * TFLOPS, 128 * GB, 0.7, 0.55)
+CARDS: Mapping[str, Card] = {
+    "dgx-spark-1": GB10,
+    "mac-studio-1": M3_ULTRA,
+    "dgx-spark-2": GB10,
+    "mac-studio-2": M4_MAX,
+}
+"""machine -> card, as in config.toml."""
+
+QWEN = Model("qwen3-coder:30b", 0.736 * GB, 17.81 * GB, 8 / 128, 3.3e9, 98_304)
+# 27.4e9 parameters less the embedding table; ten global layers, the others see 1,024 tokens
+GEMMA = Model("gemma-3-27b", 54 * GB, 0, 0, 26.4e9, 81_920, 436e6)
+MODELS: Mapping[str, Model] = {m.name: m for m in (QWEN, GEMMA)}
+ANALYSIS = Work("analysis", QWEN, 5000, 4000, 1200)
+FEEDBACK = Work("feedback", GEMMA, 5000, 4000, 800)
+STAGES: Mapping[str, Work] = {w.stage: w for w in (ANALYSIS, FEEDBACK)}
+
+
+def step_s(card: Card, batch: Mapping[Model, int], cache: float) -> float:
+    """Seconds of a decode step, a token for each in the batch. Each model is read; `cache` is in bytes."""
+    at_once = sum(batch.values())
+    read = sum(m.weights(n) for m, n in batch.items()) + cache
+    flop = sum(2 * m.active * n for m, n in batch.items())
+    return max(read / card.bandwidth, flop / card.flops) / card.efficiency(at_once)
+
+
+def prefill_s(card: Card, model: Model, tokens: float, at_once: int) -> float:
+    """Seconds to read a prompt of so many new tokens; decoding pauses meanwhile."""
+    return 2 * model.active * tokens / (card.flops * card.efficiency(at_once))
+
+
+def rate(card: Card, work: Work, at_once: int, cached: bool = True) -> float:
+    """Jobs a second in the long run with always so many usual jobs of one stage at once."""
+    return at_once / job_s(card, work, at_once, cached)
+
+
+def job_s(card: Card, work: Work, at_once: int, cached: bool = True) -> float:
+    """Seconds of a usual job among so many like it, in the long run: a prompt holds up all others."""
+    context = work.model.cache(work.prompt + work.output / 2)
+    new = work.prompt - (work.shared if cached else 0)
+    step = step_s(card, {work.model: at_once}, at_once * context)
+    return work.output * step + at_once * prefill_s(card, work.model, new, at_once)

@@ -1,0 +1,67 @@
+"""What is read off a simulation beside its makespan; seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.cluster.scenarios import Scenario
+from bench.cluster.world import Run
+
+RECOGNISED = 0.6
+"""A machine three times slower is recognised when its health is below this."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How those who wait fare during a batch."""
+
+    slot_p50_s: float
+    slot_p95_s: float
+    """From handing in until a stage has a slot."""
+    residual_s: float
+    """What a slot that is looked at by chance is still busy for, in the mean."""
+    stretch_p50: float
+    stretch_p95: float
+    """Of a stage: from handing in to the end, over from its slot to the end."""
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    """The value below which this part of them lies; 0 of none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0
+
+
+def waits(runs: Sequence[Run]) -> Waits:
+    """Of the interactive ones among them."""
+    own = [run for run in runs if run.priority == "interactive"]
+    slot = [run.began - run.came for run in own]
+    stretch = [(run.done - run.came) / (run.done - run.began) for run in own]
+    took = [run.done - run.began for run in runs]
+    residual = sum(s * s for s in took) / (2 * sum(took))
+    return Waits(
+        quantile(slot, 0.5), quantile(slot, 0.95), residual, quantile(stretch, 0.5), quantile(stretch, 0.95)
+    )
+
+
+def returned_s(scenario: Scenario, runs: Sequence[Run]) -> float | None:
+    """Seconds from a dead machine's return until it works on something."""
+    for name, changes in scenario.setting.changes.items():
+        died = next((at for at, speed in changes if not speed), None)
+        back = next((at for at, speed in changes if died is not None and at > died and speed), None)
+        if back is not None:
+            began = [run.began - back for run in runs if run.machine == name and run.began >= back]
+            return min(began, default=float("inf"))
+    return None
+
+
+def recognised_s(scenario: Scenario, healths: Sequence[tuple[str, float, float]]) -> float | None:
+    """Seconds from when a machine became slow until it said so; `healths` are (machine, time, health)."""
+    for name, changes in scenario.setting.changes.items():
+        slow = next((at for at, speed in changes if 0 < speed < RECOGNISED), None)
+        if slow is not None:
+            return next(
+                (at - slow for m, at, h in healths if m == name and at >= slow and h < RECOGNISED),
+                float("inf"),
+            )
+    return None

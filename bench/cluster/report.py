@@ -1,0 +1,104 @@
+"""What a run of `grader bench router` found, as values, lines of a table, and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.cluster import svg
+from bench.cluster.bound import bound_s
+from bench.cluster.cards import CARDS
+from bench.cluster.runs import Outcome, Plan
+
+HEADS = ("scenario", "way", "makespan s", "× bound", "p50 s", "p95 s", "interactive p95 s", "failed", "cores")
+
+
+@dataclass(frozen=True)
+class Played:
+    """One plan and what each way made of it, in emulated seconds."""
+
+    plan: Plan
+    outcomes: Sequence[Outcome]
+
+    @property
+    def bound_s(self) -> float:
+        """In less nobody grades all of it, had it come at once."""
+        return bound_s(CARDS, self.plan.slots, self.plan.scenario.hand_ins)
+
+    @property
+    def at_once(self) -> bool:
+        """Whether everything came at the beginning."""
+        return all(one.at <= 0 for one in self.plan.scenario.hand_ins)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a way."""
+        return [self._row(one) for one in self.outcomes]
+
+    def _row(self, outcome: Outcome) -> dict[str, Any]:
+        waiting = self._interactive(outcome)
+        return {
+            "scenario": self.plan.scenario.name,
+            "way": outcome.way,
+            "makespan s": round(outcome.makespan),
+            "× bound": round(outcome.makespan / self.bound_s, 3) if self.at_once else None,
+            "p50 s": round(outcome.took(0.5)),
+            "p95 s": round(outcome.took(0.95)),
+            "interactive p95 s": round(waiting.took(0.95)) if waiting.ended else None,
+            "failed": outcome.failed,
+            "cores": round(outcome.cpu, 2),
+        }
+
+    def _interactive(self, outcome: Outcome) -> Outcome:
+        """Only those of people who wait, where others do not."""
+        hand_ins = self.plan.scenario.hand_ins
+        if len({one.priority for one in hand_ins}) < 2:
+            return Outcome(outcome.way, ())
+        mine = [one for one in outcome.ended if hand_ins[one.number].priority == "interactive"]
+        return Outcome(outcome.way, mine)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "scenario": self.plan.scenario.name,
+            "hand_ins": len(self.plan.scenario.hand_ins),
+            "slots": self.plan.slots,
+            "factor": self.plan.factor,
+            "at_once": self.plan.at_once,
+            "learned_from": self.plan.learn,
+            "seed": self.plan.scenario.setting.seed,
+            "bound_s": round(self.bound_s, 1),
+            "ways": [
+                {**row, "wall_s": round(one.wall_s, 1), "done": one.done}
+                for row, one in zip(self.rows(), self.outcomes, strict=True)
+            ],
+        }
+
+    def plots(self, folder: Path) -> list[Path]:
+        """Bars and curves, written as files."""
+        name = self.plan.scenario.name
+        if self.at_once:
+            rows = [(o.way, o.makespan / self.bound_s) for o in self.outcomes]
+            bars = svg.bars(f"{name}: makespan over the bound", rows, "×")
+        else:
+            rows = [(o.way, o.took(0.95)) for o in self.outcomes]
+            bars = svg.bars(f"{name}: p95 from hand-in to grade", rows, "s")
+        lines = [(o.way, [one.ended for one in o.ended]) for o in self.outcomes]
+        curves = svg.curves(f"{name}: graded by when", lines, "s")
+        folder.mkdir(parents=True, exist_ok=True)
+        written = [folder / f"router-{name}.svg", folder / f"router-{name}-when.svg"]
+        for path, content in zip(written, (bars, curves), strict=True):
+            path.write_text(content, encoding="utf-8")
+        return written
+
+
+def table(played: Sequence[Played]) -> list[str]:
+    """Lines of a Markdown table."""
+    rows: list[Mapping[str, Any]] = [row for one in played for row in one.rows()]
+    lines = [f"| {' | '.join(HEADS)} |", f"| {' | '.join('---' for _ in HEADS)} |"]
+    return [*lines, *(f"| {' | '.join(_cell(row[head]) for head in HEADS)} |" for row in rows)]
+
+
+def _cell(value: Any) -> str:
+    return "–" if value is None else str(value)

@@ -1,0 +1,108 @@
+"""Which intervals of the product are shortened when it runs in compressed time; which are not, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+SCALED: Mapping[str, tuple[str, ...]] = {
+    "grading.backlog": ("FRESH_S",),
+    "grading.canaries": ("EVERY_S", "OVERDUE_S", "LOST_AFTER_S", "PART_ALIVE_S"),
+    "grading.cluster.curve": ("MEMORY_S", "CERTAIN_S", "FIRM_S"),
+    "grading.cluster.eta": ("TICK_S",),
+    "grading.cluster.guesses": ("NOTHING_KNOWN_S",),
+    "grading.cluster.pace": ("WINDOW_S", "LEAST_WINDOW_S", "RELAX_S", "GAP_S"),
+    "grading.cluster.routing": ("PATIENCE_S",),
+    "grading.cluster.slots": (
+        "LOOK_S",
+        "TRY_S",
+        "LONGEST_TRY_S",
+        "SETTLE_S",
+        "GIVE_UP_S",
+        "AGAIN_S",
+        "LATEST_AGAIN_S",
+        "MEMORY_S",
+    ),
+    "grading.cluster.stalls": ("LOADING_S", "CHUNK_S", "WAITING_S", "MARGIN_S"),
+    "grading.leases": ("BEAT_S", "DEAD_AFTER_S"),
+    "grading.store.rounds": ("BACKOFF_S",),
+    "grading.store.views": ("TYPICAL_S",),
+    "workers.canary": ("LOOK_EVERY_S", "STEADY_S", "LET_FINISH_S"),
+    "workers.machine.circuits": ("PROBE_S",),
+    "workers.machine.engines.bounded": ("PROGRESS_EVERY_S",),
+    "workers.machine.engines.openai_schemas": ("REMEMBER_S", "AGAIN_S"),
+    "workers.machine.engines.openai_server": ("REMEMBER_S", "AGAIN_S"),
+    "workers.machine.engines.patience": ("FIRST_S", "LONGEST_S"),
+    "workers.machine.listening": ("LOOK_EVERY_S", "COMING_S"),
+    "workers.machine.pacing": ("SAMPLE_S", "SAVE_S", "LOADS_S"),
+    "workers.machine.returns": ("PAUSE_S",),
+    "workers.machine.telling": ("EVERY_S", "TWO_S", "LATE_S"),
+    "workers.machine.weights": ("AGAIN_S", "UNKNOWN_AGAIN_S"),
+    "workers.server.backlog": ("EVERY_S",),
+    "workers.server.canary": ("BEAT_S",),
+    "workers.server.lost": ("NOWHERE_S", "FIND_FOR_S", "JUMP_S"),
+    "workers.server.sweep": ("EVERY_S", "UNANNOUNCED_S", "BUSY_S", "TRIAL_S", "TRIAL_BUSY_S"),
+}
+"""module -> constants, in seconds, that are divided by the factor before anything reads them."""
+
+_LIMIT = "bounds what computers really take, which does not get quicker"
+_KEEPING = "is how long something is kept, in whole seconds, and longer than the benchmark"
+_BUCKETS = "are bounds of figures for people"
+_TINY = "only keeps figures above nought"
+_UNUSED = "is not run in the benchmark"
+EXEMPT: Mapping[str, str] = {
+    "grading.backlog.KEEP_S": _KEEPING,
+    "grading.breaker": _LIMIT,
+    "grading.canaries.FORGET_PARTS_S": _KEEPING,
+    "grading.cluster.curve.LEAST_S": _TINY,
+    "grading.cluster.usual.LEAST_S": _TINY,
+    "grading.guests": _UNUSED,
+    "grading.leases.KEEP_S": _KEEPING,
+    "grading.redis_guard": _LIMIT,
+    "grading.store.backup": _UNUSED,
+    "grading.store.chores": _KEEPING,
+    "grading.store.database": _LIMIT,
+    "grading.store.erasure": _UNUSED,
+    "grading.store.measures": _BUCKETS,
+    "grading.tracing": _LIMIT,
+    "grading.withdrawal": _KEEPING,
+    "workers.checks": _UNUSED,
+    "workers.machine.engines.mlx_runner": _UNUSED,
+    "workers.machine.engines.openai_schemas.LOOK_S": _LIMIT,
+    "workers.machine.engines.openai_server.MEASURE_S": _LIMIT,
+    "workers.machine.engines.openai_wire": _LIMIT,
+    "workers.machine.examine": _UNUSED,
+    "workers.machine.guest": _UNUSED,
+    "workers.machine.guests": _UNUSED,
+    "workers.machine.pacing.KEEP_S": _KEEPING,
+    "workers.machine.sending": _LIMIT,
+    "workers.machine.stages.run._LEAST_FOR_REPAIR_S": _LIMIT,
+    "workers.machine.start.BREAK_OFF_S": _LIMIT,
+    "workers.machine.weights.PATIENCE_S": _LIMIT,
+    "workers.server.outbox": _UNUSED,
+    "workers.server.sweep.PREPARE_FOR_S": _LIMIT,
+    "workers.server.sweep.PREPARE_LEASE_S": _LIMIT,
+    "workers.start": _LIMIT,
+}
+"""module or module.CONSTANT -> why it keeps its value."""
+
+CLOCK = (
+    "tonumber(redis.call('TIME')[1])",
+    "(function() local t = redis.call('TIME') return t[1] + t[2] / 1000000 end)()",
+)
+"""Scripts in Redis read its clock in whole seconds, which are far too long in compressed time."""
+
+
+def edits(factor: float) -> Mapping[str, Sequence[tuple[str, str]]]:
+    """module -> what else is written otherwise there, old and new."""
+    handed = ("'PX', 1000", f"'PX', {max(1, round(1000 / factor))}")  # ms for which a machine is no more idle
+    # the emulated servers send few pieces, with as many characters as tokens
+    piece = ("self.chunks += 1", "self.chunks += max(1, len(text))")
+    return {
+        "grading.canaries": [CLOCK],
+        "grading.cluster.circuit": [
+            (f"{name}: float = {value}", f"{name}: float = {value / factor}")
+            for name, value in (("within_s", 600.0), ("first_s", 5.0), ("most_s", 60.0))
+        ],
+        "grading.lua": [CLOCK, handed],
+        "workers.machine.engines.bounded": [piece],
+    }

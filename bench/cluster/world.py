@@ -1,0 +1,247 @@
+"""The cluster in virtual time: hand-ins arrive, machines take runs, emulated boxes work them off.
+
+As in the product, SQL holds the backlog, the queues of Redis stay shallow, a machine takes a run when a slot
+is free, beats come every 3 s, and each machine looks at the cluster once a second.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import Protocol
+
+from bench.cluster.asking import Refused, Request
+from bench.cluster.cards import STAGES, Card
+from bench.cluster.costs import Box
+from bench.cluster.state import PRIORITIES, Beat, HandIn, Key, Look, Machine, Run, Setting
+from grading.cluster.view import Peer
+
+__all__ = [
+    "PRIORITIES",
+    "Beat",
+    "Cluster",
+    "HandIn",
+    "Key",
+    "Look",
+    "Machine",
+    "Policy",
+    "Run",
+    "Setting",
+]
+BEAT_S, LOOK_S, DEAD_AFTER_S, SWEEP_S = 3.0, 1.0, 10.0, 5.0
+
+
+class Policy(Protocol):
+    """A way of routing. Each object serves one simulation."""
+
+    name: str
+
+    def bind(self, cluster: Cluster, run: Run) -> str | None:
+        """The machine that gets this run at once, or None: it waits for a machine with a free slot."""
+
+    def queues(self, cluster: Cluster, machine: Machine) -> tuple[Key, ...]:
+        """Which queues a machine with a free slot takes from now, first ones first."""
+
+    def peer(self, cluster: Cluster, machine: Machine) -> Peer | None:
+        """What a machine tells in its beat."""
+
+    def looked(self, cluster: Cluster, machine: Machine) -> None:
+        """A machine has looked at the cluster; once a second."""
+
+    def began(self, cluster: Cluster, machine: Machine, run: Run) -> None:
+        """A run begins on a machine."""
+
+    def ended(self, cluster: Cluster, machine: Machine, run: Run) -> None:
+        """A run is done."""
+
+
+class Cluster:
+    """One simulation; `finish` runs it to its end."""
+
+    def __init__(self, setting: Setting, hand_ins: Iterable[HandIn], policy: Policy) -> None:
+        self.setting, self.policy = setting, policy
+        self.rng = random.Random(setting.seed)
+        self.now = 0.0
+        self.machines = {
+            name: Machine(name, card, self._box(name, card), setting.slots)
+            for name, card in setting.cards.items()
+        }
+        self.queues: dict[Key, deque[Run]] = {(s, p): deque() for p in PRIORITIES for s in STAGES}
+        self.backlog: dict[str, deque[list[Run]]] = {p: deque() for p in PRIORITIES}
+        self.runs: list[Run] = []
+        self.open = 0
+        self._agenda: list[tuple[float, int, str, object]] = []
+        self._number = 0
+        for i, one in enumerate(sorted(hand_ins, key=lambda h: h.at)):
+            self._plan(one.at, "arrives", self._runs_of(i, one))
+            self.open += len(one.output)
+        for name in self.machines:
+            self._plan(self.rng.uniform(0, 0.05), "beats", name)
+            self._plan(self.rng.uniform(0.05, 0.1), "looks", name)
+        self._awake: dict[str, None] = dict.fromkeys(self.machines)
+
+    def _box(self, name: str, card: Card) -> Box:
+        return Box(
+            card,
+            self.setting.slots,
+            changes=self.setting.changes.get(name, ()),
+            loaded=self.setting.models.get(name),
+        )
+
+    def _runs_of(self, number: int, one: HandIn) -> list[Run]:
+        runs = []
+        for stage, output in one.output.items():
+            work = STAGES[stage]
+            asked = Request(
+                f"{number}-{stage}", work.model.name, work.prompt, max(1, output), one.course, work.shared
+            )
+            runs.append(Run(number, stage, one.priority, asked, one.at))
+        self.runs += runs
+        return runs
+
+    def finish(self) -> None:
+        """Until everything is graded."""
+        while self.open:
+            boxes = [(m.box.next_event(), m) for m in self.machines.values()]
+            due = min(at for at, _ in boxes)
+            self.now = max(self.now, min(due, self._agenda[0][0]))
+            for at, machine in boxes:
+                if at <= self.now:
+                    self._advance(machine)
+            while self._agenda and self._agenda[0][0] <= self.now:
+                _, _, what, about = heapq.heappop(self._agenda)
+                self._happens(what, about)
+            self._release()
+            self._serve()
+
+    def _plan(self, at: float, what: str, about: object) -> None:
+        self._number += 1
+        heapq.heappush(self._agenda, (at, self._number, what, about))
+
+    def _happens(self, what: str, about: object) -> None:
+        if what == "arrives" and isinstance(about, list):
+            self._arrives(about)
+        elif what == "back" and isinstance(about, Run):
+            name = self.policy.bind(self, about)
+            if name is None:
+                self._queue(about)
+            else:
+                self._bind(about, name)
+        elif what == "beats" and isinstance(about, str):
+            machine = self.machines[about]
+            if machine.alive:
+                machine.beat = Beat(self.now, self.policy.peer(self, machine))
+            self._plan(self.now + BEAT_S, "beats", about)
+        elif what == "looks" and isinstance(about, str):
+            machine = self.machines[about]
+            if machine.alive:
+                machine.look = self._seen()
+                machine.since = Counter()
+                self.policy.looked(self, machine)
+            self._awake[about] = None
+            self._plan(self.now + LOOK_S, "looks", about)
+
+    def _arrives(self, runs: list[Run]) -> None:
+        names = [(run, self.policy.bind(self, run)) for run in runs]
+        for run, name in names:
+            if name is not None:
+                self._bind(run, name)
+        if late := [run for run, name in names if name is None]:
+            self.backlog[late[0].priority].append(late)
+
+    def _bind(self, run: Run, name: str) -> None:
+        run.sent = self.now
+        self.machines[name].bound.append(run)
+        self._awake[name] = None
+
+    def _seen(self) -> Look:
+        beats = {
+            m.name: m.beat
+            for m in self.machines.values()
+            if m.beat is not None and self.now - m.beat.at <= DEAD_AFTER_S
+        }
+        oldest = {
+            s: max((self.now - q[0].sent for (t, _), q in self.queues.items() if t == s and q), default=0.0)
+            for s in STAGES
+        }
+        waits = Counter((r.stage, p) for p, rounds in self.backlog.items() for runs in rounds for r in runs)
+        return Look(self.now, beats, {k: len(q) for k, q in self.queues.items()}, oldest, waits)
+
+    def _release(self) -> None:
+        """As `Dispatch.room`: queues are filled up to twice the live slots once they fell to half of that."""
+        slots = sum(m.slots for m in self.machines.values() if m.alive)
+        for priority in PRIORITIES:
+            waiting = self.backlog[priority]
+            if not waiting:
+                continue
+            lengths = [len(self.queues[s, priority]) for s in STAGES]
+            rooms = [2 * slots - n if n <= slots else 0 for n in lengths]
+            deepest = max(0, self.setting.deepest * slots - max(lengths))
+            room = {"any": min(max(rooms), deepest), "all": min(rooms), "everything": len(waiting)}
+            for _ in range(min(room[self.setting.release], len(waiting))):
+                for run in waiting.popleft():
+                    self._queue(run)
+
+    def _queue(self, run: Run) -> None:
+        """Into its queue; who blocks on it longest has it at once."""
+        run.sent, key = self.now, (run.stage, run.priority)
+        blocked = [m for m in self.machines.values() if key in m.listens and m.free]
+        if blocked:
+            self._begin(min(blocked, key=lambda m: m.look.at), run)
+        else:
+            self.queues[key].append(run)
+
+    def _serve(self) -> None:
+        """Machines with free slots take one run after the other, in turns."""
+        while self._awake:
+            names, self._awake = list(self._awake), {}
+            self.rng.shuffle(names)
+            for name in names:
+                machine = self.machines[name]
+                machine.listens = ()
+                if not machine.free:
+                    continue
+                if machine.bound:
+                    self._begin(machine, machine.bound.popleft())
+                    continue
+                keys = self.policy.queues(self, machine)
+                for key in keys:
+                    if self.queues[key]:
+                        self._begin(machine, self.queues[key].popleft())
+                        break
+                else:
+                    machine.listens = keys
+
+    def _begin(self, machine: Machine, run: Run) -> None:
+        answer = machine.box.submit(self.now, run.request)
+        if isinstance(answer, Refused):
+            self._plan(self.now + 1.0, "back", run)
+            return
+        run.machine, run.began = machine.name, self.now
+        machine.runs[run.request.id] = run
+        machine.taken += 1
+        machine.since[run.stage, run.priority] += 1
+        machine.listens = ()
+        self._awake[machine.name] = None
+        self.policy.began(self, machine, run)
+
+    def _advance(self, machine: Machine) -> None:
+        for event in machine.box.advance(self.now):
+            if event.kind == "done":
+                run = machine.runs[event.id]
+                run.done = event.at
+                self.open -= 1
+                self.policy.ended(self, machine, run)
+                del machine.runs[event.id]
+            elif event.kind == "lost":
+                self._lost(machine.runs.pop(event.id))
+        while machine.bound and not machine.alive:
+            # who bound it is refused a connection, and asks another one
+            self._plan(self.now + 1.0, "back", machine.bound.popleft())
+        self._awake[machine.name] = None
+
+    def _lost(self, run: Run) -> None:
+        """A dead machine's run: found by the sweeper once beats are overdue."""
+        self._plan(self.now + DEAD_AFTER_S + self.rng.uniform(0, SWEEP_S), "back", run)

@@ -1,0 +1,108 @@
+"""`grader bench router`: the product and other people's routers against the same emulated machines."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from bench.cluster.scenarios import Scenario
+
+OURS = "ours"
+QUICK = ("backlog12",)
+QUICK_WAYS = "ours,roles,shortest"
+
+
+@click.command("router")
+@click.option(
+    "--scenario",
+    "scenarios",
+    multiple=True,
+    help="One of them; may be repeated. Also backlogN.  [default: backlog400, backlog1000, poisson80]",
+)
+@click.option(
+    "--only", help="Ways with commas between, of: ours, pinned, roles, shortest, litellm-…, sglang-…, vllm-…."
+)
+@click.option(
+    "--compress",
+    default=20.0,
+    show_default=True,
+    type=click.FloatRange(1, 20),
+    help="Emulated seconds in one.",
+)
+@click.option("--slots", default=16, show_default=True, help="Generations at once of each machine.")
+@click.option("--at-once", default=64, show_default=True, help="Requests that a client has under way.")
+@click.option("--seed", default=1, show_default=True, help="Other hand-ins.")
+@click.option(
+    "--learn",
+    default=0,
+    show_default=True,
+    help="So many hand-ins are worked off before, for those that learn.",
+)
+@click.option("--tune", is_flag=True, help="Let the product find its slots by measurement.")
+@click.option(
+    "--plots", type=click.Path(file_okay=False, path_type=Path), help="Write plots into this folder."
+)
+@click.option("--quick", is_flag=True, help="Small and short: a minute, nothing is installed.")
+@click.option("--json", "as_json", is_flag=True)
+def bench_router(
+    scenarios: tuple[str, ...], only: str | None, compress: float, slots: int, at_once: int, seed: int,
+    learn: int, tune: bool, plots: Path | None, quick: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """The product beside other people's routers, on the same emulated machines."""
+    from bench.cluster import drive, report, rivals
+    from bench.cluster.runs import Plan
+
+    names = scenarios or (QUICK if quick else ("backlog400", "backlog1000", "poisson80"))
+    ways = (only or (QUICK_WAYS if quick else ",".join((OURS, *rivals.RIVALS)))).split(",")
+    if unknown := set(ways) - {OURS, *rivals.RIVALS}:
+        raise click.BadParameter(f"{min(unknown)!r} is none of {', '.join((OURS, *rivals.RIVALS))}.")
+    plans = [Plan(_scenario(name, slots, seed), compress, at_once, learn) for name in names]
+    played = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception: what was started is ended
+    try:
+        if any(way != OURS and rivals.RIVALS[way].installed for way in ways):
+            rivals.install(_say)
+        for plan in plans:
+            outcomes = []
+            for way in ways:
+                _say(f"{plan.scenario.name}: {way}")
+                if way == OURS:
+                    outcomes.append(drive.play_product(plan, _say, tune=tune))
+                else:
+                    outcomes.append(drive.play_rival(rivals.RIVALS[way], plan, _say))
+                _say(f"  {outcomes[-1].makespan:.0f} s, p95 {outcomes[-1].took(0.95):.0f} s")
+            played.append(report.Played(plan, outcomes))
+    except (rivals.Missing, TimeoutError) as error:
+        raise click.ClickException(str(error)) from error
+    if plots:
+        for one in played:
+            one.plots(plots)
+    if as_json:
+        click.echo(json.dumps([one.as_dict() for one in played], indent=2))
+    else:
+        click.echo("\n".join(report.table(played)))
+    if any(outcome.failed or not outcome.ended for one in played for outcome in one.outcomes):
+        raise SystemExit(1)
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _scenario(name: str, slots: int, seed: int) -> Scenario:
+    from bench.cluster.scenarios import SCENARIOS, backlog
+
+    if name in SCENARIOS:
+        return SCENARIOS[name](slots, seed)
+    if found := re.fullmatch(r"backlog(\d{1,5})", name):
+        return backlog(int(found[1]), slots, seed)
+    raise click.BadParameter(
+        f"{name!r} is none of {', '.join(SCENARIOS)}, backlogN.", param_hint="--scenario"
+    )

@@ -1,0 +1,261 @@
+"""How fast this machine does each stage: learned from samples of its runs, never from one job's duration.
+
+A sample counts seconds that runs spent reading or writing, and the tokens that came of it, by how many were
+in the batch. So a machine that becomes slower is noticed while its jobs last, and idle time counts nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from grading.cluster.curve import bucket
+from grading.cluster.guesses import with_guesses
+from grading.cluster.usual import Usual
+from grading.cluster.view import Pace
+
+__all__ = ["Learner", "Sample", "Seen", "with_guesses"]
+WINDOW_S = 25.0
+"""Health is measured over so many seconds."""
+LEAST_WINDOW_S = 10.0
+"""As long as it was busy for less of that, the rest counts as usual."""
+RELAX_S = 120.0
+"""A machine that does nothing is believed to recover within about this time."""
+GAP_S = 10.0
+"""Nobody looked for so long, or the machine slept: that time is not counted."""
+SLOWEST, FASTEST = 0.05, 4.0
+Phase = Literal["waiting", "reading", "writing"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run in hand. `waiting` is whatever is not speed: its turn, the engine's queue, loading a model."""
+
+    run: str
+    stage: str
+    phase: Phase
+    tokens: int = 0
+    most: int = 0
+    """Tokens it may write."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What happened since the sample before."""
+
+    seconds: float
+    batch: Mapping[str, int]
+    """stage -> runs that read or write."""
+    work: Mapping[str, float]
+    """stage -> jobs' worth of work done."""
+
+
+@dataclass
+class _Run:
+    """A run, and what it added, so that it can be taken back."""
+
+    seen: Seen
+    read_s: float = 0.0
+    credit: float = 0.0
+    """What its reading counted for health so far."""
+    wrote: bool = False
+    repairs: bool = False
+    added: dict[tuple[bool, int], list[float]] = field(default_factory=dict)
+    """(of `step`, bucket) -> seconds and events"""
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """A stage in the batch of this moment: how many there are, and what is usual then."""
+
+    at_once: int
+    all: int
+    part: float
+    """Of a job's work that is reading."""
+    job_s: float
+    """Seconds of a job; 0 when not known well enough to compare with."""
+    first_s: float
+    others_s: float
+    """What a step takes for the other stages in the batch; 0 when not known."""
+
+
+class Learner:
+    """The speeds of one machine. `now` is seconds of any clock that goes on evenly. Not thread-safe."""
+
+    def __init__(self, slots: int, stages: Mapping[str, float | None]) -> None:
+        """`stages` gives jobs an hour with all slots, where somebody made a first guess."""
+        self.slots = slots
+        self._stages = {s: Usual(3600 * slots / hourly if hourly else 0.0) for s, hourly in stages.items()}
+        self._runs: dict[str, _Run] = {}
+        self._at: float | None = None
+        self._recent: deque[tuple[float, str, float, float]] = deque()
+        """(when, run, seconds it usually takes, seconds it took)"""
+        self._sums = [0.0, 0.0]
+        self._health, self._health_at = 1.0, 0.0
+        self._ended: dict[str, float] = {}
+        """stage -> jobs that ended without telling how far they were, since the last sample"""
+
+    def sample(self, now: float, runs: Sequence[Seen]) -> Sample:
+        """All runs in hand as they are now; to be called every second or two, and when a run ends."""
+        passed = now - self._at if self._at is not None else 0.0
+        self._at = now
+        known = [one for one in runs if one.stage in self._stages]
+        batch = Counter(one.stage for one in known if one.phase != "waiting")
+        counts = 0 < passed <= GAP_S
+        work: dict[str, float] = {}
+        moment = self._moment(batch) if counts else {}
+        for one in known:
+            before = self._runs.get(one.run)
+            if before and before.seen.stage != one.stage:
+                before = None
+            run = before or _Run(Seen(one.run, one.stage, "waiting"))
+            self._stages[one.stage].most = one.most or self._stages[one.stage].most
+            if counts and before and one.phase != "waiting":
+                beside = moment[one.stage]
+                begins = one.phase == "writing" and not run.wrote
+                written = self._stages[one.stage].written(one.tokens - run.seen.tokens)
+                done = beside.part * begins + (1 - beside.part) * written
+                work[one.stage] = work.get(one.stage, 0.0) + done
+                self._learn(now, run, one, passed, beside)
+            run.wrote = run.wrote or one.phase == "writing"
+            run.seen = one
+            self._runs[one.run] = run
+        here = {one.run for one in known}
+        self._runs = {name: run for name, run in self._runs.items() if name in here}
+        self._look_at_health(now, sum(batch.values()))
+        work, self._ended = {s: work.get(s, 0.0) + self._ended.get(s, 0.0) for s in self._stages}, {}
+        return Sample(passed if counts else 0.0, dict(batch), work)
+
+    def ended(self, now: float, one: Seen, *, ok: bool, seconds: float, repaired: bool = False) -> None:
+        """A run ended, `ok` or by an error that says nothing about speed; follows a sample with it.
+
+        `one.tokens` is what it wrote in all, `seconds` what it took, for one too short to be sampled.
+        """
+        run, stage = self._runs.pop(one.run, None), self._stages.get(one.stage)
+        if stage is None:
+            return
+        if not ok:
+            self._take_back(run, stage)
+            return
+        if repaired:
+            return
+        stage.count(one.tokens)
+        others = (other.seen for other in self._runs.values())
+        batch = 1 + sum(other.stage == one.stage and other.phase != "waiting" for other in others)
+        if run is None or not run.wrote:
+            self._ended[one.stage] = self._ended.get(one.stage, 0.0) + 1
+        if run is None or not (run.wrote or run.read_s):  # over before it was seen
+            stage.first.add(batch, max(0.0, seconds), 1, max(0.0, seconds))
+            return
+        late = max(0, one.tokens - run.seen.tokens) if run.wrote else 1
+        (stage.step if run.wrote else stage.first).add(batch, 0.0, late, 0.0)
+
+    def _moment(self, batch: Mapping[str, int]) -> dict[str, _Beside]:
+        """What is usual for each stage in this batch: a step does what it would for each stage alone."""
+        settled = all(self._stages[s].settled(n) for s, n in batch.items())
+        steps = {s: self._stages[s].step.value(n) for s, n in batch.items()}
+        found = {}
+        for stage, at_once in batch.items():
+            usual = self._stages[stage]
+            others = [steps[s] for s in batch if s != stage]
+            others_s = sum(others) if all(others) else 0.0
+            job_s = usual.seconds(at_once) + usual.tokens * others_s if settled else 0.0
+            part, first_s = usual.reading(at_once), usual.first.value(at_once)
+            found[stage] = _Beside(at_once, sum(batch.values()), part, job_s, first_s, others_s)
+        return found
+
+    def _learn(self, now: float, run: _Run, one: Seen, passed: float, beside: _Beside) -> None:
+        if run.wrote and (one.phase == "reading" or one.tokens < run.seen.tokens):
+            run.repairs = True  # a second try reads and writes other things than a job
+        if run.repairs:
+            return
+        begins = one.phase == "writing" and not run.wrote
+        reading = passed if one.phase == "reading" else passed / 2 if begins else 0.0
+        tokens = one.tokens - run.seen.tokens
+        run.read_s += reading
+        if beside.job_s:
+            done_s = self._read_s(run, reading, begins, beside)
+            done_s += self._stages[one.stage].written(tokens) * (1 - beside.part) * beside.job_s
+            self._recent.append((now, one.run, done_s, passed))
+            self._sums = [self._sums[0] + done_s, self._sums[1] + passed]
+        if reading:
+            self._add(run, False, reading, 1.0 * begins, beside)
+        if one.phase == "writing":
+            self._add(run, True, passed - reading, tokens, beside)
+
+    def _read_s(self, run: _Run, reading: float, begins: bool, beside: _Beside) -> float:
+        """What reading counts for health: as it goes, but no more than it is worth."""
+        if not reading:
+            return 0.0
+        whole = beside.job_s * beside.part
+        left = max(0.0, whole - run.credit)
+        credit = left if begins or not beside.first_s else min(left, reading * whole / beside.first_s)
+        run.credit += credit
+        return credit
+
+    def _add(self, run: _Run, step: bool, seconds: float, events: float, beside: _Beside) -> None:
+        """Take a run's seconds and what came of them; where stages share the machine, a part of them."""
+        stage, at_once = self._stages[run.seen.stage], beside.at_once
+        curve, passed = stage.step if step else stage.first, seconds / at_once
+        if at_once == beside.all:
+            curve.by_itself(events)
+        elif curve.sure:
+            return
+        elif step and beside.others_s:
+            seconds *= stage.share(seconds, events * beside.others_s)
+        else:
+            seconds *= at_once / beside.all
+        curve.add(at_once, seconds, events, passed)
+        sums = run.added.setdefault((step, bucket(at_once)), [0.0, 0.0])
+        sums[0] += seconds
+        sums[1] += events
+
+    def _take_back(self, run: _Run | None, stage: Usual) -> None:
+        if run is None:
+            return
+        for (step, number), (seconds, events) in run.added.items():
+            (stage.step if step else stage.first).take_back(number, seconds, events)
+        self._recent = deque(row for row in self._recent if row[1] != run.seen.run)
+        self._sums = [sum(row[2] for row in self._recent), sum(row[3] for row in self._recent)]
+
+    def _look_at_health(self, now: float, at_once: int) -> None:
+        while self._recent and not now - WINDOW_S < self._recent[0][0] <= now:
+            _, _, done_s, took_s = self._recent.popleft()
+            self._sums = [self._sums[0] - done_s, self._sums[1] - took_s]
+        if self._recent and self._recent[-1][0] == now:
+            rest = max(0.0, LEAST_WINDOW_S * at_once - self._sums[1])
+            health = (self._sums[0] + rest) / max(1e-9, self._sums[1] + rest)
+            self._health, self._health_at = min(FASTEST, max(SLOWEST, health)), now
+
+    def health(self, now: float) -> float:
+        """Speed of the last half minute over what is usual; of an idle machine near what it was, then 1."""
+        return 1 + (self._health - 1) * math.exp(-max(0.0, now - self._health_at) / RELAX_S)
+
+    def paces(self, now: float, full: int) -> dict[str, Pace]:
+        """Each stage of which anything is known, for up to `full` at once."""
+        health = self.health(now)
+        found = {s: usual.pace(full, self.slots, health) for s, usual in self._stages.items()}
+        return {s: pace for s, pace in found.items() if pace is not None}
+
+    def left(self) -> dict[str, float]:
+        """stage -> jobs' worth of work that is left of the runs in hand."""
+        batch = Counter(run.seen.stage for run in self._runs.values())
+        left: dict[str, float] = {}
+        for run in self._runs.values():
+            one, usual = run.seen, self._stages[run.seen.stage]
+            reads = one.phase != "writing"
+            done = 0.0 if run.repairs else usual.done(reads, one.tokens, run.read_s, batch[one.stage])
+            left[one.stage] = left.get(one.stage, 0.0) + 1 - done
+        return left
+
+    def dump(self, stage: str) -> dict[str, object]:
+        """What was learned of a stage, as JSON; empty when nothing was."""
+        usual = self._stages[stage]
+        return usual.dump() if usual.known else {}
+
+    def restore(self, stage: str, said: object) -> None:
+        """What `dump` gave earlier, for the same model; nonsense is left out."""
+        self._stages[stage].restore(said)

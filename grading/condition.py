@@ -1,0 +1,149 @@
+"""How a machine is, in plain words: what pages, the API and `grader machines` say of its last beat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from grading.dispatch import MachineState
+from grading.peers import pace_told
+
+USUAL = 0.1
+"""A speed so near to the usual one is not worth a word."""
+RESERVED = {"batch": "Takes batch work only.", "testing": "Takes only what is sent to it by name."}
+WORDS = 200
+"""Of what a machine says in its own words."""
+
+
+@dataclass(frozen=True)
+class StageSpeed:
+    """How fast a machine does a stage, as it measured itself."""
+
+    stage: str
+    jobs_per_hour: float
+    """With as many at once as it takes now, as fast as it is now."""
+    alone_s: float
+    """Seconds of a job by itself, at usual speed."""
+    full_s: float
+    """Seconds of a job among `full` at once."""
+    full: int
+    health: float
+    """Speed of the last half minute over what is usual."""
+    tokens: float
+    """Written for a usual job; 0: not known."""
+    measured: bool
+    """Else it is a first guess."""
+
+
+@dataclass(frozen=True)
+class CircuitTold:
+    """An engine that gets no work for now."""
+
+    engine: str
+    state: str
+    why: str
+    stages: tuple[str, ...]
+    since_s: float | None
+
+    @property
+    def words(self) -> str:
+        """As a sentence."""
+        what = f" ({', '.join(self.stages)})" if self.stages else ""
+        doing = "is being tried" if self.state == "probing" else "gets no work"
+        since = f" for {span(self.since_s)}" if self.since_s and self.state == "open" else ""
+        return f"{self.engine}{what} {doing}{since}" + (f": {self.why.rstrip('.')}." if self.why else ".")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a machine's beat says beside its load. Empty for one that does not beat."""
+
+    limit: int = 0
+    """Generations at once that it takes now; 0: not told."""
+    reserved: str = ""
+    joins_after_s: float = 0.0
+    speeds: tuple[StageSpeed, ...] = ()
+    loading_s: dict[str, float] = field(default_factory=dict)
+    """stage -> about so long its model takes to load; only where it is not loaded."""
+    circuits: tuple[CircuitTold, ...] = ()
+    takes: tuple[str, ...] = ()
+    """Queues it listens to now."""
+    why: str = ""
+    """Why these."""
+
+    @property
+    def health(self) -> float | None:
+        """Of the machine as a whole; nothing as long as it has measured nothing."""
+        return min((one.health for one in self.speeds if one.measured), default=None)
+
+    @property
+    def health_words(self) -> str:
+        """Only where there is something to say."""
+        health = self.health
+        if health is None or abs(health - 1.0) <= USUAL:
+            return ""
+        return f"Runs at {100 * health:.0f} % of its usual speed."
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is out of the ordinary, a sentence each."""
+        return tuple(filter(None, self._notes()))
+
+    def _notes(self) -> Iterator[str]:
+        yield self.health_words
+        yield from (one.words for one in self.circuits)
+        for stage, seconds in self.loading_s.items():
+            yield f"The model of {stage} is not loaded; that takes about {span(seconds)}."
+        yield RESERVED.get(self.reserved, "")
+
+
+def condition(state: MachineState) -> Condition:
+    """Of a machine; what makes no sense in its beat is left out."""
+    beat = state.beat
+    if beat is None or not state.alive:
+        return Condition()
+    limit = min(max(0, beat.limit), beat.slots)
+    told = {stage: pace_told(pace) for stage, pace in beat.paces.items()}
+    speeds = tuple(
+        StageSpeed(
+            stage=stage,
+            jobs_per_hour=3600 * pace.rate(limit or beat.slots),
+            alone_s=pace.alone_s,
+            full_s=pace.full_s,
+            full=pace.full,
+            health=pace.health,
+            tokens=pace.tokens,
+            measured=pace.seen >= 1,
+        )
+        for stage, pace in told.items()
+        if pace is not None
+    )
+    circuits = tuple(
+        CircuitTold(
+            engine[:WORDS],
+            str(one.get("state", "open")),
+            str(one.get("why", ""))[:WORDS],
+            tuple(str(stage) for stage in one.get("stages", ())),
+            float(one["since_s"]) if isinstance(one.get("since_s"), int | float) else None,
+        )
+        for engine, one in beat.circuits.items()
+        if one.get("state") != "closed"
+    )
+    return Condition(
+        limit=limit,
+        reserved=beat.reserved,
+        joins_after_s=beat.joins_after_s,
+        speeds=speeds,
+        loading_s={stage: seconds for stage, seconds in beat.load_s.items() if seconds >= 1},
+        circuits=circuits,
+        takes=tuple(str(name) for name in beat.takes),
+        why=beat.why[:WORDS],
+    )
+
+
+def span(seconds: float) -> str:
+    """Seconds in a few characters."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.0f} h"

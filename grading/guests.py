@@ -1,0 +1,188 @@
+"""The talk between the gateway and the machine that answers a guest: a request of another tool.
+
+All of it lives in Redis for as long as somebody waits, and has an expiry: the request, the pieces of its
+answer, and a sign of life of each side. The message in the queue is only the guest's id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+from pydantic import Field, ValidationError
+from redis import Redis
+
+from grading import lua
+from grading.jobs import Tokens
+from grading.machines import Placement
+from grading.rubric import Value
+
+CHAT = "grader.chat"
+SIGN_S = 5.0
+"""A side that gave no sign of life for so long is gone."""
+KEYS = "grader:guests:"
+PREEMPTED, ENDING = "preempted", "machine_ending"
+"""Why a machine breaks a guest off: grading needs its slot, or the machine is told to end."""
+WITHOUT_MODEL = ("rules", "instant")
+"""Engines that have nothing to say to guests."""
+
+
+class Said(Value):
+    """One message of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Ask(Value):
+    """What a guest asks for: a system message at most, then user and assistant in turn, user last."""
+
+    model: str
+    messages: tuple[Said, ...]
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    bound_to: dict[str, Any] = Field(default_factory=dict)
+    """The JSON schema the answer must follow; empty: any text."""
+
+
+class Event(Value):
+    """What a machine says of a guest: it has begun, wrote on, came to the end, or failed."""
+
+    kind: Literal["begun", "text", "end", "failed"]
+    machine: str = ""
+    model: str = ""
+    at: int = 0
+    """Characters of the answer before this text."""
+    text: str = ""
+    reason: Literal["stop", "length"] = "stop"
+    tokens: Tokens = Tokens()
+    code: str = ""
+    """Of an EngineError, or PREEMPTED, or ENDING."""
+
+
+def chat_queue(model: str) -> str:
+    """The queue of guests that ask for a model, or for `grader/STAGE`."""
+    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
+    return f"chat.{slug}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
+
+
+def alias(stage: str) -> str:
+    """The name of whatever model does a stage."""
+    return f"grader/{stage}"
+
+
+def served(stages: Mapping[str, Placement]) -> dict[str, Placement]:
+    """What guests can ask a machine with these placements for, by the name they use."""
+    able = {stage: one for stage, one in stages.items() if one.engine not in WITHOUT_MODEL}
+    return {one.model: one for one in able.values()} | {alias(stage): one for stage, one in able.items()}
+
+
+def guest_queues(stages: Mapping[str, Placement]) -> list[str]:
+    """The queues of guests that a machine with these placements can answer."""
+    return [chat_queue(name) for name in served(stages)]
+
+
+class Talks:
+    """The talks over one Redis client. Seconds; methods raise redis errors."""
+
+    def __init__(self, client: Redis, sign_s: float = SIGN_S) -> None:
+        self.redis = client
+        self.sign_s = sign_s
+        self._withdraw = client.register_script(lua.WITHDRAW)
+
+    @property
+    def _sign_ms(self) -> int:
+        return int(self.sign_s * 1000)
+
+    # --- the gateway's side ---
+
+    def ask(self, guest: str, ask: Ask, seconds: float) -> None:
+        """Put a request down, for at most so long, and say that somebody waits for its answer."""
+        with self.redis.pipeline() as pipe:
+            pipe.set(_key(guest, "ask"), ask.model_dump_json(), px=int(seconds * 1000))
+            pipe.set(_key(guest, "reader"), 1, px=self._sign_ms)
+            pipe.execute()
+
+    def waits(self, guest: str) -> bool:
+        """Say that somebody still waits; whether a machine has the guest in hand."""
+        with self.redis.pipeline(transaction=False) as pipe:
+            pipe.set(_key(guest, "reader"), 1, px=self._sign_ms)
+            pipe.exists(_key(guest, "held"))
+            return bool(pipe.execute()[1])
+
+    def hear(self, guest: str, seconds: float = 0.0) -> Event | None:
+        """The next thing the machine said; waits for it, or looks only (0)."""
+        key = _key(guest, "said")
+        if not seconds:
+            row = cast("str | None", self.redis.lpop(key))
+        else:
+            found = cast("Sequence[str] | None", self.redis.blpop([key], timeout=seconds))
+            row = found[1] if found else None
+        return None if row is None else Event.model_validate_json(row)
+
+    def withdraw(self, guest: str, model: str) -> None:
+        """Nobody waits any more: forget the request, and take its message off the queue."""
+        self._withdraw(keys=[chat_queue(model)], args=[guest])
+        self.redis.delete(*(_key(guest, what) for what in ("ask", "reader", "said")))
+
+    # --- the machine's side ---
+
+    def take(self, guest: str, machine: str) -> tuple[Ask, float] | None:
+        """A guest's request and the seconds left for it; nothing when nobody waits or another has it."""
+        with self.redis.pipeline() as pipe:
+            pipe.get(_key(guest, "ask"))
+            pipe.pttl(_key(guest, "ask"))
+            pipe.exists(_key(guest, "reader"))
+            row, left_ms, waits = pipe.execute()
+        if row is None or left_ms <= 0 or not waits:
+            return None
+        try:
+            ask = Ask.model_validate_json(row)
+        except ValidationError:
+            return None  # of another version; who asked is told by the end of its time
+        if not self.redis.set(_key(guest, "held"), machine, px=self._sign_ms, nx=True):
+            return None
+        return ask, left_ms / 1000
+
+    def hold(self, guests: Iterable[str]) -> set[str]:
+        """Say that these are in hand; those of them for whom still somebody waits."""
+        names = list(guests)
+        with self.redis.pipeline(transaction=False) as pipe:
+            for guest in names:
+                # one that was away for too long was given up, and may be somewhere else
+                pipe.pexpire(_key(guest, "held"), self._sign_ms)
+                pipe.exists(_key(guest, "reader"))
+            answers = pipe.execute()
+        return {guest for i, guest in enumerate(names) if answers[2 * i] and answers[2 * i + 1]}
+
+    def say(self, guest: str, event: Event) -> int:
+        """Tell the gateway; how many things it has not read yet."""
+        with self.redis.pipeline() as pipe:
+            self._say(pipe, guest, event)
+            return int(pipe.execute()[0])
+
+    def unread(self, guest: str) -> int:
+        """How many things the gateway has not read yet."""
+        return self.redis.llen(_key(guest, "said"))
+
+    def leave(self, guest: str, *last: Event) -> None:
+        """Say the last of it; the guest is not in hand any more. With nothing to say, nobody listens."""
+        with self.redis.pipeline() as pipe:
+            for event in last:
+                self._say(pipe, guest, event)
+            pipe.delete(_key(guest, "held"), *(() if last else (_key(guest, "said"),)))
+            pipe.execute()
+
+    def _say(self, pipe: Any, guest: str, event: Event) -> None:
+        key = _key(guest, "said")
+        pipe.rpush(key, event.model_dump_json(exclude_defaults=True))
+        pipe.pexpire(key, 4 * self._sign_ms)  # who waits reads at once
+
+
+def _key(guest: str, what: str) -> str:
+    return f"{KEYS}{guest}:{what}"

@@ -1,0 +1,47 @@
+"""What each machine did last, for staff: stages and how they ended, nothing of whose work it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.store.database import now
+from grading.store.tables import Run
+
+LOOKED_AT = 300
+"""Runs, the newest: that is enough for a few of each of many machines."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A run that ended."""
+
+    stage: str
+    state: str
+    error: str
+    seconds: float | None
+    tokens: int | None
+    finished_at: datetime
+    ago_s: float
+
+
+def last_taken(session: Session, each: int = 5) -> dict[str, list[Taken]]:
+    """machine -> its last runs, the newest first."""
+    moment = now(session)
+    query = (
+        select(Run.machine, Run.stage, Run.state, Run.error, Run.seconds, Run.output_tokens, Run.finished_at)
+        .where(Run.finished_at.is_not(None))
+        .order_by(Run.finished_at.desc())
+        .limit(LOOKED_AT)
+    )
+    found: dict[str, list[Taken]] = {}
+    for machine, stage, state, error, seconds, tokens, at in session.execute(query):
+        mine = found.setdefault(machine or "", [])
+        if machine and at is not None and len(mine) < each:
+            ago = max(0.0, (moment - at).total_seconds())
+            mine.append(Taken(stage, state, error or "", seconds, tokens, at, ago))
+    found.pop("", None)
+    return found

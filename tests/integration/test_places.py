@@ -1,0 +1,212 @@
+"""Place and expected time: in the fair order, by measured speeds, at the cost of one look for all who ask."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, update
+
+from app.expecting import Expecting
+from app.live import live
+from app.progress import progress
+from grading.dispatch import MachineState
+from grading.leases import Beat, Lease
+from grading.store import Store, rounds, tables, views, waiting
+from grading.store.places import places
+from tests.integration.webapp import School
+
+PACE = {"alone_s": 100.0, "full_s": 100.0, "full": 4, "tokens": 1000, "seen": 9}
+STAGES = {"analysis": {"engine": "ollama", "model": "q"}, "feedback": {"engine": "ollama", "model": "g"}}
+
+
+@pytest.fixture
+def school(tmp_path: Path) -> Iterator[School]:
+    made = School(tmp_path)
+    yield made
+    made.close()
+
+
+def prepared(school: School, submission: str, priority: str = "interactive") -> str:
+    """Queue a hand-in; its round."""
+    with school.store.write() as session:
+        row = session.query(tables.Round).filter_by(submission_id=submission).one()
+        row.priority = priority
+        session.flush()
+        rounds.save_prepared(session, row.id, {})
+        return row.id
+
+
+def machines(pace: dict[str, float] = PACE, **beat: Any) -> list[MachineState]:
+    """One for each stage."""
+    found = []
+    for stage, place in STAGES.items():
+        told = Beat(stage, f"m-{stage}", 4, 0, {stage: place}, paces={stage: pace}, **beat)
+        found.append(
+            MachineState(told.machine, "primary", 4, {stage: place}, alive=True, beat_age_s=1.0, beat=told)
+        )
+    return found
+
+
+def asked(school: School, submission: str, who: str = "teacher") -> dict[str, Any]:
+    """What the API tells of its queue, looked at anew."""
+    school.app.extensions["grader-expecting"] = Expecting(school.dispatch)
+    url = f"/api/v1/submissions/{submission}"
+    return dict(school.client().get(url, headers=school.token(who)).get_json()["queue"])
+
+
+# --- places ------------------------------------------------------------------------------------------
+
+
+def test_places_are_the_order_in_which_rounds_are_sent(database_url: str) -> None:
+    school, rng = School(database_url), random.Random(5)
+    names = ("anna", "ben", "grader", "stranger")
+    for _ in range(24):
+        where = rng.choice([school.assignment, school.quick, school.elsewhere, school.elsewhere])
+        made = school.hand_in(rng.choice(names), where)
+        prepared(school, made, rng.choice(["interactive", "batch"]))
+    with school.store.write() as session:
+        session.execute(update(tables.Course).where(tables.Course.slug == "ba").values(served_interactive=7))
+    with school.store.read() as session:
+        line = places(session)
+        for priority in ("interactive", "batch"):
+            order = [one.round_id for one in waiting.next_queued(session, priority, 1000)]
+            assert len(order) > 7
+            assert sorted(order, key=line.before.__getitem__) == order
+            assert [line.ahead(one, priority) for one in order] == list(range(len(order)))
+        first = waiting.next_queued(session, "batch", 1)[0].round_id
+        assert line.position(first, "batch") == line.waiting["interactive"] + 1
+    school.close()
+
+
+def test_what_is_still_prepared_stands_where_it_will_join(school: School) -> None:
+    first = [prepared(school, school.hand_in("anna")) for _ in range(3)]
+    late = school.hand_in("ben")
+    with school.store.read() as session:
+        before = places(session)
+        (mine,) = session.query(tables.Round.id).filter_by(submission_id=late).one()
+    assert before.before[mine] == 1  # everyone's first goes before anyone's second
+    prepared(school, late)
+    with school.store.read() as session:
+        assert places(session).before == before.before
+    assert before.before[first[1]] == 2
+
+
+def statements(store: Store) -> list[str]:
+    """Statements from now on."""
+    found: list[str] = []
+    event.listen(store.engine, "before_cursor_execute", lambda *given: found.append(given[2]))
+    return found
+
+
+def test_a_hundred_who_ask_look_once(school: School) -> None:
+    submissions = [school.hand_in("anna") for _ in range(3)]
+    with school.store.read() as session:
+        seen = [views.submission_view(session, one) for one in submissions]
+        asked, given = statements(school.store), Expecting(school.dispatch)
+        found = {given.queue(session, one).position for one in seen * 33}  # type: ignore[union-attr]
+    assert found == {1, 2, 3}
+    assert len(asked) < 15
+
+
+# --- expected time -----------------------------------------------------------------------------------
+
+
+def test_without_any_speed_the_last_hour_tells(school: School) -> None:
+    assert asked(school, school.hand_in("anna")) == {"position": 1, "eta_s": 60}
+
+
+def test_with_speeds_it_is_the_later_stage(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(school.dispatch, "machines", lambda: machines())
+    mine = school.hand_in("anna")
+    prepared(school, mine)
+    assert asked(school, mine) == {"position": 1, "eta_s": pytest.approx(100, abs=2)}
+    slow = machines({**PACE, "health": 1 / 3})
+    monkeypatch.setattr(school.dispatch, "machines", lambda: slow)
+    assert asked(school, mine)["eta_s"] == pytest.approx(300, abs=2)
+
+
+def test_behind_twenty_others_it_is_what_the_machine_needs_for_them(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each machine does 4 in 100 s."""
+    monkeypatch.setattr(school.dispatch, "machines", lambda: machines())
+    for _ in range(21):
+        last = school.hand_in("anna")
+        prepared(school, last)
+    told = asked(school, last)
+    assert told["position"] == 21
+    assert 500 < told["eta_s"] < 720
+
+
+def test_a_guess_is_no_measured_speed(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(school.dispatch, "machines", lambda: machines({**PACE, "seen": 0}))
+    assert asked(school, school.hand_in("anna"))["eta_s"] == 60
+
+
+def test_a_drained_machine_counts_for_nothing(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(school.dispatch, "machines", lambda: machines(drained=True))
+    assert asked(school, school.hand_in("anna"))["eta_s"] == 60
+
+
+def send(school: School, submission: str) -> dict[str, str]:
+    """Send a round's runs to machines; stage -> run."""
+    with school.store.write() as session:
+        row = session.query(tables.Round).filter_by(submission_id=submission).one()
+        row.state, row.dispatched_at = "running", row.created_at
+        for stage in row.stages:
+            run = tables.Run(
+                round_id=row.id,
+                stage=stage.stage,
+                attempt=1,
+                state="dispatched",
+                dispatched_at=row.created_at,
+            )
+            session.add(run)
+            session.flush()
+            stage.state, stage.run_id = "dispatched", run.id
+        return {stage.stage: str(stage.run_id) for stage in row.stages}
+
+
+def test_under_way_it_is_what_is_left_to_write(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(school.dispatch, "machines", lambda: machines())
+    mine = school.hand_in("anna")
+    runs = send(school, mine)
+    for stage, tokens in (("analysis", 900), ("feedback", 400)):
+        lease = Lease(runs[stage], f"m-{stage}", "p", stage, "generating", tokens, 50.0)
+        school.dispatch.held[runs[stage]] = lease
+    assert asked(school, mine) == {"position": 0, "eta_s": pytest.approx(60, abs=2)}
+    with school.store.write() as session:
+        session.query(tables.RoundStage).filter_by(stage="feedback").one().state = "done"
+    assert asked(school, mine)["eta_s"] < 30
+
+
+def test_what_was_sent_and_not_begun_has_a_place(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(school.dispatch, "machines", lambda: machines())
+    begun, first, second, queued = (school.hand_in(who) for who in ("anna", "ben", "anna", "ben"))
+    for run in send(school, begun).values():
+        school.dispatch.held[run] = Lease(run, "m-analysis", "p", "analysis")
+    send(school, first)
+    send(school, second)
+    prepared(school, queued)
+    assert [asked(school, one)["position"] for one in (begun, first, second, queued)] == [0, 1, 2, 3]
+    with school.app.test_request_context(), school.store.read() as session:
+        view = views.submission_view(session, first)
+        shown = live(view, progress(session, view), sees_score=False)
+    assert shown.headline == "Next in line"
+    assert shown.detail.startswith("Place 1. About ")
+
+
+def test_words_are_coarse(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        school.dispatch, "machines", lambda: machines({**PACE, "alone_s": 371.0, "full_s": 371.0})
+    )
+    mine = school.hand_in("anna")
+    prepared(school, mine)
+    with school.app.test_request_context(), school.store.read() as session:
+        view = views.submission_view(session, mine)
+        shown = live(view, progress(session, view), sees_score=True)
+    assert shown.detail == "Place 1. About 6 minutes to go."

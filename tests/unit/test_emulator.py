@@ -1,0 +1,144 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from bench.cluster.asking import Request
+from bench.cluster.bound import bound_s, brute_s, mixed_rates
+from bench.cluster.cards import ANALYSIS, CARDS, STAGES, job_s, rate
+from bench.cluster.measures import recognised_s, returned_s, waits
+from bench.cluster.ours import Ours
+from bench.cluster.policies import OTHERS, HomeFirst
+from bench.cluster.scenarios import SCENARIOS, backlog, slow
+from bench.cluster.search import Search
+from bench.cluster.simulate import Outcome, play
+from bench.cluster.world import HandIn, Run, Setting
+
+
+def summary(outcome: Outcome) -> list[tuple[str, float, float]]:
+    return [(run.machine, run.began, run.done) for run in outcome.runs]
+
+
+@pytest.mark.parametrize("slots", [1, 8, 16])
+def test_the_linear_program_is_within_a_per_cent_of_what_any_batch_gives(slots):
+    hand_ins = backlog(50, slots, 1).hand_ins
+    bound = bound_s(CARDS, slots, hand_ins)
+    # at 8 a Mac is quicker with 7 at once: its efficiency falls until then
+    assert 0.99 * bound < brute_s(CARDS, slots, hand_ins) < 1.0001 * bound
+
+
+def test_mixed_batches_are_worth_less_than_their_parts_one_after_the_other():
+    for card in CARDS.values():
+        mixed = mixed_rates(card, {"analysis": 8, "feedback": 8}, STAGES)
+        used = sum(mixed[s] / rate(card, work, 16) for s, work in STAGES.items())
+        assert used < 1
+
+
+@pytest.mark.parametrize("key", ["ours", *OTHERS])
+def test_every_way_grades_all_and_none_beats_the_bound(key):
+    scenario = backlog(40, 8, 1)
+    outcome = play(scenario, Ours() if key == "ours" else OTHERS[key]())
+    assert all(run.began >= run.came and run.done < math.inf and run.machine for run in outcome.runs)
+    assert sum(sum(of.values()) for of in outcome.done.values()) == 80
+    assert outcome.makespan_s > outcome.bound_s
+
+
+@pytest.mark.parametrize("key", list(OTHERS))
+def test_every_way_grades_all_although_a_machine_dies(key):
+    scenario = backlog(40, 8, 1)
+    changes = {"mac-studio-1": ((30.0, 0.0), (200.0, 1.0))}
+    scenario = replace(scenario, setting=replace(scenario.setting, changes=changes))
+    outcome = play(scenario, OTHERS[key]())
+    assert all(run.done < math.inf for run in outcome.runs)
+    in_dead = [r for r in outcome.runs if r.machine == "mac-studio-1" and 30 < r.done < 200]
+    assert not in_dead
+
+
+def test_the_same_seed_gives_the_same_run():
+    one, again, other = (summary(play(backlog(24, 4, seed), Ours())) for seed in (5, 5, 6))
+    assert one == again != other
+
+
+def test_known_speeds_are_used():
+    scenario = backlog(120, 16, 1)
+    ours = play(scenario, Ours()).makespan_s
+    assert ours < play(scenario, OTHERS["jsq"]()).makespan_s * 0.75
+    assert ours < play(scenario, OTHERS["pinned"]()).makespan_s * 0.75
+
+
+def test_learned_speeds_come_near_the_true_ones_and_can_be_kept():
+    one = backlog(40, 8, 1)
+    alone = tuple(replace(h, output={"analysis": h.output["analysis"]}) for h in one.hand_ins)
+    teacher = Ours(oracle=False)
+    did = play(replace(one, hand_ins=alone), teacher).done
+    for machine, stages in did.items():
+        if stages.get("analysis", 0) >= 8:
+            pace = teacher.learners[machine].paces(1e6, 8)["analysis"]
+            assert pace.full_s == pytest.approx(job_s(CARDS[machine], ANALYSIS, 8), rel=0.3)
+    pupil = Ours(oracle=False, said=teacher.said_by())
+    play(backlog(1, 8, 1), pupil)
+    assert all(pupil.learners[m].paces(0.0, 8) for m, stages in did.items() if stages.get("analysis", 0) >= 8)
+
+
+@pytest.mark.parametrize(("release", "most"), [("all", 2), ("any", 4), ("everything", 5)])
+def test_rounds_wait_in_sql_until_queues_have_room(release, most):
+    seen: list[int] = []
+
+    class Watching(HomeFirst):
+        def queues(self, cluster, machine):
+            seen.append(max(len(q) for q in cluster.queues.values()))
+            return super().queues(cluster, machine)
+
+    scenario = backlog(80, 4, 1)
+    play(replace(scenario, setting=replace(scenario.setting, release=release, deepest=4)), Watching())
+    assert 0.5 * most < max(seen) / 16 <= most
+
+
+def test_a_lost_machine_is_used_again():
+    scenario = backlog(80, 16, 1)
+    changes = {"mac-studio-1": ((100.0, 0.0), (150.0, 1.0))}
+    scenario = replace(scenario, setting=replace(scenario.setting, changes=changes))
+    outcome = play(scenario, Ours())
+    back = returned_s(scenario, outcome.runs)
+    assert back is not None
+    assert back < 15
+    without = bound_s(CARDS, 16, scenario.hand_ins)
+    # the fastest Mac, away for 50 s, does a third of the work
+    assert without + 10 < outcome.bound_s < without + 25
+    assert outcome.makespan_s > outcome.bound_s
+
+
+def test_a_slow_machine_is_recognised_by_its_health():
+    scenario = slow(16, 1)
+    healths = [("mac-studio-2", 410.0, 0.1), ("mac-studio-1", 390.0, 0.1), ("mac-studio-1", 420.0, 0.35)]
+    assert recognised_s(scenario, healths) == 20.0
+    assert recognised_s(scenario, []) == math.inf
+    assert recognised_s(backlog(1, 1, 1), healths) is None
+
+
+def test_waits_count_those_who_wait_only():
+    def run(priority: str, began: float, done: float) -> Run:
+        return Run(0, "analysis", priority, Request("1", "m", 1, 1), 0.0, began=began, done=done)
+
+    of = waits([run("interactive", 5.0, 15.0), run("batch", 100.0, 120.0)])
+    assert (of.slot_p95_s, of.stretch_p95) == (5.0, 1.5)
+    assert of.residual_s == pytest.approx((10**2 + 20**2) / (2 * 30))
+
+
+def test_the_search_finds_a_schedule_near_the_bound():
+    scenario = backlog(60, 16, 1)
+    search = Search(scenario.setting.cards, 16, scenario.hand_ins)
+    found = search.run(tries=25, seconds=60)
+    assert found == Search(scenario.setting.cards, 16, scenario.hand_ins).run(tries=25, seconds=60)
+    outputs = {s: sorted(h.output[s] for h in scenario.hand_ins) for s in STAGES}
+    assert {s: sorted(o for lane in found.lanes.values() for o in lane.jobs[s]) for s in STAGES} == outputs
+    bound = bound_s(CARDS, 16, scenario.hand_ins)
+    assert bound < found.makespan_s < 1.4 * bound
+
+
+def test_scenarios_are_there_and_come_from_their_seed():
+    for make in SCENARIOS.values():
+        one, again, other = make(16, 1), make(16, 1), make(16, 2)
+        assert one == again != other
+        assert all(isinstance(h, HandIn) and h.at >= 0 for h in one.hand_ins)
+        assert isinstance(one.setting, Setting)

@@ -1,0 +1,184 @@
+"""Which queues a worker's consumer reads: its own always, others as decided, counted at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisAway
+
+from grading.cluster.view import Pace, Peer
+from grading.leases import Beat, Look
+from grading.machines import Machine
+from workers.machine import listening as module
+from workers.machine.listening import COMING_S, Cycle, Here, Listening
+
+STAGES = ("analysis", "feedback")
+QUICK = {"alone_s": 10.0, "full_s": 20.0, "full": 2, "health": 1.0, "tokens": 100.0, "seen": 9.0}
+MACHINE = Machine.model_validate(
+    {"name": "one", "slots": 2, "stages": {s: {"engine": "rules", "model": "rules"} for s in STAGES}}
+)
+OWN = "machine.one"
+
+
+def beat(name: str, **other: Any) -> Beat:
+    placed = {stage: {"engine": "rules", "model": "rules"} for stage in STAGES}
+    return Beat(f"process of {name}", name, 2, 0, placed, paces=dict.fromkeys(STAGES, QUICK), **other)
+
+
+@dataclass
+class Played:
+    """A machine and what it sees, played."""
+
+    beats: list[Beat] = field(default_factory=list)
+    lengths: dict[str, int] = field(default_factory=dict)
+    hand: dict[str, int] = field(default_factory=dict)
+    now: float = 0.0
+    slots: int = 2
+
+    def listening(self) -> Listening:
+        """The decider, after one look."""
+        paces = {stage: Pace(**QUICK) for stage in STAGES}  # type: ignore[arg-type]
+        here = Here(
+            MACHINE,
+            STAGES,
+            look=lambda _names: Look(self.beats, self.lengths, {}, {}),
+            hand=lambda: self.hand,
+            peer=lambda: Peer("one", self.slots, STAGES, paces=paces),
+        )
+        made = Listening(here, clock=lambda: self.now)
+        made.see()
+        return made
+
+
+def test_its_own_queue_is_read_whatever_is_decided() -> None:
+    played = Played(lengths={"analysis": 5})
+    found = played.listening()
+    assert found.queues()[:2] == [OWN, "analysis"]
+    found.admit(False)  # drained
+    assert (found.queues(), found.chosen) == ([OWN], [])
+    found.admit(True)
+    played.hand = {"analysis": 2}
+    assert found.queues() == [OWN]  # full; a canary is still answered
+
+
+def test_what_was_taken_counts_before_it_begins() -> None:
+    played = Played(lengths={"analysis": 9})
+    found = played.listening()
+    for _ in range(2):
+        assert "analysis" in found.queues()
+        found.took("analysis")
+    assert found.queues() == [OWN]
+    played.hand = {"analysis": 1}
+    found.begun("analysis")
+    assert found.queues() == [OWN]
+    played.hand = {}
+    played.now = COMING_S + 1  # the other was thrown away where it arrived: it never begins
+    assert "analysis" in found.queues()
+
+
+def test_a_message_that_is_thrown_away_costs_no_slot() -> None:
+    played = Played(lengths={"analysis": 9}, slots=1)
+    cycle = Cycle(played.listening())
+    cycle.update([OWN, "analysis"])
+    cycle.rotate("analysis")
+    assert cycle.consume(2) == [OWN]
+    cycle.thrown_away()
+    assert cycle.consume(2) == [OWN, "analysis"]
+
+
+def test_what_was_taken_waits_no_more() -> None:
+    played = Played(lengths={"analysis": 1, "feedback": 1})
+    found = played.listening()
+    found.took("analysis")
+    assert found.view().waiting["analysis", "interactive"] == 0
+    found.see()
+    assert found.view().waiting["analysis", "interactive"] == 1  # Redis says so
+
+
+def test_the_slots_it_takes_at_once_bound_it() -> None:
+    played = Played(lengths={"analysis": 9}, slots=1, hand={"analysis": 1})
+    assert played.listening().queues() == [OWN]
+
+
+def test_dead_drained_and_broken_machines_are_not_waited_for() -> None:
+    slow = {"alone_s": 1.0, "full_s": 2.0, "full": 2}
+    fast = beat("two", running={})
+    played = Played(lengths={"analysis": 1})
+    for other in (
+        replace(fast, age_s=60.0, paces=dict.fromkeys(STAGES, slow)),
+        replace(fast, drained=True, paces=dict.fromkeys(STAGES, slow)),
+        replace(fast, circuits={"rules": {"state": "open"}}, paces=dict.fromkeys(STAGES, slow)),
+    ):
+        played.beats = [other]
+        assert "analysis" in played.listening().queues()
+    played.beats = [replace(fast, paces=dict.fromkeys(STAGES, slow))]
+    assert "analysis" not in played.listening().queues()  # two is ten times as fast and free
+
+
+def test_what_is_left_to_a_faster_one_that_does_not_take_it_is_taken() -> None:
+    slow = {"alone_s": 1.0, "full_s": 2.0, "full": 2}
+    played = Played(beats=[beat("two")], lengths={"analysis": 1})
+    played.beats = [replace(played.beats[0], paces=dict.fromkeys(STAGES, slow))]
+    found = played.listening()
+    assert "analysis" not in found.queues()
+    played.now = 60.0
+    assert "analysis" in found.queues()
+
+
+def test_nothing_that_fails_in_deciding_stops_the_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Played().listening()
+    cycle = Cycle(found)
+    cycle.update([OWN, "analysis", "feedback"])
+    monkeypatch.setattr(module, "decide", lambda _view: {}["broken"])
+    assert cycle.consume(3) == [OWN, "analysis", "feedback"]
+
+
+def test_only_queues_of_the_consumer_are_read() -> None:
+    cycle = Cycle(Played(lengths={"analysis": 3}).listening())
+    cycle.update([OWN])
+    assert cycle.consume(1) == [OWN]
+
+
+def test_without_redis_what_was_seen_last_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.01)
+    looks = 0
+    stop = threading.Event()
+
+    def look(_names: object) -> Look:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            return Look((), {"analysis": 4}, {}, {})
+        stop.set()
+        raise RedisAway("away")
+
+    paces: Mapping[str, Pace] = {stage: Pace(**QUICK) for stage in STAGES}  # type: ignore[arg-type]
+    found = Listening(
+        Here(MACHINE, STAGES, look, hand=dict, peer=lambda: Peer("one", 2, STAGES, paces=paces))
+    )
+    found.changed()
+    thread = threading.Thread(target=found.until_stopped, args=(stop,))
+    thread.start()
+    thread.join(60)
+    assert looks == 2
+    assert found.view().waiting["analysis", "interactive"] == 4
+
+
+def test_guests_come_in_only_where_no_grading_waits_and_a_slot_stays_free() -> None:
+    played = Played()
+    found = played.listening()
+    found.here = replace(found.here, guests=("chat.m",), most_guests=1)
+    assert found.queues()[-1] == "chat.m"
+    played.hand = {"analysis": 1}
+    assert "chat.m" not in found.queues()
+    played.hand = {}
+    found.here = replace(found.here, most_guests=2, guests_in_hand=lambda: 1)
+    assert "chat.m" not in found.queues()  # one of two slots is a guest's
+    found.here = replace(found.here, guests_in_hand=lambda: 0)
+    played.lengths = {"feedback": 1}
+    found.see()
+    assert "chat.m" not in found.queues()

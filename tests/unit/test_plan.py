@@ -1,0 +1,149 @@
+"""`grader plan`: hours, who does what, what limits, and what would help."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.plan import plan as command
+from cli.plan_machines import from_config
+from cli.settings import Settings
+from grading.cluster import costs
+from grading.cluster.costs import Card, Size
+from grading.cluster.plan import NobodyDoes, Station, plan
+from grading.config import parse
+from grading.dispatch import MachineState
+from grading.leases import Beat
+
+BOTH = ("analysis", "feedback")
+FILE = """
+[[machines]]
+name = "spark"
+count = 2
+card = "gb10"
+[machines.stages]
+analysis = { model = "qwen3-coder-30b" }
+feedback = { model = "gemma-3-27b-bf16" }
+[[machines]]
+name = "studio"
+bandwidth_gb_s = 819
+tflops = 26
+efficiency = 0.55
+[machines.stages]
+feedback = { jobs_per_hour = 320 }
+"""
+
+
+def station(name: str, analysis: float = 0.0, feedback: float = 0.0) -> Station:
+    """Jobs an hour."""
+    return Station(name, {"analysis": analysis / 3600, "feedback": feedback / 3600}, own="analysis")
+
+
+@pytest.mark.parametrize(
+    ("card", "model", "output", "at_once", "an_hour"),
+    [
+        ("gb10", "qwen3-coder-30b", 1200, 1, 339),
+        ("gb10", "qwen3-coder-30b", 1200, 16, 617),
+        ("m3-ultra", "gemma-3-27b-bf16", 800, 8, 380),
+        ("m4-max", "gemma-3-27b-bf16", 800, 16, 385),
+        ("gb10", "gemma-3-27b-bf16", 800, 1, 22),
+    ],
+)
+def test_reckoned_costs_are_those_of_the_data_sheets(
+    card: str, model: str, output: int, at_once: int, an_hour: int
+) -> None:
+    """Ideal figures worked out by hand for 5,000 prompt tokens, 4,000 of them shared."""
+    ideal: Card = replace(costs.CARDS[card], alone=1.0, batched=1.0)
+    found = 3600 * costs.rate(ideal, costs.MODELS[model], Size(5000, 4000, output), at_once)
+    assert found == pytest.approx(an_hour, rel=0.03)
+
+
+def test_one_machine_does_one_stage_after_the_other() -> None:
+    found = plan([station("a", 100, 50)], BOTH, 100)
+    assert found.hours == pytest.approx(3)
+    assert found.weights == {"analysis": pytest.approx(1 / 3), "feedback": pytest.approx(2 / 3)}
+    assert found.more == {"a": pytest.approx(1.5)}
+    assert found.own is None  # analysis only: nobody would do feedback
+    assert found.parts[0].saves_s == pytest.approx(0.01 * 3 * 3600, rel=0.05)
+
+
+def test_the_stage_that_only_one_machine_does_is_the_bottleneck() -> None:
+    found = plan([station("a", analysis=1000), station("b", feedback=10)], BOTH, 100)
+    assert found.hours == pytest.approx(10)
+    assert found.bottleneck.startswith("Only feedback limits")
+    assert {part.machine: part.saves_s > 1 for part in found.parts} == {"a": False, "b": True}
+    assert found.more == {"a": pytest.approx(10), "b": pytest.approx(5)}
+
+
+def test_fixed_roles_cost_what_free_ones_save() -> None:
+    machines = [station("a", 300, 100), station("b", 300, 100)]
+    found = plan(machines, BOTH, 100)
+    assert found.hours == pytest.approx((100 / 300 + 100 / 100) / 2)
+    assert found.fixed is not None
+    assert found.fixed.hours == pytest.approx(1.0)
+    assert sorted(found.fixed.roles.values()) == ["analysis", "feedback"]
+
+
+def test_nobody_does_a_stage() -> None:
+    with pytest.raises(NobodyDoes, match="feedback"):
+        plan([station("a", analysis=10)], BOTH, 1)
+
+
+# --- the command -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Result]:
+    """`grader plan` with a file."""
+
+    def with_file(text: str, *options: str) -> Result:
+        path = tmp_path / "machines.toml"
+        path.write_text(text)
+        return CliRunner().invoke(command, [str(path), *options], obj=Settings(tmp_path / "none.toml"))
+
+    return with_file
+
+
+def test_a_file_of_machines_is_planned(run: Callable[..., Result]) -> None:
+    told = run(FILE, "--submissions", "100", "--json")
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.output)
+    assert [part["machine"] for part in found["parts"]] == ["spark 1", "spark 2", "studio"]
+    assert sum(part["jobs"]["analysis"] for part in found["parts"]) == pytest.approx(100)
+    assert found["parts"][2]["rates_an_hour"] == {"feedback": pytest.approx(320)}
+    assert set(found["more"]) == {"spark", "studio"}
+    longer = json.loads(run(FILE, "--submissions", "100", "--json", "--output", "analysis=4800").output)
+    assert longer["hours"] > 1.3 * found["hours"]
+    shown = run(FILE, "--submissions", "100").output
+    assert "100 hand-ins at once: about" in shown
+    assert "one more studio" in shown
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("gb10", "gb11", "card 'gb11' is not known; known: gb10, m3-ultra, m4-max"),
+        ("qwen3-coder-30b", "qwen9", "model 'qwen9' is not known"),
+        ("jobs_per_hour = 320", "", "machines.1.stages.feedback: write either jobs_per_hour or model"),
+        ("{ jobs_per_hour = 320 }", "{ model = 'x' }\n[[", "machines.toml"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(run: Callable[..., Result], old: str, new: str, said: str) -> None:
+    assert said in str(run(FILE.replace(old, new)).exception)
+
+
+def test_machines_of_the_configuration_count_as_they_measured_themselves() -> None:
+    stages = {s: {"engine": "rules", "model": "rules", "jobs_per_hour": 90} for s in BOTH}
+    config = parse({"machines": [{"name": n, "slots": 4, "stages": stages} for n in ("a", "b")]})
+    pace = {"alone_s": 10.0, "full_s": 20.0, "full": 4, "tokens": 1000.0, "seen": 5.0}
+    beat = Beat("p", "a", 4, 0, {s: {} for s in BOTH}, paces={"analysis": pace})
+    states = [MachineState("a", "primary", 4, {}, alive=True, beat=beat)]
+    (a, b), unknown = from_config(config, states, {"analysis": 2000})
+    assert 3600 * a.rates["analysis"] == pytest.approx(4 / 20 * 3600 / 2)  # twice as long answers
+    assert 3600 * b.rates["analysis"] == pytest.approx(90)
+    assert (a.known, b.known, unknown) == ("first guess, measured", "first guess", [])

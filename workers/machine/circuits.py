@@ -1,0 +1,179 @@
+"""The circuits of a machine's engines: told what came of each run, probed while they are open."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from grading.cluster.circuit import RULES, Circuit, Rules, verdict
+from grading.config import Machine
+from grading.errors import Cancelled, EngineError, EngineUnreachable
+from grading.jobs import Result
+from workers.machine.engines.base import Cancel, Engine
+from workers.machine.engines.probe import probe
+
+log = logging.getLogger(__name__)
+PROBE_S = 300.0
+"""For a probe: as long as engines give a model to load. One that hangs ends when its server does."""
+Place = tuple[str, str]
+"""(engine, model)"""
+
+
+class Circuits:
+    """One circuit for each model that this machine's stages use. Thread-safe.
+
+    A server that is away opens those of all its models; a model that is missing only its own. `changed` is
+    called, without a lock and on the thread that probes, after a circuit opened or closed.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        engines: Mapping[str, Engine],
+        changed: Callable[[], None] = lambda: None,
+        rules: Rules = RULES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._places: dict[str, Place] = {s: (p.engine, p.model) for s, p in machine.stages.items()}
+        self._circuits = {place: Circuit(rules) for place in sorted(set(self._places.values()))}
+        self._engines = engines
+        self._changed = changed
+        self._clock = clock
+        self._news = threading.Condition()
+        self._thread = False
+        self._over = Cancel()
+
+    def closed(self, stage: str) -> bool:
+        """Whether this machine may take runs of a stage, as far as its engine goes. Never waits."""
+        place = self._places.get(stage)
+        return place is None or self._circuits[place].closed
+
+    def wait_closed(self, stage: str, seconds: float) -> bool:
+        """Wait a while for that; also ends when this process does."""
+        with self._news:
+            self._news.wait_for(lambda: self._over.said or self.closed(stage), seconds)
+        return self.closed(stage)
+
+    def now(self) -> float:
+        """The clock, for when a run begins."""
+        return self._clock()
+
+    def ended(self, result: Result, began: float, tokens: int, phase: str) -> None:
+        """A run came to its end; `began` by `now`, tokens and phase as the engine told them last."""
+        place = self._places.get(result.stage)
+        if place is None:
+            return
+        error = None if result.ok else result.error or EngineError.code
+        said, why = verdict(error, tokens, phase), result.message
+        concerned = self._concerned(place, error)
+        self._move(concerned, lambda c, now: c.ended(said, began, now, random.random(), why))
+
+    def state(self) -> dict[str, dict[str, Any]]:
+        """What a beat tells: engine -> state, why, for how many seconds, stages; only what is not closed."""
+        found: dict[str, dict[str, Any]] = {}
+        with self._news:
+            now = self._clock()
+            for (engine, _), circuit in self._circuits.items():
+                if circuit.closed:
+                    continue
+                since_s = round(max(0.0, now - circuit.since), 1)
+                said = found.setdefault(
+                    engine, {"state": circuit.state, "why": circuit.why, "since_s": since_s, "stages": []}
+                )
+                said["state"] = "open" if "open" in (said["state"], circuit.state) else "probing"
+                said["since_s"] = max(said["since_s"], since_s)
+            for stage, place in self._places.items():
+                if place[0] in found and not self._circuits[place].closed:
+                    found[place[0]]["stages"].append(stage)
+        return found
+
+    def close(self) -> None:
+        """No more probes: this process is going. One that is under way is cancelled."""
+        self._over.say()
+        with self._news:
+            self._news.notify_all()
+
+    def _concerned(self, place: Place, error: str | None) -> list[Place]:
+        """A server that does not answer does so for none of its models."""
+        if error != EngineUnreachable.code:
+            return [place]
+        return [one for one in self._circuits if one[0] == place[0]]
+
+    def _move(self, places: Iterable[Place], step: Callable[[Circuit, float], Circuit]) -> None:
+        """The next circuit of each; see that somebody probes those that are open."""
+        with self._news:
+            for place in places:
+                before = self._circuits[place]
+                after = self._circuits[place] = step(before, self._clock())
+                if before.closed != after.closed:
+                    _say(place, after)
+            if not self._thread and not self._over.said and self._open():
+                self._thread = True
+                threading.Thread(target=self._probe_until_closed, name="circuits", daemon=True).start()
+            self._news.notify_all()
+
+    def _open(self) -> list[Place]:
+        return [place for place, circuit in self._circuits.items() if not circuit.closed]
+
+    def _probe_until_closed(self) -> None:
+        """One probe at a time while anything is open: the body of a thread that ends with that."""
+        told: list[Place] = []
+        while True:
+            place = None
+            with self._news:
+                opened = self._open()
+                if self._over.said or not (opened or told):
+                    self._thread = False
+                    return
+                if opened == told:
+                    place = self._next(opened)
+            if opened != told:
+                told = opened
+                self._tell()
+            elif place is not None:
+                self._probe(place)
+
+    def _next(self, opened: list[Place]) -> Place | None:
+        """Begin the probe that is due, or wait for it or for news. Holds the lock."""
+        place = min(opened, key=lambda one: self._circuits[one].due)
+        wait = self._circuits[place].due - self._clock()
+        if wait > 0:
+            self._news.wait(wait)
+            return None
+        self._circuits[place] = self._circuits[place].probe(self._clock())
+        return place
+
+    def _probe(self, place: Place) -> None:
+        engine, model = place
+        error, why = None, ""
+        try:
+            probe(self._engines[engine], model, PROBE_S, self._over)
+        except Cancelled:
+            return
+        except EngineError as failed:
+            error, why = failed.code, failed.message
+        except Exception as failed:
+            log.exception("the probe of %s on %s broke", model, engine)  # this thread must outlive anything
+            error, why = EngineError.code, f"Asking it for a word failed ({type(failed).__name__})."
+        if error is None or verdict(error, 0, "") == "well":
+            self._move([place], lambda c, now: c.answered(now))
+        else:
+            self._move([place], lambda c, now: c.unanswered(now, random.random(), why))
+
+    def _tell(self) -> None:
+        try:
+            self._changed()
+        except Exception:
+            log.exception("a change of a circuit could not be told")  # this thread must outlive anything
+
+
+def _say(place: Place, circuit: Circuit) -> None:
+    engine, model = place
+    if circuit.closed:
+        log.info("%s on %s answers again, and gets work again", model, engine)
+    else:
+        log.warning("%s on %s gets no more work until it answers: %s", model, engine, circuit.why)

@@ -1,0 +1,179 @@
+"""Guests of a machine: what other tools ask of its models by the gateway, behind all grading.
+
+A guest never keeps grading waiting: as soon as a run waits and no slot is free, the youngest guests are
+broken off. None is begun while the machine is told to end or a run wants to be alone on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from redis.exceptions import RedisError
+
+from grading.config import Machine
+from grading.errors import EngineError
+from grading.guests import ENDING, PREEMPTED, Ask, Event, Talks, guest_queues, served
+from workers.machine.engines.base import Engine
+from workers.machine.gate import Gate
+from workers.machine.guest import GONE, Guest
+
+log = logging.getLogger(__name__)
+LOOK_S = 0.5
+FAILED = "engine_failed"
+
+
+def queues_of(machine: Machine) -> list[str]:
+    """The queues of guests that a machine can answer; none where it is kept for testing."""
+    return [] if machine.reserved == "testing" else guest_queues(machine.stages)
+
+
+def most_guests(slots: int) -> int:
+    """How many of a machine's slots guests may have at once; never the last one."""
+    return 0 if slots < 2 else max(1, slots // 4)
+
+
+class Guests:
+    """Those in hand. `serve` runs on the worker's threads, `until_stopped` on one of its own.
+
+    `pressed` says how many runs of grading wait although they could be done here, but for a slot.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        engines: Mapping[str, Engine],
+        talks: Talks,
+        gate: Gate,
+        pressed: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.most = most_guests(machine.slots)
+        self.pressed = pressed
+        self._name = machine.name
+        self._engines = engines
+        self._served = served(machine.stages)
+        self._talks = talks
+        self._gate = gate
+        self._inside: dict[str, Guest] = {}
+        self._places = 0
+        self._open = True
+        self._lock = threading.Lock()
+        self._news = threading.Event()
+
+    @property
+    def in_hand(self) -> int:
+        """How many slots guests have now."""
+        return self._places
+
+    def serve(self, guest: str, hand_back: Callable[[], None]) -> None:
+        """Answer a guest. `hand_back` sends its message back where this machine has no room for it."""
+        if not self._come_in():
+            hand_back()
+            return
+        try:
+            taken = self._talks.take(guest, self._name)
+            if taken is not None:
+                self._serve(guest, *taken)
+        except RedisError as error:
+            log.warning("redis is away, a guest is given up: %s", error)
+        finally:
+            self._go()
+
+    def make_room(self, count: int, why: str = PREEMPTED) -> None:
+        """Break off so many guests, the youngest first; those that are ending already count."""
+        with self._lock:
+            youngest = list(self._inside.values())[::-1][: max(0, count)]
+        for one in youngest:
+            one.break_off(why)
+
+    def close(self) -> None:
+        """The machine is told to end: break all off and take none."""
+        with self._lock:
+            self._open = False
+        self.make_room(len(self._inside), ENDING)
+        self._news.set()
+
+    def until_stopped(self, stop: threading.Event) -> None:
+        """Keep the talks up, and room for grading, until `stop`, whose setting `close` must follow.
+
+        The body of a thread.
+        """
+        while not stop.is_set():
+            self._news.wait(LOOK_S if self._inside else None)
+            self._news.clear()
+            try:
+                self._look()
+            except Exception:
+                log.exception("nobody looked after the guests this time")  # the thread must outlive anything
+
+    def _look(self) -> None:
+        with self._lock:
+            inside = dict(self._inside)
+        if not inside:
+            return
+        try:
+            waited_for = self._talks.hold(inside)
+        except RedisError as error:
+            log.warning("redis is away, %d guests are given up: %s", len(inside), error)
+            waited_for = set()
+        for name, guest in inside.items():
+            if name in waited_for:
+                guest.tell()
+            else:
+                guest.break_off(GONE)
+        self._give_way(len(inside))
+
+    def _give_way(self, inside: int) -> None:
+        try:
+            pressed = inside if self._gate.awaited else self.pressed()
+        except RedisError as error:
+            log.debug("redis is away, so nothing waits: %s", error)
+            return
+        if pressed:
+            self.make_room(pressed)
+
+    def _come_in(self) -> bool:
+        with self._lock:
+            if not self._open or self._places >= self.most or not self._gate.enter_now(alone=False):
+                return False
+            self._places += 1
+            return True
+
+    def _go(self) -> None:
+        self._gate.leave()
+        with self._lock:
+            self._places -= 1
+
+    def _serve(self, name: str, ask: Ask, seconds: float) -> None:
+        placement = self._served.get(ask.model)
+        if placement is None:
+            self._talks.leave(name, Event(kind="failed", code="model_missing"))
+            return
+        guest = Guest(name, ask, placement, self._engines[placement.engine], self._talks)
+        with self._lock:
+            self._inside[name] = guest
+            late = not self._open
+        if late:
+            guest.break_off(ENDING)
+        self._news.set()
+        try:
+            self._talks.say(name, Event(kind="begun", machine=self._name, model=placement.model))
+            last = self._answer(guest, seconds)
+        finally:
+            with self._lock:
+                del self._inside[name]
+        self._talks.leave(name, *last)
+
+    def _answer(self, guest: Guest, seconds: float) -> tuple[Event, ...]:
+        try:
+            last = guest.answer(seconds)
+        except EngineError as error:
+            log.info("guest %s failed: %s", guest.id, error.code)
+            return (Event(kind="failed", code=error.code),)
+        except Exception as error:  # noqa: BLE001 - whatever a stranger's request makes an engine do
+            # not the error itself: it may repeat what the guest wrote
+            log.error("guest %s failed with an unexpected %s", guest.id, type(error).__name__)
+            return (Event(kind="failed", code=FAILED),)
+        log.info("guest %s of model %s: %s", guest.id, guest.placement.model, guest.why or "answered")
+        return last

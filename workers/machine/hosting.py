@@ -1,0 +1,76 @@
+"""Puts guests (`workers/machine/guests.py`) and a machine's process together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from celery import Celery, Task
+
+from grading.cluster.routing import decide
+from grading.cluster.view import View
+from grading.config import Config
+from grading.dispatch import AWAY
+from grading.guests import CHAT, Talks
+from grading.queue import own_queue
+from workers.machine.guests import Guests, queues_of
+from workers.machine.process import MachineProcess
+
+log = logging.getLogger(__name__)
+
+
+def open_guests(config: Config, process: MachineProcess) -> tuple[Guests, Sequence[str]]:
+    """The guests of a machine and the queues they come by; none where there is no gateway."""
+    talks = Talks(process.leases.redis)
+    guests = Guests(process.machine, process.engines, talks, process.gate)
+    wanted = config.gateway.enabled and guests.most > 0
+    return guests, queues_of(process.machine) if wanted else ()
+
+
+def host(app: Celery, process: MachineProcess, guests: Guests, view: Callable[[], View]) -> None:
+    """Answer guests from now on. `view` is what the machine knows of the cluster."""
+    own = own_queue(process.machine.name)
+
+    def pressed() -> int:
+        handed = process.leases.lengths([own])[own]
+        return crowded(view(), guests.in_hand, handed)
+
+    guests.pressed = pressed
+
+    @app.task(name=CHAT, bind=True, ignore_result=True)
+    def chat(self: Task, guest: str) -> None:
+        guests.serve(guest, lambda: _hand_back(self))
+
+
+def look_after(process: MachineProcess, guests: Guests) -> None:
+    """Keep the talks up until the process stops, in a thread of its own."""
+    threading.Thread(target=guests.until_stopped, args=(process.stop,), name="guests", daemon=True).start()
+
+
+def taken_up(process: MachineProcess, guests: Guests) -> int:
+    """The slots guests have; all of theirs while an engine is away, or it would draw guests and fail them."""
+    able = all(process.circuits.closed(stage) for stage in process.machine.stages)
+    return guests.in_hand if able else guests.most
+
+
+def crowded(view: View, guests: int, handed: int = 0) -> int:
+    """How many of a machine's guests must go, so that what it would take of grading has a slot.
+
+    `handed` is what waits in the machine's own queue.
+    """
+    me = view.peers[view.me]
+    beside = me.free - guests
+    wanted = handed + sum(view.waiting.get(queue, 0) for queue in decide(view).queues)
+    short = min(wanted, me.free) - max(0, beside)
+    # beyond its best number of generations each one slows the others down
+    return max(0, short, -beside if me.busy else 0)
+
+
+def _hand_back(task: Task) -> None:
+    request = task.request
+    came_by = str((request.delivery_info or {}).get("routing_key"))
+    try:
+        task.signature_from_request(request, queue=came_by).apply_async()
+    except AWAY as error:
+        log.warning("redis is away, a guest is given up: %s", error)

@@ -1,0 +1,82 @@
+"""Runs that go back to their queue because their engine is away: others take them, or they wait there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from grading.cluster.circuit import AWAY as ENGINE_AWAY
+from grading.dispatch import AWAY
+from grading.jobs import Result
+from grading.leases import Leases
+from workers.machine.circuits import Circuits
+from workers.machine.working import Message, Working
+
+log = logging.getLogger(__name__)
+PAUSE_S = 1.0
+"""For a run that comes while its engine is away, before it goes back: it may come here again."""
+MOST_KNOWN = 10_000
+
+
+class Returns:
+    """Sends runs back at no cost for them: none of their tries, none of their beginnings. Thread-safe."""
+
+    def __init__(self, leases: Leases, circuits: Circuits) -> None:
+        self._leases = leases
+        self._circuits = circuits
+        self._known: dict[str, None] = {}
+        """Runs that met an engine that was away, the oldest first."""
+
+    def unasked(self, stage: str, message: Message | None) -> bool:
+        """Whether a run that comes now went back; nobody has claimed it."""
+        if message is None or self._circuits.wait_closed(stage, PAUSE_S):
+            return False
+        try:
+            message.resend(message.home)
+        except AWAY as error:
+            log.warning("redis is away, a run is begun though its engine is away: %s", error)
+            return False
+        return True
+
+    def call_off(self, runs: Iterable[Working]) -> None:
+        """Those of runs that only wait for their turn, and for nothing."""
+        for working in runs:
+            waits = working.phase == "waiting" and working.message is not None
+            if waits and not self._circuits.closed(working.job.stage):
+                working.unserved = True
+                working.cancel.say()
+
+    def refused(self, working: Working, result: Result) -> bool:
+        """Whether a run that failed before any engine saw it went back.
+
+        Each may do so once: an engine that is away for one run only, as behind a proxy that gives up on long
+        answers, is a failure of that run.
+        """
+        run_id = working.job.run_id
+        if result.error not in ENGINE_AWAY or run_id in self._known:
+            return False
+        self._known[run_id] = None
+        if len(self._known) > MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        return self._send_back(working)
+
+    def unfinished(self, working: Working) -> dict[str, str] | None:
+        """What becomes of a run that was cancelled: its message comes again, or others have the run."""
+        if working.taken_away and not working.handed_back:
+            return {"superseded": working.job.run_id}
+        if working.unserved and not working.handed_back:
+            self._send_back(working)
+        return None
+
+    def _send_back(self, working: Working) -> bool:
+        """False without a message, and when Redis is away: then the sweeper finds the run missing."""
+        if working.message is None:
+            return False
+        try:
+            self._leases.unclaim(working.job.run_id)  # first, or who gets it finds it claimed
+            working.message.resend(working.message.home)
+        except AWAY as error:
+            log.warning("redis is away, a run does not go back to its queue: %s", error)
+            return False
+        log.info("run %s goes back to its queue, as its engine is away", working.job.run_id)
+        return True

@@ -1,0 +1,36 @@
+"""Telling machines what still waits in SQL; they plan with it, and never see the database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from grading.dispatch import Dispatch
+from grading.store import Store, waiting
+
+MOST = 2_000
+"""Rounds of a priority that are counted; for a plan, more are as good as so many."""
+FEW = 200
+"""Runs that are counted after each helping."""
+EVERY_S = 1.0
+"""More are counted no more often than this."""
+
+
+@dataclass
+class Told:
+    """When this process last counted, and how much there was: counting costs what is counted."""
+
+    clock: Callable[[], float] = time.monotonic
+    at: float = float("-inf")
+    runs: int = 0
+
+    def tell(self, store: Store, dispatch: Dispatch) -> None:
+        """Count and tell, unless much was counted a moment ago. Raises redis and database errors."""
+        moment = self.clock()
+        if self.runs > FEW and moment - self.at < EVERY_S:
+            return
+        with store.read() as session:
+            found = waiting.backlog(session, MOST)
+        self.at, self.runs = moment, sum(found.values())
+        dispatch.tell_backlog(found)
