@@ -8,12 +8,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grading.cluster.shares import Shares, shares
 from grading.cluster.view import Pace, Peer, View
 
 INTERACTIVE, BATCH = "interactive", "batch"
+CHANGE = 1.03
+"""A machine changes to another model only if the whole work is done so much earlier."""
 BATCH_EVERY = 8
 """One of so many runs a machine takes is batch work, even while people wait."""
 PLANNED_JOBS = 0.3
@@ -75,6 +77,11 @@ def _slowed(own: Pace, other: Pace, count: int) -> float:
     return other.seconds(count) * min(steps, 4.0)
 
 
+def _takeable(view: View, stage: str) -> int:
+    """Runs in the queues; those in SQL come there soon."""
+    return sum(view.waiting.get((stage, p), 0) for p in (INTERACTIVE, BATCH))
+
+
 def _waiting(view: View, stage: str) -> float:
     return float(
         sum(of.get((stage, p), 0) for of in (view.waiting, view.backlog) for p in (INTERACTIVE, BATCH))
@@ -102,23 +109,47 @@ def _meant(peer: Peer, plan: Shares, stage: str) -> bool:
 
 
 def _candidates(view: View, me: Peer, plan: Shares) -> list[str]:
-    """One stage that waits and that the plan gives this machine, its batch's own first; without any, all."""
+    """The one stage that this machine should take from, or all where nothing waits that it is meant for.
+
+    First one at which nobody works although people wait, then the one of its batch, then what takes longer, so that the end is
+    made of short jobs.
+    """
     now = max(me.running, key=lambda s: me.running[s], default="")
-    order = sorted(
-        me.paces, key=lambda s: (not _meant(me, plan, s), s != now, -me.paces[s].seconds(me.slots))
-    )
-    first = [s for s in order if _meant(me, plan, s) and _waiting(view, s)]
+    others = [p for p in view.peers.values() if p.name != me.name]
+
+    def rank(stage: str) -> tuple[bool, bool, bool, float]:
+        alone = view.waiting.get((stage, INTERACTIVE), 0) and not any(p.running.get(stage) for p in others)
+        meant = _meant(me, plan, stage) or (stage == now and _stays_with(view, me, plan, now))
+        return not meant, bool(not alone), stage != now, -me.paces[stage].seconds(me.slots)
+
+    order = sorted(me.paces, key=rank)
+    first = [s for s in order if not rank(s)[0] and _takeable(view, s)]
     return first[:1] or order
+
+
+def _stays_with(view: View, me: Peer, plan: Shares, stage: str) -> bool:
+    """Whether this machine may go on with the model in its batch although the plan has something better.
+
+    While it changes, each step reads both models; and what was measured is not so exact.
+    """
+    if stage not in me.paces:
+        return False
+    only = {**view.peers, me.name: replace(me, paces={stage: me.paces[stage]})}
+    return plan_for(replace(view, peers=only)).makespan_s <= CHANGE * plan.makespan_s
 
 
 def _stays(view: View, me: Peer, plan: Shares, stage: str) -> bool:
     """Whether a job of this stage is best begun here and now."""
-    waits = view.waits_s.get(stage, 0.0)
     others = [p for p in view.peers.values() if p.name != me.name and stage in p.paces]
-    if waits < me.joins_after_s and any(not p.joins_after_s and p.free for p in others):
+    if view.waits_s.get(stage, 0.0) < me.joins_after_s and any(
+        not p.joins_after_s and p.free for p in others
+    ):
         return False
     done, begun = _elsewhere(view, plan, stage, others)
-    return seconds(me, stage) <= done or view.left_s.get(stage, 0.0) > begun + PATIENCE_S
+    # with more than others can soon begin it is the plan that says who is meant
+    many = _waiting(view, stage) > sum(p.slots for p in others)
+    good = _meant(me, plan, stage) if many else seconds(me, stage) <= done
+    return good or view.left_s.get(stage, 0.0) > PATIENCE_S + (0.0 if many else begun)
 
 
 def _elsewhere(view: View, plan: Shares, stage: str, others: list[Peer]) -> tuple[float, float]:
