@@ -111,8 +111,8 @@ def _meant(peer: Peer, plan: Shares, stage: str) -> bool:
 def _candidates(view: View, me: Peer, plan: Shares) -> list[str]:
     """The one stage that this machine should take from, or all where nothing waits that it is meant for.
 
-    First one at which nobody works although people wait, then the one of its batch, then what takes longer, so that the end is
-    made of short jobs.
+    First one at which nobody works although people wait, then the one of its batch, then what takes longer,
+    so that the end is made of short jobs.
     """
     now = max(me.running, key=lambda s: me.running[s], default="")
     others = [p for p in view.peers.values() if p.name != me.name]
