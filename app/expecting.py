@@ -37,6 +37,8 @@ class Outlook:
 
     places: Places
     speed: Speed
+    able: frozenset[str] = frozenset()
+    """Stages that some machine does now."""
     forecast: Forecast | None = None
     """Nothing as long as no machine has measured its speed: then the last hour's gradings tell."""
     lines: Mapping[Line, Mapping[str, int]] = field(default_factory=dict)
@@ -48,9 +50,9 @@ class Outlook:
         """Where a round stands, `age_s` after this look; nothing when it is over."""
         if RoundState(view.state).final:
             return None
-        ends = self._eta_s(view)
-        left = (self._usual_s(view) if ends is None else ends) - age_s
-        return Queue(position=self._position(view), eta_s=max(1, round(left)))
+        left = self._left_s(view)
+        eta_s = None if left is None else max(1, round(left - age_s))
+        return Queue(position=self._position(view), eta_s=eta_s)
 
     def _position(self, view: SubmissionView) -> int:
         mine = self.next_up.get(view.priority, {})
@@ -59,11 +61,18 @@ class Outlook:
             return first + mine[view.round_id] + 1 if view.round_id in mine else 0
         return first + len(mine) + self.places.position(view.round_id, view.priority)
 
-    def _usual_s(self, view: SubmissionView) -> float:
+    def _left_s(self, view: SubmissionView) -> float | None:
+        """Nothing where no machine does what is to be done, or it takes longer than is known."""
+        if any(stage.state not in OVER and stage.stage not in self.able for stage in view.stages):
+            return None
+        return self._usual_s(view) if self.forecast is None else self._eta_s(view)
+
+    def _usual_s(self, view: SubmissionView) -> float | None:
         """By how long gradings took lately."""
         if view.state == RoundState.RUNNING:
             begun = view.dispatched_at or view.created_at
-            return self.speed.typical_s - (self.speed.now - begun).total_seconds()
+            left = self.speed.typical_s - (self.speed.now - begun).total_seconds()
+            return left if left > 0 else None
         return self.speed.typical_s + self.speed.every_s * (self._position(view) - 1)
 
     def _eta_s(self, view: SubmissionView) -> float | None:
@@ -166,7 +175,12 @@ def outlook(
         },
     )
     measured = any(pace.seen >= 1 for one in peers.values() for pace in one.paces.values())
-    return Outlook(line, known, forecast(scene) if measured else None, lines, next_up)
+    return Outlook(line, known, _able(machines), forecast(scene) if measured else None, lines, next_up)
+
+
+def _able(machines: Sequence[MachineState]) -> frozenset[str]:
+    takes = [one for one in machines if one.alive and (one.beat is None or takes_part(one.beat))]
+    return frozenset(s for one in takes for s in one.stages if one.beat is None or s not in one.beat.broken)
 
 
 def _running(runs: Sequence[Sent], leases: Mapping[str, Lease], peers: Mapping[str, Peer]) -> list[Running]:

@@ -80,18 +80,18 @@ def _headline(view: SubmissionView, progress: Progress, *, sees_score: bool) -> 
             "Partly graded",
             "One part of the grading did not work. There is no total yet, and that is no zero.",
         )
-    about = f"About {duration(queue.eta_s)} to go." if queue else ""
+    about = f"About {duration(queue.eta_s)} to go." if queue and queue.eta_s is not None else ""
     if view.release == "after_review" and not sees_score:
-        about += " Then a person looks at the result before you see it."
+        about = f"{about} Then a person looks at the result before you see it.".strip()
     if view.state == RoundState.RUNNING:
         begun = any(stage.status != StageState.DISPATCHED for stage in progress.stages.values())
         if begun or not queue or not queue.position:
             return "Being graded" if begun else "Next in line", about
-        return "Next in line", f"Place {queue.position}. {about}"
+        return "Next in line", f"Place {queue.position}. {about}".strip()
     if view.state == RoundState.QUEUED and queue:
-        return "In the queue", f"Place {queue.position}. {about}"
+        return "In the queue", f"Place {queue.position}. {about}".strip()
     doing = "Your work is being run" if view.to_run else "Your files are being read"
-    return "Received", f"{doing}. {about}"
+    return "Received", f"{doing}. {about}".strip()
 
 
 def _why(view: SubmissionView) -> str:

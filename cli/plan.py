@@ -23,8 +23,20 @@ OUTPUT = {"analysis": 1200, "feedback": 800}
 @click.command("plan")
 @click.argument("machines", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--submissions", default=400, show_default=True, type=click.IntRange(min=1), help="Class size.")
-@click.option("--prompt", default=5000, show_default=True, help="Prompt tokens of a job, all together.")
-@click.option("--shared", default=4000, show_default=True, help="Of these, what the whole class shares.")
+@click.option(
+    "--prompt",
+    default=5000,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Prompt tokens of a job, all together.",
+)
+@click.option(
+    "--shared",
+    default=4000,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Of these, what the whole class shares.",
+)
 @click.option(
     "--output", "outputs", multiple=True, metavar="STAGE=TOKENS", help="Tokens written; once a stage."
 )
@@ -55,6 +67,8 @@ def plan(
         states = open_dispatch(config).machines()
         stations, unknown = from_config(config, states, written)
         stages = list(config.stages)
+    if strange := sorted(written.keys() - stages):
+        raise click.BadParameter(f"no machine does {', '.join(strange)}", param_hint="--output")
     try:
         found = planning.plan(stations, stages, submissions)
     except planning.NobodyDoes as error:
@@ -69,7 +83,7 @@ def _outputs(told: tuple[str, ...]) -> dict[str, int]:
     found = {}
     for one in told:
         stage, _, tokens = one.partition("=")
-        if not tokens.isdigit() or not int(tokens):
+        if not tokens.isdecimal() or not int(tokens):
             raise click.BadParameter(
                 f"'{one}' is not STAGE=TOKENS, such as analysis=1200", param_hint="--output"
             )

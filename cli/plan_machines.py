@@ -67,6 +67,14 @@ class PlanFile(Value):
     machines: tuple[PlannedMachine, ...] = Field(min_length=1)
     models: dict[str, PlannedModel] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _apart(self) -> PlanFile:
+        names = [machine.name for machine in self.machines]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"'{name}' stands there twice; write count, or another name")
+        return self
+
 
 def from_file(path: Path, sizes: Mapping[str, Size]) -> list[Station]:
     """The machines of a file. Raises ConfigError with the key."""

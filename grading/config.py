@@ -245,6 +245,10 @@ def load(path: Path, environ: Mapping[str, str]) -> Config:
     for stage in config.stages:
         if not any(stage in machine.stages for machine in config.machines):
             raise ConfigError(f"stages.{stage}: no machine does this stage, so nothing could be graded")
+        if all(machine.reserved for machine in config.machines if stage in machine.stages):
+            raise ConfigError(
+                f"stages.{stage}: all machines that do this stage are reserved, so hand-ins would wait"
+            )
     return config
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, cast
 
@@ -299,8 +299,7 @@ class Leases:
             for queue in queues:
                 pipe.llen(queue)
             (seconds, micro), rows, *lengths = pipe.execute()
-        beats = [_beat(json.loads(row), seconds + micro / 1e6) for row in rows.values()]
-        return dict(zip(queues, lengths, strict=True)), beats
+        return dict(zip(queues, lengths, strict=True)), _beats(rows.values(), seconds + micro / 1e6)
 
     def look(self, queues: Sequence[str], mine: Container[str] | None = None) -> Look:
         """Beats, queues and the backlog in one round trip; for machines, which look every second.
@@ -314,7 +313,7 @@ class Leases:
         moment = int(seconds) + int(micro) / 1e6
         known = dict(zip(queues, found, strict=True))
         return Look(
-            beats=[_beat(json.loads(row), moment) for row in rows],
+            beats=_beats(rows, moment),
             lengths={name: int(length) for name, (length, _) in known.items()},
             oldest_s={name: max(0.0, moment - float(sent)) for name, (_, sent) in known.items() if sent},
             backlog=believed(dict(zip(told[::2], told[1::2], strict=True)), moment),
@@ -352,9 +351,44 @@ def _current(round_id: str, stage: str) -> str:
     return f"grader:current:{round_id}:{stage}"
 
 
-def _beat(row: dict[str, Any], moment: float) -> Beat:
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _all(value: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(value, dict) and all(map(fits, value.values()))
+
+
+SHAPES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(
+        ("process", "machine", "role", "limit_why", "reserved", "why"), lambda v: isinstance(v, str)
+    ),
+    **dict.fromkeys(("slots", "busy", "limit", "joins_after_s", "age_s"), _number),
+    **dict.fromkeys(("running", "left", "load_s"), lambda v: _all(v, _number)),
+    **dict.fromkeys(("stages", "engines", "paces"), lambda v: _all(v, lambda one: isinstance(one, dict))),
+    "circuits": lambda v: _all(
+        v, lambda one: isinstance(one, dict) and isinstance(one.get("stages", []), list | dict)
+    ),
+    "takes": lambda v: isinstance(v, list | dict),  # of an empty list Redis makes an empty object
+    "drained": lambda v: isinstance(v, bool),
+}
+"""field -> whether a value of it makes sense."""
+NEEDED = {"process", "machine", "slots", "busy"}
+
+
+def _beats(rows: Iterable[str], moment: float) -> list[Beat]:
+    """Of what makes no sense nothing is heard: one strange machine must not blind all who look."""
+    return [beat for row in rows if (beat := _beat(json.loads(row), moment)) is not None]
+
+
+def _beat(row: dict[str, Any], moment: float) -> Beat | None:
     age = max(0.0, moment - row.pop("at", 0.0))
-    return Beat(**_known(Beat, {**row, "age_s": age}))
+    told = {
+        key: value
+        for key, value in _known(Beat, {**row, "age_s": age}).items()
+        if key not in SHAPES or SHAPES[key](value)
+    }
+    return Beat(**told) if told.keys() >= NEEDED else None
 
 
 def _lease(run_id: str, row: dict[str, Any], moment: float) -> Lease:

@@ -44,6 +44,11 @@ local function elsewhere()
     local place = beat['stages'][lease['stage']]
     local circuit = place and (beat['circuits'] or {})[place['engine']]
     local open = not circuit or circuit['state'] == 'closed'
+    if not open and circuit['stages'] then
+      -- only the model of some stages is missing
+      open = true
+      for _, stage in ipairs(circuit['stages']) do open = open and stage ~= lease['stage'] end
+    end
     return place and open and (beat['reserved'] or '') == '' and not beat['drained']
   end
   local best, least, mine

@@ -33,6 +33,9 @@ def _sane(pace: Pace) -> bool:
 def peer(beat: Beat) -> Peer:
     """A machine as its beat tells; one of an earlier version tells no speeds, they are guessed."""
     able = [s for s in beat.stages if s not in beat.broken]
+    running = beat.running
+    if beat.busy and not running and able:
+        running = {able[0]: beat.busy}  # an earlier version does not say at what, but it is busy
     paces = {s: pace for s in able if (pace := pace_told(beat.paces.get(s, {}))) is not None}
     return Peer(
         name=beat.machine,
@@ -41,7 +44,7 @@ def peer(beat: Beat) -> Peer:
         joins_after_s=beat.joins_after_s,
         reserved=beat.reserved,
         paces=paces,
-        running=beat.running,
+        running=running,
         left=beat.left,
         load_s=beat.load_s,
     )

@@ -51,6 +51,8 @@ class Conversation:
             looked = since
             while True:
                 event = self._next()
+                if self.gone():
+                    raise ClientGone
                 now = time.monotonic()
                 if event is None:
                     looked = self._look(now - since, looked)
@@ -101,8 +103,6 @@ class Conversation:
 
     def _look(self, waited_s: float, looked: float) -> float:
         """Nothing was said for a while: is there anybody to wait for, and who waits?"""
-        if self.gone():
-            raise ClientGone
         settings, now = self.door.settings, time.monotonic()
         if waited_s > settings.limit_s + (PAUSE_S * 6 if self._begun else 0):
             raise fault("budget_exceeded" if self._begun else "machines_busy")

@@ -151,7 +151,8 @@ def _store(error: SQLAlchemyError) -> Response:
 
 
 def _away(error: Exception) -> Response:
-    log.warning("redis is away: %s", error)
+    # not the error itself: that of a pipeline repeats what was to be kept
+    log.warning("redis is away: %s", type(error).__name__)
     return answer(Away())
 
 

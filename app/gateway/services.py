@@ -43,9 +43,11 @@ class Door:
         for beat in self.leases.beats():
             if not beat.alive or beat.drained or beat.reserved == "testing" or beat.slots < 2:
                 continue
+            if any(one.get("state") != "closed" for one in beat.circuits.values()):
+                continue  # it takes no guests at all now
             for stage, placement in beat.stages.items():
                 engine, model = placement.get("engine", ""), placement.get("model", "")
-                if engine in WITHOUT_MODEL or beat.circuits.get(engine, {}).get("state") == "open":
+                if engine in WITHOUT_MODEL:
                     continue
                 found |= {model: engine, alias(stage): engine}
         return dict(sorted(found.items()))

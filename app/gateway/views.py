@@ -28,7 +28,7 @@ from grading.store import accounts
 log = logging.getLogger(__name__)
 endpoints = Blueprint("gateway", __name__)
 TAKES_S = 20.0
-"""A client that takes nothing of its answer for so long is let go."""
+"""A client that sends nothing of its request, or takes nothing of its answer, for so long is let go."""
 
 
 @endpoints.get("/healthz")
@@ -58,13 +58,13 @@ def model(name: str) -> Response:
 def chat() -> Response:
     """An answer of a model, whole or as a stream of server-sent events."""
     guest, inside = _guest(), doors()
+    client = _client()
+    if client is not None:
+        client.settimeout(TAKES_S)
     asked, ask = asking.read(_body(), inside.door.settings.max_tokens)
     _require_room(inside, ask.model)
     with ExitStack() as stack:
         stack.enter_context(inside.inside(guest.token_id))
-        client = _client()
-        if client is not None:
-            client.settimeout(TAKES_S)
         conversation = Conversation(inside.door, ask, lambda: _gone(client))
         log.info("guest %s of %s asks for %s", conversation.id, guest.name, ask.model)
         answer = Answer(conversation)
@@ -135,7 +135,7 @@ class Answer:
         except AWAY as error:
             if not begun:
                 raise
-            log.warning("redis is away, a guest's answer is broken off: %s", error)
+            log.warning("redis is away, a guest's answer is broken off: %s", type(error).__name__)
             yield _event(content(Away()))
 
     def _completion(self, text: str, end: Event) -> dict[str, Any]:

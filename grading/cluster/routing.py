@@ -14,6 +14,7 @@ from grading.cluster.shares import Shares, shares
 from grading.cluster.view import Pace, Peer, View
 
 INTERACTIVE, BATCH = "interactive", "batch"
+PRIORITIES = (INTERACTIVE, BATCH)
 CHANGE = 1.03
 """A machine changes to another model only if the whole work is done so much earlier."""
 BATCH_EVERY = 8
@@ -43,6 +44,7 @@ def decide(view: View) -> Choice:
         return Choice((), "takes only what is sent to it by name" if me.paces else "can do nothing now")
     if not me.free:
         return Choice((), "all slots are in use")
+    view = _without_absent(view, me)
     plan = plan_for(view)
     take = [s for s in _candidates(view, me, plan) if _stays(view, me, plan, s)]
     if not take:
@@ -54,9 +56,36 @@ def plan_for(view: View) -> Shares:
     """The fastest way through what waits, after what machines have in hand."""
     rates = {p.name: {s: pace.rate(p.slots) for s, pace in p.paces.items()} for p in view.peers.values()}
     stages = {s for of in rates.values() for s in of}
-    work = {s: max(1.0, _waiting(view, s)) for s in stages}
     committed = {p.name: _committed(p) for p in view.peers.values()}
-    return shares(rates, work, committed)
+    batch_only = {p.name for p in view.peers.values() if p.reserved == BATCH}
+    if not batch_only:
+        return shares(rates, {s: max(1.0, _waiting(view, s)) for s in stages}, committed)
+    # what people wait for is no work of these: the two priorities are planned as two kinds of work, the
+    # second of which is for all
+    kinds = {s: [f"{s} {p}" for p in PRIORITIES] for s in stages}
+    work = {f"{s} {p}": max(1.0, _waiting(view, s, (p,))) for s in stages for p in PRIORITIES}
+    may = {
+        m: {kind: rate for s, rate in of.items() for kind in kinds[s][m in batch_only :]}
+        for m, of in rates.items()
+    }
+    found = shares(may, work, committed)
+    merged = {m: {s: sum(found.seconds[m].get(k, 0.0) for k in kinds[s]) for s in rates[m]} for m in rates}
+    return Shares(merged, found.makespan_s)
+
+
+def _without_absent(view: View, me: Peer) -> View:
+    """What can be counted on: no machine that is for tests, no spare while it leaves work to others."""
+    primary = [p for p in view.peers.values() if not p.joins_after_s and p.reserved != "testing" and p.free]
+    peers = {}
+    for peer in view.peers.values():
+        waits = {s for s in peer.paces if view.waits_s.get(s, 0.0) < peer.joins_after_s}
+        leaves = {s for s in waits if any(s in p.paces for p in primary)}
+        if peer.name == me.name:
+            peers[peer.name] = peer
+        elif peer.reserved != "testing":
+            kept = {s: pace for s, pace in peer.paces.items() if s not in leaves}
+            peers[peer.name] = replace(peer, paces=kept)
+    return replace(view, peers=peers)
 
 
 def seconds(peer: Peer, stage: str) -> float:
@@ -77,15 +106,13 @@ def _slowed(own: Pace, other: Pace, count: int) -> float:
     return other.seconds(count) * min(steps, 4.0)
 
 
-def _takeable(view: View, stage: str) -> int:
-    """Runs in the queues; those in SQL come there soon."""
-    return sum(view.waiting.get((stage, p), 0) for p in (INTERACTIVE, BATCH))
+def _takeable(view: View, me: Peer, stage: str) -> int:
+    """Runs in the queues that this machine may take; those in SQL come there soon."""
+    return sum(view.waiting.get((stage, p), 0) for p in ((BATCH,) if me.reserved == BATCH else PRIORITIES))
 
 
-def _waiting(view: View, stage: str) -> float:
-    return float(
-        sum(of.get((stage, p), 0) for of in (view.waiting, view.backlog) for p in (INTERACTIVE, BATCH))
-    )
+def _waiting(view: View, stage: str, priorities: tuple[str, ...] = PRIORITIES) -> float:
+    return float(sum(of.get((stage, p), 0) for of in (view.waiting, view.backlog) for p in priorities))
 
 
 def _committed(peer: Peer) -> float:
@@ -111,19 +138,21 @@ def _meant(peer: Peer, plan: Shares, stage: str) -> bool:
 def _candidates(view: View, me: Peer, plan: Shares) -> list[str]:
     """The one stage that this machine should take from, or all where nothing waits that it is meant for.
 
-    First one at which nobody works although people wait, then the one of its batch, then what takes longer,
-    so that the end is made of short jobs.
+    First one at which nobody works although people wait, then others at which they do, unless it is the turn
+    of batch work; then the one of its batch, then what takes longer, so that the end is made of short jobs.
     """
     now = max(me.running, key=lambda s: me.running[s], default="")
     others = [p for p in view.peers.values() if p.name != me.name]
 
-    def rank(stage: str) -> tuple[bool, bool, bool, float]:
-        alone = view.waiting.get((stage, INTERACTIVE), 0) and not any(p.running.get(stage) for p in others)
+    def rank(stage: str) -> tuple[bool, bool, bool, bool, float]:
+        people = view.waiting.get((stage, INTERACTIVE), 0) > 0 and me.reserved != BATCH
+        alone = people and not any(p.running.get(stage) for p in others)
         meant = _meant(me, plan, stage) or (stage == now and _stays_with(view, me, plan, now))
-        return not meant, bool(not alone), stage != now, -me.paces[stage].seconds(me.slots)
+        behind = not people and not _batch_turn(view)
+        return not meant, not alone, behind, stage != now, -me.paces[stage].seconds(me.slots)
 
     order = sorted(me.paces, key=rank)
-    first = [s for s in order if not rank(s)[0] and _takeable(view, s)]
+    first = [s for s in order if not rank(s)[0] and _takeable(view, me, s)]
     return first[:1] or order
 
 
@@ -141,6 +170,8 @@ def _stays_with(view: View, me: Peer, plan: Shares, stage: str) -> bool:
 def _stays(view: View, me: Peer, plan: Shares, stage: str) -> bool:
     """Whether a job of this stage is best begun here and now."""
     others = [p for p in view.peers.values() if p.name != me.name and stage in p.paces]
+    if me.reserved != BATCH and not _only_batch(view, stage):
+        others = [p for p in others if p.reserved != BATCH]
     if view.waits_s.get(stage, 0.0) < me.joins_after_s and any(
         not p.joins_after_s and p.free for p in others
     ):
@@ -150,6 +181,11 @@ def _stays(view: View, me: Peer, plan: Shares, stage: str) -> bool:
     many = _waiting(view, stage) > sum(p.slots for p in others)
     good = _meant(me, plan, stage) if many else seconds(me, stage) <= done
     return good or view.left_s.get(stage, 0.0) > PATIENCE_S + (0.0 if many else begun)
+
+
+def _only_batch(view: View, stage: str) -> bool:
+    """Whether batch work, and nothing else, waits in a stage."""
+    return not _waiting(view, stage, (INTERACTIVE,)) and _waiting(view, stage) > 0
 
 
 def _elsewhere(view: View, plan: Shares, stage: str, others: list[Peer]) -> tuple[float, float]:
@@ -167,12 +203,16 @@ def _elsewhere(view: View, plan: Shares, stage: str, others: list[Peer]) -> tupl
 
 def _queues(view: View, me: Peer, stages: list[str]) -> tuple[tuple[str, str], ...]:
     """People who wait go first, but every so often batch work does."""
-    order = (INTERACTIVE, BATCH)
+    order: tuple[str, ...] = PRIORITIES
     if me.reserved == BATCH:
-        order = (BATCH,)  # type: ignore[assignment]
-    elif view.taken % BATCH_EVERY == BATCH_EVERY - 1:
+        order = (BATCH,)
+    elif _batch_turn(view):
         order = (BATCH, INTERACTIVE)
     return tuple((s, p) for p in order for s in stages)
+
+
+def _batch_turn(view: View) -> bool:
+    return view.taken % BATCH_EVERY == BATCH_EVERY - 1
 
 
 def _why(view: View, me: Peer, plan: Shares, take: list[str]) -> str:

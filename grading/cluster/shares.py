@@ -8,6 +8,8 @@ from dataclasses import dataclass
 Rates = Mapping[str, Mapping[str, float]]
 """machine -> stage -> jobs a second with all its slots at that stage; a stage it cannot do is left out."""
 TINY = 1e-9
+STEEPEST = 4
+"""Turns for each column by the quick rule; it may go round in circles."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ def simplex(
 ) -> tuple[list[float], float]:
     """The dual values and the value of: maximise gain · y with rows · y <= most, y >= 0, where most >= 0.
 
-    Bland's rule, so that it ends although many rows have a zero on the right.
+    The steepest column first, which needs far fewer turns; after many of them Bland's rule, so that it ends
+    although many rows have a zero on the right.
     """
     count, width = len(rows), len(gain)
     table = [
@@ -80,7 +83,10 @@ def simplex(
     ]
     cost = [-g for g in gain] + [0.0] * (count + 1)
     basis = list(range(width, width + count))
-    while (enters := next((j for j in range(width + count) if cost[j] < -TINY), None)) is not None:
+    turns = 0
+    while better := [j for j in range(width + count) if cost[j] < -TINY]:
+        turns += 1
+        enters = min(better, key=cost.__getitem__) if turns <= STEEPEST * (width + count) else better[0]
         ratios = [(row[-1] / row[enters], basis[i], i) for i, row in enumerate(table) if row[enters] > TINY]
         if not ratios:
             break  # cannot be: the prices of machines add up to 1

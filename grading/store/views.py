@@ -105,7 +105,8 @@ class Queue(Value):
     """The place in the queue from 1, or 0 for what has begun, and about the seconds until the result."""
 
     position: int
-    eta_s: int
+    eta_s: int | None
+    """Nothing where that is not known."""
 
 
 def submission_view(session: Session, submission_id: str) -> SubmissionView:

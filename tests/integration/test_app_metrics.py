@@ -143,7 +143,8 @@ def test_what_hangs_is_away_and_holds_up_one_thread_only(
     assert value(read(school), "grader_redis_up") == 1
 
 
-def test_machines_and_parts_are_told_from_redis(school: School) -> None:
+def test_machines_and_parts_are_told_from_redis(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(school.dispatch, "able", ("analysis",))
     values = read(school)
     assert value(values, "grader_machine_busy_slots", machine="dgx-spark-1") == 3
     assert value(values, "grader_machine_up", machine="mac-studio-1") == 0

@@ -13,7 +13,7 @@ import pytest
 from grading.cluster.circuit import Rules
 from grading.config import Machine
 from grading.errors import EngineError, EngineUnreachable
-from grading.leases import Leases
+from grading.leases import Lease, Leases
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, sent
 from tests.servers.base import Behaviour, ModelServer
 from tests.servers.ollama_server import OllamaHandler, ollama_server
@@ -219,3 +219,22 @@ def test_a_probe_that_hangs_ends_with_the_process(
         process.leave()
         assert server.wait_until_idle(30)
         until(lambda: "circuits" not in {one.name for one in threading.enumerate()}, 30, "its thread ends")
+
+
+def test_a_run_that_was_handed_back_meets_no_second_end_when_its_engine_goes_away(
+    processes: list[MachineProcess], leases: Leases, sent: Sent
+) -> None:
+    back: list[str] = []
+    process: MachineProcess
+    other = Lease("run", "mac-studio", "other", "analysis", round_id="round")
+
+    def away(_request: Request, _progress: Progress) -> None:
+        process.hand_back()
+        assert leases.claim(other, "round").answer == "granted"
+        raise EngineUnreachable
+
+    process = open_process(processes, MACHINE, Picky(away), leases, sent, NEVER)
+    leases.make_current({("round", "analysis"): "run"})
+    assert process.run(job(), Message("analysis", back.append)) is None
+    assert (back, sent, begun(leases)) == (["analysis"], [], 1)
+    assert leases.held_of(["run"])["run"].machine == "mac-studio"

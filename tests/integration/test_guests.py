@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,18 +13,22 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from celery import Celery
+from flask import Flask
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.exceptions import NoPermissionError
 
-from app.gateway.conversation import Conversation
+from app.gateway import asking, create_gateway, errors, views
+from app.gateway.conversation import ClientGone, Conversation
 from app.gateway.errors import Refused
 from app.gateway.services import Door
 from grading import redis_acl
 from grading.cluster.view import Pace, Peer, View
 from grading.config import Config, Machine, parse
 from grading.guests import ENDING, PREEMPTED, Ask, Event, Said, Talks, alias, chat_queue
-from grading.leases import Leases, connect
+from grading.jobs import Tokens
+from grading.leases import Beat, Leases, connect
 from grading.machines import Placement
 from tests.engines import PATIENT
 from tests.redis_servers import acl_file, password, redis_server
@@ -36,7 +41,8 @@ from workers.machine.engines.openai import OpenAIEngine
 from workers.machine.gate import Gate
 from workers.machine.guest import MOST_UNREAD, Guest
 from workers.machine.guests import Guests, most_guests
-from workers.machine.hosting import crowded
+from workers.machine.hosting import crowded, taken_up
+from workers.machine.start import open_machine
 
 SIGN_S = 1.0
 CHAT = (Said(role="user", content="Hello"),)
@@ -255,6 +261,36 @@ def guest(talks: Any, **more: Any) -> Guest:
     return Guest("g", wish(**more), Placement(engine="openai", model="tiny"), Failing(), talks)
 
 
+@dataclass
+class Spoiling(Failing):
+    """An engine that answers when Redis can take no more of it."""
+
+    redis: Any
+
+    def generate(self, request: Request, progress: Any) -> Generation:
+        self.redis.set("grader:guests:g:said", "no list")
+        return Generation("my secret", Tokens(), None, 1.0)
+
+
+def test_what_redis_refuses_is_not_logged(redis_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with hosting(redis_url, Spoiling(connect(redis_url))) as host:
+        host.begin("g").join(30)
+    app = Flask(__name__)
+    errors.handle_errors(app)
+
+    @app.get("/")
+    def ask() -> str:
+        with connect(redis_url) as redis:
+            redis.set("grader:guests:h:ask", "no list")
+            redis.pipeline().rpush("grader:guests:h:ask", "my secret").execute()
+        return ""
+
+    assert app.test_client().get("/").status_code == 503
+    assert caplog.text.count("ResponseError") == 2
+    assert "secret" not in caplog.text
+
+
 def test_a_slow_reader_costs_no_memory(redis_url: str) -> None:
     redis = connect(redis_url)
     talks = Talks(redis, 60)
@@ -322,6 +358,20 @@ def test_as_many_guests_go_as_runs_need_their_slots(
     assert crowded(view(running, waiting), guests, handed) == go
 
 
+def test_none_is_drawn_while_none_can_come_in() -> None:
+    from workers.machine.engines.base import Cancel
+
+    config = configuration(engines={}, stages={"analysis": {"engine": "rules", "model": "rules"}})
+    process = open_machine(config, config.machines[0], Celery())
+    guests = Guests(process.machine, process.engines, Talks(process.leases.redis), process.gate)
+    assert taken_up(process, guests) == 0 < guests.most
+    assert process.gate.enter(alone=True, cancel=Cancel())
+    assert taken_up(process, guests) == guests.most, "else their messages go to and fro all the time"
+    process.gate.leave()
+    assert taken_up(process, guests) == 0
+    process.close()
+
+
 def test_the_last_slot_is_never_a_guests() -> None:
     assert [most_guests(slots) for slots in (1, 2, 4, 8, 16, 32)] == [0, 1, 1, 2, 4, 8]
 
@@ -373,6 +423,67 @@ def test_who_was_broken_off_before_the_first_word_is_begun_again(played: Played)
     with pytest.raises(Refused) as given_up:
         played.hear()
     assert (given_up.value.code, given_up.value.status) == (PREEMPTED, 503)
+
+
+def test_who_leaves_is_noticed_while_pieces_come(played: Played) -> None:
+    played.plays = [
+        lambda guest: played.talks.leave(guest, Event(kind="text", text="Hi"), Event(kind="end")),
+    ]
+    with pytest.raises(ClientGone):
+        list(Conversation(played.open(), wish(), lambda: True).events())
+
+
+def test_a_machine_that_takes_no_guests_offers_no_model(redis_url: str) -> None:
+    stages = {"analysis": {"engine": "openai", "model": "tiny"}, "feedback": {"engine": "mlx", "model": "m"}}
+    away = {"mlx": {"state": "probing", "stages": ["feedback"]}}
+    redis = connect(redis_url)
+    leases = Leases(redis)
+    door = Door(configuration(), None, leases, Talks(redis), lambda *_: None)  # type: ignore[arg-type]
+    leases.beat(Beat("p", "one", 8, 0, stages))
+    assert list(door.models()) == ["grader/analysis", "grader/feedback", "m", "tiny"]
+    leases.beat(Beat("p", "one", 8, 0, stages, circuits=away))
+    assert door.models() == {}
+    redis.close()
+
+
+def test_who_sends_only_half_a_request_keeps_no_thread(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "_guest", lambda: None)
+    redis = connect(redis_url)
+    door = Door(configuration(), None, Leases(redis), Talks(redis), lambda *_: None)  # type: ignore[arg-type]
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        given = {"gunicorn.socket": ours}
+        client = create_gateway(door).test_client()
+        answer = client.post("/v1/chat/completions", data=b"{", environ_overrides=given)
+        assert answer.status_code == 400
+        assert ours.gettimeout() == views.TAKES_S
+    redis.close()
+
+
+DEEP: Any = [0]
+for _ in range(300):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "maxLength": 10**9},
+        {"type": "array", "minItems": "many"},
+        {"type": "array", "minItems": -1},
+        {"enum": DEEP},
+        {"properties": {"a": {"default": DEEP}}},
+        {"required": DEEP},
+    ],
+)
+def test_a_schema_that_could_harm_an_engine_is_refused(schema: Any) -> None:
+    raw = {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}]}
+    form = {"type": "json_schema", "json_schema": {"schema": schema}}
+    with pytest.raises(Refused) as refused:
+        asking.read({**raw, "response_format": form}, 100)
+    assert refused.value.param == "response_format"
 
 
 def test_after_the_first_word_it_is_an_error(played: Played) -> None:

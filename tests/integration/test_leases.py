@@ -13,9 +13,11 @@ from redis import Redis
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from grading import queue
+from grading.condition import condition
 from grading.config import load
-from grading.dispatch import Dispatch
+from grading.dispatch import Dispatch, MachineState
 from grading.leases import LEASES, MACHINES, MAX_DELIVERIES, Beat, Claim, Lease, Leases, connect
+from grading.peers import peer
 
 GRANTED, SUPERSEDED = Claim("granted"), Claim("superseded")
 
@@ -90,6 +92,30 @@ def test_progress_is_seen_and_only_a_held_lease_is_renewed(leases: Leases) -> No
     assert leases.held() == []
 
 
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"paces": {"analysis": [1]}},
+        {"circuits": {"mlx": "open"}},
+        {"circuits": {"mlx": {"state": "open", "stages": 5}}},
+        {"load_s": {"analysis": "long"}},
+        {"limit": "all"},
+        {"takes": 5},
+        {"why": None},
+        {"drained": "perhaps", "running": {"analysis": None}},
+    ],
+)
+def test_what_makes_no_sense_in_a_beat_is_not_heard(leases: Leases, strange: dict[str, Any]) -> None:
+    leases.beat(Beat("p1", "one", 8, 3, {"analysis": {"model": "m"}}, **strange))
+    row = json.loads(leases.redis.hget(MACHINES, "p1") or "")
+    leases.redis.hset(MACHINES, "p2", json.dumps({**row, "slots": "many"}))
+    (beat,) = leases.beats()
+    assert (beat.machine, beat.slots, beat.stages["analysis"]["model"]) == ("one", 8, "m")
+    assert leases.look([]).beats[0].machine == "one"
+    peer(beat)
+    assert condition(MachineState("one", "primary", 8, {}, alive=True, beat=beat)).speeds == ()
+
+
 def test_beats_carry_what_a_machine_is(leases: Leases) -> None:
     stages = {"analysis": {"engine": "ollama", "model": "qwen3-coder:30b"}}
     leases.beat(Beat("p1", "dgx-spark-1", 8, 3, stages))
@@ -162,6 +188,17 @@ def test_it_goes_to_the_machine_with_most_room(leases: Leases) -> None:
         leases.claim(Lease(run_id, machine, "p", "analysis"), f"round of {run_id}")
     assert asked(leases, "a", "one", "analysis") == GRANTED
     assert asked(leases, "f", "one", "feedback") == Claim("elsewhere", "three")
+
+
+def test_a_machine_that_lacks_another_model_only_still_gets_work(leases: Leases) -> None:
+    beat(leases, "one")
+    placed = {stage: {"engine": "ollama", "model": stage} for stage in BOTH}
+    assert asked(leases, "a", "one", "analysis") == GRANTED
+    for lacks, answer in (("feedback", GRANTED), ("analysis", Claim("elsewhere", "two"))):
+        circuits = {"ollama": {"state": "open", "stages": [lacks]}}
+        leases.beat(Beat("process of two", "two", 2, 0, placed, circuits=circuits))
+        assert asked(leases, "f", "one", "feedback") == answer
+        leases.give_back("f")
 
 
 def test_a_dead_machine_gets_nothing(leases: Leases) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from grading.jobs import Job, Provenance, Result
-from grading.leases import MAX_DELIVERIES, Leases
+from grading.leases import MAX_DELIVERIES, Claim, Leases
 from tests.integration.test_machine_process import (
     Scripted,
     engine,
@@ -112,3 +112,19 @@ def test_a_run_that_was_begun_too_often_is_not_taken_for_one_that_was_taken_away
     assert [one["error"] for one in sent] == ["exhausted"]
     assert returned is not None
     assert returned["error"] == "exhausted"
+
+
+def test_a_run_counts_as_in_hand_while_it_is_claimed(
+    process: MachineProcess, leases: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the consumer takes one more than the machine's best number in that moment."""
+    seen: list[Mapping[str, int]] = []
+    claim = leases.claim
+
+    def claimed(*args: Any, **options: Any) -> Claim:
+        seen.append(process.in_hand())
+        return claim(*args, **options)
+
+    monkeypatch.setattr(leases, "claim", claimed)
+    process.run(job())
+    assert (seen, process.in_hand()) == ([{"analysis": 1}], {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,30 @@ def test_a_guess_is_no_measured_speed(school: School, monkeypatch: pytest.Monkey
 
 def test_a_drained_machine_counts_for_nothing(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(school.dispatch, "machines", lambda: machines(drained=True))
-    assert asked(school, school.hand_in("anna"))["eta_s"] == 60
+    assert asked(school, school.hand_in("anna"))["eta_s"] is None
+
+
+@pytest.mark.parametrize("seen", [0, 9])
+def test_where_no_machine_does_a_stage_no_time_is_told(
+    school: School, monkeypatch: pytest.MonkeyPatch, seen: int
+) -> None:
+    only = machines({**PACE, "seen": seen})[:1]
+    monkeypatch.setattr(school.dispatch, "machines", lambda: only)
+    mine = school.hand_in("anna")
+    prepared(school, mine)
+    assert asked(school, mine) == {"position": 1, "eta_s": None}
+    with school.app.test_request_context(), school.store.read() as session:
+        view = views.submission_view(session, mine)
+        assert live(view, progress(session, view), sees_score=True).detail == "Place 1."
+
+
+def test_what_takes_longer_than_usual_has_no_time(school: School) -> None:
+    mine = school.hand_in("anna")
+    send(school, mine)
+    with school.store.write() as session:
+        row = session.query(tables.Round).filter_by(submission_id=mine).one()
+        row.dispatched_at -= timedelta(hours=1)
+    assert asked(school, mine)["eta_s"] is None
 
 
 def send(school: School, submission: str) -> dict[str, str]:

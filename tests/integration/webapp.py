@@ -49,6 +49,7 @@ class FakeDispatch:
     announced: list[str] = field(default_factory=list)
     held: dict[str, Lease] = field(default_factory=dict)
     away: bool = False
+    able: tuple[str, ...] = ("analysis", "feedback")
 
     def announce(self, round_id: str) -> bool:
         self.announced.append(round_id)
@@ -58,7 +59,7 @@ class FakeDispatch:
         return {run: self.held[run] for run in run_ids if run in self.held}
 
     def machines(self) -> list[MachineState]:
-        stages = {"analysis": {"engine": "rules", "model": "rules"}}
+        stages = {stage: {"engine": "rules", "model": "rules"} for stage in self.able}
         return [
             MachineState("dgx-spark-1", "primary", 8, stages, alive=not self.away, busy=3, beat_age_s=1.0),
             MachineState("mac-studio-1", "primary", 8, stages),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,16 @@ def test_a_stage_that_no_machine_does_is_refused_at_start(tmp_path: Path, root: 
     (tmp_path / "config.toml").write_text(shipped + "\n[stages.style]\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"stages\.style: no machine does this stage"):
         load(tmp_path / "config.toml", {})
+
+
+def test_a_stage_that_only_reserved_machines_do_is_refused_at_start(tmp_path: Path, root: Path) -> None:
+    shipped = (root / "config.toml").read_text(encoding="utf-8")
+    for count, refused in ((1, False), (-1, True)):
+        text = shipped.replace("\n[[machines]]\n", '\n[[machines]]\nreserved = "batch"\n', count)
+        assert text != shipped
+        (tmp_path / "config.toml").write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError, match="are reserved") if refused else nullcontext():
+            load(tmp_path / "config.toml", {})
 
 
 def test_an_engine_can_stand_in_for_all(root: Path) -> None:

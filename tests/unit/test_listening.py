@@ -182,3 +182,32 @@ def test_guests_come_in_only_where_no_grading_waits_and_a_slot_stays_free() -> N
     played.lengths = {"feedback": 1}
     found.see()
     assert "chat.m" not in found.queues()
+
+
+def test_what_is_thrown_away_counts_once_and_only_where_it_came_from() -> None:
+    played = Played(lengths={"analysis": 9})
+    found = played.listening()
+    cycles = [Cycle(found), Cycle(found)]  # each channel has its own
+    for cycle in cycles:
+        cycle.update([OWN, "analysis"])
+    cycles[0].rotate("analysis")
+    cycles[0].rotate("analysis")
+    for cycle in cycles * 2:
+        cycle.thrown_away()  # the transport asks all of them
+    assert found.view().peers["one"].busy == 1
+    cycles[0].rotate(OWN)
+    cycles[0].thrown_away()  # what was handed on by name never counted
+    assert found.view().peers["one"].busy == 1
+
+
+def test_the_last_word_of_a_machine_counts_when_an_earlier_process_was_killed() -> None:
+    killed = replace(beat("two", running={"analysis": 2}), process="killed", age_s=8.0, busy=2)
+    now = replace(beat("two"), age_s=1.0)
+    for beats in ([killed, now], [now, killed]):
+        assert Played(beats=beats).listening().view().peers["two"].busy == 0
+
+
+def test_a_busy_machine_of_an_earlier_version_is_no_free_one() -> None:
+    other = replace(beat("two"), busy=2, paces={})
+    assert Played(beats=[other]).listening().view().peers["two"].free == 0
+    assert Played(beats=[replace(other, busy=0)]).listening().view().peers["two"].free == 2

@@ -131,10 +131,27 @@ def test_a_file_of_machines_is_planned(run: Callable[..., Result]) -> None:
         ("qwen3-coder-30b", "qwen9", "model 'qwen9' is not known"),
         ("jobs_per_hour = 320", "", "machines.1.stages.feedback: write either jobs_per_hour or model"),
         ("{ jobs_per_hour = 320 }", "{ model = 'x' }\n[[", "machines.toml"),
+        ('"studio"', '"spark"', "'spark' stands there twice"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(run: Callable[..., Result], old: str, new: str, said: str) -> None:
     assert said in str(run(FILE.replace(old, new)).exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--output", "analysis=²"), "is not STAGE=TOKENS"),
+        (("--output", "anlysis=2000"), "no machine does anlysis"),
+        (("--prompt", "-5"), "--prompt"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(
+    run: Callable[..., Result], options: tuple[str, ...], said: str
+) -> None:
+    told = run(FILE, *options)
+    assert told.exit_code != 0
+    assert said in told.output + str(told.exception)
 
 
 def test_machines_of_the_configuration_count_as_they_measured_themselves() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
+from grading.cluster.guesses import with_guesses
 from grading.cluster.routing import BATCH, BATCH_EVERY, INTERACTIVE, PATIENCE_S, decide
 from grading.cluster.view import Pace, Peer, View
 
@@ -107,3 +109,86 @@ def test_people_first_but_batch_work_does_not_starve() -> None:
 def test_a_model_that_must_be_loaded_counts() -> None:
     cold = replace(STUDIO, load_s={"feedback": 300.0})
     assert "feedback" in stages(view("spark", SPARK, cold, feedback=1))
+
+
+def test_machines_for_tests_are_not_counted_on() -> None:
+    fast = Peer("fast", 8, STAGES, reserved="testing", paces=dict.fromkeys(STAGES, pace(1, 2)))
+    assert stages(view("spark", SPARK, fast, feedback=1)) == ["feedback"]
+    assert stages(view("spark", SPARK, fast, feedback=400)) == ["feedback"]
+    spare = replace(SPARK, joins_after_s=60.0)
+    assert stages(view("spark", spare, fast, feedback=1)) == ["feedback"]
+
+
+def test_what_people_wait_for_is_not_left_to_machines_for_batch_work() -> None:
+    fast = Peer("fast", 8, STAGES, reserved=BATCH, paces=dict.fromkeys(STAGES, pace(1, 2)))
+    assert stages(view("spark", SPARK, fast, feedback=1)) == ["feedback"]
+    waiting = {("feedback", INTERACTIVE): 100, ("feedback", BATCH): 1}
+    assert stages(replace(view("spark", SPARK, fast), waiting=waiting)) == ["feedback"]
+    only_batch = {("feedback", BATCH): 1}
+    assert stages(replace(view("spark", SPARK, fast), waiting=only_batch)) == []
+
+
+def test_a_machine_for_batch_work_goes_where_batch_work_waits() -> None:
+    mine = Peer("mine", 8, STAGES, reserved=BATCH, paces=dict.fromkeys(STAGES, pace(10, 50)))
+    waiting = {("feedback", INTERACTIVE): 100, ("analysis", BATCH): 5}
+    busy = replace(mine, running={"feedback": 1}, left={"feedback": 1.0})
+    for me in (mine, busy):
+        assert decide(replace(view("mine", me), waiting=waiting)).queues == (("analysis", BATCH),)
+
+
+def test_batch_work_is_not_left_to_machines_that_have_people_to_serve() -> None:
+    slow = Peer("slow", 8, STAGES, reserved=BATCH, paces=dict.fromkeys(STAGES, pace(50, 200)))
+    fast = Peer("fast", 8, STAGES, paces=dict.fromkeys(STAGES, pace(20, 80)), running={"feedback": 6})
+    waiting = {("feedback", INTERACTIVE): 400, ("feedback", BATCH): 40}
+    assert decide(replace(view("slow", slow, fast), waiting=waiting)).queues == (("feedback", BATCH),)
+
+
+def test_a_primary_machine_leaves_nothing_to_a_spare_that_does_not_join_yet() -> None:
+    spare = replace(STUDIO, joins_after_s=60.0)
+    for count in (1, 400):
+        assert stages(view("spark", SPARK, spare, feedback=count, waits_s={"feedback": 9.0})) == ["feedback"]
+        assert stages(view("studio", SPARK, spare, feedback=count, waits_s={"feedback": 9.0})) == []
+    assert stages(view("spark", SPARK, spare, feedback=1, waits_s={"feedback": 61.0})) == []
+
+
+def test_people_of_another_stage_go_before_batch_work_of_the_model_in_the_batch() -> None:
+    rates = dict.fromkeys(STAGES, pace(10, 50))
+    one = Peer("one", 8, STAGES, paces=rates, running={"analysis": 3}, left={"analysis": 1.5})
+    two = Peer("two", 8, STAGES, paces=rates, running={"feedback": 8}, left={"feedback": 4.0})
+    waiting = {("analysis", BATCH): 50, ("feedback", INTERACTIVE): 50}
+    for taken in range(2 * BATCH_EVERY):
+        first = decide(replace(view("one", one, two), waiting=waiting, taken=taken)).queues[0]
+        its_turn = taken % BATCH_EVERY == BATCH_EVERY - 1
+        assert first == (("analysis", BATCH) if its_turn else ("feedback", INTERACTIVE))
+
+
+def test_no_machine_stands_still_for_ever_whatever_the_cluster_is_like() -> None:
+    rng = random.Random(5)
+    for _ in range(400):
+        stages_ = [f"s{i}" for i in range(rng.randint(1, 3))]
+        peers = {}
+        for i in range(rng.randint(1, 5)):
+            able = tuple(rng.sample(stages_, rng.randint(1, len(stages_))))
+            running = {s: rng.randint(0, 3) for s in stages_ if rng.random() < 0.4}
+            known = {
+                s: replace(pace(rng.uniform(0.01, 500), rng.uniform(0.01, 900)), health=rng.choice((0.1, 1)))
+                for s in able
+                if rng.random() < 0.8
+            }
+            peers[f"m{i}"] = Peer(
+                f"m{i}",
+                rng.randint(1, 6),
+                able,
+                joins_after_s=rng.choice((0, 0, 30.0)),
+                reserved=rng.choice(("", "", "", "batch", "testing")),
+                paces=known,
+                running=running,
+                left={s: n * rng.random() for s, n in running.items()},
+            )
+        waiting = {(s, p): rng.choice((0, 0, 1, 40)) for s in stages_ for p in (INTERACTIVE, BATCH)}
+        late = dict.fromkeys(stages_, 1e9)
+        for me in peers.values():
+            seen = View(me.name, with_guesses(peers), waiting, waits_s=late, left_s=late)
+            may = {"": (INTERACTIVE, BATCH), "batch": (BATCH,)}.get(me.reserved, ())
+            if me.free and any(waiting[s, p] for s in me.stages for p in may):
+                assert any(waiting[kind] for kind in decide(seen).queues), seen

@@ -60,6 +60,11 @@ class Gate:
         """Whether somebody waits to be alone."""
         return self._waiting_alone > 0
 
+    @property
+    def shut(self) -> bool:
+        """Whether nobody could go in beside others now."""
+        return not self._open(alone=False)
+
     def leave(self) -> None:
         """Come out and let others in."""
         with self._changed:

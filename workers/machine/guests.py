@@ -76,7 +76,8 @@ class Guests:
             if taken is not None:
                 self._serve(guest, *taken)
         except RedisError as error:
-            log.warning("redis is away, a guest is given up: %s", error)
+            # not the error itself: that of a pipeline repeats what was to be said
+            log.warning("redis is away, a guest is given up: %s", type(error).__name__)
         finally:
             self._go()
 

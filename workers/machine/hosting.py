@@ -49,8 +49,11 @@ def look_after(process: MachineProcess, guests: Guests) -> None:
 
 
 def taken_up(process: MachineProcess, guests: Guests) -> int:
-    """The slots guests have; all of theirs while an engine is away, or it would draw guests and fail them."""
-    able = all(process.circuits.closed(stage) for stage in process.machine.stages)
+    """The slots guests have; all of theirs while an engine is away, or it would draw guests and fail them.
+
+    So, too, while a run is alone, or it would draw guests and hand them back all the time.
+    """
+    able = not process.gate.shut and all(process.circuits.closed(stage) for stage in process.machine.stages)
     return guests.in_hand if able else guests.most
 
 

@@ -91,7 +91,9 @@ class Listening:
         """Look at the cluster. Raises redis errors."""
         look = self.here.look([stage_queue(s, p) for p in PRIORITIES for s in self.here.stages])
         self._look, self._since = look, Counter()
-        self._peers = {beat.machine: peer(beat) for beat in look.beats if takes_part(beat)}
+        # of two processes of a machine the last word counts: the other may be dead for less than 10 s
+        beats = sorted(look.beats, key=lambda beat: -beat.age_s)
+        self._peers = {beat.machine: peer(beat) for beat in beats if takes_part(beat)}
 
     def admit(self, open_: bool) -> None:
         """Take new work, or only what was sent here by name."""
@@ -144,11 +146,15 @@ class Listening:
                 with self._lock:
                     self._coming.append((stage, self.clock()))
 
-    def not_taken(self) -> None:
-        """The last message was none of ours, and no run will begin."""
+    def not_taken(self, queue: str) -> None:
+        """The last message of this queue was none of ours, and no run will begin."""
+        stage = next(
+            (s for s in self.here.machine.stages for p in PRIORITIES if queue == stage_queue(s, p)), ""
+        )
         with self._lock:
-            if self._coming:
-                self._coming.pop()
+            last = next((one for one in reversed(self._coming) if one[0] == stage), None)
+            if last is not None:
+                self._coming.remove(last)
 
     def view(self) -> View:
         """The cluster as it was seen last, this machine as it is."""
@@ -175,6 +181,8 @@ class Cycle:
     def __init__(self, listening: Listening) -> None:
         self._listening = listening
         self._known: list[str] = []
+        self._last = ""
+        """The queue of the message in hand; nothing in those of other channels, which take none."""
 
     def update(self, names: Sequence[str]) -> None:
         """All queues of the consumer."""
@@ -191,8 +199,10 @@ class Cycle:
 
     def rotate(self, last: str) -> None:
         """A message of this queue was taken."""
+        self._last = last
         self._listening.took(last)
 
     def thrown_away(self) -> None:
-        """What was taken last was no message."""
-        self._listening.not_taken()
+        """What was taken last was no message. Asked more than once, as each channel is, it counts once."""
+        thrown, self._last = self._last, ""
+        self._listening.not_taken(thrown)

@@ -59,6 +59,8 @@ class MachineProcess:
     stopping: bool = False
     gate: Gate = field(default_factory=Gate)
     _working: dict[str, Working] = field(default_factory=dict)
+    _placing: dict[int, str] = field(default_factory=dict)
+    """Stages of runs that are being claimed: they take a slot, unless they belong elsewhere."""
     _left: threading.Condition = field(default_factory=threading.Condition)
     """Notified when a run is out of hand."""
 
@@ -88,6 +90,7 @@ class MachineProcess:
         admitted = self.gate.enter_now(alone=job.alone)
         working = Working(job, message, "starting" if admitted else "waiting", changed=self.telling.changed)
         try:
+            self._placing[id(working)] = job.stage
             answer = self._place(working)
             if answer == "elsewhere":
                 return None
@@ -95,6 +98,7 @@ class MachineProcess:
                 return {"superseded": job.run_id}
             working.leased = working.leased and answer != "exhausted"  # then there is none to be taken away
             self._working[job.run_id] = working
+            self._placing.pop(id(working), None)
             if not admitted and answer != "exhausted":
                 admitted = self.gate.enter(alone=job.alone, cancel=working.cancel)
                 self.returns.call_off([working])  # its engine may have gone while it waited
@@ -102,6 +106,7 @@ class MachineProcess:
                     return self.returns.unfinished(working)
             return self._finish(working, exhausted=answer == "exhausted")
         finally:
+            self._placing.pop(id(working), None)
             with self._left:
                 if self._working.get(job.run_id) is working:  # not that of the same message, come twice
                     del self._working[job.run_id]
@@ -288,8 +293,9 @@ class MachineProcess:
             log.exception("no beat this time")  # the heartbeat must outlive anything: silence means death
 
     def in_hand(self) -> dict[str, int]:
-        """stage -> runs in hand."""
-        return dict(Counter(working.job.stage for working in list(self._working.values())))
+        """stage -> runs in hand, and those being claimed."""
+        placing = Counter(list(self._placing.values()))
+        return dict(placing + Counter(working.job.stage for working in list(self._working.values())))
 
     def beat(self) -> None:
         """One beat."""

@@ -53,11 +53,15 @@ class Returns:
         answers, is a failure of that run.
         """
         run_id = working.job.run_id
-        if result.error not in ENGINE_AWAY or run_id in self._known:
+        if result.error not in ENGINE_AWAY:
+            return False
+        if working.handed_back:
+            return True  # its message is on its way already, and others may have begun it
+        if run_id in self._known:
             return False
         self._known[run_id] = None
         if len(self._known) > MOST_KNOWN:
-            del self._known[next(iter(self._known))]
+            self._known.pop(next(iter(self._known)), None)
         return self._send_back(working)
 
     def unfinished(self, working: Working) -> dict[str, str] | None:
