@@ -141,6 +141,15 @@ class Cluster:
         )
         return found
 
+    def until_idle(self, machine: str, timeout_s: float = 60.0) -> None:
+        """Wait until a machine beats and has nothing in hand."""
+
+        def idle() -> bool:
+            beats = [b for b in self.site.dispatch.registry.beats() if b.machine == machine and b.alive]
+            return bool(beats) and not any(beat.busy for beat in beats)
+
+        until(idle, timeout_s, f"{machine} is idle; logs in {self.site.folder}")
+
     def until_all_end(self, timeout_s: float) -> Verdict:
         """Wait until everything accepted is graded, partial or failed; the log against SQL."""
         count = len(self.ledger.accepted)
