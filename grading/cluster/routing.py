@@ -153,7 +153,16 @@ def _candidates(view: View, me: Peer, plan: Shares) -> list[str]:
 
     order = sorted(me.paces, key=rank)
     first = [s for s in order if not rank(s)[0] and _takeable(view, me, s)]
+    if first and _comes_soon(view, order[0], first[0]):
+        return order[:1]
     return first[:1] or order
+
+
+def _comes_soon(view: View, best: str, instead: str) -> bool:
+    """Whether to wait for work of the best stage, which is on its way out of SQL, and not mix models."""
+    people = view.waiting.get((instead, INTERACTIVE), 0) > 0
+    on_its_way = sum(view.backlog.get((best, p), 0) for p in PRIORITIES) > 0
+    return best != instead and on_its_way and not people and view.left_s.get(instead, 0.0) <= PATIENCE_S
 
 
 def _stays_with(view: View, me: Peer, plan: Shares, stage: str) -> bool:

@@ -192,3 +192,15 @@ def test_no_machine_stands_still_for_ever_whatever_the_cluster_is_like() -> None
             may = {"": (INTERACTIVE, BATCH), "batch": (BATCH,)}.get(me.reserved, ())
             if me.free and any(waiting[s, p] for s in me.stages for p in may):
                 assert any(waiting[kind] for kind in decide(seen).queues), seen
+
+
+def test_a_machine_waits_a_moment_for_its_own_stage_and_does_not_mix() -> None:
+    """What waits in SQL comes soon: the queue of a stage may be empty for a second."""
+    busy = replace(STUDIO, running={"analysis": 5}, left={"analysis": 2.0})
+    waiting = {("feedback", BATCH): 20}
+    backlog = {("analysis", BATCH): 900, ("feedback", BATCH): 100}
+    seen = View("studio", {"studio": busy}, waiting, backlog)  # alone, so it is meant for both
+    assert stages(seen) == ["analysis"]
+    assert stages(replace(seen, left_s={"feedback": PATIENCE_S + 0.1})) == ["feedback"]
+    people = {("feedback", INTERACTIVE): 20}
+    assert stages(replace(seen, waiting=people)) == ["feedback"]
