@@ -65,11 +65,15 @@ def test_a_cancel_makes_room_for_the_next(engine: Engine, short: Request) -> Non
     long = replace(short, max_output_tokens=2_500)
     whole = engine.generate(long, quiet)
     assert whole.tokens.output > 200
-    cancel = Cancel()
-    with pytest.raises(Cancelled):
-        engine.generate(replace(long, cancel=cancel), Heard(cancel.say))
-    # the server writes one answer at a time: had it gone on, this one would wait for all of the other
-    assert engine.generate(short, quiet).seconds < whole.seconds / 2
+
+    def next_one() -> float:
+        cancel = Cancel()
+        with pytest.raises(Cancelled):
+            engine.generate(replace(long, cancel=cancel), Heard(cancel.say))
+        return engine.generate(short, quiet).seconds
+
+    # the server writes one answer at a time: had it gone on, each of these would wait for all of the other
+    assert min(next_one() for _ in range(4)) < whole.seconds / 2
 
 
 def test_an_unknown_model_is_missing(engine: Engine, short: Request) -> None:

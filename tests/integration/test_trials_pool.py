@@ -91,7 +91,7 @@ def test_a_page_says_that_the_work_is_run(lite: School) -> None:
 
     assert said().startswith("Your files are being read.")
     prepare(lite.server, round_id)
-    assert said().startswith("Your work is being run. About")
+    assert said().startswith("Your work is being run.")
     tried(lite, round_id)
     assert said().startswith("Place 1.")
 
