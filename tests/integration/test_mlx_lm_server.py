@@ -64,7 +64,7 @@ def test_four_at_once(engine: Engine, short: Request) -> None:
 def test_a_cancel_makes_room_for_the_next(engine: Engine, short: Request) -> None:
     long = replace(short, max_output_tokens=2_500)
     whole = engine.generate(long, quiet)
-    assert whole.tokens.output > 200
+    assert whole.tokens.output > 500
 
     def next_one() -> float:
         cancel = Cancel()
@@ -72,8 +72,8 @@ def test_a_cancel_makes_room_for_the_next(engine: Engine, short: Request) -> Non
             engine.generate(replace(long, cancel=cancel), Heard(cancel.say))
         return engine.generate(short, quiet).seconds
 
-    # the server writes one answer at a time: had it gone on, each of these would wait for all of the other
-    assert min(next_one() for _ in range(4)) < whole.seconds / 2
+    # the server looks for what comes next after half a second; had it gone on, each would wait for more
+    assert min(next_one() for _ in range(4)) < whole.seconds
 
 
 def test_an_unknown_model_is_missing(engine: Engine, short: Request) -> None:
