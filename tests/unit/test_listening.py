@@ -65,6 +65,16 @@ def test_its_own_queue_is_read_whatever_is_decided() -> None:
     assert found.queues() == [OWN]  # full; a canary is still answered
 
 
+def test_a_spare_that_has_just_started_leaves_work_to_machines_it_may_not_know_yet() -> None:
+    played = Played(lengths={"analysis": 5})
+    found = played.listening()
+    spare = MACHINE.model_copy(update={"role": "spare", "joins_after_s": 2.0})
+    found.here = replace(found.here, machine=spare)
+    assert (found.queues(), found.chosen) == ([OWN], [])
+    played.now = 2.0
+    assert "analysis" in found.queues()
+
+
 def test_what_was_taken_counts_before_it_begins() -> None:
     played = Played(lengths={"analysis": 9})
     found = played.listening()

@@ -59,6 +59,7 @@ class Listening:
     taken: int = 0
     choice: Choice = field(default_factory=lambda: Choice((), "it has not looked yet"))
     clock: Callable[[], float] = time.monotonic
+    _started: float = field(init=False)
     _look: Look = NOTHING
     _left: Mapping[str, float] = field(default_factory=dict)
     """stage -> since when it is left to others."""
@@ -69,6 +70,9 @@ class Listening:
     """(stage, when) of messages that were taken and have not begun; one that never begins is forgotten."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _news: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._started = self.clock()
 
     @property
     def own(self) -> str:
@@ -118,6 +122,10 @@ class Listening:
     def queues(self) -> list[str]:
         """What the consumer may take from now, first ones first."""
         if not self.open:
+            return [self.own]
+        if self.clock() - self._started < self.here.machine.patience_s:
+            # who has just started may not have heard of all primary machines yet
+            self.choice = Choice((), "a spare that has just started leaves work to others")
             return [self.own]
         view = self.view()
         self.choice = decide(view)
