@@ -29,6 +29,7 @@ from app import (
     who,
 )
 from app.expecting import Expecting
+from app.language import translate
 from app.live import TITLES
 from app.services import Services
 from grading import logs
@@ -58,6 +59,7 @@ def create_app(services: Services) -> OpenAPI:
     csrf = security.secure(app, services)
     who.load_users(app)
     Bootstrap5(app)
+    translate(app)
     app.context_processor(who.context)
     app.jinja_env.filters.update(
         markdown=render.markdown, finding=render.finding, suggestion=render.suggestion

@@ -80,7 +80,7 @@ def require(who: Actor, action: str, subject: Subject | None = None) -> None:
 
 def subject_of(view: SubmissionView) -> Subject:
     """A submission as `may` sees it."""
-    return Subject(view.course_id, view.student_id, view.released)
+    return Subject(view.course_id, view.student_id, view.released, view.members)
 
 
 def report_for(who: Actor, view: SubmissionView) -> Report | None:

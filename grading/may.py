@@ -44,11 +44,15 @@ class Actor:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is asked about: a course, or something of a student (`owner_id`) in it."""
+    """What is asked about: a course, or something of a student (`owner_id`) in it.
+
+    `members` are those who handed in together with the owner.
+    """
 
     course_id: int | None = None
     owner_id: int | None = None
     released: bool = False
+    members: tuple[int, ...] = ()
 
 
 Rule = Callable[[Actor, Subject], bool]
@@ -59,7 +63,7 @@ def _member(actor: Actor, subject: Subject) -> bool:
 
 
 def _owner(actor: Actor, subject: Subject) -> bool:
-    return subject.owner_id is not None and subject.owner_id == actor.user_id
+    return actor.user_id == subject.owner_id or actor.user_id in subject.members
 
 
 def _staff(actor: Actor, subject: Subject) -> bool:
@@ -84,6 +88,22 @@ RULES: dict[str, tuple[str | None, Rule]] = {
     "tests.see_all": ("read", _staff),
     "prompt.see": ("read", _staff),
     "grade.release": (None, _instructor),
+    "grade.change": (None, _staff),
+    "grade.adjust_all": (None, _instructor),
+    "mark.give": (None, _staff),
+    "regrade.ask": (None, lambda a, s: _owner(a, s) and _member(a, s) and s.released),
+    "regrade.answer": (None, _staff),
+    "rerun": (None, _instructor),
+    "class.see": (None, _staff),
+    "assignment.change": (None, _instructor),
+    "example.change": (None, _instructor),
+    "extension.give": (None, _instructor),
+    "group.manage": (None, _staff),
+    "roster.see": (None, _staff),
+    "roster.change": (None, _instructor),
+    "grades.export": (None, _instructor),
+    "course.change": (None, _instructor),
+    "course.audit": (None, _instructor),
     "given_up.see": (None, lambda a, _: a.staff),
     "replay": (None, _staff),
     "machines.see": ("read", lambda a, _: a.staff),

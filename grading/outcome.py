@@ -1,4 +1,4 @@
-"""The combined outcome of a round, as values; the formulas are in `grading/report.py`."""
+"""The combined outcome of a round, as values; the formulas are in `grading/report/`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,34 @@ from typing import Literal
 from pydantic import Field
 
 from grading.jobs import AnalysisOutput, FeedbackOutput, Provenance, Quote
-from grading.model import CheckOutcome, Flag, RoundState
+from grading.model import CheckOutcome, Flag, Location, RoundState
 from grading.rubric import Value
+
+Basis = Literal["checks", "rules", "model", "checks and model", "ungraded", "person"]
+
+
+def _nothing(value: object) -> bool:
+    """Left out of JSON: what was combined has no changes in it."""
+    return value is None or value == "" or value == ()
+
+
+class Corrected(Value):
+    """What a person changed, and what stood there before."""
+
+    by: str = ""
+    reason: str = ""
+    points: float | None = None
+    """Before; nothing where it could not be judged, or the points were not changed."""
+    text: str = ""
+    """Before."""
+
+
+class PersonComment(Value):
+    """A comment that a person added."""
+
+    text: str
+    by: str
+    location: Location | None = None
 
 
 class CriterionGrade(Value):
@@ -21,10 +47,11 @@ class CriterionGrade(Value):
     max_points: float
     level: float | None
     highest: int
-    basis: Literal["checks", "rules", "model", "checks and model", "ungraded"]
+    basis: Basis
     reason: str = ""
     evidence: tuple[CheckOutcome, ...] = ()
     quotes: tuple[Quote, ...] = ()
+    corrected: Corrected | None = Field(default=None, exclude_if=_nothing)
 
 
 class Report(Value):
@@ -45,3 +72,6 @@ class Report(Value):
     """For a stage without a result, the sentence that says why."""
     notice: str = ""
     """Who or what wrote this report, in plain words."""
+    comments: tuple[PersonComment, ...] = Field(default=(), exclude_if=_nothing)
+    corrected: dict[str, Corrected] = Field(default_factory=dict, exclude_if=lambda found: not found)
+    """What people changed of the words, by target (`grading/changes.py`), such as `finding:2`."""

@@ -61,26 +61,34 @@ def put(session: Session, course_slug: str, new: NewVersion) -> tuple[Assignment
     assignment.title, assignment.language, assignment.release = new.title, new.language, new.release
     assignment.due_at = new.due
     session.flush()
-    newest = _newest(session, assignment)
-    if newest is not None and newest.digest == new.digest:
-        return assignment, newest, False
-    return assignment, _add_version(session, assignment, newest.number if newest else 0, new), True
+    counts = _counting(session, assignment)
+    if counts is not None and counts.digest == new.digest:
+        return assignment, counts, False
+    version = add_version(session, assignment, new)
+    version.published_at = version.created_at
+    return assignment, version, True
 
 
 def _newest(session: Session, assignment: Assignment) -> RubricVersion | None:
-    return session.execute(
-        select(RubricVersion)
-        .where(RubricVersion.assignment_id == assignment.id)
-        .order_by(RubricVersion.number.desc())
-        .limit(1)
-    ).scalar_one_or_none()
+    of_it = select(RubricVersion).where(RubricVersion.assignment_id == assignment.id)
+    return session.execute(of_it.order_by(RubricVersion.number.desc()).limit(1)).scalar_one_or_none()
 
 
-def _add_version(session: Session, assignment: Assignment, number: int, new: NewVersion) -> RubricVersion:
+def _counting(session: Session, assignment: Assignment) -> RubricVersion | None:
+    """The version that was published last; drafts do not count."""
+    published = RubricVersion.published_at.is_not(None)
+    of_it = select(RubricVersion).where(RubricVersion.assignment_id == assignment.id, published)
+    newest = of_it.order_by(RubricVersion.published_at.desc(), RubricVersion.number.desc())
+    return session.execute(newest.limit(1)).scalar_one_or_none()
+
+
+def add_version(session: Session, assignment: Assignment, new: NewVersion) -> RubricVersion:
+    """A version that does not count yet."""
+    newest = _newest(session, assignment)
     names = keep(session, new.files.values())
     version = RubricVersion(
         assignment_id=assignment.id,
-        number=number + 1,
+        number=newest.number + 1 if newest else 1,
         digest=new.digest,
         rubric=new.rubric.model_dump(mode="json"),
         task=new.task,
@@ -111,7 +119,7 @@ def find(session: Session, name: str) -> Assignment:
 
 def version(session: Session, assignment: Assignment) -> RubricVersion:
     """The version that counts now."""
-    newest = _newest(session, assignment)
+    newest = _counting(session, assignment)
     if newest is None:
         raise NotFound(f"The assignment '{assignment.slug}' has no rubric yet; import its folder first.")
     return newest

@@ -10,10 +10,12 @@ from sqlalchemy.orm import Session
 from grading.jobs import Result
 from grading.model import RoundState, StageState
 from grading.outcome import Report
+from grading.report import settled
 from grading.store import outbox
 from grading.store.database import now
 from grading.store.locking import LockedRound, locked, read_accepted, set_round
 from grading.store.rounds import storable
+from grading.store.settling import credit_of
 from grading.store.tables import Assignment, Base, Round, RoundStage, Submission
 
 _GRADES: Table = Base.metadata.tables["grades"]
@@ -55,6 +57,7 @@ def dead_codes(session: Session, round_id: str) -> dict[str, str]:
 def finish(session: Session, current: LockedRound, report: Report, *, release: bool) -> None:
     """running → graded, partial or failed, with its grade and the news of it for the outside."""
     moment = now(session)
+    counts = settled(report, (), credit_of(session, current.submission_id))
     why = "" if report.status == RoundState.GRADED else " ".join(dict.fromkeys(report.failures.values()))
     set_round(session, current.id, state=report.status, finished_at=moment, failure=why)
     session.execute(
@@ -64,6 +67,9 @@ def finish(session: Session, current: LockedRound, report: Report, *, release: b
             points=report.points,
             points_so_far=report.points_so_far,
             max_points=report.max_points,
+            final_points=counts.final_points,
+            adjustment=counts.adjustment,
+            credit=counts.credit,
             held=report.held,
             report=report.model_dump(mode="json"),
             created_at=moment,

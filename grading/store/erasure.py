@@ -25,11 +25,16 @@ from grading.store.people import Student, find_student
 from grading.store.removal import chunks, gone, lock_submissions, remove_batches, remove_submissions
 from grading.store.tables import (
     Audit,
+    Extension,
+    GroupMember,
     IdempotencyKey,
     Identity,
     Membership,
     Outbox,
+    RegradeRequest,
+    ResetLink,
     Submission,
+    SubmissionMember,
     Token,
     User,
 )
@@ -82,13 +87,16 @@ def erase(session: Session, student: Student, by: str) -> Erased:
     counts = remove_submissions(session, student.submissions)
     counts += remove_batches(session, student.batches)
     counts += _scattered(session, student)
-    for table in (Token, Membership, Identity):
+    for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember):
         counts += gone(session, table, table.user_id == student.user_id)
+    for asked in (Extension, RegradeRequest):
+        counts += gone(session, asked, asked.student_id == student.user_id)
     callers = [student.name, *(f"token:{one}" for one in student.tokens)]
     counts += gone(session, IdempotencyKey, IdempotencyKey.caller.in_(callers))
     theirs = update(Submission).where(Submission.submitted_by == student.user_id)
     session.execute(theirs.values(submitted_by=None))
-    blank: dict[str, Any] = {"name": "", "email": "", "password_hash": None, "disabled": True}
+    blank: dict[str, Any] = {"name": "", "email": "", "password_hash": None, "disabled": True, "language": ""}
+    blank["mail_when_ready"] = False
     moment = now(session)
     session.execute(
         update(User)

@@ -25,26 +25,37 @@ from grading.store.tables import (
     Assignment,
     Audit,
     Base,
+    Change,
     Course,
+    DryRunRound,
+    Example,
+    Extension,
     Grade,
+    GroupMember,
     IdempotencyKey,
     Identity,
     InboundWebhook,
     KeptTrial,
+    Mark,
     Membership,
     Outbox,
     Prompt,
+    RegradeRequest,
+    ResetLink,
     Round,
     RoundStage,
     Run,
     Submission,
     SubmissionFile,
+    SubmissionMember,
     Token,
     User,
 )
 
-SECRET = {"users.password_hash", "tokens.hash"}
+SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash"}
 """Columns that say nothing to a person and would help a thief."""
+ADDED = (Change, Mark, Example, DryRunRound)
+"""What people added to the gradings."""
 README = """This is everything Grader holds on one student.
 
 data.json    every row of the database that is theirs: the account, identities, courses, tokens, hand-ins
@@ -82,13 +93,15 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     ids = [student.user_id]
     courses = select(Round.course_id).where(Round.student_id == student.user_id)
     yield User, _plain(_in(session, User, User.id, ids))
-    for table in (Identity, Membership, Token):
+    for table in (Identity, Membership, Token, ResetLink, GroupMember, SubmissionMember):
         yield table, _plain(_in(session, table, table.user_id, ids))
     yield Course, _plain(session.scalars(select(Course).where(Course.id.in_(courses))))
     mine = select(Submission.assignment_id).where(Submission.student_id == student.user_id)
     yield Assignment, _plain(session.scalars(select(Assignment).where(Assignment.id.in_(mine))))
     yield Submission, _plain(_in(session, Submission, Submission.id, student.submissions))
-    for owned in (SubmissionFile, Round, Grade, KeptTrial, IdempotencyKey, InboundWebhook):
+    for asked in (Extension, RegradeRequest):
+        yield asked, _plain(_in(session, asked, asked.student_id, ids))
+    for owned in (SubmissionFile, Round, Grade, *ADDED, KeptTrial, IdempotencyKey, InboundWebhook):
         yield owned, _plain(_in(session, owned, owned.submission_id, student.submissions))
     for part in (RoundStage, Run):
         yield part, _plain(_in(session, part, part.round_id, student.rounds))

@@ -143,7 +143,7 @@ def _line(row: Any) -> SubmissionLine:
         student=student.name,
         state=round_.state,
         created_at=submission.created_at,
-        points=grade.points if grade else None,
+        points=grade.final_points if grade else None,
         points_so_far=grade.points_so_far if grade else None,
         max_points=grade.max_points if grade else None,
         held=bool(grade and grade.held),

@@ -14,18 +14,24 @@ from grading.store.tables import (
     Base,
     Batch,
     Blob,
+    Change,
+    DryRunRound,
+    Example,
     Grade,
     IdempotencyKey,
     InboundWebhook,
     KeptTrial,
+    Mark,
     Outbox,
     Prompt,
+    RegradeRequest,
     Round,
     RoundStage,
     RubricVersion,
     Run,
     Submission,
     SubmissionFile,
+    SubmissionMember,
 )
 
 T = TypeVar("T")
@@ -51,6 +57,8 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         names = list(
             session.scalars(select(SubmissionFile.sha256).where(SubmissionFile.submission_id.in_(some)))
         )
+        for theirs in (Change, Mark, RegradeRequest, Example, DryRunRound, SubmissionMember):
+            counts += gone(session, theirs, theirs.submission_id.in_(some))
         for few in chunks(rounds):
             counts += _of_rounds(session, few)
         for table in (Grade, Round, IdempotencyKey, InboundWebhook, SubmissionFile, KeptTrial):

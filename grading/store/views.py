@@ -15,9 +15,11 @@ from grading.documents import set_apart
 from grading.errors import NotFound, for_student
 from grading.model import Cell, Document, RoundState, StageState
 from grading.outcome import Report
+from grading.report import changed
 from grading.rubric import Value
 from grading.store import outbox, tables
 from grading.store.database import now
+from grading.store.settling import changes_of
 from grading.trials.shown import ShownTrial
 
 TYPICAL_S = 60.0
@@ -51,14 +53,23 @@ class StageView(Value):
 
 
 class GradeView(Value):
-    """The grade of a round with its report."""
+    """The grade of a round with its report, people's changes put in."""
 
     points: float | None
+    """Of the rubric."""
     points_so_far: float
     max_points: float
+    adjustment: float
+    credit: float
+    """The part of the points that a late hand-in keeps."""
+    final_points: float | None
+    """What counts."""
     held: bool
     released_at: datetime | None
+    reviewed_at: datetime | None
     report: Report
+    original: Report
+    """As it was before anybody changed it."""
 
 
 class SubmissionView(Value):
@@ -76,6 +87,8 @@ class SubmissionView(Value):
     release: str
     student_id: int
     student: str
+    members: tuple[int, ...]
+    """Users it counts for beside the student."""
     round_id: str
     state: str
     priority: str
@@ -132,6 +145,7 @@ def submission_view(session: Session, submission_id: str) -> SubmissionView:
         release=assignment.release,
         student_id=student.id,
         student=student.name,
+        members=members_of(session, submission.id),
         round_id=round_.id,
         state=round_.state,
         priority=round_.priority,
@@ -143,18 +157,31 @@ def submission_view(session: Session, submission_id: str) -> SubmissionView:
         finished_at=round_.finished_at,
         max_points=grade.max_points if grade else sum(c["points"] for c in rubric.get("criteria", [])),
         stages=_stages(session, round_),
-        grade=None if grade is None else _grade(grade),
+        grade=None if grade is None else _grade(session, grade),
     )
 
 
-def _grade(grade: tables.Grade) -> GradeView:
+def members_of(session: Session, submission_id: str) -> tuple[int, ...]:
+    """Who handed in together with the student."""
+    member = tables.SubmissionMember
+    query = select(member.user_id).where(member.submission_id == submission_id).order_by(member.user_id)
+    return tuple(session.scalars(query))
+
+
+def _grade(session: Session, grade: tables.Grade) -> GradeView:
+    original = Report.model_validate(grade.report)
     return GradeView(
         points=grade.points,
         points_so_far=grade.points_so_far,
         max_points=grade.max_points,
+        adjustment=grade.adjustment,
+        credit=grade.credit,
+        final_points=grade.final_points,
         held=grade.held,
         released_at=grade.released_at,
-        report=Report.model_validate(grade.report),
+        reviewed_at=grade.reviewed_at,
+        report=changed(original, changes_of(session, grade.round_id)),
+        original=original,
     )
 
 

@@ -48,6 +48,8 @@ PERSONAL = {
     "identities",
     "inbound_webhooks", "memberships", "outbox", "prompts", "round_stages", "rounds", "rubric_versions",
     "runs", "submission_files", "submissions", "system_messages", "tokens", "trials", "users", "drains",
+    "changes", "dry_run_rounds", "dry_runs", "examples", "extensions", "group_members", "marks",
+    "regrade_requests", "reset_links", "saved_comments", "submission_members",
 }  # fmt: skip
 """The tables that erasure was thought through for."""
 

@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 
 from app import Services, create_app
 from app.who import SignedIn
+from grading.beats import Lease
 from grading.canaries import PartBeat
 from grading.config import Config, parse
 from grading.dispatch import MachineState
@@ -28,7 +29,6 @@ from grading.jobs import (
     Suggestion,
     Tokens,
 )
-from grading.leases import Lease
 from grading.model import CheckOutcome, Flag, Location, RoundState
 from grading.outcome import CriterionGrade, Report
 from grading.rubric import Criterion, Rubric
@@ -176,6 +176,7 @@ class School:
                     submission_id=submission_id,
                     points=report.points,
                     points_so_far=report.points_so_far,
+                    final_points=report.points,
                     max_points=report.max_points,
                     held=report.held,
                     report=report.model_dump(mode="json"),

@@ -4,9 +4,12 @@ from grading.store.tables.assignments import (
     Assignment,
     Batch,
     Blob,
+    Extension,
+    GroupMember,
     RubricVersion,
     Submission,
     SubmissionFile,
+    SubmissionMember,
 )
 from grading.store.tables.base import Base, Id, UtcDateTime, new_id
 from grading.store.tables.operations import (
@@ -18,7 +21,16 @@ from grading.store.tables.operations import (
     KeptTrial,
     Outbox,
 )
-from grading.store.tables.people import Course, Identity, Membership, Token, User
+from grading.store.tables.people import Course, Identity, Membership, ResetLink, Token, User
+from grading.store.tables.reviewing import (
+    Change,
+    DryRun,
+    DryRunRound,
+    Example,
+    Mark,
+    RegradeRequest,
+    SavedComment,
+)
 from grading.store.tables.rounds import Grade, Prompt, Round, RoundStage, Run, SystemMessage
 
 __all__ = [
@@ -27,24 +39,35 @@ __all__ = [
     "Base",
     "Batch",
     "Blob",
+    "Change",
     "Chore",
     "Course",
     "Drain",
+    "DryRun",
+    "DryRunRound",
+    "Example",
+    "Extension",
     "Grade",
+    "GroupMember",
     "Id",
     "IdempotencyKey",
     "Identity",
     "InboundWebhook",
     "KeptTrial",
+    "Mark",
     "Membership",
     "Outbox",
     "Prompt",
+    "RegradeRequest",
+    "ResetLink",
     "Round",
     "RoundStage",
     "RubricVersion",
     "Run",
+    "SavedComment",
     "Submission",
     "SubmissionFile",
+    "SubmissionMember",
     "SystemMessage",
     "Token",
     "User",

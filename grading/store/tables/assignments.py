@@ -9,6 +9,7 @@ from sqlalchemy import (
     Boolean,
     ForeignKey,
     Index,
+    Integer,
     LargeBinary,
     String,
     Text,
@@ -32,7 +33,19 @@ class Assignment(Base):
     language: Mapped[str] = mapped_column(String(32), default="")
     release: Mapped[str] = mapped_column(String(20), default="after_review")
     due_at: Mapped[datetime | None]
-    """Shown to students; what is handed in later is graded all the same."""
+    """What is handed in later is late: graded all the same, with the credit that `late` leaves."""
+    release_at: Mapped[datetime | None]
+    """When grades are released by themselves, where `release` is `at`."""
+    late: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """The fields of a `grading.late.LateRule`; nothing: being late costs nothing."""
+    max_hand_ins: Mapped[int | None]
+    """So many a student; nothing: any number."""
+    group_size: Mapped[int] = mapped_column(Integer, default=1)
+    """So many may hand in together."""
+    counts: Mapped[str] = mapped_column(String(10), default="latest")
+    """Which of a student's hand-ins counts: `latest` or `best`."""
+    visible: Mapped[bool] = mapped_column(Boolean, default=True)
+    """Whether students see it."""
     created_at: Mapped[datetime]
     course: Mapped[Course] = relationship()
     __table_args__ = (UniqueConstraint("course_id", "slug"),)
@@ -59,6 +72,12 @@ class RubricVersion(Base):
     files: Mapped[dict[str, Any]]
     """path -> sha256 of a blob"""
     created_at: Mapped[datetime]
+    created_by: Mapped[int | None]
+    """A user's number."""
+    published_at: Mapped[datetime | None]
+    """Since when it may count; a draft that was tried or compared has none."""
+    note: Mapped[str] = mapped_column(Text, default="")
+    """What was changed and why."""
     __table_args__ = (UniqueConstraint("assignment_id", "number"),)
 
 
@@ -84,12 +103,45 @@ class Submission(Base):
     notes: Mapped[list[Any]]
     submitted_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     created_at: Mapped[datetime]
+    fingerprint: Mapped[str] = mapped_column(String(64), default="")
+    """Of all its files, as on the receipt: see `grading.store.receipts`."""
     assignment: Mapped[Assignment] = relationship()
     student: Mapped[User] = relationship(foreign_keys=[student_id])
     __table_args__ = (
         UniqueConstraint("assignment_id", "student_id", "number"),
         Index("submissions_by_time", "created_at"),
     )
+
+
+class SubmissionMember(Base):
+    """Somebody the submission counts for beside the student who handed it in: a member of the group."""
+
+    __tablename__ = "submission_members"
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True, index=True)
+
+
+class GroupMember(Base):
+    """Who works with whom on an assignment; a student is in one group at most."""
+
+    __tablename__ = "group_members"
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True, index=True)
+    group_id: Mapped[str] = mapped_column(Id, index=True)
+    confirmed: Mapped[bool] = mapped_column(Boolean, default=False)
+    """They agreed to it, or staff said so."""
+
+
+class Extension(Base):
+    """A later due date for one student."""
+
+    __tablename__ = "extensions"
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"), primary_key=True)
+    student_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True, index=True)
+    due_at: Mapped[datetime]
+    reason: Mapped[str] = mapped_column(Text, default="")
+    by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    at: Mapped[datetime]
 
 
 class SubmissionFile(Base):

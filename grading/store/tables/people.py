@@ -28,6 +28,10 @@ class Course(Base):
     served_interactive: Mapped[int] = mapped_column(Integer, default=0)
     """When a round of it was last sent, in rounds of all courses: who was served longest ago is next."""
     served_batch: Mapped[int] = mapped_column(Integer, default=0)
+    drop_lowest: Mapped[int] = mapped_column(Integer, default=0)
+    """So many of a student's lowest grades do not count in the course."""
+    archived: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Over: it can be looked at, and nothing is handed in any more."""
 
 
 class User(Base):
@@ -43,6 +47,9 @@ class User(Base):
     created_at: Mapped[datetime]
     failed_logins: Mapped[int] = mapped_column(Integer, default=0)
     locked_until: Mapped[datetime | None]
+    language: Mapped[str] = mapped_column(String(10), default="")
+    """Of the pages, such as `de`; empty: as the browser asks for."""
+    mail_when_ready: Mapped[bool] = mapped_column(Boolean, default=False)
     identities: Mapped[list[Identity]] = relationship(back_populates="user")
 
 
@@ -80,3 +87,16 @@ class Token(Base):
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
+
+
+class ResetLink(Base):
+    """A link by which somebody sets a password, once; only its SHA-256 is kept."""
+
+    __tablename__ = "reset_links"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
+    created_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    used_at: Mapped[datetime | None]

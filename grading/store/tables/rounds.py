@@ -158,7 +158,11 @@ class Prompt(Base):
 
 
 class Grade(Base):
-    """The report and points of one round; at most one a round. Seen by students once released."""
+    """The report and points of one round; at most one a round. Seen by students once released.
+
+    `report` stays as it was combined. People's changes are in `changes`; `grading.store.settling` puts both
+    together into the points here.
+    """
 
     __tablename__ = "grades"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -167,8 +171,17 @@ class Grade(Base):
     points: Mapped[float | None] = mapped_column(Float)
     points_so_far: Mapped[float] = mapped_column(Float)
     max_points: Mapped[float] = mapped_column(Float)
+    final_points: Mapped[float | None] = mapped_column(Float)
+    """What counts: `points` with the adjustment and the credit of a late hand-in."""
+    adjustment: Mapped[float] = mapped_column(Float, default=0.0)
+    """Points that staff added to the total, or took away."""
+    credit: Mapped[float] = mapped_column(Float, default=1.0)
+    """The part of the points that a late hand-in keeps."""
     held: Mapped[bool] = mapped_column(Boolean, default=False)
     report: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
     released_at: Mapped[datetime | None]
     released_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    reviewed_at: Mapped[datetime | None]
+    reviewed_by: Mapped[int | None]
+    """A user's number."""

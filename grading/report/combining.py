@@ -1,4 +1,4 @@
-"""From evidence and results to points: the only place with formulas.
+"""From evidence and results to points.
 
 Points of a criterion = its points × level / highest level. The level comes from
 
@@ -29,7 +29,6 @@ Holding takes no points from anybody.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
@@ -37,7 +36,7 @@ from grading.errors import JobInvalid
 from grading.evidence.support import OwnWork
 from grading.jobs import AnalysisOutput, FeedbackOutput, Judgement, Result
 from grading.model import CriterionEvidence, Document, Evidence, Flag, RoundState
-from grading.outcome import CriterionGrade, Report
+from grading.outcome import Basis, CriterionGrade, Report
 from grading.rubric import Criterion, Rubric
 
 APART = 1.0
@@ -52,7 +51,6 @@ FEWEST_IN_PLACE = 6
 """The same for the place that a criterion names."""
 
 OUTPUTS: Mapping[str, type[BaseModel]] = {"analysis": AnalysisOutput, "feedback": FeedbackOutput}
-Basis = Literal["checks", "rules", "model", "checks and model", "ungraded"]
 
 
 def combine(

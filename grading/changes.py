@@ -1,0 +1,35 @@
+"""What a person may change in a report, as values; `grading.report.changed` puts them in."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from grading.rubric import Value
+
+Kind = Literal["points", "reason", "remark", "hide", "add", "text", "adjust"]
+"""points    of a criterion: `points`, target is the criterion's id
+reason    of a criterion: `text`
+remark    a finding or suggestion says something else: `text`; target `finding:2`, `suggestion:0`, from 0
+hide      a finding or suggestion is not shown; target as above
+add       a comment by a person at a place: `text`, `document`, `cell`, `line`
+text      a part of the feedback or the summary says something else; target `feedback.achieved`
+adjust    the total: `points` more or less
+"""
+
+
+class Change(Value):
+    """One change of a report. Later ones of the same kind and target count instead of earlier ones."""
+
+    id: int = 0
+    kind: Kind
+    target: str = Field(default="", max_length=100)
+    points: float | None = Field(default=None, ge=-10_000, le=10_000)
+    text: str = Field(default="", max_length=20_000)
+    document: str = Field(default="", max_length=400)
+    cell: int | None = None
+    line: int | None = None
+    reason: str = Field(default="", max_length=2_000)
+    by: str = ""
+    """Who, by name."""

@@ -1,0 +1,45 @@
+"""When a hand-in is late, and the part of its points it keeps."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+from pydantic import Field
+
+from grading.rubric import Value
+
+DAY = timedelta(days=1)
+
+
+class LateRule(Value):
+    """What being late costs. The default costs nothing."""
+
+    grace_minutes: int = Field(default=0, ge=0, le=1440)
+    """So late is still in time."""
+    per_day: float = Field(default=0.0, ge=0, le=1)
+    """Part of the points that each day begun takes away."""
+    at_least: float = Field(default=0.0, ge=0, le=1)
+    """Part that is kept however late, until the door closes."""
+    days: int | None = Field(default=None, ge=0, le=365)
+    """Nothing is accepted after so many days; nothing: always."""
+
+
+class Lateness(Value):
+    """How late a hand-in is and what that leaves of its points."""
+
+    days: int = 0
+    """Days begun after the due date; 0 in time."""
+    credit: float = 1.0
+    """Part of the points that is kept."""
+    closed: bool = False
+    """Too late to be accepted."""
+
+
+def lateness(handed_in: datetime, due: datetime | None, rule: LateRule) -> Lateness:
+    """Of a hand-in at that moment; `due` is the student's own date, with an extension."""
+    if due is None or handed_in <= due + timedelta(minutes=rule.grace_minutes):
+        return Lateness()
+    days = math.ceil((handed_in - due) / DAY)
+    credit = max(rule.at_least, 1 - rule.per_day * days, 0.0)
+    return Lateness(days=days, credit=round(credit, 6), closed=rule.days is not None and days > rule.days)

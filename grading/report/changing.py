@@ -1,0 +1,101 @@
+"""What people changed, put into a report. The report as it was combined stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from grading.changes import Change
+from grading.jobs import AnalysisOutput, Finding, Suggestion
+from grading.model import Location, RoundState
+from grading.outcome import Corrected, CriterionGrade, PersonComment, Report
+
+LISTS: Mapping[str, tuple[str, str]] = {
+    # target -> (field of the analysis, what of it is said)
+    "finding": ("findings", "detail"),
+    "suggestion": ("suggestions", "how"),
+}
+
+
+def changed(report: Report, changes: Iterable[Change]) -> Report:
+    """The report with these changes; of the same kind and target the last one counts.
+
+    Points of a changed criterion are between 0 and its points. Targets that are not there are passed over.
+    """
+    of = [*{(one.kind, one.target or one.id): one for one in changes}.values()]
+    if not of:
+        return report
+    criteria = tuple(_criterion(grade, of) for grade in report.criteria)
+    so_far = round(sum(grade.points or 0.0 for grade in criteria), 2)
+    whole = report.status == RoundState.GRADED and all(grade.points is not None for grade in criteria)
+    made = report.model_copy(
+        update={
+            "criteria": criteria,
+            "points": so_far if whole else None,
+            "points_so_far": so_far,
+            "comments": tuple(_comment(one) for one in of if one.kind == "add"),
+        }
+    )
+    made = _words(made, [one for one in of if one.kind == "text"])
+    return _remarks(made, of)
+
+
+def _criterion(grade: CriterionGrade, changes: Sequence[Change]) -> CriterionGrade:
+    for one in changes:
+        if one.target != grade.criterion:
+            continue
+        before = grade.corrected or Corrected(by=one.by, reason=one.reason)
+        if one.kind == "points" and one.points is not None:
+            points = round(min(max(one.points, 0.0), grade.max_points), 2)
+            level = round(points / grade.max_points * grade.highest, 2) if grade.max_points else grade.level
+            told = before.model_copy(update={"points": grade.points, "by": one.by, "reason": one.reason})
+            update = {"points": points, "level": level, "basis": "person", "corrected": told}
+            grade = grade.model_copy(update=update)
+        elif one.kind == "reason":
+            told = before.model_copy(update={"text": grade.reason})
+            grade = grade.model_copy(update={"reason": one.text, "corrected": told})
+    return grade
+
+
+def _comment(change: Change) -> PersonComment:
+    place = None
+    if change.document:
+        place = Location(document=change.document, cell=change.cell, line=change.line)
+    return PersonComment(text=change.text, by=change.by, location=place)
+
+
+def _words(report: Report, changes: Sequence[Change]) -> Report:
+    for one in changes:
+        part, _, name = one.target.partition(".")
+        output = getattr(report, part) if part in ("analysis", "feedback") else None
+        if isinstance(output, BaseModel) and isinstance(before := getattr(output, name, None), str):
+            told = Corrected(by=one.by, reason=one.reason, text=before)
+            output = output.model_copy(update={name: one.text})
+            corrected = {**report.corrected, one.target: told}
+            report = report.model_copy(update={part: output, "corrected": corrected})
+    return report
+
+
+def _remarks(report: Report, changes: Sequence[Change]) -> Report:
+    """Findings and suggestions that say something else now, or are not shown."""
+    if report.analysis is None:
+        return report
+    hidden = {one.target for one in changes if one.kind == "hide"}
+    said = {one.target: one for one in changes if one.kind == "remark"}
+    corrected = dict(report.corrected)
+    update: dict[str, Any] = {}
+    for kind, (field, words) in LISTS.items():
+        kept: list[Finding | Suggestion] = []
+        for index, remark in enumerate(getattr(report.analysis, field)):
+            target = f"{kind}:{index}"
+            if target in hidden:
+                continue
+            if (one := said.get(target)) is not None:
+                corrected[target] = Corrected(by=one.by, reason=one.reason, text=getattr(remark, words))
+                remark = remark.model_copy(update={words: one.text})
+            kept.append(remark)
+        update[field] = tuple(kept)
+    analysis: AnalysisOutput = report.analysis.model_copy(update=update)
+    return report.model_copy(update={"analysis": analysis, "corrected": corrected})

@@ -1,0 +1,39 @@
+"""What a grade comes to in the end: the report's points, the adjustment, and the credit of a late hand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from grading.changes import Change
+from grading.outcome import Report
+from grading.report.changing import changed
+from grading.rubric import Value
+
+
+class Settled(Value):
+    """A grade with people's changes."""
+
+    report: Report
+    """With the changes put in."""
+    points: float | None
+    """Of the rubric; nothing while there is no total."""
+    adjustment: float
+    credit: float
+    final_points: float | None
+    """What counts: never below zero, and above the highest points only by an adjustment upwards."""
+
+
+def settled(report: Report, changes: Sequence[Change], credit: float = 1.0) -> Settled:
+    """final = (points + adjustment) × credit, rounded to hundredths."""
+    now = changed(report, changes)
+    adjustment = round(sum(one.points or 0.0 for one in _last_adjustments(changes)), 2)
+    total = None
+    if now.points is not None:
+        most = max(now.max_points, now.points, now.max_points + adjustment)
+        total = round(min(max(now.points + adjustment, 0.0), most) * credit, 2)
+    return Settled(report=now, points=now.points, adjustment=adjustment, credit=credit, final_points=total)
+
+
+def _last_adjustments(changes: Sequence[Change]) -> Iterable[Change]:
+    """One for each target: a curve (its bulk) or a person's own word counts once."""
+    return {one.target: one for one in changes if one.kind == "adjust"}.values()

@@ -1,0 +1,78 @@
+"""Grades after people's changes: report, changes and late rule put together, and kept in the grade."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import and_, select
+from sqlalchemy.orm import Session
+
+from grading.changes import Change
+from grading.late import Lateness, LateRule, lateness
+from grading.outcome import Report
+from grading.report import Settled, settled
+from grading.store import tables
+
+
+def changes_of(session: Session, round_id: str) -> list[Change]:
+    """The changes of a round that were not undone, the first one first."""
+    query = (
+        select(tables.Change, tables.User.name)
+        .outerjoin(tables.User, tables.User.id == tables.Change.by)
+        .where(tables.Change.round_id == round_id, tables.Change.undone_at.is_(None))
+        .order_by(tables.Change.id)
+    )
+    return [_change(row, name or "") for row, name in session.execute(query)]
+
+
+def _change(row: tables.Change, by: str) -> Change:
+    said = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
+    return Change.model_validate({**said, "reason": row.reason, "by": by})
+
+
+def due_of(session: Session, assignment: tables.Assignment, student_id: int) -> datetime | None:
+    """When a student's work is due: the assignment's date, or their own."""
+    extension = session.get(tables.Extension, (assignment.id, student_id))
+    return extension.due_at if extension is not None else assignment.due_at
+
+
+def lateness_of(session: Session, submission: tables.Submission) -> Lateness:
+    """How late a hand-in is, by the rule of now."""
+    assignment = submission.assignment
+    due = due_of(session, assignment, submission.student_id)
+    return lateness(submission.created_at, due, LateRule.model_validate(assignment.late or {}))
+
+
+def credit_of(session: Session, submission_id: str) -> float:
+    """The part of its points that a hand-in keeps; in one query."""
+    own = tables.Extension
+    query = (
+        select(
+            tables.Submission.created_at,
+            tables.Assignment.due_at,
+            own.due_at.label("own"),
+            tables.Assignment.late,
+        )
+        .join(tables.Assignment, tables.Assignment.id == tables.Submission.assignment_id)
+        .outerjoin(
+            own,
+            and_(own.assignment_id == tables.Assignment.id, own.student_id == tables.Submission.student_id),
+        )
+        .where(tables.Submission.id == submission_id)
+    )
+    row = session.execute(query).one()
+    return lateness(row.created_at, row.own or row.due_at, LateRule.model_validate(row.late or {})).credit
+
+
+def settle(session: Session, grade: tables.Grade) -> Settled:
+    """Work the points of a grade out anew and keep them. For everybody who changes what they depend on."""
+    submission = session.get_one(tables.Submission, grade.submission_id)
+    made = settled(
+        Report.model_validate(grade.report),
+        changes_of(session, grade.round_id),
+        lateness_of(session, submission).credit,
+    )
+    grade.points, grade.points_so_far = made.points, made.report.points_so_far
+    grade.adjustment, grade.credit, grade.final_points = made.adjustment, made.credit, made.final_points
+    session.flush()
+    return made

@@ -1,0 +1,129 @@
+"""What people add to a grading: changes, marks, requests for a regrade, comments, examples, dry runs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Boolean, Float, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from grading.store.tables.base import Base, Id, new_id
+
+
+class Change(Base):
+    """One change of a grade by a person, with what stood there before. Rows are undone, never edited.
+
+    `kind` and `target` are those of a `grading.changes.Change`.
+    """
+
+    __tablename__ = "changes"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    round_id: Mapped[str] = mapped_column(ForeignKey("rounds.id"))
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), index=True)
+    kind: Mapped[str] = mapped_column(String(20))
+    target: Mapped[str] = mapped_column(String(100), default="")
+    value: Mapped[dict[str, Any]]
+    before: Mapped[dict[str, Any]]
+    reason: Mapped[str] = mapped_column(Text, default="")
+    bulk: Mapped[str] = mapped_column(Id, default="")
+    """The same for all changes of one bulk adjustment."""
+    by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    at: Mapped[datetime]
+    undone_at: Mapped[datetime | None]
+    undone_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    __table_args__ = (Index("changes_of_round", "round_id", "id"),)
+
+
+class Mark(Base):
+    """The level one person gives a criterion, for comparing people with each other and with the model."""
+
+    __tablename__ = "marks"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    round_id: Mapped[str] = mapped_column(ForeignKey("rounds.id"))
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), index=True)
+    criterion: Mapped[str] = mapped_column(String(80))
+    level: Mapped[float] = mapped_column(Float)
+    blind: Mapped[bool] = mapped_column(Boolean, default=False)
+    """They had not seen the model's level."""
+    by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    at: Mapped[datetime]
+    __table_args__ = (UniqueConstraint("round_id", "criterion", "by"),)
+
+
+class RegradeRequest(Base):
+    """A student asks a person to look at a grade again, and what became of it."""
+
+    __tablename__ = "regrade_requests"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), index=True)
+    round_id: Mapped[str] = mapped_column(ForeignKey("rounds.id"))
+    student_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    course_id: Mapped[int] = mapped_column(ForeignKey("courses.id"))
+    criterion: Mapped[str] = mapped_column(String(80), default="")
+    """Empty: the whole grade."""
+    reason: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(20), default="open")
+    """open, accepted (changed or graded again), declined, withdrawn"""
+    answer: Mapped[str] = mapped_column(Text, default="")
+    answered_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    created_at: Mapped[datetime]
+    answered_at: Mapped[datetime | None]
+    __table_args__ = (Index("regrade_requests_open", "course_id", "state", "created_at"),)
+
+
+class SavedComment(Base):
+    """A comment that staff of a course use again."""
+
+    __tablename__ = "saved_comments"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    course_id: Mapped[int] = mapped_column(ForeignKey("courses.id"), index=True)
+    text: Mapped[str] = mapped_column(Text)
+    by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    at: Mapped[datetime]
+
+
+class Example(Base):
+    """A correction that an instructor chose to show the model in later gradings of the same criterion.
+
+    It holds words of a student's work, so it goes with that student.
+    """
+
+    __tablename__ = "examples"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"), index=True)
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), index=True)
+    criterion: Mapped[str] = mapped_column(String(80))
+    excerpt: Mapped[str] = mapped_column(Text)
+    """What the student wrote, without names."""
+    model_level: Mapped[float | None] = mapped_column(Float)
+    level: Mapped[float] = mapped_column(Float)
+    """What a person gave it."""
+    reason: Mapped[str] = mapped_column(Text, default="")
+    active: Mapped[bool] = mapped_column(Boolean, default=True)
+    by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    at: Mapped[datetime]
+
+
+class DryRun(Base):
+    """A change of the rubric tried on hand-ins before it counts: rounds that are not current."""
+
+    __tablename__ = "dry_runs"
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"), index=True)
+    rubric_version_id: Mapped[int] = mapped_column(ForeignKey("rubric_versions.id"))
+    purpose: Mapped[str] = mapped_column(String(20), default="rubric")
+    """rubric, examples (their effect), try (before the class sees it)"""
+    by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    created_at: Mapped[datetime]
+    applied_at: Mapped[datetime | None]
+    discarded_at: Mapped[datetime | None]
+
+
+class DryRunRound(Base):
+    """One hand-in of a dry run."""
+
+    __tablename__ = "dry_run_rounds"
+    dry_run_id: Mapped[str] = mapped_column(ForeignKey("dry_runs.id"), primary_key=True)
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True, index=True)
+    round_id: Mapped[str] = mapped_column(ForeignKey("rounds.id"), index=True)
