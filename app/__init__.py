@@ -23,6 +23,7 @@ from app import (
     render,
     security,
     sign_in,
+    tabs,
     tokens,
     trials,
     webhooks,
@@ -72,6 +73,8 @@ def create_app(services: Services) -> OpenAPI:
         said=trials.said,
         run_notes=trials.run_notes,
         flag_notes=flags.flag_notes,
+        course_tabs=tabs.course_tabs,
+        assignment_tabs=tabs.assignment_tabs,
     )
     for blueprint in (
         pages.pages,

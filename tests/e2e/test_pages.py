@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
-from werkzeug.serving import make_server
 
+from grading.beats import Beat, Lease
 from grading.dispatch import MachineState
 from grading.jobs import AnalysisOutput, Finding, SentPrompt
-from grading.leases import Beat, Lease
 from grading.model import Location
-from grading.store import accounts, tables
+from grading.store import tables
+from tests.e2e.browsing import look, sign_in, with_passwords
 from tests.integration import ran
 from tests.integration.webapp import CODE, School, report
 
-PASSWORD = "correct horse battery"
 DRAFT = "You read <b>the data</b> with pandas"
 # Werkzeug's own server, which only tests use, leaves a static file open when a browser hangs up half way
 pytestmark = pytest.mark.filterwarnings(
@@ -33,59 +29,8 @@ pytestmark = pytest.mark.filterwarnings(
 @pytest.fixture(scope="module")
 def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
     made = School(tmp_path_factory.mktemp("school"))
-    with made.store.write() as session:
-        for name in ("anna", "teacher"):
-            user = session.get_one(tables.User, made.users[name])
-            user.password_hash = accounts.hash_password(PASSWORD)
-    yield made
+    yield with_passwords(made, "anna", "teacher")
     made.close()
-
-
-@pytest.fixture(scope="module")
-def site(school: School) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, school.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where screenshots go; GRADER_SCREENSHOTS names a folder to keep them."""
-    kept = os.environ.get("GRADER_SCREENSHOTS")
-    return Path(kept) if kept else tmp_path_factory.mktemp("pictures")
-
-
-@pytest.fixture
-def careful(page: Page) -> Iterator[Page]:
-    """A page on which scripts may not fail and nothing may break the content policy."""
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
-    page.set_default_timeout(10_000)
-    yield page
-    assert problems == []
-
-
-def look(page: Page, pictures: Path, name: str) -> None:
-    """Take a picture and find no serious problem of accessibility, in light and dark."""
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        expect(page.locator("html")).to_have_attribute("data-bs-theme", scheme)
-        page.screenshot(path=pictures / f"{name}-{scheme}.png", full_page=True)
-        found: list[dict[str, Any]] = Axe().run(page).response["violations"]
-        bad = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
-        assert bad == [], (name, scheme)
-
-
-def sign_in(page: Page, site: str, name: str) -> None:
-    page.goto(site)
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
 
 
 def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pictures: Path) -> None:

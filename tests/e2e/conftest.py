@@ -1,0 +1,43 @@
+"""A school in a real browser: `site` serves the module's `school`, whichever that is."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+from werkzeug.serving import make_server
+
+from tests.integration.webapp import School
+
+
+@pytest.fixture(scope="module")
+def site(school: School) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, school.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where screenshots go; GRADER_SCREENSHOTS names a folder to keep them."""
+    kept = os.environ.get("GRADER_SCREENSHOTS")
+    return Path(kept) if kept else tmp_path_factory.mktemp("pictures")
+
+
+@pytest.fixture
+def careful(page: Page) -> Iterator[Page]:
+    """A page on which scripts may not fail and nothing may break the content policy."""
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
+    page.set_default_timeout(10_000)
+    yield page
+    assert problems == []
