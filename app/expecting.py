@@ -13,11 +13,11 @@ from flask import current_app
 from sqlalchemy.orm import Session
 
 from app.services import Dispatch
+from grading.beats import Lease
 from grading.cluster.eta import Forecast, Line, Running, Scene, forecast, left_of
 from grading.cluster.guesses import with_guesses
 from grading.cluster.view import Peer
 from grading.dispatch import MachineState
-from grading.leases import Lease
 from grading.model import RoundState, StageState
 from grading.peers import peer, takes_part
 from grading.store.places import Places, Sent, newcomers, places, sent

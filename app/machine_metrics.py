@@ -62,6 +62,7 @@ class FromQueue(Collector):
         for name, text, values in (
             ("up", "1 when it beats.", [((one.name,), one.alive) for one in machines]),
             ("busy_slots", "Slots that generate.", [((one.name,), one.busy) for one in machines]),
+            ("guests", "Slots that guests have.", [((one.name,), one.guests) for one in machines]),
             ("slots", "Generations at the same time.", [((one.name,), one.slots) for one in machines]),
             ("hung", "1 when it beats but takes no work.", [((one.name,), one.hung) for one in machines]),
         ):

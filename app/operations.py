@@ -23,7 +23,7 @@ from app.machines_seen import look
 from app.metrics import FromStore
 from app.services import Services, services
 from grading.cluster import weights
-from grading.condition import span
+from grading.condition import an_hour, duration, span
 from grading.errors import NotSignedIn
 from grading.store import migrate
 
@@ -63,7 +63,8 @@ def machines() -> str:
     """The machines and the queues, for staff."""
     actor = who.actor()
     who.require(actor, "machines.see")
-    return render_template("machines.html", seen=look(), short=weights.short, span=span)
+    words = {"an_hour": an_hour, "duration": duration, "span": span, "short": weights.short}
+    return render_template("machines.html", seen=look(), **words)
 
 
 def add_metrics(app: Flask, given: Services) -> None:

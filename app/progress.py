@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from app.expecting import expecting
 from app.services import services
-from grading.leases import MOST_DRAFT, Lease
+from grading.beats import MOST_DRAFT, Lease
 from grading.model import StageState
 from grading.rubric import Value
 from grading.store.views import Queue, StageView, SubmissionView

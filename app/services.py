@@ -8,10 +8,10 @@ from typing import Protocol, cast
 
 from flask import current_app
 
+from grading.beats import Lease
 from grading.canaries import PartBeat
 from grading.config import Config
 from grading.dispatch import MachineState
-from grading.leases import Lease
 from grading.store import Store
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from bench.cluster.runs import Outcome, Plan
     from bench.cluster.scenarios import Scenario
 
-OURS = "ours"
 QUICK = ("backlog12",)
 QUICK_WAYS = "ours,roles,shortest"
 
@@ -24,10 +24,13 @@ QUICK_WAYS = "ours,roles,shortest"
     "--scenario",
     "scenarios",
     multiple=True,
-    help="One of them; may be repeated. Also backlogN.  [default: backlog400, backlog1000, poisson80]",
+    help="One of them; may be repeated. Also backlogN, lostN, slowN.  "
+    "[default: backlog400, backlog1000, poisson80]",
 )
 @click.option(
-    "--only", help="Ways with commas between, of: ours, pinned, roles, shortest, litellm-…, sglang-…, vllm-…."
+    "--only",
+    help="Ways with commas between, of: ours, ours+guests, pinned, roles, shortest, "
+    "litellm-…, sglang-…, vllm-….",
 )
 @click.option(
     "--compress",
@@ -47,39 +50,42 @@ QUICK_WAYS = "ours,roles,shortest"
 )
 @click.option("--tune", is_flag=True, help="Let the product find its slots by measurement.")
 @click.option(
+    "--guests",
+    default=8,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="Chats at once by the gateway, in ours+guests.",
+)
+@click.option(
     "--plots", type=click.Path(file_okay=False, path_type=Path), help="Write plots into this folder."
 )
 @click.option("--quick", is_flag=True, help="Small and short: a minute, nothing is installed.")
 @click.option("--json", "as_json", is_flag=True)
 def bench_router(
     scenarios: tuple[str, ...], only: str | None, compress: float, slots: int, at_once: int, seed: int,
-    learn: int, tune: bool, plots: Path | None, quick: bool, as_json: bool,
+    learn: int, tune: bool, guests: int, plots: Path | None, quick: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """The product beside other people's routers, on the same emulated machines."""
-    from bench.cluster import drive, report, rivals
+    from bench.cluster import report, rivals
+    from bench.cluster.guests import NoClient
     from bench.cluster.runs import Plan
 
     names = scenarios or (QUICK if quick else ("backlog400", "backlog1000", "poisson80"))
-    ways = (only or (QUICK_WAYS if quick else ",".join((OURS, *rivals.RIVALS)))).split(",")
-    if unknown := set(ways) - {OURS, *rivals.RIVALS}:
-        raise click.BadParameter(f"{min(unknown)!r} is none of {', '.join((OURS, *rivals.RIVALS))}.")
+    ways = _ways(only or (QUICK_WAYS if quick else ""))
     plans = [Plan(_scenario(name, slots, seed), compress, at_once, learn) for name in names]
     played = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception: what was started is ended
     try:
-        if any(way != OURS and rivals.RIVALS[way].installed for way in ways):
+        if any(way in rivals.RIVALS and rivals.RIVALS[way].installed for way in ways):
             rivals.install(_say)
         for plan in plans:
             outcomes = []
             for way in ways:
                 _say(f"{plan.scenario.name}: {way}")
-                if way == OURS:
-                    outcomes.append(drive.play_product(plan, _say, tune=tune))
-                else:
-                    outcomes.append(drive.play_rival(rivals.RIVALS[way], plan, _say))
+                outcomes.append(_play(way, plan, tune, guests))
                 _say(f"  {outcomes[-1].makespan:.0f} s, p95 {outcomes[-1].took(0.95):.0f} s")
             played.append(report.Played(plan, outcomes))
-    except (rivals.Missing, TimeoutError) as error:
+    except (rivals.Missing, NoClient, TimeoutError) as error:
         raise click.ClickException(str(error)) from error
     if plots:
         for one in played:
@@ -96,13 +102,37 @@ def _say(line: str) -> None:
     click.echo(line, err=True)
 
 
+def _ways(only: str) -> list[str]:
+    """Those that were named; else all, without guests."""
+    from bench.cluster.rivals import RIVALS
+    from bench.cluster.runs import OURS, OURS_GUESTS
+
+    known = (OURS, OURS_GUESTS, *RIVALS)
+    ways = only.split(",") if only else [OURS, *RIVALS]
+    if unknown := set(ways) - set(known):
+        raise click.BadParameter(f"{min(unknown)!r} is none of {', '.join(known)}.", param_hint="--only")
+    return ways
+
+
+def _play(way: str, plan: Plan, tune: bool, guests: int) -> Outcome:
+    from bench.cluster import drive, rivals
+    from bench.cluster.config import Wanted
+    from bench.cluster.runs import OURS_GUESTS
+
+    if way in rivals.RIVALS:
+        return drive.play_rival(rivals.RIVALS[way], plan, _say)
+    return drive.play_product(plan, _say, Wanted(tune, guests if way == OURS_GUESTS else 0))
+
+
 def _scenario(name: str, slots: int, seed: int) -> Scenario:
-    from bench.cluster.scenarios import SCENARIOS, backlog
+    from bench.cluster.scenarios import SCENARIOS, SIZED
 
     if name in SCENARIOS:
         return SCENARIOS[name](slots, seed)
-    if found := re.fullmatch(r"backlog(\d{1,5})", name):
-        return backlog(int(found[1]), slots, seed)
+    found = re.fullmatch(r"([a-z]+)([1-9]\d{0,4})", name)
+    if found and found[1] in SIZED:
+        return SIZED[found[1]](slots, seed, int(found[2]))
+    sized = (f"{one}N" for one in SIZED)
     raise click.BadParameter(
-        f"{name!r} is none of {', '.join(SCENARIOS)}, backlogN.", param_hint="--scenario"
+        f"{name!r} is none of {', '.join((*SCENARIOS, *sized))}.", param_hint="--scenario"
     )

@@ -8,9 +8,10 @@ from types import TracebackType
 from redis.exceptions import RedisError
 
 from cli.cluster_ssh import MachineError
+from grading.beats import Beat
 from grading.cluster.weights import Claim, claims
 from grading.config import Config
-from grading.leases import Beat, Leases, connect
+from grading.leases import Leases, connect
 
 POLL_S = 0.2
 

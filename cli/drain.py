@@ -9,9 +9,9 @@ import click
 
 from cli.admin import writing
 from cli.settings import Settings
+from grading.beats import DEAD_AFTER_S
 from grading.dispatch import AWAY, Dispatch, MachineState, open_dispatch
 from grading.errors import GraderError
-from grading.leases import DEAD_AFTER_S
 from grading.store import drains
 
 BY = "cli"

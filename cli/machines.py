@@ -12,7 +12,7 @@ from rich.table import Table
 
 from cli.settings import Settings
 from grading.cluster.weights import short
-from grading.condition import Condition, condition
+from grading.condition import Condition, an_hour, condition
 from grading.dispatch import MachineState, machines_that_differ, open_dispatch
 from grading.errors import GraderError
 
@@ -53,7 +53,7 @@ def _table(states: list[MachineState]) -> Table:
         rates = "\n".join(
             "?"
             if name not in speeds
-            else f"{speeds[name].jobs_per_hour:,.0f}{'' if speeds[name].measured else ' ?'}"
+            else f"{an_hour(speeds[name].jobs_per_hour)}{'' if speeds[name].measured else ' ?'}"
             for name in state.stages
         )
         alive = "hung" if state.hung else "no" if not state.alive else "out" if state.drained else "yes"
@@ -66,6 +66,8 @@ def _say_more(state: MachineState) -> None:
     how = condition(state)
     for note in how.notes:
         click.echo(f"{state.name}: {note}")
+    if how.guests:
+        click.echo(f"{state.name} has {how.guest_words}: requests by the gateway, beside its runs")
     if how.takes or how.why:
         takes = f"listens to {', '.join(how.takes)}" if how.takes else "takes nothing now"
         click.echo(f"{state.name} {takes}" + (f": {how.why}" if how.why else ""))

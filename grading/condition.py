@@ -11,6 +11,9 @@ from grading.peers import pace_told
 USUAL = 0.1
 """A speed so near to the usual one is not worth a word."""
 RESERVED = {"batch": "Takes batch work only.", "testing": "Takes only what is sent to it by name."}
+MOST_AN_HOUR = 10_000
+"""Beyond that no model is at work, and the figure says nothing."""
+FEW_AN_HOUR = 10
 WORDS = 200
 """Of what a machine says in its own words."""
 
@@ -70,6 +73,13 @@ class Condition:
     """Queues it listens to now."""
     why: str = ""
     """Why these."""
+    guests: int = 0
+    """Requests of other tools in hand."""
+
+    @property
+    def guest_words(self) -> str:
+        """Only where there are any."""
+        return "" if not self.guests else "1 guest" if self.guests == 1 else f"{self.guests} guests"
 
     @property
     def health(self) -> float | None:
@@ -138,7 +148,20 @@ def condition(state: MachineState) -> Condition:
         circuits=circuits,
         takes=tuple(str(name) for name in beat.takes),
         why=beat.why[:WORDS],
+        guests=state.guests if state.guests > 0 else 0,
     )
+
+
+def an_hour(rate: float) -> str:
+    """Jobs an hour, no finer and no further than anybody can want to know."""
+    if rate > MOST_AN_HOUR:
+        return f"over {MOST_AN_HOUR:,}"
+    return f"{rate:,.0f}" if rate >= FEW_AN_HOUR else f"{rate:.1f}"
+
+
+def duration(seconds: float) -> str:
+    """Whole seconds of a job, without their unit."""
+    return f"{seconds:,.0f}" if seconds >= 1 else "under 1"
 
 
 def span(seconds: float) -> str:

@@ -18,11 +18,12 @@ from redis.exceptions import RedisError
 
 from grading import queue
 from grading.backlog import Backlog
+from grading.beats import Beat, Lease
 from grading.breaker import Breaker
 from grading.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
 from grading.cluster.weights import Difference, claims, differing
 from grading.config import Config
-from grading.leases import Beat, Lease, Leases, connect
+from grading.leases import Leases, connect
 from grading.model import PRIORITIES
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ class MachineState:
     """stage -> {"engine", "model", and where it is known "digest" of the weights}"""
     alive: bool = False
     busy: int = 0
+    guests: int = 0
+    """Slots that requests of other tools have, beside those that are busy."""
     beat_age_s: float | None = None
     drained: bool = False
     """It was taken out: it gets nothing new."""
@@ -58,7 +61,7 @@ class MachineState:
     def hung(self) -> bool:
         """It beats and has a free slot, but takes no work."""
         waits = (self.canary_age_s or 0.0) > OVERDUE_S
-        return self.alive and not self.drained and waits and self.busy < self.slots
+        return self.alive and not self.drained and waits and self.busy + self.guests < self.slots
 
 
 @dataclass(frozen=True)
@@ -250,6 +253,7 @@ def _state(machine: MachineState, beats: Sequence[Beat]) -> MachineState:
         stages={stage: newest.stages[stage] for stage in sorted(newest.stages, key=configured.index)},
         alive=newest.alive,
         busy=sum(beat.busy for beat in mine if beat.alive),
+        guests=sum(beat.guests for beat in mine if beat.alive),
         beat_age_s=newest.age_s,
         drained=newest.drained,
         engines=_counted([beat for beat in mine if beat.alive]),

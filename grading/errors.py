@@ -130,6 +130,8 @@ class EngineUnreachable(EngineError):
 
     code = "engine_unreachable"
     student = "The computer that should work on this part could not be reached."
+    refused = False
+    """No connection was made at all: so it is for everyone, whatever was asked."""
 
 
 class EngineBusy(EngineError):

@@ -82,9 +82,9 @@ def served(stages: Mapping[str, Placement]) -> dict[str, Placement]:
     return {one.model: one for one in able.values()} | {alias(stage): one for stage, one in able.items()}
 
 
-def guest_queues(stages: Mapping[str, Placement]) -> list[str]:
-    """The queues of guests that a machine with these placements can answer."""
-    return [chat_queue(name) for name in served(stages)]
+def guest_queues(stages: Mapping[str, Placement]) -> dict[str, Placement]:
+    """The queues of guests that a machine with these placements can answer, and by which of these."""
+    return {chat_queue(name): placement for name, placement in served(stages).items()}
 
 
 class Talks:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, cast
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, cast
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
@@ -20,6 +20,7 @@ from redis.retry import Retry
 
 from grading import lua
 from grading.backlog import BACKLOG, believed
+from grading.beats import DEAD_AFTER_S, Answer, Beat, Claim, Lease, Look, read_beats, read_lease
 from grading.queue import own_queue
 from grading.withdrawal import withdrawn
 
@@ -29,112 +30,8 @@ PACES = "grader:paces:"
 """And a machine's name: what it learned of its own speeds."""
 DRAINED = "grader:drained"
 WRITABLE = "grader:writable"
-BEAT_S = 3.0
-DEAD_AFTER_S = 10.0
 MAX_DELIVERIES = 3
 KEEP_S = 86_400
-MOST_DRAFT = 4_000
-"""Characters of a draft, so that leases stay small."""
-
-Answer = Literal["granted", "superseded", "exhausted", "elsewhere"]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """The answer to a machine that asks for a run; `machine` is where the run belongs if elsewhere."""
-
-    answer: Answer
-    machine: str = ""
-
-
-@dataclass(frozen=True)
-class Lease:
-    """A run in the hands of a machine's process; ages in seconds by Redis' clock.
-
-    Phases: `waiting` for its turn on the machine, `starting`, `queued` in the engine, `loading` the model,
-    `reading` the prompt, `generating`.
-    """
-
-    run_id: str
-    machine: str
-    process: str
-    stage: str
-    phase: str = "starting"
-    tokens: int = 0
-    since_s: float = 0.0
-    round_id: str = ""
-    prompt_tokens: int = 0
-    """Estimated."""
-    idle_s: float = 0.0
-    """Since phase or tokens last changed."""
-    draft: str = ""
-    """What is written so far, made readable, where the student may see it; at most MOST_DRAFT characters."""
-
-
-@dataclass(frozen=True)
-class Beat:
-    """What a worker process says of itself every 3 s. `age_s` by Redis' clock."""
-
-    process: str
-    machine: str
-    slots: int
-    busy: int
-    stages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """stage -> {"engine", "model", and where it is known "digest" of the weights}"""
-    role: str = "primary"
-    age_s: float = 0.0
-    drained: bool = False
-    """It has heard that it was taken out, and takes nothing new."""
-    engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """engine -> what it counts, by the names in docs/observability.md."""
-    limit: int = 0
-    """Generations at once that it takes now, as it measured to be best; 0: all slots."""
-    limit_why: str = ""
-    """Why so many, in one sentence."""
-    running: Mapping[str, int] = field(default_factory=dict)
-    """stage -> runs in hand."""
-    left: Mapping[str, float] = field(default_factory=dict)
-    """stage -> jobs' worth of work that is left of those."""
-    paces: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """stage -> the fields of a `grading.cluster.view.Pace`."""
-    load_s: Mapping[str, float] = field(default_factory=dict)
-    """stage -> seconds until its model is loaded."""
-    circuits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """engine -> {"state": "open" or "probing", "why", "since_s", "stages"}; none that is closed."""
-    reserved: str = ""
-    joins_after_s: float = 0.0
-    takes: Sequence[str] = ()
-    """Queues it listens to now."""
-    why: str = ""
-    """Why these, in a few words."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether it beat within the last 10 s."""
-        return self.age_s <= DEAD_AFTER_S
-
-    @property
-    def broken(self) -> frozenset[str]:
-        """Stages it cannot do now, as their engine or model is away."""
-        found: set[str] = set()
-        for engine, circuit in self.circuits.items():
-            if circuit.get("state", "closed") != "closed":
-                all_of = [stage for stage, place in self.stages.items() if place.get("engine") == engine]
-                found.update(circuit.get("stages", all_of))
-        return frozenset(found)
-
-
-@dataclass(frozen=True)
-class Look:
-    """The cluster at one moment; ages by Redis' clock."""
-
-    beats: Sequence[Beat]
-    lengths: Mapping[str, int]
-    """queue -> messages that wait there."""
-    oldest_s: Mapping[str, float]
-    """queue -> seconds since its oldest message was sent; only where one waits and says so."""
-    backlog: Mapping[tuple[str, str], int]
-    """(stage, priority) -> runs that still wait in SQL; empty when nobody told it lately."""
 
 
 def connect(url: str) -> Redis:
@@ -157,6 +54,8 @@ class Leases:
         self._claim = client.register_script(lua.CLAIM)
         self._progress = client.register_script(lua.PROGRESS)
         self._finish = client.register_script(lua.FINISH)
+        self._give_back = client.register_script(lua.GIVE_BACK)
+        self._unclaim = client.register_script(lua.UNCLAIM)
         self._beat = client.register_script(lua.BEAT)
         self._waiting = client.register_script(lua.WAITING)
         self._look = client.register_script(lua.LOOK)
@@ -227,29 +126,31 @@ class Leases:
     def finish(self, lease: Lease) -> None:
         """End the lease of a run whose result was sent; its message may come again, it is not begun again."""
         keys = [LEASES, _current(lease.round_id, lease.stage)]
-        self._finish(keys=keys, args=[lease.run_id, KEEP_S])
+        self._finish(keys=keys, args=[lease.run_id, KEEP_S, lease.process])
 
-    def give_back(self, run_id: str) -> None:
-        """End the lease of a run that is not done."""
-        self.redis.hdel(LEASES, run_id)
+    def give_back(self, run_id: str, process: str) -> None:
+        """End this process's lease of a run that is not done; one that another has by now stays."""
+        self._give_back(keys=[LEASES], args=[process, run_id])
 
-    def unclaim(self, run_id: str) -> None:
-        """As if the run had never been claimed: others begin it, and this beginning does not count."""
-        with self.redis.pipeline() as pipe:
-            pipe.hdel(LEASES, run_id)
-            pipe.decr(f"grader:deliveries:{run_id}")
-            pipe.expire(f"grader:deliveries:{run_id}", KEEP_S)
-            pipe.execute()
+    def unclaim(self, run_id: str, process: str) -> bool:
+        """As if this process had never claimed the run: others begin it, and its beginning does not count.
 
-    def hand_back(self, process: str, run_ids: Sequence[str]) -> None:
-        """A process ends and others begin its runs: all in one step, and its own beginnings do not count."""
-        with self.redis.pipeline() as pipe:
-            pipe.hdel(MACHINES, process)
-            for run_id in run_ids:
-                pipe.hdel(LEASES, run_id)
-                pipe.decr(f"grader:deliveries:{run_id}")
-                pipe.expire(f"grader:deliveries:{run_id}", KEEP_S)
-            pipe.execute()
+        False when another process has the run by now: then nothing changes.
+        """
+        return run_id in self._let_go(process, [run_id], going=False)
+
+    def hand_back(self, process: str, run_ids: Sequence[str]) -> set[str]:
+        """A process ends and others begin its runs: all in one step, and its own beginnings do not count.
+
+        Returns those that are in nobody's hands now; others may have taken some of them already.
+        """
+        return self._let_go(process, run_ids, going=True)
+
+    def _let_go(self, process: str, run_ids: Sequence[str], *, going: bool) -> set[str]:
+        deliveries = [f"grader:deliveries:{run_id}" for run_id in run_ids]
+        keys = [LEASES, MACHINES, *deliveries]
+        free = cast("list[int]", self._unclaim(keys=keys, args=[process, int(going), KEEP_S, *run_ids]))
+        return {run_id for run_id, one in zip(run_ids, free, strict=True) if one}
 
     def drain(self, machines: Iterable[str]) -> None:
         """These machines get nothing new, all others do."""
@@ -277,7 +178,7 @@ class Leases:
         """All leases."""
         moment = self.time()
         rows = cast("dict[str, str]", self.redis.hgetall(LEASES))
-        return [_lease(run_id, json.loads(row), moment) for run_id, row in rows.items()]
+        return [read_lease(run_id, row, moment) for run_id, row in rows.items()]
 
     def held_of(self, run_ids: Sequence[str]) -> dict[str, Lease]:
         """The leases of these runs, where there are any."""
@@ -285,7 +186,7 @@ class Leases:
             return {}
         moment = self.time()
         rows = cast("list[str | None]", self.redis.hmget(LEASES, list(run_ids)))
-        return {r: _lease(r, json.loads(row), moment) for r, row in zip(run_ids, rows, strict=True) if row}
+        return {r: read_lease(r, row, moment) for r, row in zip(run_ids, rows, strict=True) if row}
 
     def beats(self) -> list[Beat]:
         """The last beat of every worker process that did not end in order."""
@@ -299,7 +200,7 @@ class Leases:
             for queue in queues:
                 pipe.llen(queue)
             (seconds, micro), rows, *lengths = pipe.execute()
-        return dict(zip(queues, lengths, strict=True)), _beats(rows.values(), seconds + micro / 1e6)
+        return dict(zip(queues, lengths, strict=True)), read_beats(rows.values(), seconds + micro / 1e6)
 
     def look(self, queues: Sequence[str], mine: Container[str] | None = None) -> Look:
         """Beats, queues and the backlog in one round trip; for machines, which look every second.
@@ -313,7 +214,7 @@ class Leases:
         moment = int(seconds) + int(micro) / 1e6
         known = dict(zip(queues, found, strict=True))
         return Look(
-            beats=_beats(rows, moment),
+            beats=read_beats(rows, moment),
             lengths={name: int(length) for name, (length, _) in known.items()},
             oldest_s={name: max(0.0, moment - float(sent)) for name, (_, sent) in known.items() if sent},
             backlog=believed(dict(zip(told[::2], told[1::2], strict=True)), moment),
@@ -349,56 +250,3 @@ class Leases:
 
 def _current(round_id: str, stage: str) -> str:
     return f"grader:current:{round_id}:{stage}"
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float)
-
-
-def _all(value: Any, fits: Callable[[Any], bool]) -> bool:
-    return isinstance(value, dict) and all(map(fits, value.values()))
-
-
-SHAPES: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(
-        ("process", "machine", "role", "limit_why", "reserved", "why"), lambda v: isinstance(v, str)
-    ),
-    **dict.fromkeys(("slots", "busy", "limit", "joins_after_s", "age_s"), _number),
-    **dict.fromkeys(("running", "left", "load_s"), lambda v: _all(v, _number)),
-    **dict.fromkeys(("stages", "engines", "paces"), lambda v: _all(v, lambda one: isinstance(one, dict))),
-    "circuits": lambda v: _all(
-        v, lambda one: isinstance(one, dict) and isinstance(one.get("stages", []), list | dict)
-    ),
-    "takes": lambda v: isinstance(v, list | dict),  # of an empty list Redis makes an empty object
-    "drained": lambda v: isinstance(v, bool),
-}
-"""field -> whether a value of it makes sense."""
-NEEDED = {"process", "machine", "slots", "busy"}
-
-
-def _beats(rows: Iterable[str], moment: float) -> list[Beat]:
-    """Of what makes no sense nothing is heard: one strange machine must not blind all who look."""
-    return [beat for row in rows if (beat := _beat(json.loads(row), moment)) is not None]
-
-
-def _beat(row: dict[str, Any], moment: float) -> Beat | None:
-    age = max(0.0, moment - row.pop("at", 0.0))
-    told = {
-        key: value
-        for key, value in _known(Beat, {**row, "age_s": age}).items()
-        if key not in SHAPES or SHAPES[key](value)
-    }
-    return Beat(**told) if told.keys() >= NEEDED else None
-
-
-def _lease(run_id: str, row: dict[str, Any], moment: float) -> Lease:
-    since = row.pop("since", moment)
-    # machines of version 0.1 do not stamp movements: of them only the age is known
-    ages = {"since_s": max(0.0, moment - since), "idle_s": max(0.0, moment - row.pop("moved", moment))}
-    return Lease(**_known(Lease, {**row, "run_id": run_id, **ages}))
-
-
-def _known(kind: type[Lease] | type[Beat], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Only the fields of this version: while versions change, machines may already say more."""
-    names = {one.name for one in fields(kind)}
-    return {key: value for key, value in row.items() if key in names}

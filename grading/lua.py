@@ -138,14 +138,56 @@ end
 return answers
 """
 
-# KEYS: leases, current run of (round, stage); ARGV: run, seconds to keep
+# Who ends a lease may have lost it meanwhile, and another process may have the run: then it stays.
+_END_LEASE = """
+local function end_lease(run, process)
+  local held = redis.call('HGET', KEYS[1], run)
+  if not held then return 'none' end
+  if cjson.decode(held)['process'] ~= process then return 'theirs' end
+  redis.call('HDEL', KEYS[1], run)
+  return 'ended'
+end
+"""
+
+# KEYS: leases; ARGV: process, run
+GIVE_BACK = (
+    _END_LEASE
+    + """
+return end_lease(ARGV[2], ARGV[1])
+"""
+)
+
+# KEYS: leases, machines, then deliveries of each run
+# ARGV: process, 1 if it is going, seconds to keep, then each run. Answers 1 for each that is in nobody's
+# hands now, 0 for those that another process has.
+UNCLAIM = (
+    _END_LEASE
+    + """
+if ARGV[2] == '1' then redis.call('HDEL', KEYS[2], ARGV[1]) end
+local answers = {}
+for i = 3, #KEYS do
+  local ending = end_lease(ARGV[i + 1], ARGV[1])
+  if ending == 'ended' then
+    redis.call('DECR', KEYS[i])
+    redis.call('EXPIRE', KEYS[i], ARGV[3])
+  end
+  answers[i - 2] = ending == 'theirs' and 0 or 1
+end
+return answers
+"""
+)
+
+# KEYS: leases, current run of (round, stage); ARGV: run, seconds to keep, process
 # A run that is over is not begun again when its message comes once more.
-FINISH = """
-redis.call('HDEL', KEYS[1], ARGV[1])
+FINISH = (
+    _END_LEASE
+    + """
+end_lease(ARGV[1], ARGV[3])
 local current = redis.call('GET', KEYS[2])
 if current == ARGV[1] then redis.call('SET', KEYS[2], 'over:' .. ARGV[1], 'EX', ARGV[2]) end
 return 1
 """
+)
 
 # KEYS: machines, drained machines; ARGV: process, beat as JSON, machine. Answers 1 when it is drained.
 BEAT = """

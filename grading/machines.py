@@ -23,6 +23,11 @@ class Placement(Value):
     jobs_per_hour: float | None = Field(default=None, gt=0)
     """A first guess of what the machine does with all its slots; what it measures counts soon instead."""
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Engine and model."""
+        return self.engine, self.model
+
 
 class EngineSettings(Value):
     """How an engine is reached; `url` for HTTP engines, nothing for those in process."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from grading.beats import Beat
 from grading.cluster.view import Pace, Peer
-from grading.leases import Beat
 
 
 def takes_part(beat: Beat) -> bool:

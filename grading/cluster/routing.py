@@ -48,7 +48,8 @@ def decide(view: View) -> Choice:
     plan = plan_for(view)
     take = [s for s in _candidates(view, me, plan) if _stays(view, me, plan, s)]
     if not take:
-        return Choice((), "others are done with it earlier")
+        waits = any(_waiting(view, stage) for stage in me.paces)
+        return Choice((), "others are done with it earlier" if waits else "nothing waits")
     return Choice(_queues(view, me, take), _why(view, me, plan, take))
 
 

@@ -1,4 +1,4 @@
-"""The life of a round in SQL: prepared, dispatched, recorded, lost, finished.
+"""The life of a round in SQL once it is prepared: dispatched, recorded, lost, finished.
 
 Every step is conditional and holds the round's lock, so that doing it twice, late or in another order changes
 nothing. Plain statements, not mapped objects: this is the busiest code of the store.
@@ -6,18 +6,17 @@ nothing. Plain statements, not mapped objects: this is the busiest code of the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
-from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from grading.errors import MachineLost, MachineStalled, Retry
 from grading.jobs import Provenance, Result
 from grading.model import RoundState, RunState, StageState
-from grading.store import outbox, prompts, waiting
+from grading.store import prompts
 from grading.store.database import now
 from grading.store.locking import (
     OVER,
@@ -30,7 +29,7 @@ from grading.store.locking import (
     set_run,
     set_stage,
 )
-from grading.store.tables import Outbox, Round, new_id
+from grading.store.tables import new_id
 
 MAX_TRIES = 3
 MAX_LOSSES = 3
@@ -38,8 +37,6 @@ MAX_LOSSES = 3
 BACKOFF_S: Mapping[Retry, tuple[float, float]] = {"elsewhere": (2.0, 15.0), "later": (15.0, 60.0)}
 """Waits before the second and the third try, by what may help."""
 MAX_SENTENCE = 2000
-PREPARING = ("prepare", "trial")
-"""Outbox rows of a round that is not prepared yet: its checks, and the running of its work."""
 
 
 @dataclass(frozen=True)
@@ -65,67 +62,6 @@ class Recorded:
 
     outcome: Literal["accepted", "failed", "duplicate", "unknown"]
     combine: bool = False
-
-
-def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> bool:
-    """received → queued, with the documents and evidence all its jobs carry."""
-    moment = now(session)
-    done = session.execute(
-        update(Round)
-        .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
-        .values(state=RoundState.QUEUED, prepared=prepared, prepared_at=moment, line=waiting.LAST_IN_LINE)
-        .returning(Round.id)
-    ).first()
-    rows = (Outbox.kind.in_(PREPARING), Outbox.key == round_id)
-    # why it was put off before is no error of a row that is done
-    session.execute(update(Outbox).where(*rows).values(done_at=moment, error=""))
-    return done is not None
-
-
-def hand_on(session: Session, round_id: str) -> bool:
-    """The work of a received round is to be run: from now on the row "trial" says that it waits.
-
-    False when it was handed on before, or is prepared: a second announcement must not begin it again.
-    """
-    mine = (Outbox.kind == "prepare", Outbox.key == round_id, Outbox.done_at.is_(None))
-    done = update(Outbox).where(*mine).values(done_at=now(session)).returning(Outbox.id)
-    if session.execute(done).first() is None:
-        return False
-    if not outbox.again(session, "trial", round_id):
-        outbox.put(session, "trial", round_id, {})
-    return True
-
-
-def close_trials(session: Session, round_ids: Sequence[str]) -> None:
-    """Nothing is to be run for these rounds any more."""
-    rows = (Outbox.kind == "trial", Outbox.key.in_(round_ids), Outbox.done_at.is_(None))
-    session.execute(update(Outbox).where(*rows).values(done_at=now(session), error=""))
-
-
-def priorities(session: Session, round_ids: Sequence[str]) -> dict[str, str]:
-    """The priority of each of these rounds that is still to be prepared."""
-    rows = session.execute(
-        select(Round.id, Round.priority).where(Round.id.in_(round_ids), Round.state == RoundState.RECEIVED)
-    )
-    return {row.id: row.priority for row in rows}
-
-
-def student_of(session: Session, round_id: str) -> int | None:
-    """Whose work it is; nothing when there is no such round."""
-    return session.execute(select(Round.student_id).where(Round.id == round_id)).scalar_one_or_none()
-
-
-def reject(session: Session, round_id: str, sentence: str) -> None:
-    """received → failed: the round cannot be prepared, whoever tries."""
-    moment = now(session)
-    session.execute(
-        update(Round)
-        .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
-        .values(state=RoundState.FAILED, failure=storable(sentence), finished_at=moment)
-    )
-    rows = (Outbox.kind.in_(PREPARING), Outbox.key == round_id)
-    # why it was put off before is no error of a row that is done
-    session.execute(update(Outbox).where(*rows).values(done_at=moment, error=""))
 
 
 def begin(session: Session, round_id: str) -> list[RunOrder]:

@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cli.embedded import free_port, start_redis
 from cli.system import accepts_uploads
-from grading.leases import Beat
-from grading.store import Store, migrate, rounds
+from grading.beats import Beat
+from grading.store import Store, migrate, preparing, rounds
 from tests.factories import add_assignment, hand_in, result
 from tests.servers.otlp import Collector, collector
 from tests.services import SqliteDatabases
@@ -106,7 +106,7 @@ def fail_one(store: Store) -> None:
     """A round whose stages died before any part runs, so that there are dead letters."""
     round_id = hand_in(store, add_assignment(store, "lost")).round_id
     with store.write() as session:
-        rounds.save_prepared(session, round_id, {"documents": [], "evidence": {}})
+        preparing.save_prepared(session, round_id, {"documents": [], "evidence": {}})
         for order in rounds.begin(session, round_id):
             dead = result(order.run_id, round_id, order.stage, ok=False, retry="never")
             rounds.record(session, dead)

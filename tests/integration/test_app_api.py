@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grading.leases import Lease
+from grading.beats import Lease
 from grading.model import RoundState
 from grading.store import accounts, migrate, tables
 from tests.integration.webapp import CODE, School, report

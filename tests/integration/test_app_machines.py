@@ -16,8 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.live import PHASES
 from app.machine_metrics import ENGINE_COUNTERS, ENGINE_GAUGES
 from cli import machines as machines_command
+from grading.beats import Beat, Lease
+from grading.condition import an_hour
 from grading.dispatch import MachineState
-from grading.leases import Beat, Lease
 from grading.store import tables
 from tests.integration.webapp import School, report
 from workers.machine.engines.base import COUNTERS
@@ -272,6 +273,33 @@ def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
     assert answer["waiting"] == {"interactive": 1, "batch": 0}
 
 
+def test_guests_are_told_beside_the_runs(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    states = [replace(beating(), guests=2), replace(beating(), name="other", guests=1), beating()]
+    monkeypatch.setattr(school.dispatch, "machines", lambda: states)
+    shown = page(school)
+    assert (shown.count("slots busy, 2 guests;"), shown.count("slots busy, 1 guest;")) == (1, 1)
+    assert shown.count("slots busy;") == 1
+    answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
+    assert [one["guests"] for one in answer["machines"]] == [2, 1, 0]
+    assert 'grader_machine_guests{machine="other"} 1.0' in school.client().get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"), [(0.44, "0.4"), (9.6, "9.6"), (227.4, "227"), (9999.6, "10,000"), (2e6, "over 10,000")]
+)
+def test_figures_are_no_finer_than_anybody_wants_to_know(rate: float, words: str) -> None:
+    assert an_hour(rate) == words
+
+
+def test_an_engine_without_a_model_is_fast_beyond_words(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = {"alone_s": 0.002, "full_s": 0.015, "full": 8, "seen": 9.0}
+    monkeypatch.setattr(school.dispatch, "machines", lambda: [beating(paces={"analysis": quick})])
+    shown = page(school)
+    assert '<td class="text-end">over 10,000</td><td class="text-end">under 1</td>' in shown
+
+
 def test_a_machine_that_tells_nothing_or_nonsense_is_shown_all_the_same(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,7 +333,8 @@ def test_why_a_machine_takes_little_is_said(
 
 
 def test_the_command_says_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    dispatch = SimpleNamespace(machines=lambda: [beating()], backlog=lambda: {"analysis": 2})
+    state = replace(beating(), guests=2)
+    dispatch = SimpleNamespace(machines=lambda: [state], backlog=lambda: {"analysis": 2})
     monkeypatch.setattr(machines_command, "open_dispatch", lambda _: dispatch)
     run = machines_command.machines.callback
     assert run is not None
@@ -316,6 +345,7 @@ def test_the_command_says_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "dgx-spark-1: Runs at 33 % of its usual speed." in said
     assert "dgx-spark-1 listens to analysis, analysis.batch: the plan gives it analysis 100%" in said
     assert "227" in said
+    assert "dgx-spark-1 has 2 guests: requests by the gateway" in said
     with click.Context(machines_command.machines, obj=settings):
         run(True)
     (told,) = json.loads(capsys.readouterr().out)["machines"]

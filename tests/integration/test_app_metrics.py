@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
 from app import create_app, history
+from grading.beats import Beat
 from grading.dispatch import MachineState
-from grading.leases import Beat
 from grading.store import rounds, tables
 from tests.factories import result
 from tests.integration.webapp import School
@@ -147,6 +147,7 @@ def test_machines_and_parts_are_told_from_redis(school: School, monkeypatch: pyt
     monkeypatch.setattr(school.dispatch, "able", ("analysis",))
     values = read(school)
     assert value(values, "grader_machine_busy_slots", machine="dgx-spark-1") == 3
+    assert value(values, "grader_machine_guests", machine="dgx-spark-1") == 0
     assert value(values, "grader_machine_up", machine="mac-studio-1") == 0
     assert value(values, "grader_stage_machines_up", stage="analysis") == 1
     assert value(values, "grader_stage_machines_up", stage="feedback") == 0

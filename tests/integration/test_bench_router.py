@@ -15,10 +15,13 @@ import requests
 
 from bench.cluster import drive, report, svg
 from bench.cluster.cards import GEMMA, QWEN
+from bench.cluster.config import Wanted
+from bench.cluster.guests import Guests
 from bench.cluster.parts import Parts, Servers, start_servers
+from bench.cluster.product import product
 from bench.cluster.rivals import RIVALS
 from bench.cluster.runs import Plan
-from bench.cluster.scenarios import Scenario
+from bench.cluster.scenarios import Scenario, lost
 from bench.cluster.sizes import mark, marked, padded
 from bench.cluster.world import HandIn, Setting
 from tests.system import until
@@ -149,6 +152,34 @@ def test_the_product_grades_against_the_servers() -> None:
     assert 0 < outcome.makespan < 20 * outcome.wall_s + 20
     rows = report.Played(tiny(), [outcome]).rows()
     assert rows[0]["× bound"] > 1
+
+
+def test_guests_are_answered_by_the_products_gateway(servers: Servers, tmp_path: Path) -> None:
+    with product(tmp_path, tiny(0), servers, Wanted(guests=2)) as system:
+        system.start_all()
+        system.begin()
+        with system.guests() as guests:
+            until(lambda: guests.tally.answered > 0, 60, "a guest is answered")
+    visits = guests.tally.visits()
+    assert visits.tokens > 0
+    assert 0 < len(visits.first_s) <= visits.answered + sum(visits.broken.values()) + 2
+
+
+@pytest.mark.soak
+def test_a_lost_machine_of_the_product_works_again() -> None:
+    plan = Plan(lost(2, 1, 16), 20.0)
+    row = report.Played(plan, [drive.play_product(plan, print)]).rows()[0]
+    assert row["failed"] == 0
+    assert 0 <= row["return → beat s"] <= row["return → work s"]
+
+
+def test_guests_meet_what_machines_do(servers: Servers) -> None:
+    with Guests(f"{servers.urls[MAC]}/v1", "anything", 1, 20.0) as guests:
+        until(lambda: guests.tally.answered > 0, 60, "a guest is answered")
+        servers.change(MAC, 0)
+        until(lambda: guests.tally.broken["APIConnectionError"] > 0, 60, "one is broken off")
+        servers.change(MAC, 1)
+    assert guests.tally.refused == {}
 
 
 @pytest.mark.parametrize(("way", "homes"), [("roles", True), ("shortest", False)])

@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
+from grading.beats import Lease
 from grading.cluster.circuit import Rules
 from grading.config import Machine
 from grading.errors import EngineError, EngineUnreachable
-from grading.leases import Lease, Leases
+from grading.leases import LEASES, Leases
+from tests.factories import result
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, sent
 from tests.servers.base import Behaviour, ModelServer
 from tests.servers.ollama_server import OllamaHandler, ollama_server
 from tests.system import until
 from workers.machine import returns
+from workers.machine.circuits import Circuits
 from workers.machine.engines import Engine, open_engine
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.process import MachineProcess
@@ -219,6 +222,51 @@ def test_a_probe_that_hangs_ends_with_the_process(
         process.leave()
         assert server.wait_until_idle(30)
         until(lambda: "circuits" not in {one.name for one in threading.enumerate()}, 30, "its thread ends")
+
+
+def test_a_probe_that_hangs_keeps_no_other_engine_waiting() -> None:
+    hangs, go_on = threading.Event(), threading.Event()
+
+    def hang(_request: Request, _progress: Progress) -> None:
+        hangs.set()
+        assert go_on.wait(60)
+
+    stages = {"analysis": {"engine": "instant", "model": "m"}, "feedback": {"engine": "rules", "model": "m"}}
+    machine = MACHINE.model_copy(update={"stages": Machine(name="one", stages=stages).stages})
+    circuits = Circuits(machine, {"instant": Scripted(hang), "rules": Scripted()}, rules=FAST)
+
+    def fail(stage: str) -> None:
+        failed = result("run", "round", stage, ok=False, error="engine_unreachable")
+        circuits.ended(failed, circuits.now(), 0, "starting")
+
+    fail("analysis")
+    assert hangs.wait(30)
+    fail("feedback")
+    try:
+        assert circuits.wait_closed("feedback", 30)
+        assert not circuits.closed("analysis")
+    finally:
+        go_on.set()
+    assert circuits.wait_closed("analysis", 30)
+    circuits.close()
+
+
+def test_a_run_that_others_have_by_now_is_not_sent_again(
+    processes: list[MachineProcess], leases: Leases, sent: Sent
+) -> None:
+    back: list[str] = []
+    other = Lease("run", "mac-studio", "other", "analysis", round_id="round")
+
+    def away(_request: Request, _progress: Progress) -> None:
+        leases.redis.hdel(LEASES, "run")  # the sweeper took it away, and its message came again elsewhere
+        assert leases.claim(other, "round").answer == "granted"
+        raise EngineUnreachable
+
+    process = open_process(processes, MACHINE, Picky(away), leases, sent, NEVER)
+    leases.make_current({("round", "analysis"): "run"})
+    assert process.run(job(), Message("analysis", back.append)) is None
+    assert (back, sent, begun(leases)) == ([], [], 2)
+    assert leases.held_of(["run"])["run"].machine == "mac-studio"
 
 
 def test_a_run_that_was_handed_back_meets_no_second_end_when_its_engine_goes_away(

@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, select, text, update
 from sqlalchemy.orm import Session
 
 from grading.model import PRIORITIES, RoundState, StageState
-from grading.store import Store, assignments, migrate, replay, rounds, waiting
+from grading.store import Store, assignments, migrate, preparing, replay, rounds, waiting
 from grading.store.assignments import NewVersion
 from grading.store.locking import locked, set_round
 from grading.store.tables import Round, RoundStage
@@ -56,7 +56,7 @@ class Line:
         values |= {"id": round_id, "number": 100 + self.handed_in, "current": False, "priority": priority}
         values |= {"student_id": self.students[student], "state": RoundState.RECEIVED, "prepared": None}
         self.session.execute(Round.__table__.insert().values(values))  # type: ignore[attr-defined]
-        assert rounds.save_prepared(self.session, round_id, {})
+        assert preparing.save_prepared(self.session, round_id, {})
         self._begins_to_wait(priority, course, student)
         self.waits[priority, course, student].append(round_id)
 
@@ -182,7 +182,7 @@ def test_the_cost_does_not_grow_with_what_waits(store: Store) -> None:
     assignment = add_assignment(store)
     first = hand_in(store, assignment, "s1").round_id
     with store.write() as session:
-        rounds.save_prepared(session, first, PREPARED)
+        preparing.save_prepared(session, first, PREPARED)
     joins = hand_in(store, assignment, "s2").round_id
 
     def look(session: Session) -> None:
@@ -195,7 +195,7 @@ def test_the_cost_does_not_grow_with_what_waits(store: Store) -> None:
 
     def join(session: Session) -> None:
         session.execute(update(Round).where(Round.id == joins).values(state=RoundState.RECEIVED))
-        assert rounds.save_prepared(session, joins, PREPARED)
+        assert preparing.save_prepared(session, joins, PREPARED)
 
     def count(session: Session) -> None:
         found = waiting.backlog(session, 50)
@@ -215,7 +215,7 @@ def test_the_cost_does_not_grow_with_what_waits(store: Store) -> None:
 def test_what_was_replayed_waits_as_batch_work(store: Store) -> None:
     round_id = hand_in(store, add_assignment(store)).round_id
     with store.write() as session:
-        rounds.save_prepared(session, round_id, PREPARED)
+        preparing.save_prepared(session, round_id, PREPARED)
         rounds.begin(session, round_id)
         session.execute(update(Round).values(state=RoundState.PARTIAL))
         session.execute(update(RoundStage).values(state=StageState.DEAD))
@@ -237,7 +237,7 @@ def test_what_waited_before_gets_its_place(fresh_database: Callable[[Prepare | N
     late = hand_in(store, assignment, "late", priority="batch").round_id
     with store.write() as session:
         for round_id in (*greedy, late):
-            rounds.save_prepared(session, round_id, PREPARED)
+            preparing.save_prepared(session, round_id, PREPARED)
     store.close()
     migrate.downgrade(url, "0006")
     migrate.upgrade(url)

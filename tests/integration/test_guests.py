@@ -24,11 +24,13 @@ from app.gateway.conversation import ClientGone, Conversation
 from app.gateway.errors import Refused
 from app.gateway.services import Door
 from grading import redis_acl
+from grading.beats import Beat
+from grading.cluster.circuit import Rules
 from grading.cluster.view import Pace, Peer, View
 from grading.config import Config, Machine, parse
 from grading.guests import ENDING, PREEMPTED, Ask, Event, Said, Talks, alias, chat_queue
 from grading.jobs import Tokens
-from grading.leases import Beat, Leases, connect
+from grading.leases import Leases, connect
 from grading.machines import Placement
 from tests.engines import PATIENT
 from tests.redis_servers import acl_file, password, redis_server
@@ -36,12 +38,13 @@ from tests.servers.base import ModelServer
 from tests.servers.instances import PROSE
 from tests.servers.openai_server import openai_server
 from tests.system import until
+from workers.machine.circuits import Circuits
 from workers.machine.engines.base import Engine, Generation, Request
 from workers.machine.engines.openai import OpenAIEngine
 from workers.machine.gate import Gate
 from workers.machine.guest import MOST_UNREAD, Guest
-from workers.machine.guests import Guests, most_guests
-from workers.machine.hosting import crowded, taken_up
+from workers.machine.guests import Guests, in_use, most_guests
+from workers.machine.hosting import crowded, open_guests, taken_up
 from workers.machine.start import open_machine
 
 SIGN_S = 1.0
@@ -99,10 +102,12 @@ def server() -> Iterator[ModelServer]:
 
 
 @contextmanager
-def hosting(redis_url: str, engine: Engine, machine: Machine | None = None) -> Iterator[Host]:
+def hosting(
+    redis_url: str, engine: Engine, machine: Machine | None = None, sign_s: float = SIGN_S, **more: Any
+) -> Iterator[Host]:
     redis, stop, gate = connect(redis_url), threading.Event(), Gate()
-    talks = Talks(redis, SIGN_S)
-    guests = Guests(machine or configuration().machines[0], {"openai": engine}, talks, gate)
+    talks = Talks(redis, sign_s)
+    guests = Guests(machine or configuration().machines[0], {"openai": engine}, talks, gate, **more)
     keeper = threading.Thread(target=guests.until_stopped, args=(stop,), daemon=True)
     keeper.start()
     try:
@@ -191,6 +196,78 @@ def test_an_answer_follows_the_schema_of_its_guest(host: Host, server: ModelServ
     assert text(events).startswith('{"level":')
     assert events[-1].kind == "end"
     assert server.stats.last["response_format"]["json_schema"]["schema"] == schema
+
+
+def test_a_guest_gives_way_when_grading_begins_with_another_model(
+    redis_url: str, server: ModelServer
+) -> None:
+    """Else an engine with room for one model would keep the run waiting for the guest, and load twice."""
+    server.behaviour.seconds = 60.0
+    server.behaviour.models = ("tiny", "large")
+    placed = {
+        stage: {"engine": "openai", "model": m} for stage, m in (("analysis", "tiny"), ("feedback", "large"))
+    }
+    machine = configuration(stages=placed).machines[0]
+    hand: set[str] = set()
+    engine = OpenAIEngine(f"{server.url}/v1", **PATIENT)
+    with hosting(redis_url, engine, machine, sign_s=60, graded=lambda: in_use(machine, hand)) as host:
+        threads = [host.begin("a", wish(model="tiny")), host.begin("b", wish(model=alias("feedback")))]
+        both = {("openai", "tiny"): 1, ("openai", "large"): 1}
+        until(lambda: host.guests.at_work() == both, 30, "both are in the engine")
+        hand.add("analysis")
+        assert host.hear("b")[-1].code == PREEMPTED
+        threads[1].join(30)
+        assert host.guests.at_work() == {("openai", "tiny"): 1}
+        threads.append(host.begin("c", wish(model="large")))
+        assert host.hear("c")[-1].code == PREEMPTED, "a run began after its message was taken"
+        assert threads[0].is_alive()
+        host.guests.close()
+        assert host.hear("a")[-1].code == ENDING
+        for thread in threads:
+            thread.join(30)
+
+
+@pytest.mark.parametrize(
+    ("fault", "closed"), [("away", False), ("proxy", True), ("500", True), ("404", True)]
+)
+def test_only_a_connection_that_cannot_be_made_takes_the_engine_from_grading(
+    redis_url: str, server: ModelServer, fault: str, closed: bool
+) -> None:
+    """All else may be for what a stranger asked."""
+    server.behaviour.fault = "" if fault == "away" else fault
+    machine = configuration().machines[0]
+    url = "http://127.0.0.1:1" if fault == "away" else server.url
+    engine = OpenAIEngine(f"{url}/v1", **PATIENT)
+    circuits = Circuits(machine, {"openai": engine}, rules=Rules(first_s=3600, most_s=3600))
+    with hosting(redis_url, engine, machine, circuits=circuits) as host:
+        host.begin("g")
+        assert host.hear("g")[-1].kind == "failed"
+        assert circuits.closed("analysis") == closed
+        circuits.close()
+
+
+def test_guests_are_told_in_beats(redis_url: str) -> None:
+    engine = {"engine": "openai", "model": "tiny"}
+    config = parse(
+        {
+            "redis": {"url": redis_url},
+            "machines": [
+                {
+                    "name": "one",
+                    "slots": 8,
+                    "engines": {"openai": {"url": "http://x"}},
+                    "stages": {"analysis": engine},
+                }
+            ],
+        }
+    )
+    process = open_machine(config, config.machines[0], Celery())
+    guests, _ = open_guests(config, process)
+    assert guests._come_in()
+    process.beat()
+    (beat,) = process.leases.beats()
+    assert (beat.guests, beat.busy) == (1, 0)
+    process.close()
 
 
 class Failing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from redis import Redis
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from grading import queue
+from grading.beats import Beat, Claim, Lease
 from grading.condition import condition
 from grading.config import load
 from grading.dispatch import Dispatch, MachineState
-from grading.leases import LEASES, MACHINES, MAX_DELIVERIES, Beat, Claim, Lease, Leases, connect
+from grading.leases import LEASES, MACHINES, MAX_DELIVERIES, Leases, connect
 from grading.peers import peer
 
 GRANTED, SUPERSEDED = Claim("granted"), Claim("superseded")
@@ -77,7 +79,7 @@ def test_a_job_that_kills_its_worker_is_exhausted(leases: Leases) -> None:
     answers = []
     for _ in range(MAX_DELIVERIES + 1):
         answers.append(leases.claim(lease(), "round").answer)
-        leases.give_back("run")
+        leases.give_back("run", "p1")
     assert answers == ["granted"] * MAX_DELIVERIES + ["exhausted"]
 
 
@@ -87,7 +89,7 @@ def test_progress_is_seen_and_only_a_held_lease_is_renewed(leases: Leases) -> No
     assert leases.progress(lease(phase="generating", tokens=42))
     assert leases.held()[0].tokens == 42
     assert leases.held()[0].phase == "generating"
-    leases.give_back("run")
+    leases.give_back("run", "p1")
     assert not leases.progress(lease(phase="generating", tokens=43))
     assert leases.held() == []
 
@@ -100,6 +102,7 @@ def test_progress_is_seen_and_only_a_held_lease_is_renewed(leases: Leases) -> No
         {"circuits": {"mlx": {"state": "open", "stages": 5}}},
         {"load_s": {"analysis": "long"}},
         {"limit": "all"},
+        {"guests": "many"},
         {"takes": 5},
         {"why": None},
         {"drained": "perhaps", "running": {"analysis": None}},
@@ -136,6 +139,19 @@ def test_a_machines_stages_keep_the_order_of_the_configuration(
         leases.beat(Beat(machine.name, machine.name, 1, 0, {stage: {} for stage in sorted(machine.stages)}))
     seen = {state.name: list(state.stages) for state in dispatch.machines()}
     assert seen == {machine.name: list(machine.stages) for machine in config.machines}
+
+
+def test_guests_of_all_live_processes_are_counted(leases: Leases, redis_url: str, root: Path) -> None:
+    config = load(root / "config.toml", {"GRADER_REDIS_URL": redis_url})
+    dispatch = Dispatch(config, queue.celery_app(redis_url, 1200), leases)
+    name = config.machines[0].name
+    for process, guests in (("new", 2), ("old", 1)):
+        leases.beat(Beat(process, name, 8, 5, {}, guests=guests))
+    state = next(one for one in dispatch.machines() if one.name == name)
+    assert state.guests == 3
+    waits = replace(state, busy=5, canary_age_s=1e6)
+    assert not waits.hung, "its canary waits behind runs and guests"
+    assert replace(waits, guests=0).hung
 
 
 def test_a_beat_with_strange_counters_hides_no_machine(leases: Leases, redis_url: str, root: Path) -> None:
@@ -175,7 +191,7 @@ def test_the_second_stage_of_a_round_belongs_to_another_live_machine(leases: Lea
     assert asked(leases, "a", "one", "analysis") == GRANTED
     assert asked(leases, "f", "one", "feedback") == GRANTED  # there is no other
     beat(leases, "two", "spare")
-    leases.give_back("f")
+    leases.give_back("f", "process of one")
     assert asked(leases, "f", "one", "feedback") == Claim("elsewhere", "two")
     # what was handed on to a machine counts as its own at once
     assert asked(leases, "a2", "two", "analysis") == Claim("elsewhere", "one")
@@ -198,7 +214,7 @@ def test_a_machine_that_lacks_another_model_only_still_gets_work(leases: Leases)
         circuits = {"ollama": {"state": "open", "stages": [lacks]}}
         leases.beat(Beat("process of two", "two", 2, 0, placed, circuits=circuits))
         assert asked(leases, "f", "one", "feedback") == answer
-        leases.give_back("f")
+        leases.give_back("f", "process of one")
 
 
 def test_a_dead_machine_gets_nothing(leases: Leases) -> None:
@@ -279,10 +295,36 @@ def test_a_run_whose_result_was_sent_is_not_begun_again(leases: Leases) -> None:
     assert leases.claim(lease("next"), "round") == GRANTED
 
 
+@pytest.mark.parametrize("end", ["give_back", "unclaim", "hand_back", "finish"])
+def test_who_lost_a_lease_ends_nobody_elses(leases: Leases, end: str) -> None:
+    """It was taken away, and another process began the same run."""
+    assert leases.claim(lease(), "round") == GRANTED
+    leases.give_back("run", "p1")
+    assert leases.claim(lease(process="p2"), "round") == GRANTED
+    answer: object = None
+    if end == "finish":
+        leases.finish(lease())
+    elif end == "hand_back":
+        answer = leases.hand_back("p1", ["run", "unknown"])
+    else:
+        answer = getattr(leases, end)("run", "p1")
+    assert answer == {"unclaim": False, "hand_back": {"unknown"}}.get(end)
+    assert leases.held_of(["run"])["run"].process == "p2"
+    assert leases.redis.get("grader:deliveries:run") == "2", "both beginnings count"
+    assert leases.progress(lease(process="p2", phase="generating", tokens=1))
+
+
+def test_a_lease_that_is_given_up_counts_for_nothing(leases: Leases) -> None:
+    assert leases.claim(lease(), "round") == GRANTED
+    assert leases.unclaim("run", "p1")
+    assert leases.unclaim("run", "p1"), "the answer may have been lost on the way"
+    assert (leases.held(), leases.redis.get("grader:deliveries:run")) == ([], "0")
+
+
 def test_a_run_that_was_handed_back_may_be_begun_as_often_as_before(leases: Leases) -> None:
     for _ in range(MAX_DELIVERIES + 2):
         assert leases.claim(lease(), "round") == GRANTED
-        leases.hand_back("p", ["run"])
+        leases.hand_back("p1", ["run"])
 
 
 def test_idle_time_is_counted_from_the_last_movement(leases: Leases) -> None:

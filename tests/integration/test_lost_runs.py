@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from grading.beats import DEAD_AFTER_S
 from grading.cluster import stalls
-from grading.leases import DEAD_AFTER_S, LEASES
+from grading.leases import LEASES
 from grading.model import RunState, StageState
 from grading.store import rounds, waiting
 from grading.store.tables import Run

@@ -111,6 +111,41 @@ def test_beats_carry_speeds_after_a_few_runs(
     assert all(one["running"] == {"analysis": 1} and 0 < one["left"]["analysis"] <= 1 for one in in_hand)
 
 
+def test_guests_count_for_the_stage_whose_model_they_use(start: Callable[..., Bench]) -> None:
+    models = {stage: {"engine": "instant", "model": stage} for stage in ("analysis", "feedback", "other")}
+    bench = start(stages={**models, "other": models["feedback"]})
+    places = {("instant", "analysis"): 1, ("instant", "feedback"): 2, ("instant", "of another machine"): 4}
+    bench.pacing.guests = lambda: places
+    told: list[Mapping[str, int]] = []
+    sample = bench.pacing._learner.sample
+
+    def listen(now: float, runs: Any, guests: Mapping[str, int]) -> Any:
+        told.append(guests)
+        return sample(now, runs, guests)
+
+    bench.pacing._learner.sample = listen  # type: ignore[method-assign, assignment]
+    bench.begin("other")
+    bench.second()
+    assert told[-1] == {"analysis": 1, "other": 2}, "of two stages with its model, the one that runs"
+
+
+def test_what_is_best_is_not_sought_while_guests_are_there(start: Callable[..., Bench]) -> None:
+    """They take a part of what the machine does, so it would look slow for the runs it has."""
+    bench = start()
+    bench.begin()
+    sought: list[float] = []
+    bench.second()
+    best = bench.pacing._now_best
+    assert best is not None
+    best.saw = lambda now, *_: sought.append(now)  # type: ignore[method-assign, assignment]
+    bench.pacing.guests = lambda: {("instant", "m"): 1}
+    bench.second(3, tokens=10)
+    assert sought == []
+    bench.pacing.guests = dict
+    bench.second(tokens=10)
+    assert sought == [5.0]
+
+
 def test_a_worker_learns_by_itself_and_keeps_what_it_learned(
     process: MachineProcess, leases: Leases, engine: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:

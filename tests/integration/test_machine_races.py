@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from grading.beats import Claim
 from grading.jobs import Job, Provenance, Result
-from grading.leases import MAX_DELIVERIES, Claim, Leases
+from grading.leases import MAX_DELIVERIES, Leases
 from tests.integration.test_machine_process import (
     Scripted,
     engine,

@@ -12,8 +12,9 @@ import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisAway
 
+from grading.beats import Beat, Lease
 from grading.errors import Cancelled
-from grading.leases import LEASES, Beat, Lease, Leases
+from grading.leases import LEASES, Leases
 from grading.withdrawal import withdraw
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, process, sent
 from tests.system import until
@@ -173,16 +174,16 @@ def test_nothing_is_written_when_nothing_changed(
 
 
 def _dispatched_again(leases: Leases) -> None:
-    leases.give_back("run")
+    leases.redis.hdel(LEASES, "run")
     leases.make_current({("round", "analysis"): "newer"})
 
 
 def _stalled(leases: Leases) -> None:
-    leases.give_back("run")  # and begun again later
+    leases.redis.hdel(LEASES, "run")  # and begun again later
 
 
 def _in_other_hands(leases: Leases) -> None:
-    leases.give_back("run")
+    leases.redis.hdel(LEASES, "run")
     other = Lease("run", "mac-studio-1", "other process", "analysis", round_id="round")
     assert leases.claim(other, "round").answer == "granted"
 
@@ -254,7 +255,7 @@ def test_a_run_that_waits_to_be_alone_stops_waiting_when_it_is_taken_away(leases
     until(lambda: process.gate._waiting_alone == 1, 30, "the suspect waits")
     process.beat()
     leases.make_current({("round", "analysis"): "newer"})
-    leases.give_back("suspect")
+    leases.redis.hdel(LEASES, "suspect")
     process.beat()
     assert suspect.end() == {"superseded": "suspect"}
     assert patient.freed == []

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from app.history import History
 from grading.jobs import Result, Tokens
-from grading.store import Store, measures, migrate, rounds
+from grading.store import Store, measures, migrate, preparing, rounds
 from grading.store.database import now
 from grading.store.measures import END_TO_END_S, FIRST_TOKEN_S, LATE_S, STAGE_S, Totals
 from grading.store.tables import Drain, Outbox, Round, Run
@@ -46,7 +46,7 @@ def begun(store: Store, assignment: int, student: str) -> dict[str, Result]:
     """A round whose stages are dispatched; a good result for each."""
     round_id = hand_in(store, assignment, student).round_id
     with store.write() as session:
-        rounds.save_prepared(session, round_id, {"documents": [], "evidence": {}})
+        preparing.save_prepared(session, round_id, {"documents": [], "evidence": {}})
         orders = rounds.begin(session, round_id)
     return {order.stage: measured(result(order.run_id, round_id, order.stage)) for order in orders}
 

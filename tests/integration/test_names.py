@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from grading.beats import Beat
 from grading.config import load
 from grading.documents import UploadedFile, read
 from grading.jobs import Result
-from grading.leases import Beat
 from grading.model import Flag, Location
 from grading.store import Store, accounts, assignments, migrate, submissions
 from grading.store.assignments import NewVersion

@@ -14,9 +14,9 @@ from sqlalchemy import event, update
 from app.expecting import Expecting
 from app.live import live
 from app.progress import progress
+from grading.beats import Beat, Lease
 from grading.dispatch import MachineState
-from grading.leases import Beat, Lease
-from grading.store import Store, rounds, tables, views, waiting
+from grading.store import Store, preparing, tables, views, waiting
 from grading.store.places import places
 from tests.integration.webapp import School
 
@@ -37,7 +37,7 @@ def prepared(school: School, submission: str, priority: str = "interactive") -> 
         row = session.query(tables.Round).filter_by(submission_id=submission).one()
         row.priority = priority
         session.flush()
-        rounds.save_prepared(session, row.id, {})
+        preparing.save_prepared(session, row.id, {})
         return row.id
 
 

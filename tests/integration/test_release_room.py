@@ -13,10 +13,11 @@ import pytest
 
 from grading import queue
 from grading.backlog import BACKLOG, FRESH_S, Backlog
+from grading.beats import Beat
 from grading.config import Config, Database, load
 from grading.dispatch import DEEPEST, Dispatch, Outgoing, open_dispatch
-from grading.leases import MACHINES, Beat, Leases
-from grading.store import Store, migrate, rounds
+from grading.leases import MACHINES, Leases
+from grading.store import Store, migrate, preparing
 from tests.factories import add_assignment, hand_in
 from tests.many_waiting import PREPARED, all_steps, fill
 from tests.services import Prepare, SqliteDatabases
@@ -75,7 +76,7 @@ def send(dispatch: Dispatch, number: int, priority: str = "interactive", content
 def waiting_round(store: Store, priority: str = "interactive") -> str:
     round_id = hand_in(store, add_assignment(store), f"{priority} one", priority=priority).round_id
     with store.write() as session:
-        assert rounds.save_prepared(session, round_id, PREPARED)
+        assert preparing.save_prepared(session, round_id, PREPARED)
     return round_id
 
 

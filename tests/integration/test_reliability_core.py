@@ -16,15 +16,26 @@ from sqlalchemy import select
 
 from cli.drain import _wait_out
 from cli.main import grader
+from grading.beats import DEAD_AFTER_S, Beat, Lease
 from grading.config import load
 from grading.dispatch import open_dispatch
 from grading.errors import GraderError
 from grading.jobs import Tokens
-from grading.leases import DEAD_AFTER_S, LEASES, MACHINES, Beat, Lease
+from grading.leases import LEASES, MACHINES
 from grading.may import Actor
 from grading.model import RoundState, RunState, StageState
 from grading.rubric import Criterion, Rubric
-from grading.store import accounts, assignments, combining, erasure, grades, migrate, replay, rounds
+from grading.store import (
+    accounts,
+    assignments,
+    combining,
+    erasure,
+    grades,
+    migrate,
+    preparing,
+    replay,
+    rounds,
+)
 from grading.store.assignments import NewVersion
 from grading.store.people import find_student
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
@@ -225,7 +236,7 @@ def test_all_that_was_given_up_is_replayed_in_helpings(
     given_up = [hand_in(server.store, assignment, f"s{number}").round_id for number in range(5)]
     with server.store.write() as session:
         for round_id in given_up:
-            rounds.reject(session, round_id, "No.")
+            preparing.reject(session, round_id, "No.")
     monkeypatch.setattr("cli.replay.AT_ONCE", 2)
     arguments = ["--config", str(root / "config.toml"), "replay", "--all"]
     done = CliRunner().invoke(grader, arguments, env={"GRADER_DATABASE_URL": server.store.url})

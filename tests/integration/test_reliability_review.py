@@ -21,10 +21,11 @@ from sqlalchemy import update
 from cli.settings import secret_key
 from cli.supervisor import LIFELINE, LONGEST_WAIT_S, STEADY_S, Part, Supervisor
 from grading import queue
+from grading.beats import Beat, Lease
 from grading.config import load
 from grading.errors import ConfigError
 from grading.evidence import collect
-from grading.leases import LEASES, MACHINES, Beat, Lease
+from grading.leases import LEASES, MACHINES
 from grading.model import Document, Evidence, RoundState, RunState, StageState
 from grading.store import Store, accounts, migrate, rounds
 from grading.store.blobs import keep

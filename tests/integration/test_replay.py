@@ -13,7 +13,7 @@ from cli.main import grader
 from grading import report
 from grading.model import Evidence, RoundState, StageState
 from grading.outcome import Report
-from grading.store import Store, combining, migrate, outbox, replay, rounds
+from grading.store import Store, combining, migrate, outbox, preparing, replay, rounds
 from grading.store.tables import Audit, Grade, Outbox, Round, RoundStage
 from tests.factories import RUBRIC, add_assignment, document, hand_in, result
 from tests.integration.webapp import School, form_token
@@ -34,7 +34,7 @@ def store(fresh_database: Callable[..., str]) -> Iterator[Store]:
 def run_all(store: Store, round_id: str, **ok: bool) -> None:
     """Do what is due of a round, each stage well or for ever badly, and combine."""
     with store.write() as session:
-        rounds.save_prepared(session, round_id, PREPARED)
+        preparing.save_prepared(session, round_id, PREPARED)
         orders = rounds.begin(session, round_id)
         orders += [o for s in ok if (o := rounds.begin_again(session, round_id, s)) is not None]
     for order in orders:
@@ -101,7 +101,7 @@ def test_a_replayed_stage_has_all_its_tries_again(store: Store) -> None:
 def test_a_round_that_could_not_be_prepared_is_prepared_again(store: Store) -> None:
     round_id = hand_in(store, add_assignment(store)).round_id
     with store.write() as session:
-        rounds.reject(session, round_id, "The checks failed on it.")
+        preparing.reject(session, round_id, "The checks failed on it.")
     with store.write() as session:
         assert replay.replay(session, round_id, "cli")
     with store.write() as session:

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from grading import report
 from grading.errors import Conflict
 from grading.model import PRIORITIES, Evidence, RoundState, StageState
-from grading.store import Store, combining, migrate, rounds, waiting
+from grading.store import Store, combining, migrate, preparing, rounds, waiting
 from grading.store.rounds import RunOrder
 from grading.store.submissions import Idempotency
 from grading.store.tables import Blob, Grade, Outbox, Round, RoundStage, Run, Submission
@@ -39,7 +39,7 @@ def assignment(store: Store) -> int:
 def begin(store: Store, round_id: str) -> dict[str, RunOrder]:
     """Prepare and dispatch a round; its orders by stage."""
     with store.write() as session:
-        assert rounds.save_prepared(session, round_id, PREPARED)
+        assert preparing.save_prepared(session, round_id, PREPARED)
     with store.write() as session:
         return {order.stage: order for order in rounds.begin(session, round_id)}
 
@@ -112,7 +112,7 @@ def test_preparing_and_beginning_twice_changes_nothing(store: Store, assignment:
     accepted = hand_in(store, assignment)
     begin(store, accepted.round_id)
     with store.write() as session:
-        assert not rounds.save_prepared(session, accepted.round_id, PREPARED)
+        assert not preparing.save_prepared(session, accepted.round_id, PREPARED)
         assert rounds.begin(session, accepted.round_id) == []
     with store.read() as session:
         assert session.scalar(select(func.count()).select_from(Run)) == 2
@@ -263,7 +263,7 @@ def test_waiting_rounds_are_fair_and_interactive_ones_first(store: Store, assign
     batch = hand_in(store, assignment, "class", priority="batch").round_id
     with store.write() as session:
         for round_id in [*many, late, batch]:
-            rounds.save_prepared(session, round_id, PREPARED)
+            preparing.save_prepared(session, round_id, PREPARED)
     with store.read() as session:
         order = [one.round_id for p in PRIORITIES for one in waiting.next_queued(session, p, 10)]
     assert order == [many[0], late, many[1], many[2], batch]

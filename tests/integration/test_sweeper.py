@@ -15,11 +15,12 @@ import pytest
 from sqlalchemy import func, select, update
 
 from grading import queue
+from grading.beats import DEAD_AFTER_S, Beat, Lease
 from grading.cluster.stalls import MARGIN_S
 from grading.config import Config, Database, Machine, Placement, load
 from grading.dispatch import Outgoing
 from grading.errors import for_student
-from grading.leases import DEAD_AFTER_S, LEASES, MACHINES, Beat, Lease, Leases
+from grading.leases import LEASES, MACHINES, Leases
 from grading.model import RoundState, RunState, StageState
 from grading.store import drains, migrate, rounds
 from grading.store.database import now
@@ -251,7 +252,7 @@ def test_a_round_whose_chord_body_was_lost_is_combined(cluster: Cluster) -> None
     for stage in BOTH:
         run_id = cluster.take(round_id, stage)
         finish.record(cluster.server, result(run_id, round_id, stage))
-        cluster.leases.give_back(run_id)
+        cluster.leases.give_back(run_id, "of dgx-spark-2")
     assert cluster.state(round_id) == RoundState.RUNNING
     cluster.sweep()
     assert cluster.state(round_id) == RoundState.GRADED
@@ -285,7 +286,7 @@ def test_a_sweeper_that_just_started_makes_no_machine_dead(cluster: Cluster) -> 
 def test_the_third_loss_of_begun_work_makes_the_stage_dead(cluster: Cluster) -> None:
     round_id = cluster.running()
     finish.record(cluster.server, result(cluster.take(round_id, "feedback"), round_id, "feedback"))
-    cluster.leases.give_back(cluster.current(round_id, "feedback"))
+    cluster.leases.give_back(cluster.current(round_id, "feedback"), "of dgx-spark-2")
     cluster.trust_beats()
     for _ in range(rounds.MAX_TRIES):
         cluster.beat("dgx-spark-2")
@@ -306,7 +307,7 @@ def test_two_sweepers_at_once_change_nothing_twice(cluster: Cluster) -> None:
     for stage in BOTH:
         run_id = cluster.take(forgotten, stage)
         finish.record(cluster.server, result(run_id, forgotten, stage))
-        cluster.leases.give_back(run_id)
+        cluster.leases.give_back(run_id, "of dgx-spark-2")
     unannounced = hand_in(cluster.server.store, add_assignment(cluster.server.store)).round_id
     # another process: a lock of its own
     twin = Server(cluster.server.config, cluster.server.store, cluster.server.dispatch)

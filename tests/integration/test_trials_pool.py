@@ -29,7 +29,7 @@ from grading.canaries import Canaries
 from grading.config import Checks, Retention
 from grading.errors import SandboxUnavailable
 from grading.model import RoundState
-from grading.store import Store, backup, erasure, migrate, outbox, replay, retention, rounds
+from grading.store import Store, backup, erasure, migrate, outbox, preparing, replay, retention
 from grading.store.people import find_student
 from grading.store.places import places
 from grading.store.tables import KeptTrial, Round
@@ -107,7 +107,7 @@ def test_a_second_announcement_does_not_take_the_work_from_who_runs_it(school: S
     school.holding.give_back(held)
     assert tried(school, round_id) is None
     with school.server.store.write() as session:
-        assert not rounds.hand_on(session, round_id)  # by one who looked before
+        assert not preparing.hand_on(session, round_id)  # by one who looked before
     assert school.rows(round_id)["trial"].done_at is not None
 
 
@@ -284,7 +284,7 @@ def test_the_database_goes_away_in_the_middle(lite: School, monkeypatch: pytest.
     def gone(*_: object) -> None:
         raise away
 
-    for owner, name in ((type(lite.lab), "_known"), (type(lite.lab), "_keep"), (rounds, "save_prepared")):
+    for owner, name in ((type(lite.lab), "_known"), (type(lite.lab), "_keep"), (preparing, "save_prepared")):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, gone)
             with pytest.raises(OperationalError):
@@ -293,7 +293,7 @@ def test_the_database_goes_away_in_the_middle(lite: School, monkeypatch: pytest.
         assert lite.rows(round_id)["trial"].tries == 0
     with monkeypatch.context() as patch:
         patch.setattr(outbox, "let_go", gone)
-        patch.setattr(rounds, "save_prepared", gone)
+        patch.setattr(preparing, "save_prepared", gone)
         with pytest.raises(OperationalError):
             tried(lite, round_id)
     assert tried(lite, round_id) == HOLD_S  # nobody could give it back
@@ -453,7 +453,7 @@ def test_old_trials_go_and_what_waits_for_the_pool_stays(lite: School) -> None:
 def test_a_round_that_could_not_be_prepared_goes_the_same_way_when_it_is_replayed(lite: School) -> None:
     round_id = handed_on(lite)
     with lite.server.store.write() as session:
-        rounds.reject(session, round_id, "The checks failed.")
+        preparing.reject(session, round_id, "The checks failed.")
     assert tried(lite, round_id) is None
     with lite.server.store.write() as session:
         assert replay.replay(session, round_id, "test")

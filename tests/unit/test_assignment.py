@@ -123,7 +123,7 @@ def test_a_rubric_file_of_our_own(folder: Path) -> None:
         ("[[criteria]]", "title: is missing"),
         ('colour = 1\ntitle = "T"', "colour: is not a known key; allowed are "),
         ('title = "T"\ndue = 2026-12-01', "due: must be a date and time with its offset"),
-        ('title = "T"\nrelease = "now"', "release: must be 'at_once' or 'after_review'"),
+        ('title = "T"\nrelease = "now"', "release: must be 'at_once', 'after_review' or 'at'"),
         ('title = "T"\nlanguage = "cobol"', "language: must be 'r', 'python'"),
         ('title = "T"\nslug = "A b"', "slug: may hold only small letters"),
         ('title = "T"\nrubric = "../r.json"', "rubric: there is no file ../r.json in the folder"),

@@ -99,7 +99,7 @@ def test_a_lost_machine_is_used_again():
     changes = {"mac-studio-1": ((100.0, 0.0), (150.0, 1.0))}
     scenario = replace(scenario, setting=replace(scenario.setting, changes=changes))
     outcome = play(scenario, Ours())
-    back = returned_s(scenario, outcome.runs)
+    back = returned_s(scenario, [(run.machine, run.began) for run in outcome.runs])
     assert back is not None
     assert back < 15
     without = bound_s(CARDS, 16, scenario.hand_ins)

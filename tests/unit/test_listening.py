@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisAway
 
+from grading.beats import Beat, Look
 from grading.cluster.view import Pace, Peer
-from grading.leases import Beat, Look
-from grading.machines import Machine
+from grading.machines import Machine, Placement
 from workers.machine import listening as module
 from workers.machine.listening import COMING_S, Cycle, Here, Listening
 
@@ -181,7 +181,7 @@ def test_without_redis_what_was_seen_last_counts(monkeypatch: pytest.MonkeyPatch
 def test_guests_come_in_only_where_no_grading_waits_and_a_slot_stays_free() -> None:
     played = Played()
     found = played.listening()
-    found.here = replace(found.here, guests=("chat.m",), most_guests=1)
+    found.here = replace(found.here, guests={"chat.m": MACHINE.stages["analysis"]}, most_guests=1)
     assert found.queues()[-1] == "chat.m"
     played.hand = {"analysis": 1}
     assert "chat.m" not in found.queues()
@@ -192,6 +192,21 @@ def test_guests_come_in_only_where_no_grading_waits_and_a_slot_stays_free() -> N
     played.lengths = {"feedback": 1}
     found.see()
     assert "chat.m" not in found.queues()
+
+
+def test_beside_runs_guests_come_in_only_for_their_model() -> None:
+    """Another one might have to take its place in the engine, and the runs would wait for both to load."""
+    played = Played(slots=8)
+    found = played.listening()
+    models = {stage: Placement(engine="ollama", model=stage) for stage in STAGES}
+    machine = MACHINE.model_copy(update={"slots": 8, "stages": models})
+    chats = {f"chat.{stage}": models[stage] for stage in STAGES}
+    found.here = replace(found.here, machine=machine, guests=chats, most_guests=2)
+    assert set(chats) < set(found.queues())
+    played.hand = {"analysis": 1}
+    assert set(chats) & set(found.queues()) == {"chat.analysis"}
+    played.hand = {"analysis": 1, "feedback": 1}
+    assert set(chats) < set(found.queues())
 
 
 def test_what_is_thrown_away_counts_once_and_only_where_it_came_from() -> None:

@@ -6,14 +6,16 @@ import json
 import math
 import random
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from grading.cluster import curve
 from grading.cluster import pace as module
 from grading.cluster.curve import Curve
-from grading.cluster.pace import Learner, Seen, with_guesses
+from grading.cluster.pace import NONE, Learner, Sample, Seen, with_guesses
 from grading.cluster.view import Pace, Peer
 
 FIRST_S = 1.0
@@ -108,6 +110,34 @@ def test_speeds_at_each_concurrency_are_learned_within_ten_minutes() -> None:
             assert toy.pace(stage).seconds(at_once) == pytest.approx(toy.true(stage, at_once), rel=0.15)
         assert toy.pace(stage).tokens == pytest.approx(TOKENS, rel=0.05)
         assert toy.pace(stage).seen > 1
+
+
+def test_guests_in_the_batch_make_no_size_of_it_slow() -> None:
+    """Eight at once of which four are guests are eight at once, and four of them are work done."""
+    toy = Toy(stages={"analysis": (0.02, 0.02)})
+    sample, ended, work = toy.learner.sample, toy.learner.ended, list[float]()
+
+    def own(run: str) -> bool:
+        return int(run.removeprefix("run-")) % 2 == 1
+
+    def beside(now: float, runs: Sequence[Seen], _guests: Mapping[str, int] = NONE) -> Sample:
+        ours = [one for one in runs if own(one.run)]
+        found = sample(now, ours, {"analysis": len(runs) - len(ours)})
+        work.append(found.work["analysis"])
+        return found
+
+    def ends(now: float, one: Seen, **how: Any) -> None:
+        if own(one.run):
+            ended(now, one, **how)
+
+    toy.work(300, analysis=2)
+    toy.empty()
+    toy.learner.sample, toy.learner.ended = beside, ends  # type: ignore[method-assign, assignment]
+    toy.work(300, analysis=8)
+    for at_once in (2, 8):
+        assert toy.pace("analysis").seconds(at_once) == pytest.approx(toy.true("analysis", at_once), rel=0.15)
+    assert toy.pace("analysis").health == pytest.approx(1, abs=0.1)
+    assert sum(work) == pytest.approx(4 * 300 / toy.true("analysis", 8), rel=0.15)
 
 
 def test_idle_time_and_gaps_are_not_speed() -> None:

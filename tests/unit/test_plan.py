@@ -13,12 +13,12 @@ from click.testing import CliRunner, Result
 from cli.plan import plan as command
 from cli.plan_machines import from_config
 from cli.settings import Settings
+from grading.beats import Beat
 from grading.cluster import costs
 from grading.cluster.costs import Card, Size
 from grading.cluster.plan import NobodyDoes, Station, plan
 from grading.config import parse
 from grading.dispatch import MachineState
-from grading.leases import Beat
 
 BOTH = ("analysis", "feedback")
 FILE = """

@@ -34,7 +34,8 @@ def test_an_example_fits_the_settings(name: str, root: Path) -> None:
     server = Server()
     # what is allowed beyond the upload is the form around it
     assert server.max_upload_mb < int(said["upload"]) <= 2 * server.max_upload_mb
-    timeout = re.search(r'"timeout": (\d+)', (root / "cli" / "web_server.py").read_text(encoding="utf-8"))
+    settings = (root / "cli" / "gunicorn_server.py").read_text(encoding="utf-8")
+    timeout = re.search(r'"timeout": (\d+)', settings)
     assert timeout is not None
     assert int(said["waits"]) > int(timeout[1])
     assert said["to"] == f"{server.host}:{server.port}"

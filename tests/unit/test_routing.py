@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from grading.cluster.guesses import with_guesses
-from grading.cluster.routing import BATCH, BATCH_EVERY, INTERACTIVE, PATIENCE_S, decide
+from grading.cluster.routing import BATCH, BATCH_EVERY, INTERACTIVE, PATIENCE_S, Choice, decide
 from grading.cluster.view import Pace, Peer, View
 
 STAGES = ("analysis", "feedback")
@@ -52,7 +52,7 @@ def test_a_machine_without_work_of_its_own_helps() -> None:
 
 def test_the_last_job_is_left_to_who_is_done_with_it_earlier() -> None:
     nearly = replace(STUDIO, running={"feedback": 2}, left={"feedback": 1.0})
-    assert stages(view("spark", SPARK, nearly, feedback=1)) == []
+    assert decide(view("spark", SPARK, nearly, feedback=1)) == Choice((), "others are done with it earlier")
     assert stages(view("studio", SPARK, nearly, feedback=1)) == ["feedback"]
 
 
@@ -67,6 +67,7 @@ def test_an_idle_cluster_listens_so_that_the_fastest_takes_what_comes() -> None:
         view("studio", SPARK, STUDIO)
     ) == ["feedback", "analysis"]
     assert stages(view("spark", SPARK, STUDIO)) == []
+    assert decide(view("spark", SPARK, STUDIO)).why == "nothing waits"
 
 
 def test_equal_machines_both_listen() -> None:

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from grading.beats import MOST_DRAFT, Lease
 from grading.jobs import Job, Material
-from grading.leases import MOST_DRAFT, Lease, Leases
+from grading.leases import Leases
 from grading.model import Evidence
 from tests.factories import RUBRIC, document
 from workers.machine.stages.leaks import canary

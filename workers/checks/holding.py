@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from grading.store import outbox, rounds
+from grading.store import outbox, preparing
 from grading.store.outbox import Hold
 from workers.server.context import Server
 
@@ -39,7 +39,7 @@ class Holding:
     def turn(self, round_id: str) -> Iterator[bool]:
         """False while other work of the same student is run here: one's endless loops leave others a slot."""
         with self.server.store.read() as session:
-            student = rounds.student_of(session, round_id)
+            student = preparing.student_of(session, round_id)
         with self._changed:
             others = [whose for one, whose in self._students.items() if one != round_id]
             mine = student not in others and round_id not in self._students

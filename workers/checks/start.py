@@ -13,7 +13,7 @@ from grading import queue
 from grading.canaries import Canaries
 from grading.config import Config
 from grading.errors import SandboxUnavailable
-from grading.store import rounds
+from grading.store import preparing
 from grading.store.outbox import Hold
 from workers import canary
 from workers.checks.files import Shelf
@@ -89,7 +89,7 @@ def _try_held(server: Server, lab: Lab, holding: Holding, held: Hold) -> float |
 def look_again(server: Server, round_id: str, wait_s: float) -> None:
     """Announce a round once more, unless it is prepared by now; the sweeper finds it otherwise."""
     with server.store.read() as session:
-        waiting_for = rounds.priorities(session, [round_id])
+        waiting_for = preparing.priorities(session, [round_id])
     for priority in waiting_for.values():
         server.dispatch.announce_trial(round_id, priority, wait_s + 0.5 if wait_s else 0.0)
 

@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grading.cluster.circuit import RULES, Circuit, Rules, verdict
@@ -26,8 +26,9 @@ Place = tuple[str, str]
 class Circuits:
     """One circuit for each model that this machine's stages use. Thread-safe.
 
-    A server that is away opens those of all its models; a model that is missing only its own. `changed` is
-    called, without a lock and on the thread that probes, after a circuit opened or closed.
+    A server that is away opens those of all its models; a model that is missing only its own. Each engine is
+    probed by a thread of its own, one model at a time: one that hangs keeps no other engine waiting.
+    `changed` is called, without a lock and on such a thread, after a circuit opened or closed.
     """
 
     def __init__(
@@ -44,7 +45,8 @@ class Circuits:
         self._changed = changed
         self._clock = clock
         self._news = threading.Condition()
-        self._thread = False
+        self._probed: set[str] = set()
+        """Engines that a thread probes now."""
         self._over = Cancel()
 
     def closed(self, stage: str) -> bool:
@@ -71,6 +73,11 @@ class Circuits:
         said, why = verdict(error, tokens, phase), result.message
         concerned = self._concerned(place, error)
         self._move(concerned, lambda c, now: c.ended(said, began, now, random.random(), why))
+
+    def refused(self, place: Place, began: float, why: str) -> None:
+        """No connection to an engine could be made, for whatever purpose; `began` by `now`."""
+        concerned = self._concerned(place, EngineUnreachable.code)
+        self._move(concerned, lambda c, now: c.ended("away", began, now, random.random(), why))
 
     def state(self) -> dict[str, dict[str, Any]]:
         """What a beat tells: engine -> state, why, for how many seconds, stages; only what is not closed."""
@@ -103,7 +110,7 @@ class Circuits:
             return [place]
         return [one for one in self._circuits if one[0] == place[0]]
 
-    def _move(self, places: Iterable[Place], step: Callable[[Circuit, float], Circuit]) -> None:
+    def _move(self, places: Sequence[Place], step: Callable[[Circuit, float], Circuit]) -> None:
         """The next circuit of each; see that somebody probes those that are open."""
         with self._news:
             for place in places:
@@ -111,23 +118,27 @@ class Circuits:
                 after = self._circuits[place] = step(before, self._clock())
                 if before.closed != after.closed:
                     _say(place, after)
-            if not self._thread and not self._over.said and self._open():
-                self._thread = True
-                threading.Thread(target=self._probe_until_closed, name="circuits", daemon=True).start()
+            for engine in {place[0] for place in places} - self._probed:
+                if not self._over.said and self._open(engine):
+                    self._probed.add(engine)
+                    probing = threading.Thread(
+                        target=self._probe_until_closed, args=(engine,), name="circuits", daemon=True
+                    )
+                    probing.start()
             self._news.notify_all()
 
-    def _open(self) -> list[Place]:
-        return [place for place, circuit in self._circuits.items() if not circuit.closed]
+    def _open(self, engine: str) -> list[Place]:
+        return [place for place, one in self._circuits.items() if place[0] == engine and not one.closed]
 
-    def _probe_until_closed(self) -> None:
-        """One probe at a time while anything is open: the body of a thread that ends with that."""
+    def _probe_until_closed(self, engine: str) -> None:
+        """One probe at a time while any model is out of reach: the body of a thread that ends with that."""
         told: list[Place] = []
         while True:
             place = None
             with self._news:
-                opened = self._open()
+                opened = self._open(engine)
                 if self._over.said or not (opened or told):
-                    self._thread = False
+                    self._probed.discard(engine)
                     return
                 if opened == told:
                     place = self._next(opened)

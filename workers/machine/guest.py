@@ -38,6 +38,8 @@ class Guest:
     cancel: Cancel = field(default_factory=Cancel)
     why: str = ""
     """With what it was broken off."""
+    in_batch: bool = False
+    """The engine has begun with it."""
     _text: str = ""
     _tokens: int = 0
     _stopped: bool = False
@@ -86,6 +88,7 @@ class Guest:
         return () if code == GONE else (Event(kind="failed", code=code),)
 
     def _moved(self, tokens: int, phase: Phase = "generating", draft: str = "", /) -> None:
+        self.in_batch = phase != "queued"
         if phase != "generating" or self._stopped:
             return
         self._tokens = tokens

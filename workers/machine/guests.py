@@ -1,20 +1,24 @@
 """Guests of a machine: what other tools ask of its models by the gateway, behind all grading.
 
 A guest never keeps grading waiting: as soon as a run waits and no slot is free, the youngest guests are
-broken off. None is begun while the machine is told to end or a run wants to be alone on it.
+broken off. So are those whose model is another than that of the runs in hand, as it might have to make room
+for it. None is begun while the machine is told to end or a run wants to be alone on it.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from redis.exceptions import RedisError
 
 from grading.config import Machine
-from grading.errors import EngineError
+from grading.errors import EngineError, EngineUnreachable
 from grading.guests import ENDING, PREEMPTED, Ask, Event, Talks, guest_queues, served
+from grading.machines import Placement
+from workers.machine.circuits import Circuits, Place
 from workers.machine.engines.base import Engine
 from workers.machine.gate import Gate
 from workers.machine.guest import GONE, Guest
@@ -24,9 +28,9 @@ LOOK_S = 0.5
 FAILED = "engine_failed"
 
 
-def queues_of(machine: Machine) -> list[str]:
-    """The queues of guests that a machine can answer; none where it is kept for testing."""
-    return [] if machine.reserved == "testing" else guest_queues(machine.stages)
+def queues_of(machine: Machine) -> dict[str, Placement]:
+    """The queues of guests that a machine can answer, and by what; none where it is kept for testing."""
+    return {} if machine.reserved == "testing" else guest_queues(machine.stages)
 
 
 def most_guests(slots: int) -> int:
@@ -34,10 +38,16 @@ def most_guests(slots: int) -> int:
     return 0 if slots < 2 else max(1, slots // 4)
 
 
+def in_use(machine: Machine, hand: Iterable[str]) -> Set[Place]:
+    """The models that runs of these stages use on a machine."""
+    return {machine.stages[stage].place for stage in hand if stage in machine.stages}
+
+
 class Guests:
     """Those in hand. `serve` runs on the worker's threads, `until_stopped` on one of its own.
 
-    `pressed` says how many runs of grading wait although they could be done here, but for a slot.
+    `pressed` says how many runs of grading wait although they could be done here, but for a slot; `graded`
+    which models the runs in hand use. `circuits` hear of engines that are away.
     """
 
     def __init__(
@@ -47,9 +57,13 @@ class Guests:
         talks: Talks,
         gate: Gate,
         pressed: Callable[[], int] = lambda: 0,
+        graded: Callable[[], Set[Place]] = frozenset,
+        circuits: Circuits | None = None,
     ) -> None:
         self.most = most_guests(machine.slots)
         self.pressed = pressed
+        self._graded = graded
+        self._circuits = circuits
         self._name = machine.name
         self._engines = engines
         self._served = served(machine.stages)
@@ -65,6 +79,11 @@ class Guests:
     def in_hand(self) -> int:
         """How many slots guests have now."""
         return self._places
+
+    def at_work(self) -> Mapping[Place, int]:
+        """How many generations of each model guests have in their engines, beside grading."""
+        with self._lock:
+            return Counter(one.placement.place for one in self._inside.values() if one.in_batch)
 
     def serve(self, guest: str, hand_back: Callable[[], None]) -> None:
         """Answer a guest. `hand_back` sends its message back where this machine has no room for it."""
@@ -123,7 +142,15 @@ class Guests:
                 guest.tell()
             else:
                 guest.break_off(GONE)
+        self._leave_models(inside.values())
         self._give_way(len(inside))
+
+    def _leave_models(self, inside: Iterable[Guest]) -> None:
+        """An engine may hold only one model at a time, and that is the one of grading."""
+        graded = self._graded()
+        for guest in inside:
+            if graded and guest.placement.place not in graded:
+                guest.break_off(PREEMPTED)
 
     def _give_way(self, inside: int) -> None:
         try:
@@ -157,6 +184,7 @@ class Guests:
             late = not self._open
         if late:
             guest.break_off(ENDING)
+        self._leave_models([guest])  # a run may have begun since the guest was let in
         self._news.set()
         try:
             self._talks.say(name, Event(kind="begun", machine=self._name, model=placement.model))
@@ -167,10 +195,14 @@ class Guests:
         self._talks.leave(name, *last)
 
     def _answer(self, guest: Guest, seconds: float) -> tuple[Event, ...]:
+        began = self._circuits.now() if self._circuits else 0.0
         try:
             last = guest.answer(seconds)
         except EngineError as error:
             log.info("guest %s failed: %s", guest.id, error.code)
+            # all else may be for what the guest asked: a stranger must not take an engine away from grading
+            if self._circuits and isinstance(error, EngineUnreachable) and error.refused:
+                self._circuits.refused(guest.placement.place, began, error.message)
             return (Event(kind="failed", code=error.code),)
         except Exception as error:  # noqa: BLE001 - whatever a stranger's request makes an engine do
             # not the error itself: it may repeat what the guest wrote

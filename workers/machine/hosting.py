@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from celery import Celery, Task
 
@@ -13,19 +13,28 @@ from grading.cluster.view import View
 from grading.config import Config
 from grading.dispatch import AWAY
 from grading.guests import CHAT, Talks
+from grading.machines import Placement
 from grading.queue import own_queue
-from workers.machine.guests import Guests, queues_of
+from workers.machine.guests import Guests, in_use, queues_of
 from workers.machine.process import MachineProcess
 
 log = logging.getLogger(__name__)
 
 
-def open_guests(config: Config, process: MachineProcess) -> tuple[Guests, Sequence[str]]:
+def open_guests(config: Config, process: MachineProcess) -> tuple[Guests, Mapping[str, Placement]]:
     """The guests of a machine and the queues they come by; none where there is no gateway."""
     talks = Talks(process.leases.redis)
-    guests = Guests(process.machine, process.engines, talks, process.gate)
+    guests = Guests(
+        process.machine,
+        process.engines,
+        talks,
+        process.gate,
+        graded=lambda: in_use(process.machine, process.in_hand()),
+        circuits=process.circuits,
+    )
+    process.guests, process.pacing.guests = lambda: guests.in_hand, guests.at_work
     wanted = config.gateway.enabled and guests.most > 0
-    return guests, queues_of(process.machine) if wanted else ()
+    return guests, queues_of(process.machine) if wanted else {}
 
 
 def host(app: Celery, process: MachineProcess, guests: Guests, view: Callable[[], View]) -> None:

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field, replace
 
 from redis.exceptions import RedisError
 
+from grading.beats import Look
 from grading.cluster.guesses import with_guesses
 from grading.cluster.routing import BATCH, INTERACTIVE, Choice, decide
 from grading.cluster.view import Peer, View
 from grading.config import Machine
-from grading.leases import Look
+from grading.machines import Placement
 from grading.peers import peer, takes_part
 from grading.queue import own_queue, stage_queue
+from workers.machine.guests import in_use
 
 log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
@@ -44,8 +46,8 @@ class Here:
     """stage -> runs in hand."""
     peer: Callable[[], Peer]
     """This machine, with its speeds as they are now."""
-    guests: Sequence[str] = ()
-    """Queues of other work, which come last."""
+    guests: Mapping[str, Placement] = field(default_factory=dict)
+    """Queues of other work, which come last, and what answers it."""
     most_guests: int = 0
     guests_in_hand: Callable[[], int] = lambda: 0
 
@@ -140,10 +142,16 @@ class Listening:
         self._left = {s: self._left.get(s, now) for s in waiting - taken if free}
 
     def _guests(self, view: View) -> Sequence[str]:
-        """Other work is let in where no grading waits and a slot stays free for it."""
-        guests = self.here.guests_in_hand()
-        room = view.peers[view.me].free - guests > 1 and guests < self.here.most_guests
-        return self.here.guests if room and not any(view.waiting.values()) else ()
+        """Other work is let in where no grading waits and a slot stays free for it.
+
+        Beside runs it is let in only for their models: another one might take their place in the engine.
+        """
+        me, guests = view.peers[view.me], self.here.guests_in_hand()
+        room = me.free - guests > 1 and guests < self.here.most_guests
+        if not room or any(view.waiting.values()):
+            return ()
+        used = in_use(self.here.machine, me.running)
+        return [name for name, one in self.here.guests.items() if not used or one.place in used]
 
     def took(self, queue: str) -> None:
         """A message was taken from this queue."""

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
 
@@ -51,7 +51,8 @@ class _Load:
 class Pacing:
     """Learns from the runs in hand. Thread-safe. Nothing here waits for Redis but `until_stopped`.
 
-    `runs` gives those in hand; `clock` is in seconds from any start.
+    `runs` gives those in hand; `clock` is in seconds from any start. `guests` says how many generations of
+    each model run beside them: these slow a batch down as runs do, but are no work that counts.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Pacing:
         self._redis = redis
         self._runs = runs
         self._clock = clock
+        self.guests: Callable[[], Mapping[Place, int]] = dict
         self._turn = threading.Lock()
         self._learner = Learner(machine.slots, {s: p.jobs_per_hour for s, p in machine.stages.items()})
         self._best: dict[str, Best] = {}
@@ -133,7 +135,7 @@ class Pacing:
         return found
 
     def told(self) -> dict[str, Any]:
-        """All this as fields of a `grading.leases.Beat`."""
+        """All this as fields of a `grading.beats.Beat`."""
         return {
             "limit": self.limit(),
             "limit_why": self.why(),
@@ -208,17 +210,27 @@ class Pacing:
         for working in runs:
             self._look_at_loading(working, now)
         seen = [self._seen(working, working.tokens) for working in runs]
-        self._find_best(now, self._learner.sample(now, seen))
+        guests = self._beside({one.stage for one in seen})
+        self._find_best(now, self._learner.sample(now, seen, guests), by_itself=not guests)
 
-    def _find_best(self, now: float, sample: Sample) -> None:
-        """Only times count in which one model had the machine."""
+    def _beside(self, running: Set[str]) -> Counter[str]:
+        """Guests by the stage whose model they use; where several use it, by one that runs."""
+        found: Counter[str] = Counter()
+        for place, count in self.guests().items():
+            stages = [stage for stage, one in self._machine.stages.items() if one.place == place]
+            if stages:
+                found[next((stage for stage in stages if stage in running), stages[0])] += count
+        return found
+
+    def _find_best(self, now: float, sample: Sample, *, by_itself: bool) -> None:
+        """Only times count in which one model had the machine, and no guest was there."""
         if not sample.batch:
             return
         stage = max(sample.batch, key=lambda s: sample.batch[s])
         if stage not in self._best:
             self._best[stage] = self._new_best()
         self._now_best = best = self._best[stage]
-        if len(sample.batch) == 1 and sample.seconds:
+        if len(sample.batch) == 1 and sample.seconds and by_itself:
             before = best.limit
             best.saw(now, sample.batch[stage], sample.work.get(stage, 0.0), sample.seconds)
             if best.limit != before:

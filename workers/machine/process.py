@@ -13,16 +13,16 @@ from typing import Any
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
+from grading.beats import BEAT_S, Beat
 from grading.cluster.circuit import RULES, Rules
 from grading.config import EngineSettings, Machine
-from grading.dispatch import AWAY
 from grading.jobs import Job, Provenance, Result
-from grading.leases import BEAT_S, Answer, Beat, Claim, Lease, Leases
+from grading.leases import Leases
 from grading.logs import working_on
-from grading.queue import own_queue
 from grading.tracing import outcome, span
 from workers.machine import failures
 from workers.machine.circuits import Circuits
+from workers.machine.claiming import Claiming
 from workers.machine.engines.base import Engine
 from workers.machine.gate import Gate
 from workers.machine.pacing import Pacing
@@ -55,6 +55,8 @@ class MachineProcess:
     circuit_rules: Rules = RULES
     chosen: Callable[[], tuple[Sequence[str], str]] = lambda: ((), "")
     """The queues it listens to now, and why; for others to see."""
+    guests: Callable[[], int] = lambda: 0
+    """How many slots guests have; for others to see."""
     drained: bool = False
     stopping: bool = False
     gate: Gate = field(default_factory=Gate)
@@ -67,9 +69,10 @@ class MachineProcess:
     def __post_init__(self) -> None:
         self.weights = Weights(self.machine, self.engines)
         self.circuits = Circuits(self.machine, self.engines, self._circuits_changed, self.circuit_rules)
-        self.returns = Returns(self.leases, self.circuits)
+        self.claiming = Claiming(self.leases, self.machine.name, self.process)
+        self.returns = Returns(self.leases, self.circuits, self.process)
         self.pacing = Pacing(self.machine, self.leases.redis, lambda: list(self._working.values()))
-        self.telling = Telling(self.leases, lambda: list(self._working.values()), self._lease)
+        self.telling = Telling(self.leases, lambda: list(self._working.values()), self.claiming.lease)
 
     def run(self, raw: Mapping[str, Any], message: Message | None = None) -> dict[str, Any] | None:
         """Do a job, send its result at once, and return it for the chord. Raises nothing for bad work.
@@ -91,7 +94,7 @@ class MachineProcess:
         working = Working(job, message, "starting" if admitted else "waiting", changed=self.telling.changed)
         try:
             self._placing[id(working)] = job.stage
-            answer = self._place(working)
+            answer = self.claiming.place(working)
             if answer == "elsewhere":
                 return None
             if answer == "superseded":
@@ -134,9 +137,9 @@ class MachineProcess:
                 return None
             self._offer(result)
         except BaseException:
-            self._quietly(lambda: self.leases.give_back(job.run_id))
+            self.claiming.give_back(working)
             raise
-        self._quietly(lambda: self.leases.finish(self._lease(working)))
+        self.claiming.finish(working)
         if working.handed_back:
             return None  # done after all; the message that is on its way will find it over
         return for_chord(result)
@@ -179,47 +182,6 @@ class MachineProcess:
         engine, model = (placement.engine, placement.model) if placement else ("", "")
         return Provenance(machine=self.machine.name, engine=engine, model=model)
 
-    def _place(self, working: Working) -> Answer:
-        """Claim the run, or hand it on to where it belongs; when that fails, it is done here."""
-        message = working.message
-        claim = self._claim(working, hand_on=message is not None and not message.settled)
-        if claim.answer != "elsewhere" or message is None:
-            return claim.answer
-        try:
-            message.resend(own_queue(claim.machine))
-        except AWAY as error:
-            log.warning("redis is away, a run of machine %s is done here: %s", claim.machine, error)
-            return self._claim(working, hand_on=False).answer
-        return "elsewhere"
-
-    def _claim(self, working: Working, *, hand_on: bool) -> Claim:
-        job = working.job
-        try:
-            return self.leases.claim(
-                self._lease(working),
-                job.round_id,
-                hand_on=hand_on,
-                avoid=job.avoid,
-                alone=job.alone,
-            )
-        except RedisError as error:
-            # SQL accepts one result only, so working without a lease costs time at most
-            log.warning("redis is away, working without a lease: %s", error)
-            working.leased = False
-            return Claim("granted")
-
-    def _lease(self, working: Working) -> Lease:
-        return Lease(
-            working.job.run_id,
-            self.machine.name,
-            self.process,
-            working.job.stage,
-            phase=working.phase,
-            tokens=working.tokens,
-            round_id=working.job.round_id,
-            prompt_tokens=working.prompt_tokens,
-        )
-
     def _begin(self, working: Working) -> bool:
         """Its turn has come: tell at once, as whoever dies now has begun it. False when it was taken away."""
         working.phase = "starting"
@@ -235,28 +197,9 @@ class MachineProcess:
         if not self.stop.is_set():
             self.tell()  # now, so that others do not send on what cannot be done here
 
-    def _quietly(self, end_lease: Callable[[], None]) -> None:
-        try:
-            end_lease()
-        except RedisError as error:
-            log.warning("redis is away, a lease stays until the sweeper ends it: %s", error)
-
     def hand_back(self) -> int:
         """Send the runs in hand back to their queues; returns how many. Then this process must end."""
-        runs: dict[str, Message] = {}
-        for run_id, working in list(self._working.items()):
-            if working.message is not None:
-                runs[run_id] = working.message
-                working.handed_back = True
-        back = 0
-        try:
-            self.leases.hand_back(self.process, list(runs))
-            for message in runs.values():
-                message.resend(message.home)
-                back += 1
-        except AWAY as error:
-            log.warning("redis is away, %d runs are found missing later: %s", len(runs) - back, error)
-        return back
+        return self.returns.hand_back(list(self._working.values()))
 
     def break_off(self, seconds: float) -> bool:
         """Cancel what is in hand, so that model servers stop working on it; whether all of it ended in time.
@@ -314,6 +257,7 @@ class MachineProcess:
                 reserved=machine.reserved,
                 joins_after_s=machine.patience_s,
                 running=self.in_hand(),
+                guests=self.guests(),
                 takes=takes,
                 why=why,
                 **self.pacing.told(),
@@ -330,7 +274,10 @@ class MachineProcess:
         self.stop.set()
         self.circuits.close()
         self.telling.changed()
-        self._quietly(lambda: self.leases.leave(self.process))
+        try:
+            self.leases.leave(self.process)
+        except RedisError as error:
+            log.warning("redis is away, this process counts as dead when its beat is old: %s", error)
 
     def close(self) -> None:
         """End in order: no more beats, engines given back."""

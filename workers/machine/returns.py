@@ -1,4 +1,4 @@
-"""Runs that go back to their queue because their engine is away: others take them, or they wait there."""
+"""Runs that go back to their queue, as their engine is away or this process ends: others take them there."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ MOST_KNOWN = 10_000
 class Returns:
     """Sends runs back at no cost for them: none of their tries, none of their beginnings. Thread-safe."""
 
-    def __init__(self, leases: Leases, circuits: Circuits) -> None:
+    def __init__(self, leases: Leases, circuits: Circuits, process: str) -> None:
         self._leases = leases
+        self._process = process
         self._circuits = circuits
         self._known: dict[str, None] = {}
         """Runs that met an engine that was away, the oldest first."""
@@ -72,15 +73,39 @@ class Returns:
             self._send_back(working)
         return None
 
+    def hand_back(self, runs: Iterable[Working]) -> int:
+        """Send these back, as this process ends; how many it were. What has no message is found missing."""
+        messages = {}
+        for working in runs:
+            if working.message is not None:
+                messages[working.job.run_id] = working.message
+                working.handed_back = True
+        back = 0
+        try:
+            free = self._leases.hand_back(self._process, list(messages))
+            for message in (one for run_id, one in messages.items() if run_id in free):
+                message.resend(message.home)
+                back += 1
+        except AWAY as error:
+            log.warning("redis is away, %d runs are found missing later: %s", len(messages) - back, error)
+        return back
+
     def _send_back(self, working: Working) -> bool:
-        """False without a message, and when Redis is away: then the sweeper finds the run missing."""
+        """False without a message, and when Redis is away: then the sweeper finds the run missing.
+
+        Of a run that another process has by now nothing is sent: that one answers.
+        """
+        run_id = working.job.run_id
         if working.message is None:
             return False
         try:
-            self._leases.unclaim(working.job.run_id)  # first, or who gets it finds it claimed
+            # first, or who gets it finds it claimed
+            if not self._leases.unclaim(run_id, self._process):
+                log.info("run %s is in other hands by now", run_id)
+                return True
             working.message.resend(working.message.home)
         except AWAY as error:
             log.warning("redis is away, a run does not go back to its queue: %s", error)
             return False
-        log.info("run %s goes back to its queue, as its engine is away", working.job.run_id)
+        log.info("run %s goes back to its queue, as its engine is away", run_id)
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from grading.cluster.view import Peer
 from grading.config import Config, EngineSettings, Machine
 from grading.leases import Leases, connect
 from grading.logs import working_on
+from grading.machines import Placement
 from workers import canary
 from workers.machine import examine
 from workers.machine.engines import open_engine
@@ -78,47 +79,12 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
     ended = threading.Event()
     guests, guest_queues = open_guests(config, process)
     listening = listen(config, machine, process, guest_queues, guests)
+    _take_by(app, listening)
+    _answer_tasks(app, process, listening)
     host(app, process, guests, listening.view)
-    app.conf.broker_transport_options = {
-        **app.conf.broker_transport_options,
-        "queue_order_strategy": lambda: Cycle(listening),
-    }
 
-    @app.task(name=queue.RUN, bind=True)
-    def run(self: Task, job: dict[str, Any]) -> dict[str, Any]:
-        if isinstance(job, dict):  # else it is refused below
-            listening.begun(str(job.get("stage")))
-        with working_on(submission=str(self.request.get(queue.SUBMISSION) or "")[:32]):
-            result = process.run(job, _message(self, name))
-        if result is None:
-            raise Ignore  # the same message is on its way to another machine; the chord waits for that one
-        return result
-
-    canaries = Canaries(process.leases.redis)
-    canary.register(app, canaries, queue.own_queue(name))
-    examine.register(app, process)
-
-    def paused() -> bool:
-        return process.stopping or process.drained
-
-    heart = threading.Thread(target=process.beat_until_stopped, name="heartbeat", daemon=True)
-
-    def ready(consumer: Any) -> None:
-        # first of all and whatever Redis answers: a machine that never beats loses all its work
-        heart.start()
-        watch = canary.Watch(canaries, queue.own_queue(name), machine.slots, paused)
-        canary.keep_watch(watch, process.stop)
-        threading.Thread(
-            target=process.telling.until_stopped, args=(process.stop,), name="telling", daemon=True
-        ).start()
-        threading.Thread(target=process.get_ready, name="load", daemon=True).start()
-        threading.Thread(
-            target=process.pacing.until_stopped, args=(process.stop,), name="pacing", daemon=True
-        ).start()
-        threading.Thread(
-            target=listening.until_stopped, args=(process.stop,), name="listening", daemon=True
-        ).start()
-        look_after(process, guests)
+    def ready(_consumer: Any) -> None:
+        _begin_threads(process, listening, guests)
         app.send_task(queue.RELEASE, queue=queue.STORE, ignore_result=True)
 
     def stopping() -> None:
@@ -136,8 +102,59 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
         ended.set()
 
 
+def _take_by(app: Celery, listening: Listening) -> None:
+    """The consumer asks `listening` which queues to read, each time before it takes a message."""
+    app.conf.broker_transport_options = {
+        **app.conf.broker_transport_options,
+        "queue_order_strategy": lambda: Cycle(listening),
+    }
+
+
+def _answer_tasks(app: Celery, process: MachineProcess, listening: Listening) -> None:
+    """What the worker does with a message: a run, a canary, an examination."""
+    name = process.machine.name
+
+    @app.task(name=queue.RUN, bind=True)
+    def run(self: Task, job: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(job, dict):  # else it is refused below
+            listening.begun(str(job.get("stage")))
+        with working_on(submission=str(self.request.get(queue.SUBMISSION) or "")[:32]):
+            result = process.run(job, _message(self, name))
+        if result is None:
+            raise Ignore  # the same message is on its way to another machine; the chord waits for that one
+        return result
+
+    canary.register(app, Canaries(process.leases.redis), queue.own_queue(name))
+    examine.register(app, process)
+
+
+def _begin_threads(process: MachineProcess, listening: Listening, guests: Guests) -> None:
+    """All that goes on beside the runs, until the process stops."""
+    # first of all and whatever Redis answers: a machine that never beats loses all its work
+    _thread("heartbeat", process.beat_until_stopped)
+
+    def paused() -> bool:
+        return process.stopping or process.drained
+
+    own, slots = queue.own_queue(process.machine.name), process.machine.slots
+    canary.keep_watch(canary.Watch(Canaries(process.leases.redis), own, slots, paused), process.stop)
+    _thread("telling", process.telling.until_stopped, process.stop)
+    _thread("load", process.get_ready)
+    _thread("pacing", process.pacing.until_stopped, process.stop)
+    _thread("listening", listening.until_stopped, process.stop)
+    look_after(process, guests)
+
+
+def _thread(name: str, body: Callable[..., None], *args: threading.Event) -> None:
+    threading.Thread(target=body, args=args, name=name, daemon=True).start()
+
+
 def listen(
-    config: Config, machine: Machine, process: MachineProcess, guest_queues: Sequence[str], guests: Guests
+    config: Config,
+    machine: Machine,
+    process: MachineProcess,
+    guest_queues: Mapping[str, Placement],
+    guests: Guests,
 ) -> Listening:
     """What decides which queues this machine reads; told of by its beats."""
 

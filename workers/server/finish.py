@@ -135,9 +135,9 @@ def _combine_locked(server: Server, session: Session, current: LockedRound) -> b
 
 
 def _outcome(server: Server, session: Session, current: LockedRound) -> tuple[Report, bool]:
-    """The report of a complete round, and whether its assignment releases grades at once."""
+    """The report of a complete round, and whether its assignment releases grades by itself."""
     version = server.versions.get(session, current.rubric_version_id)
-    prepared, release_policy = combining.to_combine(session, current.id)
+    prepared, by_itself = combining.to_combine(session, current.id)
     evidence = Evidence.model_validate(prepared["evidence"])
     results = {result.stage: result for result in combining.accepted_results(session, current.id)}
     # reports are read by students; staff find the operator's sentence at the stage
@@ -145,4 +145,4 @@ def _outcome(server: Server, session: Session, current: LockedRound) -> tuple[Re
     judged = DOCUMENTS.validate_python(prepared["documents"])
     combined = report.combine(version.rubric, evidence, results, failures, judged)
     outcome = rename_documents(combined, prepared["paths"])
-    return outcome, release_policy == "at_once"
+    return outcome, by_itself

@@ -11,10 +11,10 @@ from itertools import groupby, takewhile
 
 from sqlalchemy.exc import InterfaceError, OperationalError
 
+from grading.beats import DEAD_AFTER_S, Lease
 from grading.cluster.stalls import stalled
 from grading.dispatch import AWAY
 from grading.errors import MachineLost, MachineStalled
-from grading.leases import DEAD_AFTER_S, Lease
 from grading.logs import working_on
 from grading.queue import own_queue, stage_queues
 from grading.store import rounds, waiting
@@ -122,8 +122,8 @@ class LostRuns:
                 self._lose(run_id, message, how, error, lease.machine)
 
         one_by_one(by_run, end)
-        for run_id in by_run:
-            self.server.dispatch.registry.give_back(run_id)
+        for lease in leases:
+            self.server.dispatch.registry.give_back(lease.run_id, lease.process)
 
     def _nowhere(self, in_flight: dict[str, float]) -> list[str]:
         """Runs that for a while no queue held and no machine worked on.

@@ -24,7 +24,7 @@ from grading.evidence.showing import for_student
 from grading.logs import working_on
 from grading.model import Document, Evidence, Flag, RoundState
 from grading.rubric import Value
-from grading.store import rounds
+from grading.store import preparing
 from grading.store.tables import Round, Submission, SubmissionFile, User
 from grading.tracing import span
 from grading.trials.model import Trial
@@ -144,7 +144,7 @@ def _ending_badly(server: Server, round_id: str, prepared: Callable[[HandIn], Pr
             if content is None:
                 return _hand_on(server, hand_in)
             with server.store.write() as session:
-                done = rounds.save_prepared(session, round_id, content)
+                done = preparing.save_prepared(session, round_id, content)
             if done:
                 log.info("round %s is queued", round_id)
             return done
@@ -156,7 +156,7 @@ def _ending_badly(server: Server, round_id: str, prepared: Callable[[HandIn], Pr
             log.exception("round %s cannot be prepared", round_id)
             sentence = UNEXPECTED
         with server.store.write() as session:
-            rounds.reject(session, round_id, sentence)
+            preparing.reject(session, round_id, sentence)
         return False
 
 
@@ -172,7 +172,7 @@ def _as_json(hand_in: HandIn, prepared: Callable[[HandIn], Prepared | None]) -> 
 
 def _hand_on(server: Server, hand_in: HandIn) -> bool:
     with server.store.write() as session:
-        handed_on = rounds.hand_on(session, hand_in.round_id)
+        handed_on = preparing.hand_on(session, hand_in.round_id)
     if handed_on:
         server.dispatch.announce_trial(hand_in.round_id, hand_in.priority)
         log.info("the work of round %s is to be run", hand_in.round_id)

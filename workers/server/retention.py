@@ -1,11 +1,12 @@
-"""The sweeper's slow chores: what is kept too long goes, and what was erased is withdrawn from Redis."""
+"""The sweeper's slow chores: what is kept too long goes, what was erased is withdrawn from Redis, and grades
+are released at the dates of their assignments."""
 
 from __future__ import annotations
 
 import logging
 from datetime import datetime, timedelta
 
-from grading.store import chores, retention
+from grading.store import chores, grades, retention
 from grading.store.database import now
 from grading.store.erasure import WITHDRAW
 from grading.withdrawal import withdraw
@@ -26,10 +27,20 @@ def do_chores(server: Server) -> None:
     with server.store.read() as session:
         withdrawals = chores.due(session, WITHDRAW)
         daily = bool(chores.due(session, DAILY)) or not chores.known(session, DAILY)
+        releases = grades.due_releases(session)
+    for name in releases:
+        _release(server, name)
     for name in withdrawals:
         _withdraw(server, name)
     if daily:
         _retain(server)
+
+
+def _release(server: Server, name: str) -> None:
+    with server.store.write() as session:
+        count = grades.release_due(session, name)
+    if count:
+        log.info("its date has come: %d grades of an assignment were released", count)
 
 
 def _retain(server: Server) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from grading.dispatch import AWAY
 from grading.queue import CHECKS_QUEUES, STORE
-from grading.store import drains, outbox, rounds, waiting
+from grading.store import drains, outbox, preparing, waiting
 from workers.server import canary, finish
 from workers.server.context import Server
 from workers.server.lost import LostRuns, one_by_one
@@ -104,7 +104,7 @@ class Sweeper:
                 taken = outbox.claim(session, "prepare", 1, PREPARE_LEASE_S, overdue_s=patience_s)
                 hopeless = [row for row in taken if row.tries > MOST_PREPARES]
                 for row in hopeless:
-                    rounds.reject(session, row.key, KILLS_CHECKS)
+                    preparing.reject(session, row.key, KILLS_CHECKS)
             if not taken:
                 return
             yield from (row.key for row in taken if row not in hopeless)
@@ -126,15 +126,15 @@ class Sweeper:
     def _abandoned(self) -> dict[str, str]:
         """Those whose message was taken by one who is gone: they are in no queue, however long that is."""
         with self.server.store.write() as session:
-            return rounds.priorities(session, outbox.abandoned(session, "trial", TRIAL_S))
+            return preparing.priorities(session, outbox.abandoned(session, "trial", TRIAL_S))
 
     def _untried(self, patience_s: float) -> dict[str, str]:
         """Rounds, with their priorities, that wait for that long for somebody who runs their work."""
         with self.server.store.write() as session:
             # who runs the work counts the tries: Redis may take no message for a while
             found = outbox.claim(session, "trial", LIMIT, 0.0, overdue_s=patience_s, counted=False)
-            waiting_for = rounds.priorities(session, [row.key for row in found])
-            rounds.close_trials(session, [row.key for row in found if row.key not in waiting_for])
+            waiting_for = preparing.priorities(session, [row.key for row in found])
+            preparing.close_trials(session, [row.key for row in found if row.key not in waiting_for])
         return waiting_for
 
     def _prepare(self, round_id: str) -> None:

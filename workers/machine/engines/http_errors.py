@@ -22,10 +22,12 @@ _LONGEST = 300
 
 def unreachable(where: str, connect_s: float) -> EngineUnreachable:
     """The error for a connection that was not made."""
-    return EngineUnreachable(
+    error = EngineUnreachable(
         f"{where} refused the connection or did not answer within {connect_s:g} s. "
         "Start it, or correct its url in config.toml."
     )
+    error.refused = True
+    return error
 
 
 def broke_off(where: str, how: str) -> EngineBrokeOff:

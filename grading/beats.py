@@ -1,0 +1,173 @@
+"""What machines say of themselves and of the runs in their hands, and how it is read from Redis' rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+BEAT_S = 3.0
+DEAD_AFTER_S = 10.0
+MOST_DRAFT = 4_000
+"""Characters of a draft, so that leases stay small."""
+
+Answer = Literal["granted", "superseded", "exhausted", "elsewhere"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The answer to a machine that asks for a run; `machine` is where the run belongs if elsewhere."""
+
+    answer: Answer
+    machine: str = ""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A run in the hands of a machine's process; ages in seconds by Redis' clock.
+
+    Phases: `waiting` for its turn on the machine, `starting`, `queued` in the engine, `loading` the model,
+    `reading` the prompt, `generating`.
+    """
+
+    run_id: str
+    machine: str
+    process: str
+    stage: str
+    phase: str = "starting"
+    tokens: int = 0
+    since_s: float = 0.0
+    round_id: str = ""
+    prompt_tokens: int = 0
+    """Estimated."""
+    idle_s: float = 0.0
+    """Since phase or tokens last changed."""
+    draft: str = ""
+    """What is written so far, made readable, where the student may see it; at most MOST_DRAFT characters."""
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What a worker process says of itself every 3 s. `age_s` by Redis' clock."""
+
+    process: str
+    machine: str
+    slots: int
+    busy: int
+    stages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """stage -> {"engine", "model", and where it is known "digest" of the weights}"""
+    role: str = "primary"
+    age_s: float = 0.0
+    drained: bool = False
+    """It has heard that it was taken out, and takes nothing new."""
+    engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """engine -> what it counts, by the names in docs/observability.md."""
+    limit: int = 0
+    """Generations at once that it takes now, as it measured to be best; 0: all slots."""
+    limit_why: str = ""
+    """Why so many, in one sentence."""
+    running: Mapping[str, int] = field(default_factory=dict)
+    """stage -> runs in hand."""
+    guests: int = 0
+    """Requests of other tools in hand, beside `busy`; see docs/gateway.md."""
+    left: Mapping[str, float] = field(default_factory=dict)
+    """stage -> jobs' worth of work that is left of those."""
+    paces: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """stage -> the fields of a `grading.cluster.view.Pace`."""
+    load_s: Mapping[str, float] = field(default_factory=dict)
+    """stage -> seconds until its model is loaded."""
+    circuits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """engine -> {"state": "open" or "probing", "why", "since_s", "stages"}; none that is closed."""
+    reserved: str = ""
+    joins_after_s: float = 0.0
+    takes: Sequence[str] = ()
+    """Queues it listens to now."""
+    why: str = ""
+    """Why these, in a few words."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it beat within the last 10 s."""
+        return self.age_s <= DEAD_AFTER_S
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """Stages it cannot do now, as their engine or model is away."""
+        found: set[str] = set()
+        for engine, circuit in self.circuits.items():
+            if circuit.get("state", "closed") != "closed":
+                all_of = [stage for stage, place in self.stages.items() if place.get("engine") == engine]
+                found.update(circuit.get("stages", all_of))
+        return frozenset(found)
+
+
+@dataclass(frozen=True)
+class Look:
+    """The cluster at one moment; ages by Redis' clock."""
+
+    beats: Sequence[Beat]
+    lengths: Mapping[str, int]
+    """queue -> messages that wait there."""
+    oldest_s: Mapping[str, float]
+    """queue -> seconds since its oldest message was sent; only where one waits and says so."""
+    backlog: Mapping[tuple[str, str], int]
+    """(stage, priority) -> runs that still wait in SQL; empty when nobody told it lately."""
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _all(value: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(value, dict) and all(map(fits, value.values()))
+
+
+SHAPES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(
+        ("process", "machine", "role", "limit_why", "reserved", "why"), lambda v: isinstance(v, str)
+    ),
+    **dict.fromkeys(("slots", "busy", "guests", "limit", "joins_after_s", "age_s"), _number),
+    **dict.fromkeys(("running", "left", "load_s"), lambda v: _all(v, _number)),
+    **dict.fromkeys(("stages", "engines", "paces"), lambda v: _all(v, lambda one: isinstance(one, dict))),
+    "circuits": lambda v: _all(
+        v, lambda one: isinstance(one, dict) and isinstance(one.get("stages", []), list | dict)
+    ),
+    "takes": lambda v: isinstance(v, list | dict),  # of an empty list Redis makes an empty object
+    "drained": lambda v: isinstance(v, bool),
+}
+"""field -> whether a value of it makes sense."""
+NEEDED = {"process", "machine", "slots", "busy"}
+
+
+def read_beats(rows: Iterable[str], moment: float) -> list[Beat]:
+    """Of what makes no sense nothing is heard: one strange machine must not blind all who look."""
+    return [beat for row in rows if (beat := _beat(json.loads(row), moment)) is not None]
+
+
+def _beat(row: dict[str, Any], moment: float) -> Beat | None:
+    age = max(0.0, moment - row.pop("at", 0.0))
+    told = {
+        key: value
+        for key, value in _known(Beat, {**row, "age_s": age}).items()
+        if key not in SHAPES or SHAPES[key](value)
+    }
+    return Beat(**told) if told.keys() >= NEEDED else None
+
+
+def read_lease(run_id: str, row: str, moment: float) -> Lease:
+    """Of a run, as Redis keeps it; `moment` is Redis' time in seconds."""
+    return _lease(run_id, json.loads(row), moment)
+
+
+def _lease(run_id: str, row: dict[str, Any], moment: float) -> Lease:
+    since = row.pop("since", moment)
+    # machines of version 0.1 do not stamp movements: of them only the age is known
+    ages = {"since_s": max(0.0, moment - since), "idle_s": max(0.0, moment - row.pop("moved", moment))}
+    return Lease(**_known(Lease, {**row, "run_id": run_id, **ages}))
+
+
+def _known(kind: type[Lease] | type[Beat], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Only the fields of this version: while versions change, machines may already say more."""
+    names = {one.name for one in fields(kind)}
+    return {key: value for key, value in row.items() if key in names}
