@@ -6,13 +6,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from bench.cluster.config import Wanted
 from bench.cluster.parts import Parts, Servers, children_cpu_s, start_servers
 from bench.cluster.product import Product, product
 from bench.cluster.rivals import Rival, send
-from bench.cluster.runs import Outcome, Plan
+from bench.cluster.runs import OURS, OURS_GUESTS, Outcome, Plan
+from bench.cluster.watch import watching
 
 Say = Callable[[str], None]
 LOOK_S = 0.1
@@ -21,29 +23,36 @@ PATIENCE = 6.0
 STEP_S = 0.02
 
 
-def play_product(plan: Plan, say: Say, *, tune: bool = False) -> Outcome:
-    """The product."""
-    with _servers(plan) as (folder, servers), product(folder, plan, servers, tune=tune) as system:
+def play_product(plan: Plan, say: Say, wanted: Wanted | None = None) -> Outcome:
+    """The product, perhaps with guests."""
+    wanted = wanted or Wanted()
+    with _servers(plan) as (folder, servers), product(folder, plan, servers, wanted) as system:
         before, since = children_cpu_s(), time.monotonic()
         system.start_all()
         now = [(n, one) for n, one in enumerate(plan.scenario.hand_ins) if one.at <= 0]
         for number, one in now:
             system.hand_in(number, one)
         system.until_queued(len(now))
+        guests = system.guests() if wanted.guests else None
         wall = time.monotonic()
         start = time.time()
         system.begin()
         for number, _ in now:
             system.came[number] = start
-        with _changes(plan, servers, system):
+        with (
+            _changes(plan, servers, system, wall),
+            watching(plan, system.dispatch.registry, wall) as watched,
+            guests or nullcontext(),
+        ):
             _rest(system, plan, start)
             _until_over(system, plan, say)
-        wall = time.monotonic() - wall
+            wall = time.monotonic() - wall
         ended, done = system.ended(start), servers.ended()
         used = servers.cpu_s()
         system.parts.stop()
         cpu = (children_cpu_s() - before + used) / (time.monotonic() - since)
-    return Outcome("ours", ended, done, cpu, wall)
+    visits = guests.tally.visits() if guests else None
+    return Outcome(OURS_GUESTS if guests else OURS, ended, done, cpu, wall, visits, watched.reacted())
 
 
 def play_rival(rival: Rival, plan: Plan, say: Say) -> Outcome:
@@ -52,7 +61,7 @@ def play_rival(rival: Rival, plan: Plan, say: Say) -> Outcome:
         before = children_cpu_s()
         with Parts(folder) as parts, rival.ready(parts, servers, plan) as way:
             wall = time.monotonic()
-            with _changes(plan, servers, None):
+            with _changes(plan, servers, None, wall):
                 ended = send(parts, way, plan, servers, say)
             wall = time.monotonic() - wall
         done, used = servers.ended(), servers.cpu_s()
@@ -88,15 +97,17 @@ def _until_over(system: Product, plan: Plan, say: Say) -> None:
 
 
 @contextmanager
-def _changes(plan: Plan, servers: Servers, system: Product | None) -> Iterator[None]:
-    """Machines that die, come back or get slower meanwhile; with a dead one dies its worker."""
+def _changes(plan: Plan, servers: Servers, system: Product | None, start: float) -> Iterator[None]:
+    """Machines that die, come back or get slower meanwhile; with a dead one dies its worker.
+
+    `start` is the monotonic time that counts as 0.
+    """
     over = threading.Event()
     due = sorted(
         (at, name, speed) for name, all_ in plan.scenario.setting.changes.items() for at, speed in all_
     )
 
     def change() -> None:
-        start = time.monotonic()
         for at, name, speed in due:
             if over.wait(max(0.0, start + at / plan.factor - time.monotonic())):
                 return

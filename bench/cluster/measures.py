@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.cluster.scenarios import Scenario
@@ -44,15 +44,22 @@ def waits(runs: Sequence[Run]) -> Waits:
     )
 
 
-def returned_s(scenario: Scenario, runs: Sequence[Run]) -> float | None:
-    """Seconds from a dead machine's return until it works on something."""
+def returns(scenario: Scenario) -> tuple[str, float] | None:
+    """The first machine that dies and comes back, and when it is back."""
     for name, changes in scenario.setting.changes.items():
         died = next((at for at, speed in changes if not speed), None)
         back = next((at for at, speed in changes if died is not None and at > died and speed), None)
         if back is not None:
-            began = [run.began - back for run in runs if run.machine == name and run.began >= back]
-            return min(began, default=float("inf"))
+            return name, back
     return None
+
+
+def returned_s(scenario: Scenario, begun: Iterable[tuple[str, float]]) -> float | None:
+    """Seconds from a dead machine's return until it works on something; `begun` are (machine, time)."""
+    if (found := returns(scenario)) is None:
+        return None
+    name, back = found
+    return min((at - back for machine, at in begun if machine == name and at >= back), default=float("inf"))
 
 
 def recognised_s(scenario: Scenario, healths: Sequence[tuple[str, float, float]]) -> float | None:

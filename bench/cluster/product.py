@@ -10,14 +10,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
+import requests
 from sqlalchemy import func, select
 
-from bench.cluster.cards import STAGES
+from bench.cluster.config import BUDGET_S, Wanted, config
+from bench.cluster.guests import Guests
 from bench.cluster.parts import Parts, Servers
-from bench.cluster.policies import HOME
 from bench.cluster.runs import Ended, Plan
 from bench.cluster.sizes import mark
 from bench.cluster.world import HandIn as Coming
@@ -45,65 +47,9 @@ WORK = """# {mark}
 sales <- read.csv("sales.csv")
 mean(sales$amount); median(sales$amount)
 """
-BUDGET_S = 3600.0
-MOST_TOKENS = 8_000
 START_S = 60.0
 LOOK_S = 0.05
 """Real seconds between two looks at the database."""
-HEAD = """
-[checks]
-sandbox = "none"
-"""
-STAGE = """
-[stages.{stage}]
-budget_s = {budget:g}
-max_output_tokens = {most}
-"""
-MACHINE = """
-[[machines]]
-name = "{name}"
-role = "{role}"
-slots = {slots}
-{least}joins_after_s = {joins:g}
-grace_s = {grace:g}
-[machines.engines.{engine}]
-url = "{url}"
-[machines.engines.{engine}.options]
-{options}
-[machines.stages]
-{stages}
-"""
-
-
-def config(plan: Plan, servers: Servers, *, tune: bool = False) -> str:
-    """config.toml for these machines, with every interval divided. `tune`: slots are found by measurement."""
-    made = [HEAD]
-    for stage in STAGES:
-        made.append(STAGE.format(stage=stage, budget=BUDGET_S / plan.factor, most=MOST_TOKENS))
-    for name, url in servers.urls.items():
-        ollama = name.startswith("dgx")
-        engine = "ollama" if ollama else "openai"
-        home = HOME[name]
-        order = [home, *(stage for stage in STAGES if stage != home)]
-        stages = [f'{s} = {{ engine = "{engine}", model = "{STAGES[s].model.name}" }}' for s in order]
-        options = {"chunk_timeout": 60.0, "load_timeout": 600.0, "busy_timeout": 60.0}
-        shown = [f"{key} = {value / plan.factor:g}" for key, value in options.items()]
-        shown.append("num_ctx = 32768" if ollama else 'schema = "json_schema"')
-        made.append(
-            MACHINE.format(
-                name=name,
-                role="primary" if name.endswith("1") else "spare",
-                slots=plan.slots,
-                least="" if tune else f"least_slots = {plan.slots}\n",
-                joins=2.0 / plan.factor,
-                grace=5.0,
-                engine=engine,
-                url=url if ollama else f"{url}/v1",
-                options="\n".join(shown),
-                stages="\n".join(stages),
-            )
-        )
-    return "".join(made)
 
 
 @dataclass
@@ -118,6 +64,7 @@ class Product:
     assignment: int
     students: Sequence[int]
     machines: tuple[str, ...]
+    wanted: Wanted
     rounds: dict[str, int] = field(default_factory=dict)
     """round -> number of the hand-in"""
     came: dict[int, float] = field(default_factory=dict)
@@ -135,9 +82,31 @@ class Product:
         self.start("sweep", "sweep")
         for name in self.machines:
             self.start(name, "worker", name)
+        if self.wanted.guests:
+            self.start("gateway", "gateway")
+            self._until(self._open, START_S, "the gateway answers")
         self._until_ready()
         if self.plan.learn:
             self._learn()
+
+    def guests(self) -> Guests:
+        """Those of the gateway, with a token; none is there before their context begins."""
+        with self.store.write() as session:
+            admin = accounts.find_user(session, "local", "admin")
+            assert admin is not None
+            token = accounts.create_token(session, admin.id, "guests", ["chat"], timedelta(days=1))
+        seed = self.plan.scenario.setting.seed
+        return Guests(f"{self._gateway}/v1", token.secret, self.wanted.guests, self.plan.factor, seed)
+
+    @property
+    def _gateway(self) -> str:
+        return f"http://127.0.0.1:{self.wanted.port}"
+
+    def _open(self) -> bool:
+        try:
+            return requests.get(f"{self._gateway}/healthz", timeout=5).ok
+        except requests.ConnectionError:
+            return False
 
     def _learn(self) -> None:
         """Work something off, which counts for nothing else."""
@@ -235,11 +204,11 @@ def _furnish(store: Store, students: int) -> tuple[int, list[int]]:
 
 
 @contextmanager
-def product(folder: Path, plan: Plan, servers: Servers, *, tune: bool = False) -> Iterator[Product]:
+def product(folder: Path, plan: Plan, servers: Servers, wanted: Wanted) -> Iterator[Product]:
     """The product in this folder, with a Redis and a database of its own; ends with the context."""
     with ExitStack() as stack:
         redis = stack.enter_context(start_redis(folder / "redis"))
-        (folder / "config.toml").write_text(config(plan, servers, tune=tune), encoding="utf-8")
+        (folder / "config.toml").write_text(config(plan, servers, wanted), encoding="utf-8")
         database = f"sqlite:///{folder / 'grader.db'}"
         addresses: Mapping[str, str] = {"GRADER_DATABASE_URL": database, "GRADER_REDIS_URL": redis.url}
         migrate.upgrade(database)
@@ -250,4 +219,5 @@ def product(folder: Path, plan: Plan, servers: Servers, *, tune: bool = False) -
         stack.callback(dispatch.registry.redis.close)
         parts = stack.enter_context(Parts(folder, addresses))
         assignment, students = _furnish(store, len(plan.scenario.hand_ins) + plan.learn)
-        yield Product(folder, plan, parts, store, dispatch, assignment, students, tuple(servers.urls))
+        machines = tuple(servers.urls)
+        yield Product(folder, plan, parts, store, dispatch, assignment, students, machines, wanted)

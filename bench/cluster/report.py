@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +12,15 @@ from typing import Any
 from bench.cluster import svg
 from bench.cluster.bound import bound_s
 from bench.cluster.cards import CARDS
-from bench.cluster.runs import Outcome, Plan
+from bench.cluster.runs import OURS, Outcome, Plan
 
 HEADS = ("scenario", "way", "makespan s", "× bound", "p50 s", "p95 s", "interactive p95 s", "failed", "cores")
+KNOWN = "× bound, changes known"
+BEATS, WORKS, NOTICED = "return → beat s", "return → work s", "slow → noticed s"
+MORE, ANSWERED, BROKEN, REFUSED = "over ours %", "guests answered", "broken off", "refused"
+SOMETIMES = (KNOWN, BEATS, WORKS, NOTICED, MORE, ANSWERED, BROKEN, REFUSED)
+"""Columns that stand only where a scenario or a way has what they tell."""
+NEVER = "never"
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,35 @@ class Played:
             "interactive p95 s": round(waiting.took(0.95)) if waiting.ended else None,
             "failed": outcome.failed,
             "cores": round(outcome.cpu, 2),
+            **self._changed(outcome),
+            **self._visited(outcome),
+        }
+
+    def _changed(self, outcome: Outcome) -> dict[str, Any]:
+        """Where something happens to machines."""
+        changes = self.plan.scenario.setting.changes
+        if not changes:
+            return {}
+        of = self.plan.scenario
+        known = bound_s(CARDS, self.plan.slots, of.hand_ins, changes)
+        seen = outcome.reacted
+        told = {BEATS: seen.beats_s, WORKS: seen.works_s, NOTICED: seen.noticed_s}
+        return {
+            KNOWN: round(outcome.makespan / known, 3) if self.at_once else None,
+            **{head: _seconds(value) for head, value in told.items() if value is not None},
+        }
+
+    def _visited(self, outcome: Outcome) -> dict[str, Any]:
+        """Where guests were about."""
+        visits = outcome.visits
+        if visits is None:
+            return {}
+        alone = next((one.makespan for one in self.outcomes if one.way == OURS and one.makespan), None)
+        return {
+            MORE: round(100 * (outcome.makespan / alone - 1), 1) if alone else None,
+            ANSWERED: visits.answered,
+            BROKEN: sum(visits.broken.values()),
+            REFUSED: sum(visits.refused.values()),
         }
 
     def _interactive(self, outcome: Outcome) -> Outcome:
@@ -70,7 +107,7 @@ class Played:
             "seed": self.plan.scenario.setting.seed,
             "bound_s": round(self.bound_s, 1),
             "ways": [
-                {**row, "wall_s": round(one.wall_s, 1), "done": one.done}
+                {**row, "wall_s": round(one.wall_s, 1), "done": one.done, **_guests(one)}
                 for row, one in zip(self.rows(), self.outcomes, strict=True)
             ],
         }
@@ -96,8 +133,30 @@ class Played:
 def table(played: Sequence[Played]) -> list[str]:
     """Lines of a Markdown table."""
     rows: list[Mapping[str, Any]] = [row for one in played for row in one.rows()]
-    lines = [f"| {' | '.join(HEADS)} |", f"| {' | '.join('---' for _ in HEADS)} |"]
-    return [*lines, *(f"| {' | '.join(_cell(row[head]) for head in HEADS)} |" for row in rows)]
+    asked = [head for head in SOMETIMES if any(head in row for row in rows)]
+    heads = (*HEADS, *asked)
+    lines = [f"| {' | '.join(heads)} |", f"| {' | '.join('---' for _ in heads)} |"]
+    return [*lines, *(f"| {' | '.join(_cell(row.get(head)) for head in heads)} |" for row in rows)]
+
+
+def _seconds(value: float) -> int | str:
+    return round(value) if value < math.inf else NEVER
+
+
+def _guests(outcome: Outcome) -> dict[str, Any]:
+    """What the table has no room for."""
+    visits = outcome.visits
+    if visits is None:
+        return {}
+    first = statistics.median(visits.first_s) if visits.first_s else None
+    return {
+        "guests": {
+            "broken": visits.broken,
+            "refused": visits.refused,
+            "tokens": visits.tokens,
+            "first_word_p50_s": first and round(first, 1),
+        }
+    }
 
 
 def _cell(value: Any) -> str:

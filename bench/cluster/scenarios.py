@@ -10,6 +10,8 @@ from bench.cluster.bound import per_hour
 from bench.cluster.cards import CARDS, STAGES
 from bench.cluster.world import HandIn, Setting
 
+USUAL = 400
+"""Hand-ins of a scenario whose name has no number."""
 SPREAD = 0.25
 """Of the logarithm of output lengths."""
 
@@ -61,18 +63,22 @@ def spike(slots: int, seed: int, count: int = 200, within_s: float = 600.0) -> S
     return Scenario("spike", tuple(found), _setting(slots, seed))
 
 
-def lost(slots: int, seed: int, count: int = 400) -> Scenario:
-    """The fastest Mac dies at 300 s and is back at 600 s, with nothing in memory."""
+def lost(slots: int, seed: int, count: int = USUAL) -> Scenario:
+    """The fastest Mac dies at 300 s and is back at 600 s, with nothing in memory; with fewer, sooner."""
     base = backlog(count, slots, seed)
-    changes = {"mac-studio-1": ((300.0, 0.0), (600.0, 1.0))}
-    return replace(base, name="lost", setting=replace(base.setting, changes=changes))
+    changes = {"mac-studio-1": ((0.75 * count, 0.0), (1.5 * count, 1.0))}
+    return replace(base, name=_named("lost", count), setting=replace(base.setting, changes=changes))
 
 
-def slow(slots: int, seed: int, count: int = 400) -> Scenario:
-    """The fastest Mac is three times slower from 400 s on."""
+def slow(slots: int, seed: int, count: int = USUAL) -> Scenario:
+    """The fastest Mac is three times slower from 400 s on; with fewer, sooner."""
     base = backlog(count, slots, seed)
-    changes = {"mac-studio-1": ((400.0, 1 / 3),)}
-    return replace(base, name="slow", setting=replace(base.setting, changes=changes))
+    changes = {"mac-studio-1": ((1.0 * count, 1 / 3),)}
+    return replace(base, name=_named("slow", count), setting=replace(base.setting, changes=changes))
+
+
+def _named(name: str, count: int) -> str:
+    return name if count == USUAL else f"{name}{count}"
 
 
 def mixed(slots: int, seed: int, count: int = 1000, every_s: float = 60.0) -> Scenario:
@@ -102,3 +108,9 @@ SCENARIOS: Mapping[str, Callable[[int, int], Scenario]] = {
     "mixed": mixed,
     "cold": cold,
 }
+SIZED: Mapping[str, Callable[[int, int, int], Scenario]] = {
+    "backlog": lambda slots, seed, count: backlog(count, slots, seed),
+    "lost": lost,
+    "slow": slow,
+}
+"""Those that there are with any number of hand-ins, as in `backlog50`."""

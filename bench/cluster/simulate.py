@@ -93,7 +93,7 @@ def remarks(scenario: Scenario, outcome: Outcome) -> str:
             f"slot p50 {of.slot_p50_s:.0f} s, p95 {of.slot_p95_s:.0f} s (residual {of.residual_s:.0f} s), "
             f"total × {of.stretch_p50:.2f}, p95 × {of.stretch_p95:.2f}; batch done {batch:.0f} s"
         )
-    if (back := returned_s(scenario, outcome.runs)) is not None:
+    if (back := returned_s(scenario, [(r.machine, r.began) for r in outcome.runs])) is not None:
         return f"used {back:.0f} s after its return"
     recognised = recognised_s(scenario, outcome.healths)
     return "" if recognised is None or not outcome.healths else f"recognised after {recognised:.0f} s"

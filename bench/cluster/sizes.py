@@ -15,6 +15,8 @@ from workers.machine.engines.instances import InstanceMaker
 
 MARK = re.compile(r"job-\d+((?:-[a-z]+\d+)+)")
 """Stands in a hand-in, and says which one it is and how long its answers are."""
+CHAT = "chat"
+"""Stands in a mark where a stage would, and makes it that of a guest of the gateway."""
 CHARS_A_TOKEN = 4
 BLANK_RUN = 400
 PROSE = "The sky is blue."
@@ -62,9 +64,9 @@ class Asked:
         work = next((w for w in STAGES.values() if w.model.name == self.model), None)
         output = marked(self.user, work.stage) if work else None
         if work is None or output is None:
-            shared, own = (max(1, len(part) // CHARS_A_TOKEN) for part in (self.system, self.user))
-            said = self._bounded(len(text) // CHARS_A_TOKEN)
-            return Request(name, self.model, shared + own, said, prefix, shared)
+            shared, own = (-(-len(part) // CHARS_A_TOKEN) for part in (self.system, self.user))
+            said = self._bounded(marked(self.user, CHAT) or len(text) // CHARS_A_TOKEN)
+            return Request(name, self.model, max(1, shared + own), said, prefix if shared else "", shared)
         return Request(name, self.model, work.prompt, self._bounded(output), prefix, work.shared)
 
     def _bounded(self, output: int) -> int:
@@ -72,10 +74,12 @@ class Asked:
 
 
 def padded(text: str, length: int) -> str:
-    """JSON with white space between its parts until it is so long; other texts as they are."""
+    """JSON with white space between its parts until it is so long; other texts again and again."""
     missing = length - len(text)
-    if missing <= 0 or not text.startswith("{"):
+    if missing <= 0:
         return text
+    if not text.startswith("{"):
+        return (f"{text} " * (length // len(text) + 1))[:length]
     seams = [at.end() for at in re.finditer(r'", |[{]|\], |\}, ', text)] or [1]
     room = min(BLANK_RUN, -(-missing // len(seams)))
     for seam in reversed(seams):
