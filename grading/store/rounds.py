@@ -34,6 +34,8 @@ from grading.store.tables import new_id
 MAX_TRIES = 3
 MAX_LOSSES = 3
 """Runs of a stage that may be begun and lost with their machine, whoever was to blame."""
+SUSPECT = 2
+"""Losses, the last of them together with others, after which the next run has its machine to itself."""
 BACKOFF_S: Mapping[Retry, tuple[float, float]] = {"elsewhere": (2.0, 15.0), "later": (15.0, 60.0)}
 """Waits before the second and the third try, by what may help."""
 MAX_SENTENCE = 2000
@@ -230,7 +232,7 @@ def lose(
     """dispatched → lost. Returns the round to combine, when this was its last stage under way.
 
     Only a run that was lost alone costs a try: one of several that died together may have killed the others.
-    Which one is found out by giving each a machine to itself the next time.
+    Which one is found out by giving those a machine to themselves that were lost with others twice.
     """
     known = read_run(session, run_id)
     current = locked(session, known.round_id) if known is not None else None
@@ -245,11 +247,12 @@ def lose(
     stage = current.stages[run.stage]
     dead = stage.state in OVER
     if stage.run_id == run_id and stage.state == StageState.DISPATCHED:
+        losses = stage.losses + (loss != "unbegun")
         tried = replace(
             stage,
             tries=stage.tries - (loss != "alone"),
-            losses=stage.losses + (loss != "unbegun"),
-            alone=stage.alone or loss == "together",
+            losses=losses,
+            alone=stage.alone or (loss == "together" and losses >= SUSPECT),
         )
         # another machine can start at once
         changed: dict[str, Any] = {"losses": tried.losses, "alone": tried.alone}

@@ -76,7 +76,7 @@ def test_runs_of_a_dead_process_are_lost_together_also_when_the_search_breaks_of
     lost.sweep()
     assert seen == [3, 3, 3]
     assert server.dispatch.registry.held() == []
-    assert [(stage_of(server, r).alone, stage_of(server, r).tries) for r in runs] == [(True, 0)] * 3
+    assert [(stage_of(server, r).losses, stage_of(server, r).tries) for r in runs] == [(1, 0)] * 3
 
 
 def test_a_run_that_waits_for_its_turn_for_ever_is_taken_away(server: Server) -> None:

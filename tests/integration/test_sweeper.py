@@ -390,18 +390,25 @@ def test_a_database_that_is_away_is_waited_for(caplog: pytest.LogCaptureFixture)
     server.store.close()
 
 
-def test_runs_lost_together_cost_no_try_and_the_next_is_alone(cluster: Cluster) -> None:
-    round_id = cluster.running()
+def lose_together(cluster: Cluster, round_id: str) -> None:
+    """A machine dies with both stages in its hands."""
+    cluster.beat("mac-studio-2")
+    cluster.beat("dgx-spark-2")
     for stage in BOTH:
         cluster.take(round_id, stage)
-    cluster.trust_beats()
-    cluster.beat("mac-studio-2")
     cluster.beat("dgx-spark-2", ago_s=60)
     cluster.sweep()
-    for name in BOTH:
-        stage = cluster.stage(round_id, name)
-        assert (stage.tries, stage.losses, stage.alone) == (1, 1, True)  # the one under way now
-        assert cluster.message(cluster.current(round_id, name))["alone"]
+
+
+def test_runs_lost_together_cost_no_try_and_after_the_second_time_they_are_alone(cluster: Cluster) -> None:
+    round_id = cluster.running()
+    cluster.trust_beats()
+    for losses, alone in ((1, False), (2, True)):
+        lose_together(cluster, round_id)
+        for name in BOTH:
+            stage = cluster.stage(round_id, name)
+            assert (stage.tries, stage.losses, stage.alone) == (1, losses, alone)  # the one under way now
+            assert bool(cluster.message(cluster.current(round_id, name)).get("alone")) is alone
 
 
 def test_a_run_that_waited_for_its_turn_was_not_begun(cluster: Cluster) -> None:
@@ -436,12 +443,10 @@ def test_the_third_loss_is_the_last_also_when_the_first_was_shared(cluster: Clus
 
 def test_a_run_that_came_to_an_end_is_not_alone_any_more(cluster: Cluster) -> None:
     round_id = cluster.running()
-    for name in BOTH:
-        cluster.take(round_id, name)
     cluster.trust_beats()
-    cluster.beat("mac-studio-2")
-    cluster.beat("dgx-spark-2", ago_s=60)
-    cluster.sweep()
+    for _ in range(2):
+        lose_together(cluster, round_id)
+    assert cluster.stage(round_id, "analysis").alone
     run_id = cluster.take(round_id, "analysis", "mac-studio-2")
     finish.record(cluster.server, result(run_id, round_id, "analysis", ok=False))
     stage = cluster.stage(round_id, "analysis")
