@@ -12,20 +12,58 @@ from flask_openapi3 import OpenAPI
 from flask_openapi3.models import Info
 
 from app import (
+    # noqa: F401  # its views are in the blueprint of `pages`
+    home,
+    # noqa: F401  # the same
+    machine_words,
+    account,
     api,
+    assignments,
+    audit,
+    authoring,
+    authoring_files,
+    authoring_proposals,
+    authoring_task,
+    authoring_versions,
     classes,
+    comments,
+    courses,
+    dry_runs,
+    erasing,
     errors,
+    examples,
+    exports,
+    extensions,
     flags,
+    frame,
     given_up,
+    gradebook,
+    groups,
+    handing_in,
+    importing,
+    mailing,
+    markup,
+    moments,
     operations,
     pages,
+    people,
     provenance,
-    render,
+    regrades,
+    results,
+    review,
+    review_changes,
+    review_class,
+    review_comments,
+    review_marks,
     security,
     sign_in,
+    statistics,
     tabs,
     tokens,
     trials,
+    users,
+    viewing,
+    waiting,
     webhooks,
     who,
 )
@@ -39,6 +77,8 @@ __all__ = ["Services", "create_app"]
 
 SIGN_INS = "300 per minute"
 """For one address; a whole class may sit behind it. Each account has its own, lower bound."""
+PASSWORDS = "20 per minute"
+"""For one person who changes their password."""
 SCHEME: dict[str, Any] = {"token": {"type": "http", "scheme": "bearer"}}
 
 
@@ -59,11 +99,15 @@ def create_app(services: Services) -> OpenAPI:
     errors.handle_errors(app)
     csrf = security.secure(app, services)
     who.load_users(app)
+    waiting.watch(app, services.store, services.dispatch)
+    viewing.watch(app, services.store)
+    results.remember(app)
+    authoring_proposals.remember(app)
     Bootstrap5(app)
     translate(app)
     app.context_processor(who.context)
     app.jinja_env.filters.update(
-        markdown=render.markdown, finding=render.finding, suggestion=render.suggestion
+        markdown=markup.markdown, finding=comments.finding, suggestion=comments.suggestion, seen=markup.seen
     )
     app.jinja_env.globals.update(
         stage_titles=TITLES,
@@ -75,14 +119,53 @@ def create_app(services: Services) -> OpenAPI:
         flag_notes=flags.flag_notes,
         course_tabs=tabs.course_tabs,
         assignment_tabs=tabs.assignment_tabs,
+        main_ways=frame.main_ways,
+        machine_word=machine_words.machine_word,
+        machine_notes=machine_words.machine_notes,
+        guest_words=machine_words.guests,
+        operating_tabs=frame.operating_tabs,
+        exists=app.view_functions.__contains__,
+        open_requests=regrades.open_requests,
+        relative=moments.relative,
+        endpoints=assignments.endpoints,
     )
     for blueprint in (
         pages.pages,
+        assignments.pages,
+        authoring.pages,
+        authoring_files.pages,
+        authoring_proposals.pages,
+        authoring_task.pages,
+        authoring_versions.pages,
+        dry_runs.pages,
+        extensions.pages,
+        groups.pages,
         sign_in.pages,
         tokens.pages,
         classes.pages,
         given_up.pages,
         operations.pages,
+        frame.pages,
+        waiting.pages,
+        mailing.pages,
+        gradebook.pages,
+        exports.pages,
+        importing.pages,
+        erasing.pages,
+        statistics.pages,
+        examples.pages,
+        results.pages,
+        regrades.pages,
+        courses.pages,
+        people.pages,
+        users.pages,
+        account.pages,
+        audit.pages,
+        review.pages,
+        review_changes.pages,
+        review_class.pages,
+        review_marks.pages,
+        review_comments.pages,
     ):
         app.register_blueprint(blueprint)
     app.register_blueprint(webhooks.endpoints)
@@ -105,6 +188,11 @@ def _limit(app: OpenAPI, services: Services) -> None:
     uploads = f"{services.config.server.uploads_per_minute} per minute"
     per_view = {
         "sign_in.enter": (SIGN_INS, get_remote_address),
+        "sign_in.follow": (SIGN_INS, get_remote_address),
+        "sign_in.set_password": (SIGN_INS, get_remote_address),
+        "account.password": (PASSWORDS, lambda: f"user:{who.actor().user_id}"),
+        "people.preview": (uploads, lambda: f"user:{who.actor().user_id}"),
+        "people.confirm": (uploads, lambda: f"user:{who.actor().user_id}"),
         # for the person, however many tokens they make
         "api.submit": (uploads, lambda: f"user:{who.bearer().user_id}"),
         "pages.hand_in": (uploads, lambda: f"user:{who.actor().user_id}"),

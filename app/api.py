@@ -104,7 +104,7 @@ def status(path: SubmissionPath) -> Response:
         status=view.state,
         queue=live.queue,
         stages=live.stages,
-        score=grade.points if grade else None,
+        score=grade.final_points if grade else None,
         max_score=view.max_points,
         released=view.released,
         flags=[flag.model_dump(mode="json") for flag in report.flags] if report else [],
@@ -165,6 +165,7 @@ def _machine(seen: SeenMachine) -> MachineStatus:
         alive=state.alive,
         slots=state.slots,
         busy=state.busy,
+        guests=state.guests,
         beat_age_s=state.beat_age_s,
         stages={stage: dict(placement) for stage, placement in state.stages.items()},
         engines={engine: dict(counters) for engine, counters in state.engines.items()},
@@ -284,4 +285,5 @@ def _incoming(
         priority=form.priority,
         submitted_by=caller.user_id,
         idempotency=key,
+        trusted=handin.trusted(caller, course),
     )

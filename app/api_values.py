@@ -135,6 +135,7 @@ class MachineStatus(BaseModel):
     alive: bool
     slots: int
     busy: int
+    guests: int = Field(description="slots that requests by the gateway have, beside those that are busy")
     beat_age_s: float | None
     stages: dict[str, dict[str, str]] = Field(
         description="engine, model, and where it is known the digest of the weights"

@@ -10,6 +10,8 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from app import handin, who
+from app.language import gettext as _
+from app.language import ngettext, told
 from app.services import services
 from grading.documents import Limits
 from grading.documents.classzip import StudentFiles, open_class
@@ -73,8 +75,8 @@ def confirm(batch_id: str) -> Response:
         entries = _entries(session, batch)
     choices, problems = _choices(entries)
     if not choices:
-        for sentence in ("Nothing was handed in; choose a student for at least one row.", *problems):
-            flash(sentence)
+        for sentence in (_("Nothing was handed in; choose a student for at least one row."), *problems):
+            flash(sentence, "warning")
         return redirect(url_for("classes.preview", batch_id=batch_id), 303)
     with given.store.write() as session:
         accepted = batches.confirm(
@@ -82,10 +84,11 @@ def confirm(batch_id: str) -> Response:
         )
     for one in accepted:
         given.dispatch.announce(one.round_id)
-    flash(f"Handed in for {len(accepted)} student{'' if len(accepted) == 1 else 's'}.")
+    told = ngettext("Handed in for %(count)s student.", "Handed in for %(count)s students.", len(accepted))
+    flash(told, "success")
     for problem in problems:
-        flash(problem)
-    return redirect(url_for("pages.home", assignment=assignment.id), 303)
+        flash(problem, "warning")
+    return redirect(url_for("pages.hand_ins", assignment=assignment.id), 303)
 
 
 def _choices(entries: tuple[StudentFiles, ...]) -> tuple[list[Choice], list[str]]:
@@ -98,7 +101,7 @@ def _choices(entries: tuple[StudentFiles, ...]) -> tuple[list[Choice], list[str]
         try:
             content = handin.read(entry.files)
         except DocumentError as error:
-            problems.append(f"{entry.label} was left out: {error.message}")
+            problems.append(_("%(name)s was left out: %(why)s", name=entry.label, why=told(error.message)))
             continue
         choices.append(Choice(entry, content, None if chosen == "create" else int(chosen)))
     return choices, problems
@@ -123,6 +126,6 @@ def _batch(session: Session, actor: Actor, batch_id: str) -> tuple[tables.Batch,
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     found = session.get(tables.Assignment, assignment_id)
     if found is None or not who.knows_course(actor, found.course_id):
-        raise NotFound("There is no such assignment.")
+        raise NotFound(_("There is no such assignment."))
     who.require(actor, "submit.class", Subject(found.course_id))
     return found

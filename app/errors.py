@@ -8,12 +8,16 @@ import secrets
 from http import HTTPStatus
 
 from flask import Flask, Response, g, jsonify, redirect, render_template, request, url_for
+from flask_login import current_user
 from flask_wtf.csrf import CSRFError
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as BaseResponse
 
 from app import security
+from app.faults import fault
+from app.language import gettext as _
+from app.language import told
 from app.services import services
 from grading.errors import GraderError, NotSignedIn
 from grading.store import outages
@@ -49,12 +53,21 @@ def answer(status: int, code: str, message: str) -> Response | BaseResponse:
         )
         response.mimetype = "application/problem+json"
     else:
-        page = render_template("error.html", status=status, title=_title(status), message=message)
+        _look_for_reader()
+        page = render_template("error.html", status=status, fault=fault(status), message=told(message))
         response = Response(page, mimetype="text/html")
     response.status_code = status
     if status == HTTPStatus.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"
     return response
+
+
+def _look_for_reader() -> None:
+    """The page of an error must not fail because the database cannot say who reads it."""
+    try:
+        bool(current_user.is_authenticated)
+    except SQLAlchemyError:
+        g.broken = True
 
 
 def _title(status: int) -> str:
@@ -86,19 +99,24 @@ def _http(error: HTTPException) -> Response | BaseResponse:
 
 def _sentence(error: HTTPException, status: int) -> str:
     if isinstance(error, CSRFError):
-        return (
+        return _(
             "This form is too old or was sent from another site. Go back, load the page again, "
             "sign in if it asks for that, and try again."
         )
     limit, length = services().config.server.max_upload_mb, request.content_length
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and length is not None and length <= limit * 1024 * 1024:
-        return "The form has too many fields or too much text in one. Put your work into files and send them."
+        return _(
+            "The form has too many fields or too much text in one. Put your work into files and send them."
+        )
     return {
-        404: "There is nothing at this address.",
-        405: "This address does not take that kind of request.",
-        413: f"The upload is larger than the {limit} MB this server accepts. Hand in fewer or smaller files.",
-        429: "That was a lot of requests in a short time. Wait a minute and try again.",
-    }.get(status, error.description or "The request could not be understood.")
+        404: _("There is nothing at this address."),
+        405: _("This address does not take that kind of request."),
+        413: _(
+            "The upload is larger than the %(limit)s MB this server accepts. Hand in fewer or smaller files.",
+            limit=limit,
+        ),
+        429: _("That was a lot of requests in a short time. Wait a minute and try again."),
+    }.get(status, error.description or _("The request could not be understood."))
 
 
 def _store(error: SQLAlchemyError) -> Response | BaseResponse:
@@ -110,7 +128,7 @@ def _store(error: SQLAlchemyError) -> Response | BaseResponse:
         return _unknown(error)
     log.error("the database cannot be used: %s", error)
     security.read_rest()
-    sentence = "The database cannot be used right now. Nothing was lost or stored; try again in a minute."
+    sentence = _("The database cannot be used right now. Nothing was lost or stored; try again in a minute.")
     response = answer(503, "store_away", sentence)
     response.headers["Retry-After"] = "30"
     return response
@@ -125,7 +143,11 @@ def _unknown(error: Exception) -> Response | BaseResponse:
     return answer(
         500,
         "internal",
-        f"Something went wrong on our side. It was recorded as {reference}; name that when you report it.",
+        _(
+            "Something went wrong on our side. It was recorded as %(reference)s; name that when you report "
+            "it.",
+            reference=reference,
+        ),
     )
 
 
@@ -141,7 +163,7 @@ def _full(error: Exception) -> Response | BaseResponse:
     # as text: who keeps the record would keep the half-written file with it
     log.error("the disk is full: %s", str(error))
     security.read_rest()
-    sentence = (
+    sentence = _(
         "The server's disk is full, so nothing was stored. Tell whoever runs this server; "
         "once there is room again, send the same again."
     )

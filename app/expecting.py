@@ -21,7 +21,8 @@ from grading.dispatch import MachineState
 from grading.model import RoundState, StageState
 from grading.peers import peer, takes_part
 from grading.store.places import Places, Sent, newcomers, places, sent
-from grading.store.views import Queue, Speed, StageView, SubmissionView, speed
+from grading.store.views import Queue, Speed, StageView, speed
+from grading.store.waits import Standing
 
 LOOK_EVERY_S = 2.0
 REST = 20.0
@@ -46,7 +47,7 @@ class Outlook:
     next_up: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """priority -> rounds that were sent and not begun, by their places from 0."""
 
-    def queue(self, view: SubmissionView, age_s: float) -> Queue | None:
+    def queue(self, view: Standing, age_s: float) -> Queue | None:
         """Where a round stands, `age_s` after this look; nothing when it is over."""
         if RoundState(view.state).final:
             return None
@@ -54,20 +55,20 @@ class Outlook:
         eta_s = None if left is None else max(1, round(left - age_s))
         return Queue(position=self._position(view), eta_s=eta_s)
 
-    def _position(self, view: SubmissionView) -> int:
+    def _position(self, view: Standing) -> int:
         mine = self.next_up.get(view.priority, {})
         first = len(self.next_up.get("interactive", {})) if view.priority == "batch" else 0
         if view.state == RoundState.RUNNING:
             return first + mine[view.round_id] + 1 if view.round_id in mine else 0
         return first + len(mine) + self.places.position(view.round_id, view.priority)
 
-    def _left_s(self, view: SubmissionView) -> float | None:
+    def _left_s(self, view: Standing) -> float | None:
         """Nothing where no machine does what is to be done, or it takes longer than is known."""
         if any(stage.state not in OVER and stage.stage not in self.able for stage in view.stages):
             return None
         return self._usual_s(view) if self.forecast is None else self._eta_s(view)
 
-    def _usual_s(self, view: SubmissionView) -> float | None:
+    def _usual_s(self, view: Standing) -> float | None:
         """By how long gradings took lately."""
         if view.state == RoundState.RUNNING:
             begun = view.dispatched_at or view.created_at
@@ -75,7 +76,7 @@ class Outlook:
             return left if left > 0 else None
         return self.speed.typical_s + self.speed.every_s * (self._position(view) - 1)
 
-    def _eta_s(self, view: SubmissionView) -> float | None:
+    def _eta_s(self, view: Standing) -> float | None:
         """The later of its stages, and what comes before and after."""
         ends = [self._end_s(view, stage) for stage in view.stages if stage.state not in OVER]
         if any(end is None for end in ends):
@@ -86,7 +87,7 @@ class Outlook:
             prepared = max(0.0, self.speed.prepare_s - age)
         return prepared + max(cast("list[float]", ends), default=0.0) + self.speed.combine_s
 
-    def _end_s(self, view: SubmissionView, stage: StageView) -> float | None:
+    def _end_s(self, view: Standing, stage: StageView) -> float | None:
         if self.forecast is None:
             return None
         line = self.lines.get((stage.stage, view.priority), {})
@@ -108,7 +109,7 @@ class Expecting:
         self._kept: tuple[float, Outlook] | None = None
         self._rest_s = LOOK_EVERY_S
 
-    def queue(self, session: Session, view: SubmissionView) -> Queue | None:
+    def queue(self, session: Session, view: Standing) -> Queue | None:
         """Where a submission's round stands, and about how long it takes."""
         if RoundState(view.state).final:
             return None

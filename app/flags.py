@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.language import gettext as _
+from app.language import later as N_
+from app.markup import one_line, seen
 from app.trials import RUN_NOTES
 from grading.model import Flag, Location
 from grading.outcome import Report
 
 MANIPULATION = "manipulation"
 ADVICE = {
-    MANIPULATION: "Read these places, and the levels and reasons below, before you release the grade.",
-    "answer_shortened": "If this happens often, raise max_output_tokens of the stage in config.toml.",
-    "shortened": "Judge for yourself what the model did not see; with more context_tokens it sees more.",
-    "invisible_text": "They may come from a copied page; an editor that shows such characters tells more.",
+    MANIPULATION: N_("Read these places, and the levels and reasons below, before you release the grade."),
+    "answer_shortened": N_("If this happens often, raise max_output_tokens of the stage in config.toml."),
+    "shortened": N_("Judge for yourself what the model did not see; with more context_tokens it sees more."),
+    "invisible_text": N_(
+        "They may come from a copied page; an editor that shows such characters tells more."
+    ),
 }
 """Code of a flag -> what staff can do."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several things that a note sums up, with its place in the hand-in."""
+
+    words: str
+    location: Location | None = None
 
 
 @dataclass(frozen=True)
@@ -23,7 +36,7 @@ class FlagNote:
     """One note; `parts` are what it sums up, `hold` says that it keeps the grade back."""
 
     words: str
-    parts: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
     advice: str = ""
     hold: bool = False
 
@@ -38,24 +51,29 @@ def flag_notes(report: Report, staff: bool) -> tuple[FlagNote, ...]:
     notes: list[FlagNote] = []
     for flag in flags:
         if flag.code != MANIPULATION:
-            notes.append(FlagNote(flag.message, (), _advice(flag.code, staff), flag.hold and staff))
+            notes.append(FlagNote(seen(flag.message), (), _advice(flag.code, staff), flag.hold and staff))
         elif flag is signs[0]:
-            words = "The hand-in has signs of talking to the grader. No points were taken off for that."
+            words = _("The hand-in has signs of talking to the grader. No points were taken off for that.")
             parts = tuple(_placed(sign) for sign in signs)
             notes.append(FlagNote(words, parts, _advice(flag.code, staff), flag.hold and staff))
     return tuple(notes)
 
 
 def _advice(code: str, staff: bool) -> str:
-    return ADVICE.get(code, "") if staff else ""
+    return _(ADVICE.get(code, "")) if staff else ""
 
 
-def _placed(flag: Flag) -> str:
-    return flag.message if flag.location is None else f"{_place(flag.location)}: {flag.message}"
+def _placed(flag: Flag) -> Part:
+    words = seen(flag.message)
+    return Part(words if flag.location is None else f"{place_words(flag.location)}: {words}", flag.location)
 
 
-def _place(place: Location) -> str:
+def place_words(place: Location) -> str:
     """Lines of notebooks count in their cell, those of other files in the file."""
-    cell = [f"cell {place.cell}"] if place.cell is not None and place.document.endswith(".ipynb") else []
-    line = [f"line {place.line}"] if place.line is not None else []
-    return ", ".join([place.document, *cell, *line])
+    cell = (
+        [_("cell %(number)s", number=place.cell)]
+        if place.cell is not None and place.document.endswith(".ipynb")
+        else []
+    )
+    line = [_("line %(number)s", number=place.line)] if place.line is not None else []
+    return ", ".join([one_line(place.document), *cell, *line])

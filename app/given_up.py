@@ -6,6 +6,8 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from app import who
+from app.language import gettext as _
+from app.language import ngettext
 from app.services import services
 from grading.errors import NotFound
 from grading.may import Actor, Subject, may
@@ -31,13 +33,16 @@ def again() -> Response:
     listed = {one.round_id: one for one in _given_up(actor)}
     chosen = list(listed) if "all" in request.form else request.form.getlist("round")
     if not chosen:
-        flash("Choose at least one hand-in first.")
+        flash(_("Choose at least one hand-in first."), "warning")
     for round_id in chosen:
         if round_id in listed and not may(actor, "replay", Subject(listed[round_id].course_id)):
             raise NotFound
     done = sum(_replay(round_id, actor) for round_id in chosen if round_id in listed)
     if chosen:
-        flash(f"{done} hand-in{'' if done == 1 else 's'} will be graded again." if done else "Nothing to do.")
+        told = ngettext(
+            "%(count)s hand-in will be graded again.", "%(count)s hand-ins will be graded again.", done
+        )
+        flash(told if done else _("Nothing to do."), "success" if done else "info")
     return redirect(url_for("given_up.listing"), 303)
 
 

@@ -5,22 +5,78 @@ Catalogues are read when a language is first asked for. `docs/translating.md` sa
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from functools import lru_cache
 from gettext import GNUTranslations, NullTranslations
 from io import BytesIO
 from pathlib import Path
 
+from babel import Locale
+from babel.dates import format_datetime
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
-from flask import Flask, g, has_request_context, request
+from babel.numbers import get_decimal_symbol, get_group_symbol
+from flask import Flask, g, has_request_context, request, session
+from flask_login import current_user
 
 FOLDER = Path(__file__).parent / "translations"
 ENGLISH = "en"
+MOMENT = {ENGLISH: "dd MMM y, HH:mm"}
+"""How a moment is written where `medium` would not be clear everywhere: 12 Nov 2026, not Nov 12."""
 
 
 def languages() -> tuple[str, ...]:
     """All there are, English first."""
-    return (ENGLISH, *sorted(file.stem for file in FOLDER.glob("*.po")))
+    return _listed(FOLDER)
+
+
+@lru_cache(maxsize=8)
+def _listed(folder: Path) -> tuple[str, ...]:
+    """Looked up once: every text of a page asks for it."""
+    return (ENGLISH, *sorted(file.stem for file in folder.glob("*.po")))
+
+
+def title_of(language: str) -> str:
+    """What a language calls itself: `Deutsch`."""
+    name = Locale.parse(language).display_name or language
+    return name[:1].upper() + name[1:]
+
+
+TOLD = "a sentence of an error"
+"""How a catalogue marks sentences of the domain, with %(p1)s where a value stands."""
+MOST_TOLD = 1000
+"""A longer sentence is shown as it is."""
+
+
+@lru_cache(maxsize=32)
+def _told(language: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Patterns of the sentences that hold values, with their translations."""
+    file = FOLDER / f"{language}.po"
+    if language == ENGLISH or not file.is_file():
+        return ()
+    with file.open("rb") as opened:
+        catalogue = read_po(opened, locale=language)
+    found = [m for m in catalogue if m.id and TOLD in m.auto_comments and "%(p1)s" in m.id and m.string]
+    return tuple((_pattern(str(m.id)), str(m.string)) for m in found)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    parts = re.split(r"%\((p\d+)\)s", text.replace("%%", "%"))
+    return re.compile(
+        "".join(f"(?P<{p}>.+?)" if n % 2 else re.escape(p) for n, p in enumerate(parts)), re.DOTALL
+    )
+
+
+def told(sentence: str) -> str:
+    """A sentence of an error, which is English by itself, in the reader's language where that is known."""
+    found = gettext(sentence)
+    if found != sentence or len(sentence) > MOST_TOLD:
+        return found
+    for pattern, translated in _told(current()):
+        if match := pattern.fullmatch(sentence):
+            return translated % match.groupdict()
+    return sentence
 
 
 @lru_cache(maxsize=32)
@@ -36,23 +92,59 @@ def _catalogue(language: str) -> NullTranslations:
 
 
 def current() -> str:
-    """The reader's language: `g.language` where it is chosen, else what the browser likes best."""
+    """The reader's language: what they chose, else what the browser likes best."""
     if not has_request_context():
         return ENGLISH
     if "language" not in g:
-        g.language = request.accept_languages.best_match(languages()) or ENGLISH
+        _ = not g.get("broken") and current_user.is_authenticated  # loads the reader, and what they chose
+    if "language" not in g:
+        known = languages()
+        chosen = session.get("language")
+        g.language = chosen if chosen in known else request.accept_languages.best_match(known) or ENGLISH
     return str(g.language) if g.language in languages() else ENGLISH
 
 
 def gettext(text: str, /, **values: object) -> str:
     """The text in the reader's language, with `%(name)s` filled in."""
-    found = _catalogue(current()).gettext(text)
+    found = _catalogue(current()).gettext(text) if text else ""
     return found % values if values else found
 
 
 def ngettext(one: str, many: str, count: int, /, **values: object) -> str:
     """The text for so many; `%(count)s` is filled in, too."""
-    return _catalogue(current()).ngettext(one, many, count) % {"count": count, **values}
+    return _catalogue(current()).ngettext(one, many, count) % {"count": whole(count), **values}
+
+
+def later(text: str) -> str:
+    """The text itself: it is translated where it is shown, and listed for translators here."""
+    return text
+
+
+N_ = later
+"""As translators' tools know it."""
+
+
+def when(moment: datetime) -> str:
+    """Day and time, as they are written in the reader's language."""
+    language = current()
+    return format_datetime(moment, MOMENT.get(language, "medium"), locale=language)
+
+
+def number(value: float | None) -> str:
+    """With two decimals at most; a dash where there is none."""
+    if value is None:
+        return "–"
+    return f"{value:.2f}".rstrip("0").rstrip(".").replace(".", _signs(current())[0])
+
+
+def whole(value: float) -> str:
+    """A count, with its thousands apart."""
+    return f"{value:,.0f}".replace(",", _signs(current())[1])
+
+
+@lru_cache(maxsize=32)
+def _signs(language: str) -> tuple[str, str]:
+    return get_decimal_symbol(language), get_group_symbol(language)
 
 
 def translate(app: Flask) -> None:
@@ -62,7 +154,8 @@ def translate(app: Flask) -> None:
     env.install_gettext_callables(  # type: ignore[attr-defined]  # by the extension
         _catalogue_gettext, _catalogue_ngettext, newstyle=True
     )
-    env.globals.update(language=current)
+    env.globals.update(language=current, languages=languages, language_title=title_of)
+    env.filters.update(when=when, number=number, whole=whole, told=told)
 
 
 def _catalogue_gettext(text: str) -> str:

@@ -6,7 +6,7 @@ import hmac
 import time
 from ipaddress import ip_address
 
-from flask import Blueprint, Flask, Response, g, jsonify, render_template, request
+from flask import Blueprint, Flask, Response, flash, g, jsonify, redirect, render_template, request, url_for
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -16,8 +16,11 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy.exc import SQLAlchemyError
+from werkzeug.wrappers import Response as BaseResponse
 
-from app import who
+from app import operating, who
+from app.language import gettext as _
+from app.language import ngettext
 from app.machine_metrics import FromQueue
 from app.machines_seen import look
 from app.metrics import FromStore
@@ -25,7 +28,8 @@ from app.services import Services, services
 from grading.cluster import weights
 from grading.condition import an_hour, duration, span
 from grading.errors import NotSignedIn
-from grading.store import migrate
+from grading.store import measures, migrate
+from grading.store import operating as stored
 
 pages = Blueprint("operations", __name__)
 HTTP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -58,6 +62,17 @@ def ready() -> tuple[Response, int]:
     return jsonify(body), 200 if migrated else 503
 
 
+@pages.get("/operations")
+def overview() -> str:
+    """How the whole system is, for staff."""
+    actor = who.actor()
+    who.require(actor, "machines.see")
+    seen = operating.overview(actor)
+    return render_template(
+        "operations/overview.html", seen=seen, actor=actor, span=span, kind_title=operating.kind_title
+    )
+
+
 @pages.get("/machines")
 def machines() -> str:
     """The machines and the queues, for staff."""
@@ -65,6 +80,54 @@ def machines() -> str:
     who.require(actor, "machines.see")
     words = {"an_hour": an_hour, "duration": duration, "span": span, "short": weights.short}
     return render_template("machines.html", seen=look(), **words)
+
+
+@pages.get("/operations/messages")
+def messages() -> str:
+    """What waits to be sent, and what was given up, for administrators."""
+    who.require(who.actor(), "administer")
+    with services().store.read() as session:
+        waiting, dead = measures.open_now(session).outbox, stored.dead_messages(session)
+        counts = stored.dead_counts(session)
+    return render_template(
+        "operations/messages.html", waiting=waiting, dead=dead, counts=counts, span=span,
+        kind_title=operating.kind_title,
+    )  # fmt: skip
+
+
+@pages.post("/operations/messages")
+def send_again() -> BaseResponse:
+    """Send the chosen messages again, or all of a kind."""
+    actor = who.actor()
+    who.require(actor, "administer")
+    chosen = [text for text in request.form.getlist("message") if text.isdecimal() and len(text) < 16]
+    kind = request.form.get("kind", "")[:40]
+    with services().store.write() as session:
+        count = stored.send_again(session, actor.name, kind, tuple(map(int, chosen)))
+    told = ngettext("One message will be sent again.", "%(count)s messages will be sent again.", count)
+    flash(told if count else _("Choose at least one message first."), "success" if count else "warning")
+    return redirect(url_for("operations.messages"), 303)
+
+
+@pages.get("/operations/tokens")
+def tokens() -> str:
+    """All tokens in use, for administrators."""
+    who.require(who.actor(), "administer")
+    page = request.args.get("page", "")
+    with services().store.read() as session:
+        found = stored.tokens(session, int(page) if page.isdecimal() and len(page) < 7 else 1)
+    return render_template("operations/tokens.html", tokens=found)
+
+
+@pages.post("/operations/tokens/<int(max=2147483647):token_id>/end")
+def end_token(token_id: int) -> BaseResponse:
+    """End somebody's token."""
+    actor = who.actor()
+    who.require(actor, "administer")
+    with services().store.write() as session:
+        name = stored.end_token(session, token_id, actor.name)
+    flash(_("The token “%(name)s” is ended; who uses it is refused from now on.", name=name), "success")
+    return redirect(url_for("operations.tokens"), 303)
 
 
 def add_metrics(app: Flask, given: Services) -> None:

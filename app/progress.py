@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy.orm import Session
 
 from app.expecting import expecting
@@ -9,7 +11,8 @@ from app.services import services
 from grading.beats import MOST_DRAFT, Lease
 from grading.model import StageState
 from grading.rubric import Value
-from grading.store.views import Queue, StageView, SubmissionView
+from grading.store.views import Queue, StageView
+from grading.store.waits import Standing
 
 
 class StageStatus(Value):
@@ -39,11 +42,16 @@ class Progress(Value):
     stages: dict[str, StageStatus]
 
 
-def progress(session: Session, view: SubmissionView) -> Progress:
-    """The live state of a submission."""
-    given = services()
-    open_runs = [s.run_id for s in view.stages if s.run_id and s.state == StageState.DISPATCHED]
-    leases = given.dispatch.leases(open_runs) if open_runs else {}
+def open_runs(view: Standing) -> list[str]:
+    """The runs that somebody may be at."""
+    return [s.run_id for s in view.stages if s.run_id and s.state == StageState.DISPATCHED]
+
+
+def progress(session: Session, view: Standing, leases: Mapping[str, Lease] | None = None) -> Progress:
+    """The live state of a submission; who is at its runs is asked unless it is given."""
+    if leases is None:
+        runs = open_runs(view)
+        leases = services().dispatch.leases(runs) if runs else {}
     return Progress(
         queue=expecting().queue(session, view),
         stages={stage.stage: _stage(stage, leases.get(stage.run_id or "")) for stage in view.stages},

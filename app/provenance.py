@@ -5,48 +5,60 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from app.language import gettext as _
+from app.language import later as N_
 from grading.jobs import Provenance
 from grading.outcome import Report
-from grading.store.prompts import MOST_BYTES, Missing
+from grading.store.prompts import Missing
 
 Rows = list[tuple[str, list[str]]]
 """A label and a cell for each result."""
 NOTHING = "–"
 
 NOT_KEPT: Mapping[Missing, str] = {
-    "not over": "This run is not over yet. Its prompt comes with its result.",
-    "lost": "There is no prompt: the machine was lost before it answered.",
-    "no prompt": "There is no prompt: the run failed before one was made.",
-    "not sent": "The prompt was not kept: the machine did not send it along. It may run an older version of "
-    "Grader, or its answer was found again in a copy without the prompt.",
-    "too large": f"The prompt was not kept: it is larger than {MOST_BYTES // 1024**2} MB.",
-    "removed": "The prompt is no longer kept: what machines were sent and answered is removed after the days "
-    "that results_days in config.toml says.",
+    "not over": N_("This run is not over yet. Its prompt comes with its result."),
+    "lost": N_("There is no prompt: the machine was lost before it answered."),
+    "no prompt": N_("There is no prompt: the run failed before one was made."),
+    "not sent": N_(
+        "The prompt was not kept: the machine did not send it along. It may run an older version of "
+        "Grader, or its answer was found again in a copy without the prompt."
+    ),
+    "too large": N_("The prompt was not kept: it is larger than 4 MB."),
+    "erased": N_(
+        "The prompt is no longer kept: it showed an example from the work of somebody who was erased."
+    ),
+    "removed": N_(
+        "The prompt is no longer kept: what machines were sent and answered is removed after the days "
+        "that results_days in config.toml says."
+    ),
 }
 _SAMPLING: Mapping[str, Callable[[Any], str]] = {
-    "temperature": lambda t: f"temperature {t}" if t else "temperature 0: always the likeliest token",
-    "top_p": lambda p: f"from the likeliest tokens that together have {p}",
-    "seed": lambda seed: f"seed {seed}",
-    "max_tokens": lambda n: f"at most {n} tokens",
-    "num_predict": lambda n: f"at most {n} tokens",
-    "num_ctx": lambda n: f"a context of {n} tokens",
-    "format": lambda name: _FORMATS.get(name, f"format {name}"),
-    "rules": lambda version: f"rules {version}",
+    "temperature": lambda t: (
+        _("temperature %(number)s", number=t) if t else _("temperature 0: always the likeliest token")
+    ),
+    "top_p": lambda p: _("from the likeliest tokens that together have %(part)s", part=p),
+    "seed": lambda seed: _("seed %(number)s", number=seed),
+    "max_tokens": lambda n: _("at most %(count)s tokens", count=n),
+    "num_predict": lambda n: _("at most %(count)s tokens", count=n),
+    "num_ctx": lambda n: _("a context of %(count)s tokens", count=n),
+    "format": lambda name: _(_FORMATS[name]) if name in _FORMATS else _("format %(name)s", name=name),
+    "rules": lambda version: _("rules %(version)s", version=version),
 }
 _FORMATS: Mapping[Any, str] = {
-    "json_schema_bound": "every token bound to the answer's schema",
-    "json_schema": "the server was asked to bind the answer to its schema",
-    "json_schema, not proved to be enforced": "the server was asked to bind the answer to its schema, which "
-    "it may not have done",
-    "none: the server ignores json_schema": "the answer not bound to a schema, as the server ignores it",
-    "none: the server refuses json_schema": "the answer not bound to a schema, as the server refuses it",
-    "none": "the answer not bound to a schema",
+    "json_schema_bound": N_("every token bound to the answer's schema"),
+    "json_schema": N_("the server was asked to bind the answer to its schema"),
+    "json_schema, not proved to be enforced": N_(
+        "the server was asked to bind the answer to its schema, which it may not have done"
+    ),
+    "none: the server ignores json_schema": N_("the answer not bound to a schema, as the server ignores it"),
+    "none: the server refuses json_schema": N_("the answer not bound to a schema, as the server refuses it"),
+    "none": N_("the answer not bound to a schema"),
 }
 _TIMINGS = (
-    ("Waited for room", "queued_s"),
-    ("Loaded the model", "load_s"),
-    ("Read the prompt", "prompt_s"),
-    ("Wrote the answer", "output_s"),
+    (N_("Waited for room"), "queued_s"),
+    (N_("Loaded the model"), "load_s"),
+    (N_("Read the prompt"), "prompt_s"),
+    (N_("Wrote the answer"), "output_s"),
 )
 
 
@@ -58,29 +70,43 @@ def report_rows(report: Report) -> Rows:
 def rows(found: Sequence[Provenance]) -> Rows:
     """A cell for each result; what no engine told is left out."""
     timed = [
-        (label, [seconds(getattr(p.timings, name)) for p in found])
+        (_(label), [seconds(getattr(p.timings, name)) for p in found])
         for label, name in _TIMINGS
         if any(getattr(p.timings, name) is not None for p in found)
     ]
     return [
-        ("Machine", [p.machine for p in found]),
-        ("Engine", [p.engine or NOTHING for p in found]),
-        ("Model", [p.model if p.uses_model else f"{p.model} (no language model)" for p in found]),
-        ("Model digest", [p.digest or NOTHING for p in found]),
-        ("Prompt", [f"{p.prompt_version} {p.prompt_hash[:16]}".strip() or NOTHING for p in found]),
-        ("Tokens of the prompt", [_prompt_tokens(p) for p in found]),
-        ("Tokens written", [str(p.tokens.output) for p in found]),
-        ("First token after", [seconds(p.first_token_s) for p in found]),
-        ("Took", [f"{p.seconds:.1f} s" for p in found]),
+        (_("Machine"), [p.machine for p in found]),
+        (_("Engine"), [p.engine or NOTHING for p in found]),
+        (
+            _("Model"),
+            [p.model if p.uses_model else _("%(name)s (no language model)", name=p.model) for p in found],
+        ),
+        (_("Model digest"), [p.digest or NOTHING for p in found]),
+        (_("Prompt"), [f"{p.prompt_version} {p.prompt_hash[:16]}".strip() or NOTHING for p in found]),
+        (_("Tokens of the prompt"), [_prompt_tokens(p) for p in found]),
+        (_("Tokens written"), [str(p.tokens.output) for p in found]),
+        (_("First token after"), [seconds(p.first_token_s) for p in found]),
+        (_("Took"), [f"{p.seconds:.1f} s" for p in found]),
         *timed,
-        ("Sampling", [sampling(p.sampling) for p in found]),
-        ("Answer repaired", ["yes" if p.repaired else "no" for p in found]),
+        (_("Sampling"), [sampling(p.sampling) for p in found]),
+        *examples_row(found),
+        (_("Answer repaired"), [_("yes") if p.repaired else _("no") for p in found]),
+    ]
+
+
+def examples_row(found: Sequence[Provenance]) -> Rows:
+    """Corrections that the models were shown, by number; nothing where there were none."""
+    if not any(p.examples for p in found):
+        return []
+    numbers = [", ".join(key.partition(":")[0] for key in p.examples) for p in found]
+    return [
+        (_("Examples from people"), [_("numbers %(list)s", list=one) if one else NOTHING for one in numbers])
     ]
 
 
 def _prompt_tokens(found: Provenance) -> str:
     """None from a cache goes unsaid: most servers do not tell."""
-    cached = f", {found.tokens.cached} of them from the cache" if found.tokens.cached else ""
+    cached = _(", %(count)s of them from the cache", count=found.tokens.cached) if found.tokens.cached else ""
     return f"{found.tokens.prompt}{cached}"
 
 

@@ -1,55 +1,32 @@
-"""What students and models wrote, made safe to show."""
+"""A hand-in as a page shows it: numbered lines and outputs, with comments beside them, all bounded."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from io import StringIO
 
-import nh3
-from markdown_it import MarkdownIt
-from markupsafe import Markup, escape
-from pygments.formatters import HtmlFormatter
-from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
-from pygments.token import Text, _TokenType
+from markupsafe import Markup
 
+from app.comments import Comment, Listed, Waiting, of_the_run, remarks
+from app.markup import COLOURING_S, highlighted, seen
 from app.trials import RanCell, ran_cell, ran_document
-from grading.jobs import Finding, Suggestion
 from grading.model import Cell, Document, Location
 from grading.outcome import Report
 from grading.trials.shown import ShownDocument as Ran
 from grading.trials.shown import ShownTrial
 
-TAGS = set("p br em strong code pre ul ol li blockquote h3 h4 h5 h6 hr".split())
 SHOWN_OUTPUT = 4000
 """Characters of one output that a page shows."""
 SHOWN_LINES = 5000
 """Lines of a whole hand-in that a page shows."""
 SHOWN_CHARS = 400_000
 """Characters of a whole hand-in that a page shows."""
+SHOWN_PICTURES = 60
+"""Pictures of a whole hand-in that a page shows."""
 CUT = "This page shows only the beginning of a hand-in this long. All of it was handed in."
-COLOURED = frozenset("python r sql java c cpp javascript typescript bash html latex markdown julia".split())
-"""Languages that get colours. A notebook may name any; some lexers take very long on hostile text."""
-COLOURED_CHARS = 50_000
-"""Longest cell that gets colours."""
-COLOURED_LINE = 1000
-"""Longest line in it."""
-COLOURING_S = 1.0
-"""Seconds for the colours of a whole hand-in; what is left then stays plain."""
-
-
-@dataclass(frozen=True)
-class Comment:
-    """A remark beside a line."""
-
-    kind: str
-    """praise, note, minor, major, suggestion, run or path"""
-    title: str
-    detail: str = ""
-    example: str = ""
-    anchor: str = ""
+Pictures = Mapping[tuple[str, int], Sequence[int]]
+"""(document, cell) -> numbers of its pictures that can be shown."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +37,25 @@ class Line:
     html: Markup
     given: bool
     comments: tuple[Comment, ...] = ()
+    anchor: str = ""
+    """Where something points to this line, its name in the page."""
 
 
 @dataclass(frozen=True)
 class ShownCell:
-    """A cell with its lines and text outputs."""
+    """A cell with its lines and outputs."""
 
     cell: Cell
     lines: tuple[Line, ...]
     outputs: tuple[str, ...]
     images: int
+    """Pictures that are not shown."""
     comments: tuple[Comment, ...] = ()
     ran: RanCell | None = None
     """What became of it when it was run here."""
+    pictures: tuple[int, ...] = ()
+    """The numbers of those that are shown."""
+    anchor: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,42 +69,43 @@ class ShownDocument:
     comments: tuple[Comment, ...] = ()
     ran: tuple[str, ...] = ()
     """How running it went, in sentences."""
+    number: int = 0
+    """Among those of the hand-in, from 0."""
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A hand-in with all that stands beside it."""
+
+    documents: tuple[ShownDocument, ...]
+    loose: tuple[Comment, ...]
+    """Comments without a place."""
+    places: Mapping[Location, str]
+    """Where the page has what quotes and checks point to."""
+
+    @property
+    def listed(self) -> tuple[Listed, ...]:
+        """All comments in the order of the page; not what running the work showed."""
+        found = [Listed(comment, "") for comment in self.loose]
+        for document in self.documents:
+            found += [Listed(comment, document.path) for comment in document.comments]
+            for cell in document.cells:
+                inside = f"{document.path}, cell {cell.cell.number}" if document.kind == "notebook" else ""
+                for line in cell.lines:
+                    place = f"{inside or document.path}, line {line.number}"
+                    found += [Listed(comment, place) for comment in line.comments]
+                found += [Listed(comment, inside or document.path) for comment in cell.comments]
+        return tuple(one for one in found if one.comment.anchor)
 
 
 @dataclass
-class _Comments:
-    """Comments by place."""
-
-    placed: list[tuple[Location, Comment]] = field(default_factory=list)
-
-    def take(self, document: str, cell: int | None, line: int | None) -> tuple[Comment, ...]:
-        """The comments of exactly this place, each given once."""
-        here = Location(document=document, cell=cell, line=line)
-        return self._out([pair for pair in self.placed if pair[0] == here])
-
-    def rest(self, document: str, cell: int | None = None) -> tuple[Comment, ...]:
-        """What is left for a cell (or the document), such as lines that do not exist."""
-        left = [p for p in self.placed if p[0].document == document and (cell is None or p[0].cell == cell)]
-        return self._out(left)
-
-    def _out(self, pairs: list[tuple[Location, Comment]]) -> tuple[Comment, ...]:
-        for pair in pairs:
-            self.placed.remove(pair)
-        return tuple(comment for _, comment in pairs)
-
-
-def markdown(text: str) -> Markup:
-    """A model's Markdown as clean HTML: no pictures, links, HTML or scripts."""
-    html = MarkdownIt("commonmark", {"html": False}).disable(["image", "link", "autolink"]).render(text)
-    return Markup(nh3.clean(html, tags=TAGS, attributes={}, link_rel=None))  # noqa: S704 - cleaned
-
-
-@dataclass
-class _Room:
-    """What a page still takes of a hand-in, and until when it may be coloured."""
+class Room:
+    """What a page or PDF still takes of a hand-in, and until when it may be coloured."""
 
     lines: int = SHOWN_LINES
     chars: int = SHOWN_CHARS
+    pictures: int = SHOWN_PICTURES
     until: float = field(default_factory=lambda: time.monotonic() + COLOURING_S)
 
     def take(self, lines: Sequence[str]) -> tuple[str, ...]:
@@ -144,6 +128,12 @@ class _Room:
             kept.append(text)
         return tuple(kept)
 
+    def some(self, pictures: Sequence[int]) -> tuple[int, ...]:
+        """As many of these pictures as there is room for."""
+        kept = tuple(pictures[: self.pictures])
+        self.pictures -= len(kept)
+        return kept
+
 
 def documents(
     shown: Iterable[Document], report: Report | None, trial: ShownTrial | None = None, staff: bool = False
@@ -152,117 +142,125 @@ def documents(
 
     Of very long ones the beginning. Why nothing was run is for staff.
     """
-    comments = _Comments([*_comments(report)] if report else [])
+    return hand_in(shown, report, trial=trial, staff=staff).documents
+
+
+def hand_in(
+    shown: Iterable[Document],
+    report: Report | None,
+    original: Report | None = None,
+    *,
+    trial: ShownTrial | None = None,
+    staff: bool = False,
+    pictures: Pictures | None = None,
+    room: Room | None = None,
+) -> Shown:
+    """A hand-in with its comments. `original` is the report before people changed it."""
     ran = trial.documents if trial else {}
-    comments.placed += [pair for one in ran.values() for pair in _run_comments(one)]
-    page = _Page(comments, _Room(), staff)
-    return tuple(page.document(document, ran.get(document.path)) for document in shown)
+    said = [*remarks(report, original)] if report else []
+    waiting = Waiting([*said, *of_the_run(ran.values())])
+    loose = tuple(waiting.anchored(comment) for place, comment in said if place is None)
+    page = _Page(waiting, room or Room(), staff, _pointed_at(report), pictures or {})
+    made = tuple(page.document(n, one, ran.get(one.path)) for n, one in enumerate(shown))
+    return Shown(made, loose, page.places)
+
+
+def _pointed_at(report: Report | None) -> frozenset[Location]:
+    """All places that the report links to."""
+    if report is None:
+        return frozenset()
+    quotes = [quote.location for grade in report.criteria for quote in grade.quotes]
+    checks = [outcome.location for grade in report.criteria for outcome in grade.evidence]
+    flags = [flag.location for flag in report.flags]
+    return frozenset(place for place in (*quotes, *checks, *flags) if place is not None)
 
 
 @dataclass
 class _Page:
     """What the documents of a page share."""
 
-    comments: _Comments
-    room: _Room
+    waiting: Waiting
+    room: Room
     staff: bool
+    wanted: frozenset[Location]
+    pictures: Pictures
+    places: dict[Location, str] = field(default_factory=dict)
 
-    def document(self, document: Document, ran: Ran | None) -> ShownDocument:
+    def document(self, number: int, document: Document, ran: Ran | None) -> ShownDocument:
         """One document, as far as there is room."""
-        whole = self.comments.take(document.path, None, None)
+        whole = self.waiting.take(document.path, None, None)
         cells, notes = [], document.notes
         for cell in document.cells:
             lines = self.room.take(cell.lines)
             if lines or not cell.lines:
-                cells.append(self.cell(document, cell, lines, ran))
+                cells.append(self.cell(number, document, cell, lines, ran))
             if len(lines) < len(cell.lines):
                 notes = (*notes, CUT)
                 break
-        rest = self.comments.rest(document.path)
+        comments = whole + self.waiting.rest(document.path)
         said = ran_document(ran, self.staff)
-        return ShownDocument(document.path, document.kind, tuple(cells), notes, whole + rest, said)
+        anchor = self.anchor(f"file-{number}", Location(document=document.path))
+        return ShownDocument(
+            document.path, document.kind, tuple(cells), notes, comments, said, number, anchor
+        )
 
-    def cell(self, document: Document, cell: Cell, kept: tuple[str, ...], ran: Ran | None) -> ShownCell:
-        """One cell with these of its lines."""
-        added, lines = set(cell.added), []
-        played = ran.cell(cell.number) if ran else None
-        stopped = played.line + cell.first_line - 1 if played and played.line else None
-        for index, html in enumerate(_highlighted(cell, kept, self.room), start=1):
-            number = cell.first_line + index - 1
-            here = self.comments.take(document.path, cell.number, number)
-            if len(document.cells) == 1 or document.kind != "notebook":
-                here += self.comments.take(document.path, None, number)
-            if played and number == stopped:
-                here += (Comment("run", "it stopped at this line", example=played.error),)
-            lines.append(Line(number, html, index not in added, here))
+    def cell(
+        self, place: int, document: Document, cell: Cell, kept: tuple[str, ...], ran: Ran | None
+    ) -> ShownCell:
+        """One cell with these of its lines; `place` is the number of its document."""
+        lines, stopped = self.lines(place, document, cell, kept, ran)
         if len(lines) > 1 and not kept[-1] and not lines[-1].comments:
             lines.pop()  # what follows the last line end
         outputs = self._outputs(output.text for output in cell.outputs if output.text.strip())
-        images = sum(output.image for output in cell.outputs)
-        rest = self.comments.rest(document.path, cell.number)
+        pictures = self.room.some(self.pictures.get((document.path, cell.number), ()))
+        images = sum(output.image for output in cell.outputs) - len(pictures)
+        rest = self.waiting.rest(document.path, cell.number)
+        played = ran.cell(cell.number) if ran else None
         told = any(line.number == stopped for line in lines)
-        if (seen := ran_cell(cell, played, told, bool(ran and cell.number in ran.excused))) is not None:
-            seen = replace(seen, outputs=self._outputs(seen.outputs))
-        return ShownCell(cell, tuple(lines), outputs, images, rest, seen)
+        if (found := ran_cell(cell, played, told, bool(ran and cell.number in ran.excused))) is not None:
+            found = replace(found, outputs=self._outputs(found.outputs))
+        anchor = self.anchor(
+            f"cell-{place}-{cell.number}", Location(document=document.path, cell=cell.number)
+        )
+        return ShownCell(cell, tuple(lines), outputs, images, rest, found, pictures, anchor)
+
+    def lines(
+        self, place: int, document: Document, cell: Cell, kept: tuple[str, ...], ran: Ran | None
+    ) -> tuple[list[Line], int | None]:
+        """The lines, and the number of the one at which a run stopped."""
+        added, lines = set(cell.added), []
+        alone = len(document.cells) == 1 or document.kind != "notebook"
+        played = ran.cell(cell.number) if ran else None
+        stopped = played.line + cell.first_line - 1 if played and played.line else None
+        for index, html in enumerate(highlighted(cell, kept, self.room.until), start=1):
+            number = cell.first_line + index - 1
+            here = self.waiting.take(document.path, cell.number, number)
+            here += self.waiting.take(document.path, None, number) if alone else ()
+            if played and number == stopped:
+                here += (Comment("run", "it stopped at this line", example=played.error),)
+            anchor = self.line_anchor(f"line-{place}-{cell.number}-{number}", document, cell, number)
+            lines.append(Line(number, html, index not in added, here, anchor))
+        return lines, stopped
+
+    def line_anchor(self, name: str, document: Document, cell: Cell, number: int) -> str:
+        """The name, where something points to the line: by file alone unless in a notebook."""
+        if not self.wanted:
+            return ""
+        found = self.anchor(name, Location(document=document.path, cell=cell.number, line=number))
+        if document.kind != "notebook" or len(document.cells) == 1:
+            found = self.anchor(name, Location(document=document.path, line=number)) or found
+        return found
+
+    def anchor(self, name: str, place: Location) -> str:
+        """The name, where something points to this place."""
+        if place not in self.wanted:
+            return ""
+        self.places[place] = name
+        return name
 
     def _outputs(self, texts: Iterable[str]) -> tuple[str, ...]:
-        return self.room.outputs(_shortened(text) for text in texts)
-
-
-def _highlighted(cell: Cell, lines: tuple[str, ...], room: _Room) -> list[Markup]:
-    """Each line as HTML: with colours where that is cheap, else only escaped."""
-    source = "\n".join(lines)
-    language = cell.language if cell.kind == "code" else "text"
-    cheap = len(source) <= COLOURED_CHARS and max(map(len, lines), default=0) <= COLOURED_LINE
-    if language not in COLOURED or not cheap:
-        return [escape(line) for line in lines]
-    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
-    html = StringIO()
-    HtmlFormatter(nowrap=True).format(_tokens(lexer, source, room.until), html)
-    coloured = html.getvalue().split("\n")
-    coloured = (coloured + [""] * len(lines))[: len(lines)]
-    return [Markup(line) for line in coloured]  # noqa: S704 - Pygments escapes
-
-
-def _tokens(lexer: Lexer, source: str, until: float) -> Iterator[tuple[_TokenType, str]]:
-    """The tokens of a source; when the time is over, the rest as one."""
-    at = 0
-    for start, kind, text in lexer.get_tokens_unprocessed(source):
-        if time.monotonic() > until:
-            break
-        at = start + len(text)
-        yield kind, text
-    if at < len(source):
-        yield Text, source[at:]
+        return self.room.outputs(seen(_shortened(text)) for text in texts)
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= SHOWN_OUTPUT else f"{text[:SHOWN_OUTPUT]}\n… (the rest is not shown)"
-
-
-def finding(value: Finding) -> Comment:
-    """A finding as a comment."""
-    return Comment(value.severity, value.title, value.detail)
-
-
-def suggestion(value: Suggestion) -> Comment:
-    """A suggestion as a comment."""
-    return Comment("suggestion", value.what, "\n\n".join((value.why, value.how)), value.example)
-
-
-def _comments(report: Report) -> Iterator[tuple[Location, Comment]]:
-    if report.analysis is None:
-        return
-    for remark in report.analysis.findings:
-        if remark.location:
-            yield remark.location, finding(remark)
-    for advice in report.analysis.suggestions:
-        if advice.location:
-            yield advice.location, suggestion(advice)
-
-
-def _run_comments(ran: Ran) -> Iterator[tuple[Location, Comment]]:
-    """Paths that were replaced for the run."""
-    for repair in ran.repairs:
-        now = "its own folder" if repair.now == "." else f"“{repair.now}”"
-        yield repair.location, Comment("path", f"“{repair.was}” was read as {now} when we ran it")

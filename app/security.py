@@ -15,6 +15,10 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from app.services import Services
 
 MIB = 1024 * 1024
+NO_DEVICES = ", ".join(
+    f"{name}=()" for name in ("camera", "microphone", "geolocation", "payment", "usb", "display-capture")
+)
+"""Nothing here needs any of them, so no script may ask."""
 DRAIN_BYTES = 256 * MIB
 """An upload that is too large is read and thrown away up to here, so that browsers show the answer."""
 
@@ -76,8 +80,13 @@ def _headers(response: Response) -> Response:
     )
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["X-Frame-Options"] = "DENY"
-    response.headers["Referrer-Policy"] = "same-origin"
+    response.headers.setdefault("Referrer-Policy", "same-origin")
     response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
+    response.headers["Cross-Origin-Embedder-Policy"] = "require-corp"
+    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+    response.headers["Permissions-Policy"] = NO_DEVICES
+    response.headers["X-Permitted-Cross-Domain-Policies"] = "none"
+    response.headers["X-DNS-Prefetch-Control"] = "off"
     if request.endpoint not in ("static", "bootstrap.static"):
         response.headers.setdefault("Cache-Control", "no-store")
     if request.is_secure:

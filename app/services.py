@@ -8,6 +8,7 @@ from typing import Protocol, cast
 
 from flask import current_app
 
+from app.gateway.services import Door
 from grading.beats import Lease
 from grading.canaries import PartBeat
 from grading.config import Config
@@ -46,6 +47,8 @@ class Services:
     """Signing secrets of each LMS connection, several during a rotation."""
     metrics_token: str = ""
     """Who sends it may read /metrics from elsewhere; empty: only this machine itself."""
+    door: Door | None = None
+    """How a model is asked for a rubric's first draft, behind all grading; nothing: not at all."""
 
     @property
     def https(self) -> bool:

@@ -1,21 +1,24 @@
-"""Signing in and out."""
+"""Signing in and out, and setting a password by a link."""
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, redirect, render_template, request, session, url_for
+import hashlib
+
+from flask import Blueprint, Response, flash, redirect, render_template, request, session, url_for
 from flask_login import login_user, logout_user
 from werkzeug.wrappers import Response as BaseResponse
 
+from app.language import gettext as _
+from app.language import ngettext
 from app.security import safe_next
 from app.services import services
 from app.who import SignedIn
-from grading.store import accounts, tables
+from grading.errors import GraderError
+from grading.store import accounts, links, tables
 
 pages = Blueprint("sign_in", __name__)
-REFUSED = (
-    "Name and password do not fit, or the account rests for 15 minutes after too many wrong passwords. "
-    "Check both and try again."
-)
+WARN_AT = 7
+"""From so many wrong passwords on it is said how many are left."""
 
 
 @pages.get("/sign-in")
@@ -31,7 +34,8 @@ def enter() -> tuple[str, int] | BaseResponse:
     target = safe_next(request.form.get("next"))
     user_id = accounts.check_password(services().store, name, password)
     if user_id is None:
-        return render_template("sign_in.html", next=target, name=name, problem=REFUSED), 401
+        problem = _refused(_count(name))
+        return render_template("sign_in.html", next=target, name=name, problem=problem), 401
     with services().store.read() as store:
         user = store.get_one(tables.User, user_id)
         signed_in = SignedIn(user, accounts.actor_of(store, user))
@@ -41,9 +45,86 @@ def enter() -> tuple[str, int] | BaseResponse:
     return redirect(target or url_for("pages.home"), 303)
 
 
+def _count(name: str) -> int:
+    """How often this browser gave wrong passwords for this name; of other browsers it tells nothing."""
+    mark = hashlib.sha256(name.strip().encode()).hexdigest()[:12]
+    known, count = session.get("tries", ("", 0))
+    session["tries"] = (mark, count + 1 if known == mark else 1)
+    return int(session["tries"][1])
+
+
+def _refused(count: int) -> str:
+    left = accounts.MAX_FAILURES - count
+    if left <= 0:
+        return _(
+            "There were too many wrong passwords. To keep others from guessing, this account rests for 15 "
+            "minutes. Nothing is lost; come back then, or ask for a link to set a new password."
+        )
+    if count >= WARN_AT:
+        return ngettext(
+            "Name and password do not fit. One more try, then the account rests for 15 minutes.",
+            "Name and password do not fit. %(count)s more tries, then the account rests for 15 minutes.",
+            left,
+        )
+    return _(
+        "Name and password do not fit, or the account rests for 15 minutes after too many wrong passwords. "
+        "Check both and try again."
+    )
+
+
 @pages.post("/sign-out")
 def leave() -> Response | BaseResponse:
     """End the session."""
     logout_user()
     session.clear()
     return redirect(url_for("sign_in.form"), 303)
+
+
+@pages.get("/forgotten")
+def forgotten() -> str:
+    """Whom to ask for a link."""
+    return render_template("account/forgotten.html")
+
+
+@pages.get("/reset/<secret>")
+def follow(secret: str) -> BaseResponse:
+    """Take a link's secret out of the address, so that it reaches no other page, and go on to the form."""
+    with services().store.read() as store:
+        links.owner(store, secret[:100])
+    session["reset"] = secret[:100]
+    answer = redirect(url_for("sign_in.set_form"), 303)
+    answer.headers["Referrer-Policy"] = "no-referrer"
+    return answer
+
+
+@pages.get("/reset")
+def set_form() -> str:
+    """The form for a new password."""
+    return _set_page()
+
+
+@pages.post("/reset")
+def set_password() -> tuple[str, int] | BaseResponse:
+    """Set the password; sessions and other links of the account end."""
+    password = request.form.get("password", "")
+    try:
+        if password != request.form.get("again", ""):
+            raise GraderError(_("The two passwords differ. Type the same one twice."))
+        links.use(services().store, session.get("reset", ""), password)
+    except links.LinkGone:
+        session.pop("reset", None)
+        raise
+    except GraderError as error:
+        return _set_page(error.message), error.status
+    session.clear()
+    flash(_("Your password is set. Sign in with it now."))
+    return redirect(url_for("sign_in.form"), 303)
+
+
+def _set_page(problem: str | None = None) -> str:
+    with services().store.read() as store:
+        user = links.owner(store, session.get("reset", ""))
+        name = accounts.sign_in_name(store, user.id)
+    return render_template(
+        "account/reset.html", owner=user, sign_in_name=name, problem=problem, least=accounts.MIN_PASSWORD
+    )

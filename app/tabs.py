@@ -9,6 +9,7 @@ from flask import current_app, request, url_for
 
 from app import who
 from app.language import gettext as _
+from app.language import later as N_
 from grading.may import Subject, may
 
 
@@ -23,21 +24,22 @@ class Tab:
 
 COURSE: tuple[tuple[str, str, str], ...] = (
     # endpoint (its argument is `course_id`), title, action
-    ("courses.course", "Assignments", "assignment.see"),
-    ("people.roster", "People", "roster.see"),
-    ("gradebook.course", "Grades", "class.see"),
-    ("courses.settings", "Settings", "course.change"),
-    ("audit.course", "Audit", "course.audit"),
+    ("courses.course", N_("Assignments"), "assignment.see"),
+    ("people.roster", N_("People"), "roster.see"),
+    ("gradebook.course", N_("Grades"), "class.see"),
+    ("gradebook.mine", N_("My grades"), "grades.own"),
+    ("courses.settings", N_("Settings"), "course.change"),
+    ("audit.course", N_("Audit"), "course.audit"),
 )
 ASSIGNMENT: tuple[tuple[str, str, str], ...] = (
     # endpoint (its argument is `assignment_id`), title, action
-    ("assignments.assignment", "Overview", "assignment.see"),
-    ("review.listing", "Review", "score.see"),
-    ("statistics.assignment", "Class", "class.see"),
-    ("authoring.edit", "Rubric", "assignment.change"),
-    ("examples.listing", "Teaching", "example.change"),
-    ("extensions.listing", "Extensions", "extension.give"),
-    ("groups.listing", "Groups", "group.manage"),
+    ("assignments.assignment", N_("Overview"), "assignment.see"),
+    ("review.listing", N_("Review"), "score.see"),
+    ("statistics.assignment", N_("Class"), "class.see"),
+    ("authoring.edit", N_("Rubric"), "assignment.change"),
+    ("examples.listing", N_("Teaching"), "example.change"),
+    ("extensions.listing", N_("Extensions"), "extension.give"),
+    ("groups.listing", N_("Groups"), "group.manage"),
 )
 
 

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from app.language import gettext as _
+from app.language import later as N_
+from app.language import ngettext
 from grading.evidence.context import FIRST
 from grading.model import Cell, CheckOutcome, Flag, TestOutcome
 from grading.outcome import Report
@@ -22,34 +25,47 @@ FOLDED_CHARS, FOLDED_LINES = 240, 5
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 RUN_NOTES = {
     "not_run": (
-        "The work was not run",
-        "Your work could not be run on the server, which is no fault of yours. What needs a run is left out.",
-        "The work could not be run on the server; checks that need a run are left out.",
+        N_("The work was not run"),
+        N_(
+            "Your work could not be run on the server, which is no fault of yours. "
+            "What needs a run is left out."
+        ),
+        N_("The work could not be run on the server; checks that need a run are left out."),
     ),
     "run_stopped": (
-        "The run was stopped",
-        "Your work ran, but was stopped before its end, as it reached a limit or ended itself.",
-        "The work was stopped before its end.",
+        N_("The run was stopped"),
+        N_("Your work ran, but was stopped before its end, as it reached a limit or ended itself."),
+        N_("The work was stopped before its end."),
     ),
     "missing_packages": (
-        "Packages are missing on the server",
-        "Your work asks for packages that the server does not have. That does not count against you.",
-        "The work asks for packages that the sandbox does not have. Where many need them, add them there.",
+        N_("Packages are missing on the server"),
+        N_("Your work asks for packages that the server does not have. That does not count against you."),
+        N_(
+            "The work asks for packages that the sandbox does not have. Where many need them, add them there."
+        ),
     ),
     "outputs_as_handed_in": (
-        "Not all of it could be run",
-        "Some of your code could not be run on the server. There the outputs count as you handed them in.",
-        "Some code could not be run here. There the outputs count as they were handed in.",
+        N_("Not all of it could be run"),
+        N_(
+            "Some of your code could not be run on the server. There the outputs count as you handed them in."
+        ),
+        N_("Some code could not be run here. There the outputs count as they were handed in."),
     ),
     "path_repaired": (
-        "Paths were replaced",
-        "Your code names files where only you have them. For the run that was changed, see the lines below.",
-        "Paths to files were replaced for the run, see the lines below.",
+        N_("Paths were replaced"),
+        N_(
+            "Your code names files where only you have them. For the run that was changed, "
+            "see the lines below."
+        ),
+        N_("Paths to files were replaced for the run, see the lines below."),
     ),
     "tests_broken": (
-        "Some tests are broken",
-        "Some tests of this assignment do not work. They do not count against you; your instructor was told.",
-        "Some of the assignment's own tests do not work. Mend them, then grade again.",
+        N_("Some tests are broken"),
+        N_(
+            "Some tests of this assignment do not work. They do not count against you; "
+            "your instructor was told."
+        ),
+        N_("Some of the assignment's own tests do not work. Mend them, then grade again."),
     ),
 }
 """Code of a flag -> title, words for the student, words for staff."""
@@ -142,33 +158,41 @@ def said(outcome: CheckOutcome) -> str:
 
 def counted(tests: Iterable[TestOutcome]) -> str:
     """`9 of 11 tests passed, 3 of 4 hidden tests passed`."""
-    both = [(word, [t for t in tests if t.hidden is hidden]) for hidden, word in _KINDS]
+    both = [(hidden, [t for t in tests if t.hidden is hidden]) for hidden in (False, True)]
     return ", ".join(
-        f"{sum(t.passed for t in those)} of {len(those)} {word}{'' if len(those) == 1 else 's'} passed"
-        for word, those in both
-        if those
+        _counted(hidden, sum(t.passed for t in those), len(those)) for hidden, those in both if those
     )
 
 
-_KINDS = ((False, "test"), (True, "hidden test"))
+def _counted(hidden: bool, passed: int, total: int) -> str:
+    if hidden:
+        return ngettext(
+            "%(passed)s of %(count)s hidden test passed",
+            "%(passed)s of %(count)s hidden tests passed",
+            total,
+            passed=passed,
+        )
+    return ngettext(
+        "%(passed)s of %(count)s test passed", "%(passed)s of %(count)s tests passed", total, passed=passed
+    )
 
 
 def _row(test: TestOutcome) -> TestRow:
     both = f"gave {test.got}, not {test.expected}"
     known = (
-        ("Input", test.input),
-        ("Expected", test.expected),
-        ("Came out", test.got),
-        ("Why", "" if test.message == both else test.message),  # that stands there already
+        (_("Input"), test.input),
+        (_("Expected"), test.expected),
+        (_("Came out"), test.got),
+        (_("Why"), "" if test.message == both else test.message),  # that stands there already
     )
-    title = " ".join(test.name.split())[:200] or "A test"
+    title = " ".join(test.name.split())[:200] or _("A test")
     parts = tuple(_part(label, text) for label, text in known if text.strip() not in ("", title))
     return TestRow(title, test.passed, test.hidden, parts)
 
 
 def _part(label: str, text: str) -> Part:
     folded = len(text) > FOLDED_CHARS or text.count("\n") >= FOLDED_LINES
-    cut = text if len(text) <= LONGEST else f"{text[:LONGEST]}\n… (the rest is not shown)"
+    cut = text if len(text) <= LONGEST else f"{text[:LONGEST]}\n" + _("… (the rest is not shown)")
     return Part(label, cut, folded)
 
 
@@ -182,7 +206,7 @@ def _note(code: str, flags: Sequence[Flag], staff: bool) -> RunNote:
     title, student, other = RUN_NOTES[code]
     told = code in _OWN or (staff and code != _AT_LINES)
     detail = " ".join(dict.fromkeys(flag.message for flag in flags)) if told else ""
-    return RunNote(title, other if staff else student, detail, any(flag.hold for flag in flags))
+    return RunNote(_(title), _(other if staff else student), detail, any(flag.hold for flag in flags))
 
 
 def ran_document(found: ShownDocument | None, staff: bool) -> tuple[str, ...]:
@@ -192,19 +216,26 @@ def ran_document(found: ShownDocument | None, staff: bool) -> tuple[str, ...]:
 
 def _sentences(found: ShownDocument, staff: bool) -> Iterator[str]:
     if found.end == "not run":
-        yield f"This was not run. {found.reason if staff else ''}".strip()
+        yield f"{_('This was not run.')} {found.reason if staff else ''}".strip()
         return
     ran = sum(played.state == "ran" for played in found.cells)
     if len(found.cells) > 1:
-        yield f"When we ran it, {ran} of {len(found.cells)} code cells ran without an error."
+        yield _(
+            "When we ran it, %(ran)s of %(all)s code cells ran without an error.",
+            ran=ran,
+            all=len(found.cells),
+        )
     elif ran:
-        yield "When we ran it, it ran to its end without an error."
+        yield _("When we ran it, it ran to its end without an error.")
     elif found.end == "finished":
-        yield "When we ran it, it did not come to its end."
+        yield _("When we ran it, it did not come to its end.")
     if found.end != "finished":
-        yield found.reason or "It was stopped before its end."
+        yield found.reason or _("It was stopped before its end.")
     if found.missing:
-        yield f"Not installed on the server: {', '.join(found.missing)}. That is no fault of the work."
+        yield _(
+            "Not installed on the server: %(names)s. That is no fault of the work.",
+            names=", ".join(found.missing),
+        )
 
 
 def ran_cell(cell: Cell, played: Played | None, told: bool, excused: bool = False) -> RanCell | None:
@@ -220,20 +251,22 @@ def ran_cell(cell: Cell, played: Played | None, told: bool, excused: bool = Fals
     same = _plain(texts) == _plain(output.text for output in handed_in)
     same = same and bool(images) == any(output.image for output in handed_in)
     if played.state == "not reached":
-        return RanCell("Not reached when we ran it.")
+        return RanCell(_("Not reached when we ran it."))
     if played.state == "too long":
-        return RanCell("When we ran it, it took too long and was stopped.", texts, images)
+        return RanCell(_("When we ran it, it took too long and was stopped."), texts, images)
     if played.state == "failed":
         why = f": {played.error}" if played.error and not told else "."
+        words = _("When we ran it, it stopped with an error") + why
         if excused:
-            why += " A package, a file or the network may be missing here, which does not count."
-        return RanCell(f"When we ran it, it stopped with an error{why}", () if same else texts, images)
+            missing = _("A package, a file or the network may be missing here, which does not count.")
+            words = f"{words} {missing}"
+        return RanCell(words, () if same else texts, images)
     if same and (cell.outputs or cell.execution_count is not None):
         failed_before = any(output.kind == "error" for output in cell.outputs)
-        return RanCell("When we ran it, it ran without an error.") if failed_before else None
+        return RanCell(_("When we ran it, it ran without an error.")) if failed_before else None
     if not texts and not images:
-        return RanCell("When we ran it, it ran and put out nothing.")
-    return RanCell("When we ran it:", texts, images)
+        return RanCell(_("When we ran it, it ran and put out nothing."))
+    return RanCell(_("When we ran it:"), texts, images)
 
 
 def _plain(texts: Iterable[str]) -> str:

@@ -173,7 +173,8 @@ def _incoming(session: Session, connection: str, data: Data, content: HandIn) ->
         data.student.email,
         assignment.course_id,
     )
-    return Incoming(assignment.id, student.id, "webhook", content, data.priority)
+    # the learning system keeps its own door, and a message may come hours later: what it took is not lost
+    return Incoming(assignment.id, student.id, "webhook", content, data.priority, trusted=True)
 
 
 def _answer(submission_id: str | None) -> Response:

@@ -39,6 +39,8 @@ def _load(session_id: str) -> SignedIn | None:
         user = session.get(tables.User, int(number)) if number.isdecimal() else None
         if user is None or user.disabled or accounts.session_stamp(user) != stamp:
             return None
+        if user.language:
+            g.language = user.language
         return SignedIn(user, accounts.actor_of(session, user))
 
 
@@ -97,15 +99,31 @@ def knows_course(who: Actor, course_id: int) -> bool:
     return who.administrator or course_id in who.roles
 
 
+def in_course(action: str, course_id: int) -> Actor:
+    """Who asks, if they may do this in the course. Raises NotFound or, where they know of it, Forbidden."""
+    asking = actor()
+    if not knows_course(asking, course_id):
+        raise NotFound("There is no such course.")
+    require(asking, action, Subject(course_id))
+    return asking
+
+
 def require_seen(who: Actor, view: SubmissionView) -> None:
     """Go on, or raise NotFound, so that nobody learns which submissions others have."""
     if not may(who, "submission.see", subject_of(view)):
         raise NotFound("There is no such submission.")
 
 
-def can(who: Actor, action: str, course_id: int, owner_id: int | None = None, released: bool = False) -> bool:
+def can(
+    who: Actor,
+    action: str,
+    course_id: int,
+    owner_id: int | None = None,
+    released: bool = False,
+    members: tuple[int, ...] = (),
+) -> bool:
     """`may` for templates."""
-    return may(who, action, Subject(course_id, owner_id, released))
+    return may(who, action, Subject(course_id, owner_id, released, members))
 
 
 def context() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from cli.settings import Settings
 from grading.assignment import Assignment, read_folder
 from grading.errors import AssignmentError, NotFound
 from grading.store import Store, accounts, assignments, migrate
+from grading.store.assignment_settings import settle_late
 from grading.store.audit import note
 
 
@@ -83,27 +84,8 @@ def store_assignment(
     course_slug = read.course or course
     if not course_slug:
         raise AssignmentError("assignment.toml: course: this key is missing; or give --course.")
-    row, version, added = assignments.put(
-        session,
-        course_slug,
-        assignments.NewVersion(
-            slug=read.slug,
-            title=read.title,
-            language=read.language,
-            release=read.release or release,
-            digest=read.version,
-            rubric=read.rubric,
-            task=read.task,
-            instructions=read.instructions,
-            starter=read.starter,
-            solution=read.solution,
-            share_solution=read.share_solution,
-            spoken_language=read.spoken_language,
-            show_draft=read.show_draft,
-            files=dict(read.files),
-            due=read.due,
-        ),
-    )
+    row, version, added = assignments.put(session, course_slug, assignments.of_folder(read, release))
+    settle_late(session, row)
     if added:
         note(session, "cli", "assignment.import", f"assignment:{row.id}", {"version": version.number})
     return f"{course_slug}/{row.slug}", version.number, added

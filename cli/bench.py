@@ -18,6 +18,7 @@ import click
 
 from bench import checks, overhead
 from bench.bare_box import BareBox
+from cli.bench_pages import bench_pages
 from cli.bench_router import bench_router
 from cli.embedded import free_port
 from cli.settings import Settings
@@ -58,6 +59,7 @@ def bench() -> None:
 
 
 bench.add_command(bench_router)
+bench.add_command(bench_pages)
 
 
 @bench.command("overhead")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from cli.logs import configure
-from cli.settings import OWN_FOLDER, Settings, event_secrets
+from cli.settings import OWN_FOLDER, Settings, event_secrets, mail_password
 from cli.supervisor import end_with_supervisor
 from grading import redis_guard, tracing
 
@@ -108,7 +108,11 @@ def sweep(settings: Settings) -> None:
     end_with_supervisor(os.environ)
     redis_guard.refuse_open(settings.config.redis.url)
     tracing.start("sweeper", os.environ)
-    start_sweeper(settings.config, event_secrets(settings.config, os.environ))
+    start_sweeper(
+        settings.config,
+        event_secrets(settings.config, os.environ),
+        mail_password(settings.config, os.environ),
+    )
 
 
 @click.command()

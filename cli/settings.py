@@ -107,6 +107,14 @@ def event_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, tuple
     return _secrets("server.event_receivers", "EVENTS", names, environ)
 
 
+def mail_password(config: Config, environ: Mapping[str, str]) -> str:
+    """GRADER_MAIL_PASSWORD; empty where nobody signs in to the mail server. Raises ConfigError without it."""
+    password = environ.get("GRADER_MAIL_PASSWORD", "")
+    if config.mail.user and not password:
+        raise ConfigError("mail.url: its user needs GRADER_MAIL_PASSWORD in the environment.")
+    return password if config.mail.user else ""
+
+
 def _secrets(
     key: str, prefix: str, names: Iterable[str], environ: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from flask import Flask
 
 from app import create_app
 from app.services import Services
+from cli.asking import open_door
 from cli.gunicorn_server import GunicornServer
 from cli.settings import lms_secrets, secret_key
 from grading import tracing
@@ -19,11 +20,13 @@ from grading.store import Store
 
 def build(config: Config, folder: Path) -> Flask:
     """The app, wired to the store and the queue."""
+    store, dispatch = Store(config.database.url), open_dispatch(config)
     return create_app(
         Services(
             config=config,
-            store=Store(config.database.url),
-            dispatch=open_dispatch(config),
+            store=store,
+            dispatch=dispatch,
+            door=open_door(config, store, dispatch),
             secret_key=secret_key(folder),
             lms_secrets=lms_secrets(config, os.environ),
             metrics_token=os.environ.get("GRADER_METRICS_TOKEN", ""),

@@ -6,12 +6,13 @@ import hashlib
 import json
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError, field_validator
+from pydantic import AwareDatetime, Field, ValidationError, field_validator, model_validator
 
 from grading.assignment_tests import check_tests
 from grading.documents import Limits, UploadedFile, read, set_apart
@@ -19,13 +20,15 @@ from grading.documents.files import KINDS, extension
 from grading.errors import AssignmentError, DocumentError
 from grading.jobs import ENGLISH
 from grading.languages import english_name
+from grading.late import LateRule
 from grading.legacy import is_legacy, read_legacy_rubric
 from grading.model import Document
 from grading.rubric import Criterion, Rubric, Value
 from grading.rubric_errors import check_rubric, explain
 
 MANIFEST = "assignment.toml"
-Release = Literal["at_once", "after_review"]
+Release = Literal["at_once", "after_review", "at"]
+Counts = Literal["latest", "best"]
 Language = Literal["r", "python", "sql", "java", "c", "cpp", "javascript", "typescript"]
 _JUNK = frozenset({"__pycache__", "__MACOSX", "Thumbs.db", "desktop.ini"})
 _STAGE = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -41,6 +44,13 @@ class Manifest(Value):
     task: str | None = None
     due: AwareDatetime | None = None
     release: Release | None = None
+    release_at: AwareDatetime | None = None
+    late: LateRule | None = None
+    max_hand_ins: int | None = Field(default=None, ge=0, le=1000)
+    """0: any number."""
+    group_size: int | None = Field(default=None, ge=1, le=100)
+    counts: Counts | None = None
+    visible: bool | None = None
     share_solution: bool = False
     spoken_language: str = ENGLISH
     show_draft: bool = False
@@ -52,6 +62,25 @@ class Manifest(Value):
     @classmethod
     def _named(cls, said: str) -> str:
         return english_name(said)
+
+    @model_validator(mode="after")
+    def _dated(self) -> Manifest:
+        if self.release == "at" and self.release_at is None:
+            raise ValueError('release is "at", so give release_at, too')
+        return self
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """What it says of handing in and of release beyond due date and policy; only what it does say."""
+        said: dict[str, Any] = {
+            "release_at": self.release_at,
+            "late": self.late and self.late.model_dump(exclude_defaults=True),
+            "group_size": self.group_size,
+            "counts": self.counts,
+            "visible": self.visible,
+        }
+        found = {name: value for name, value in said.items() if value is not None}
+        return found if self.max_hand_ins is None else {**found, "max_hand_ins": self.max_hand_ins or None}
 
 
 @dataclass(frozen=True)
@@ -84,20 +113,26 @@ class Assignment:
     """Whether students may see what is written about their work while it is being written."""
     notes: tuple[str, ...] = field(default=())
     """Contradictions in a legacy rubric, and what was repaired while reading."""
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    """What the manifest says of late work, groups and the like, by column of the table; the rest stays."""
 
 
 def read_folder(path: Path, limits: Limits | None = None) -> Assignment:
     """The assignment in a folder. Raises AssignmentError with a sentence that names the key or file."""
     limits = limits or Limits()
-    files = _files(path, limits)
-    manifest = _manifest(files)
+    return read_files(_files(path, limits), limits, path.resolve().name)
+
+
+def read_files(files: Mapping[str, bytes], limits: Limits, name: str = "") -> Assignment:
+    """The assignment in the files of a folder, by path; `name` is the folder's. Raises as `read_folder`."""
+    manifest = read_manifest(files)
     rubric, notes = _rubric(manifest, files)
     starter = _documents("starter", files, limits)
     solution = _documents("solution", files, limits)
     language: str = manifest.language or next((d.language for d in (*starter, *solution)), "text")
     check_tests(rubric, files, solution, language)
     return Assignment(
-        slug=manifest.slug or _slug(path),
+        slug=manifest.slug or _slug(name),
         title=manifest.title,
         language=language,
         task=_task(manifest, files),
@@ -114,6 +149,7 @@ def read_folder(path: Path, limits: Limits | None = None) -> Assignment:
         spoken_language=manifest.spoken_language,
         show_draft=manifest.show_draft,
         notes=notes,
+        rules=manifest.rules,
     )
 
 
@@ -144,7 +180,8 @@ def _files(folder: Path, limits: Limits) -> dict[str, bytes]:
     return found
 
 
-def _manifest(files: dict[str, bytes]) -> Manifest:
+def read_manifest(files: Mapping[str, bytes]) -> Manifest:
+    """What assignment.toml says. Raises AssignmentError."""
     try:
         data = tomllib.loads(_text(MANIFEST, files))
         return Manifest.model_validate(data)
@@ -154,7 +191,7 @@ def _manifest(files: dict[str, bytes]) -> Manifest:
         raise explain(error, Manifest) from error
 
 
-def _text(name: str, files: dict[str, bytes]) -> str:
+def _text(name: str, files: Mapping[str, bytes]) -> str:
     if name not in files:
         raise AssignmentError(f"{name}: is missing from the folder")
     try:
@@ -163,7 +200,7 @@ def _text(name: str, files: dict[str, bytes]) -> str:
         raise AssignmentError(f"{name}: is not UTF-8 text; save it as UTF-8") from error
 
 
-def _rubric(manifest: Manifest, files: dict[str, bytes]) -> tuple[Rubric, tuple[str, ...]]:
+def _rubric(manifest: Manifest, files: Mapping[str, bytes]) -> tuple[Rubric, tuple[str, ...]]:
     """The rubric of the manifest or of the file it names, checked, and what contradicts itself in it."""
     if manifest.rubric is not None and manifest.criteria:
         raise AssignmentError("rubric: names a file, but there are criteria too; keep one of them")
@@ -186,7 +223,7 @@ def _rubric(manifest: Manifest, files: dict[str, bytes]) -> tuple[Rubric, tuple[
     return rubric, notes
 
 
-def _rubric_file(name: str, files: dict[str, bytes]) -> tuple[Rubric, tuple[str, ...]]:
+def _rubric_file(name: str, files: Mapping[str, bytes]) -> tuple[Rubric, tuple[str, ...]]:
     name = PurePosixPath(name.replace("\\", "/")).as_posix()
     if name not in files:
         raise AssignmentError(f"rubric: there is no file {name} in the folder")
@@ -199,13 +236,13 @@ def _rubric_file(name: str, files: dict[str, bytes]) -> tuple[Rubric, tuple[str,
     return Rubric.model_validate(data), ()
 
 
-def _task(manifest: Manifest, files: dict[str, bytes]) -> str:
+def _task(manifest: Manifest, files: Mapping[str, bytes]) -> str:
     if manifest.task is not None and "task.md" in files:
         raise AssignmentError("task: is given, but there is a task.md too; keep one of them")
     return manifest.task or (_text("task.md", files).strip() if "task.md" in files else "")
 
 
-def _instructions(files: dict[str, bytes]) -> dict[str, str]:
+def _instructions(files: Mapping[str, bytes]) -> dict[str, str]:
     found = {}
     for name in files:
         folder, _, rest = name.partition("/")
@@ -218,7 +255,7 @@ def _instructions(files: dict[str, bytes]) -> dict[str, str]:
     return found
 
 
-def _documents(folder: str, files: dict[str, bytes], limits: Limits) -> tuple[Document, ...]:
+def _documents(folder: str, files: Mapping[str, bytes], limits: Limits) -> tuple[Document, ...]:
     """The readable files of a folder; others, such as data, are only kept."""
     uploads = [
         UploadedFile(name.removeprefix(f"{folder}/"), data)
@@ -233,8 +270,8 @@ def _documents(folder: str, files: dict[str, bytes], limits: Limits) -> tuple[Do
         raise AssignmentError(f"{folder}: {error}") from error
 
 
-def _slug(path: Path) -> str:
-    plain = re.sub(r"[^a-z0-9]+", "-", path.resolve().name.lower()).strip("-")[:64]
+def _slug(name: str) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:64]
     if not plain:
         raise AssignmentError(
             'slug: is missing, and the folder\'s name gives none; write slug = "homework-1"'
@@ -242,7 +279,7 @@ def _slug(path: Path) -> str:
     return plain
 
 
-def _version(files: dict[str, bytes]) -> str:
+def _version(files: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
     for name, data in sorted(files.items()):
         digest.update(f"{len(name.encode())} {name} {len(data)}\n".encode())

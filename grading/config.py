@@ -1,8 +1,8 @@
 """config.toml as frozen values, validated at start; an error names the key and says what is allowed.
 
 Secrets and addresses with passwords come from the environment: `GRADER_REDIS_URL`, `GRADER_DATABASE_URL`,
-`GRADER_SECRET_KEY`, `GRADER_LMS_<CONNECTION>_SECRET` for each inbound webhook connection, and
-`GRADER_EVENTS_<NAME>_SECRET` for each receiver of events.
+`GRADER_SECRET_KEY`, `GRADER_MAIL_PASSWORD`, `GRADER_LMS_<CONNECTION>_SECRET` for each inbound webhook
+connection, and `GRADER_EVENTS_<NAME>_SECRET` for each receiver of events.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from grading import redis_url
 from grading.errors import ConfigError
 from grading.gateway import Gateway
 from grading.machines import ENGINES, EngineSettings, HttpUrl, Machine, Name, Placement, Ssh
+from grading.mail import Mail
 from grading.rubric import Value
 from grading.trials.settings import Checks
 
@@ -39,6 +40,7 @@ __all__ = [
     "EventReceiver",
     "Gateway",
     "Machine",
+    "Mail",
     "Placement",
     "Redis",
     "Retention",
@@ -178,6 +180,7 @@ class Config(Value):
     retention: Retention = Retention()
     checks: Checks = Checks()
     gateway: Gateway = Gateway()
+    mail: Mail = Mail()
     stages: dict[str, StageSettings] = Field(
         default_factory=lambda: {
             "analysis": StageSettings(max_output_tokens=1200),

@@ -76,6 +76,10 @@ def alias(stage: str) -> str:
     return f"grader/{stage}"
 
 
+DRAFTING = alias("analysis")
+"""What the web app asks for the first draft of a rubric, whether there is a gateway or not."""
+
+
 def served(stages: Mapping[str, Placement]) -> dict[str, Placement]:
     """What guests can ask a machine with these placements for, by the name they use."""
     able = {stage: one for stage, one in stages.items() if one.engine not in WITHOUT_MODEL}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -18,6 +19,39 @@ def _nothing(value: object) -> bool:
     return value is None or value is False or value in (ENGLISH, Timings())
 
 
+def _none(value: object) -> bool:
+    return value == ()
+
+
+class WorkedExample(Value):
+    """A correction by a person that an instructor chose to show. The words in it are another student's."""
+
+    id: int
+    criterion: str
+    excerpt: str
+    """What that student wrote, without names."""
+    level: float
+    """What a person gave it."""
+    model_level: float | None = None
+    """What a model had given it."""
+    reason: str = ""
+
+    @property
+    def code(self) -> str:
+        """The same for the same example with the same words; nobody who wrote them could know it."""
+        return hashlib.sha256(f"example {self.model_dump_json()}".encode()).hexdigest()[:16]
+
+    @property
+    def key(self) -> str:
+        """Its number and its code, as gradings keep it."""
+        return f"{self.id}:{self.code}"
+
+
+def heading(example_id: int) -> str:
+    """How the line begins that introduces an example in a prompt: what one was shown is found by it."""
+    return f"## Example {example_id}, for"
+
+
 class Material(Value):
     """What a whole class shares: goes into the system message, so that machines can cache its prefix."""
 
@@ -29,6 +63,8 @@ class Material(Value):
     solution: str = ""
     language: str = Field(default=ENGLISH, exclude_if=_nothing)
     """What people speak in the course, as its English name; what a model writes for people is in it."""
+    examples: tuple[WorkedExample, ...] = Field(default=(), exclude_if=_none)
+    """For criteria of the stage."""
 
 
 class Job(Value):
@@ -161,6 +197,8 @@ class Provenance(Value):
     repaired: bool = False
     uses_model: bool = True
     """False for the `rules` engine."""
+    examples: tuple[str, ...] = Field(default=(), exclude_if=_none)
+    """Keys of the examples that the model read."""
 
 
 class Result(Value):

@@ -43,3 +43,32 @@ def lateness(handed_in: datetime, due: datetime | None, rule: LateRule) -> Laten
     days = math.ceil((handed_in - due) / DAY)
     credit = max(rule.at_least, 1 - rule.per_day * days, 0.0)
     return Lateness(days=days, credit=round(credit, 6), closed=rule.days is not None and days > rule.days)
+
+
+def closes(due: datetime | None, rule: LateRule) -> datetime | None:
+    """The last moment at which something is accepted; nothing where the door stays open."""
+    if due is None or rule.days is None:
+        return None
+    return max(due + timedelta(minutes=rule.grace_minutes), due + rule.days * DAY)
+
+
+def steps(due: datetime, rule: LateRule, at_most: int = 7) -> list[tuple[datetime, float]]:
+    """Until when what part of the points is kept, the first one in time; those that are alike are one.
+
+    The last one ends when the door closes; where it stays open, it ends when nothing more is lost.
+    """
+    found = [(due + timedelta(minutes=rule.grace_minutes), 1.0)]
+    last = closes(due, rule)
+    if not rule.per_day:
+        return found
+    for day in range(1, 366):
+        end = due + day * DAY
+        if end <= found[-1][0]:
+            continue
+        if last is not None and end > last:
+            break
+        credit = lateness(end, due, rule).credit
+        found = [*found[:-1], (end, credit)] if credit == found[-1][1] else [*found, (end, credit)]
+        if len(found) > at_most or (last is None and credit in (0.0, rule.at_least)):
+            break
+    return found[:at_most]

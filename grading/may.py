@@ -102,6 +102,7 @@ RULES: dict[str, tuple[str | None, Rule]] = {
     "roster.see": (None, _staff),
     "roster.change": (None, _instructor),
     "grades.export": (None, _instructor),
+    "grades.own": (None, lambda a, s: a.roles.get(s.course_id or 0) == "student"),
     "course.change": (None, _instructor),
     "course.audit": (None, _instructor),
     "given_up.see": (None, lambda a, _: a.staff),

@@ -24,7 +24,16 @@ _NEEDS = {"uses": ("all_of", "any_of"), "defines": ("all_of", "any_of"), "avoids
 
 def explain(error: ValidationError, top: type[BaseModel]) -> AssignmentError:
     """The first mistake as `criteria[2].checks[0].all_of: …`; `top` is what was validated."""
-    first = error.errors()[0]
+    place, message = mistakes(error, top)[0]
+    return AssignmentError(f"{place}: {message}" if place else message)
+
+
+def mistakes(error: ValidationError, top: type[BaseModel]) -> list[tuple[str, str]]:
+    """The key of each mistake, as above, and what is wrong there."""
+    return [_mistake(dict(one), top) for one in error.errors(include_url=False)]
+
+
+def _mistake(first: dict[str, Any], top: type[BaseModel]) -> tuple[str, str]:
     location = list(first["loc"])
     place, model = _place(location, top)
     kind, message = first["type"], str(first["msg"])
@@ -51,7 +60,7 @@ def explain(error: ValidationError, top: type[BaseModel]) -> AssignmentError:
     else:
         message = message.removeprefix("Value error, ")
         message = message[:1].lower() + message[1:]
-    return AssignmentError(f"{place}: {message}" if place else message)
+    return place, message
 
 
 def _place(location: Sequence[int | str], top: type[BaseModel]) -> tuple[str, type[BaseModel] | None]:

@@ -16,8 +16,8 @@ from sqlalchemy import MetaData, create_engine, func, null, select, text
 from sqlalchemy.types import DateTime
 
 from grading import queue
+from grading.beats import Beat
 from grading.config import load
-from grading.leases import Beat
 from grading.model import RoundState, StageState
 from grading.store import Store, migrate
 from grading.store.rounds import Recorded

@@ -1,8 +1,33 @@
-// Follow the reader's system between light and dark, before the page is painted.
+// Light or dark, before the page is painted: as the reader chose in the menu, else as their system is.
 "use strict";
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
-const applyTheme = () => {
-  document.documentElement.dataset.bsTheme = dark.matches ? "dark" : "light";
+const theme = {
+  dark: window.matchMedia("(prefers-color-scheme: dark)"),
+  chosen() {
+    try {
+      const kept = window.localStorage.getItem("theme");
+      return kept === "light" || kept === "dark" ? kept : "system";
+    } catch {
+      return "system"; // no storage in this browser
+    }
+  },
+  choose(value) {
+    try {
+      if (value === "system") window.localStorage.removeItem("theme");
+      else window.localStorage.setItem("theme", value);
+    } catch {
+      // it holds for this page only
+    }
+    theme.apply(value);
+  },
+  apply(value = theme.chosen()) {
+    const scheme = value === "system" ? (theme.dark.matches ? "dark" : "light") : value;
+    document.documentElement.dataset.bsTheme = scheme;
+    document.querySelector("meta[name=color-scheme]").content = value === "system" ? "light dark" : scheme;
+    for (const button of document.querySelectorAll("[data-theme-choice] button")) {
+      button.setAttribute("aria-pressed", String(button.value === value));
+    }
+  },
 };
-applyTheme();
-dark.addEventListener("change", applyTheme);
+theme.apply();
+theme.dark.addEventListener("change", () => theme.apply());
+window.addEventListener("storage", () => theme.apply()); // chosen in another tab

@@ -85,6 +85,7 @@ EXEMPT: Mapping[str, str] = {
     "workers.machine.stages.run._LEAST_FOR_REPAIR_S": _LIMIT,
     "workers.machine.start.BREAK_OFF_S": _LIMIT,
     "workers.machine.weights.PATIENCE_S": _LIMIT,
+    "workers.server.mail": _UNUSED,
     "workers.server.outbox": _UNUSED,
     "workers.server.sweep.PREPARE_FOR_S": _LIMIT,
     "workers.server.sweep.PREPARE_LEASE_S": _LIMIT,

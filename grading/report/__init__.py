@@ -2,6 +2,6 @@
 
 from grading.report.changing import changed
 from grading.report.combining import combine, valid
-from grading.report.settling import Settled, settled
+from grading.report.settling import Settled, counted, settled
 
-__all__ = ["Settled", "changed", "combine", "settled", "valid"]
+__all__ = ["Settled", "changed", "combine", "counted", "settled", "valid"]

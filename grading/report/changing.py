@@ -42,6 +42,11 @@ def changed(report: Report, changes: Iterable[Change]) -> Report:
     return _remarks(made, of)
 
 
+def at_level(grade: CriterionGrade, level: int) -> float:
+    """The points that a level of a criterion gives."""
+    return round(grade.max_points * level / grade.highest, 2)
+
+
 def _criterion(grade: CriterionGrade, changes: Sequence[Change]) -> CriterionGrade:
     for one in changes:
         if one.target != grade.criterion:

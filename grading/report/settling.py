@@ -27,11 +27,14 @@ def settled(report: Report, changes: Sequence[Change], credit: float = 1.0) -> S
     """final = (points + adjustment) × credit, rounded to hundredths."""
     now = changed(report, changes)
     adjustment = round(sum(one.points or 0.0 for one in _last_adjustments(changes)), 2)
-    total = None
-    if now.points is not None:
-        most = max(now.max_points, now.points, now.max_points + adjustment)
-        total = round(min(max(now.points + adjustment, 0.0), most) * credit, 2)
+    total = None if now.points is None else counted(now.points, adjustment, now.max_points, credit)
     return Settled(report=now, points=now.points, adjustment=adjustment, credit=credit, final_points=total)
+
+
+def counted(points: float, adjustment: float, max_points: float, credit: float) -> float:
+    """What so many points of a rubric come to with an adjustment and the credit of a late hand-in."""
+    most = max(max_points, points, max_points + adjustment)
+    return round(min(max(points + adjustment, 0.0), most) * credit, 2)
 
 
 def _last_adjustments(changes: Sequence[Change]) -> Iterable[Change]:

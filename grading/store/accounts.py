@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from grading.errors import Conflict, Forbidden, GraderError, NotFound
@@ -22,6 +22,7 @@ from grading.store.database import Store, now
 MAX_FAILURES = 10
 LOCKED_FOR = timedelta(minutes=15)
 MIN_PASSWORD = 10
+MAX_PASSWORD = 1000
 _HASHER = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 
@@ -85,17 +86,29 @@ def hash_password(password: str) -> str:
     """The Argon2id hash (19 MiB, two passes) of a password of at least 10 characters."""
     if len(password) < MIN_PASSWORD:
         raise GraderError(f"A password needs at least {MIN_PASSWORD} characters.")
+    if len(password) > MAX_PASSWORD:
+        raise GraderError(f"A password has at most {MAX_PASSWORD} characters.")
     return _HASHER.hash(password)
 
 
-def set_password(session: Session, user: tables.User, password: str) -> None:
-    """Give a user a new password; open sessions end because they carry a stamp of the old one."""
-    user.password_hash = hash_password(password)
+def set_password(session: Session, user: tables.User, password: str, hashed: str = "") -> None:
+    """Give a user a new password; open sessions end because they carry a stamp of the old one, links too."""
+    user.password_hash = hashed or hash_password(password)
     user.failed_logins, user.locked_until = 0, None
+    end_links(session, [user.id])
     note(session, f"user:{user.id}", "password.set", f"user:{user.id}")
 
 
-def check_password(store: Store, sign_in_name: str, password: str) -> int | None:
+def end_links(session: Session, user_ids: Sequence[int]) -> None:
+    """Let the open links by which these people could set a password lead nowhere."""
+    moment, link = now(session), tables.ResetLink
+    for start in range(0, len(user_ids), 500):
+        theirs = link.user_id.in_(user_ids[start : start + 500])
+        open_ones = update(link).where(theirs, link.used_at.is_(None), link.expires_at > moment)
+        session.execute(open_ones.values(expires_at=moment))
+
+
+def check_password(store: Store, sign_in_name: str, password: str, action: str = "sign_in") -> int | None:
     """The user's id, or nothing when name or password is wrong or the account is locked.
 
     A try is counted before the slow comparison, so that parallel guesses cannot pass the limit: at most 10
@@ -110,7 +123,7 @@ def check_password(store: Store, sign_in_name: str, password: str) -> int | None
     with store.write() as session:
         found = session.get_one(tables.User, user.id)
         found.failed_logins, found.locked_until = 0, None
-        note(session, f"user:{user.id}", "sign_in", f"user:{user.id}")
+        note(session, f"user:{user.id}", action, f"user:{user.id}")
     return user.id
 
 
@@ -123,6 +136,7 @@ def _count_try(session: Session, user: tables.User) -> bool:
     user.locked_until = None
     if user.failed_logins >= MAX_FAILURES:
         user.failed_logins, user.locked_until = 0, moment + LOCKED_FOR
+        note(session, "system", "account.lock", f"user:{user.id}")
     return True
 
 
@@ -137,8 +151,14 @@ def _matches(stored: str | None, password: str) -> bool:
 
 
 def session_stamp(user: tables.User) -> str:
-    """A short digest that changes with the password."""
-    return hashlib.sha256((user.password_hash or "").encode()).hexdigest()[:16]
+    """A short digest that changes with the password, and when all sessions are ended."""
+    return stamp_of(user.sessions, user.password_hash)
+
+
+def stamp_of(sessions: int, password_hash: str | None) -> str:
+    """The same from the columns it depends on."""
+    stamp = f"{sessions}:{password_hash or ''}" if sessions else password_hash or ""
+    return hashlib.sha256(stamp.encode()).hexdigest()[:16]
 
 
 def find_user(session: Session, provider: str, subject: str) -> tables.User | None:
@@ -149,6 +169,14 @@ def find_user(session: Session, provider: str, subject: str) -> tables.User | No
     return session.scalar(
         query.where(tables.Identity.provider == provider, tables.Identity.subject == subject)
     )
+
+
+def sign_in_name(session: Session, user_id: int) -> str:
+    """What somebody signs in as; empty for who only comes from elsewhere."""
+    query = select(tables.Identity.subject).where(
+        tables.Identity.user_id == user_id, tables.Identity.provider == "local"
+    )
+    return session.scalar(query.order_by(tables.Identity.id).limit(1)) or ""
 
 
 def find_or_create_student(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from grading import assignment as folders
 from grading.errors import NotFound
 from grading.jobs import ENGLISH
 from grading.model import Document
@@ -37,6 +39,30 @@ class NewVersion:
     due: datetime | None = None
     spoken_language: str = ENGLISH
     show_draft: bool = False
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    """Columns of the assignment that the folder speaks of beside those above."""
+
+
+def of_folder(read: folders.Assignment, release: str = "after_review") -> NewVersion:
+    """What was read from a folder, ready to be stored; `release` counts where it names none."""
+    return NewVersion(
+        slug=read.slug,
+        title=read.title,
+        language=read.language,
+        release=read.release or release,
+        digest=read.version,
+        rubric=read.rubric,
+        task=read.task,
+        instructions=read.instructions,
+        starter=read.starter,
+        solution=read.solution,
+        share_solution=read.share_solution,
+        spoken_language=read.spoken_language,
+        show_draft=read.show_draft,
+        files=dict(read.files),
+        due=read.due,
+        rules=read.rules,
+    )
 
 
 def course(session: Session, slug: str, title: str | None = None) -> Course:
@@ -60,8 +86,10 @@ def put(session: Session, course_slug: str, new: NewVersion) -> tuple[Assignment
         session.add(assignment)
     assignment.title, assignment.language, assignment.release = new.title, new.language, new.release
     assignment.due_at = new.due
+    for name, value in new.rules.items():
+        setattr(assignment, name, value)
     session.flush()
-    counts = _counting(session, assignment)
+    counts = counting(session, assignment)
     if counts is not None and counts.digest == new.digest:
         return assignment, counts, False
     version = add_version(session, assignment, new)
@@ -69,26 +97,27 @@ def put(session: Session, course_slug: str, new: NewVersion) -> tuple[Assignment
     return assignment, version, True
 
 
-def _newest(session: Session, assignment: Assignment) -> RubricVersion | None:
+def newest(session: Session, assignment: Assignment) -> RubricVersion | None:
+    """The version of the highest number, also a draft."""
     of_it = select(RubricVersion).where(RubricVersion.assignment_id == assignment.id)
     return session.execute(of_it.order_by(RubricVersion.number.desc()).limit(1)).scalar_one_or_none()
 
 
-def _counting(session: Session, assignment: Assignment) -> RubricVersion | None:
+def counting(session: Session, assignment: Assignment) -> RubricVersion | None:
     """The version that was published last; drafts do not count."""
     published = RubricVersion.published_at.is_not(None)
     of_it = select(RubricVersion).where(RubricVersion.assignment_id == assignment.id, published)
-    newest = of_it.order_by(RubricVersion.published_at.desc(), RubricVersion.number.desc())
-    return session.execute(newest.limit(1)).scalar_one_or_none()
+    last = of_it.order_by(RubricVersion.published_at.desc(), RubricVersion.number.desc())
+    return session.execute(last.limit(1)).scalar_one_or_none()
 
 
 def add_version(session: Session, assignment: Assignment, new: NewVersion) -> RubricVersion:
     """A version that does not count yet."""
-    newest = _newest(session, assignment)
+    last = newest(session, assignment)
     names = keep(session, new.files.values())
     version = RubricVersion(
         assignment_id=assignment.id,
-        number=newest.number + 1 if newest else 1,
+        number=last.number + 1 if last else 1,
         digest=new.digest,
         rubric=new.rubric.model_dump(mode="json"),
         task=new.task,
@@ -119,7 +148,7 @@ def find(session: Session, name: str) -> Assignment:
 
 def version(session: Session, assignment: Assignment) -> RubricVersion:
     """The version that counts now."""
-    newest = _counting(session, assignment)
-    if newest is None:
-        raise NotFound(f"The assignment '{assignment.slug}' has no rubric yet; import its folder first.")
-    return newest
+    found = counting(session, assignment)
+    if found is None:
+        raise NotFound(f"The assignment '{assignment.slug}' has no rubric yet; publish or import one first.")
+    return found

@@ -1,9 +1,10 @@
-"""The audit: who did what to which object, and when."""
+"""The audit: who did what to which object, in which course, and when."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy import ScalarSelect, insert, select
 from sqlalchemy.orm import Session
 
 from grading.store import tables
@@ -11,11 +12,36 @@ from grading.store.database import now
 
 
 def note(
-    session: Session, actor: str, action: str, object_: str, detail: dict[str, Any] | None = None
+    session: Session,
+    actor: str,
+    action: str,
+    object_: str,
+    detail: dict[str, Any] | None = None,
+    course_id: int | None = None,
 ) -> None:
-    """Add one row; `actor` and `object_` look like `user:3`, `submission:1f…`."""
-    session.add(
-        tables.Audit(
-            at=now(session), actor=actor[:100], action=action[:60], object=object_[:100], detail=detail or {}
-        )
-    )
+    """Add one row; `actor` and `object_` look like `user:3`, `submission:1f…`.
+
+    The course of a submission, an assignment or a course is found by itself; `course_id` says it for others.
+    """
+    row: dict[str, Any] = {"at": now(session), "actor": actor[:100], "action": action[:60]}
+    row |= {"object": object_[:100], "detail": detail or {}}
+    course = _course(object_) if course_id is None else course_id
+    if course is None:
+        # a database of before revision 0009 has no such column, and is backed up before it is upgraded
+        session.execute(insert(tables.Audit).values(**row))
+    else:
+        session.add(tables.Audit(**row, course_id=course))
+
+
+def _course(object_: str) -> ScalarSelect[int] | int | None:
+    """The course of an object, to be looked up by the statement that adds the row."""
+    kind, _, name = object_.partition(":")
+    if kind == "submission":
+        of_it = select(tables.Assignment.course_id).join(tables.Submission)
+        return of_it.where(tables.Submission.id == name).scalar_subquery()
+    if not name.isdecimal() or len(name) > 9:
+        return None
+    if kind == "assignment":
+        of_it = select(tables.Assignment.course_id)
+        return of_it.where(tables.Assignment.id == int(name)).scalar_subquery()
+    return int(name) if kind == "course" else None

@@ -122,6 +122,7 @@ def confirm(
             handin=choice.content,
             priority="batch",
             submitted_by=actor.user_id,
+            trusted=True,
         )
         accepted.append(submissions.accept(session, incoming))
     note(session, actor.name, "batch.confirm", f"batch:{batch.id}", {"students": len(accepted)})

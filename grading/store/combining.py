@@ -11,8 +11,9 @@ from grading.jobs import Result
 from grading.model import RoundState, StageState
 from grading.outcome import Report
 from grading.report import settled
-from grading.store import outbox
+from grading.store import mails, outbox, replacing
 from grading.store.database import now
+from grading.store.grades import by_itself
 from grading.store.locking import LockedRound, locked, read_accepted, set_round
 from grading.store.rounds import storable
 from grading.store.settling import credit_of
@@ -30,16 +31,16 @@ def close_chord(session: Session, round_id: str) -> LockedRound | None:
     return current if current.complete() and current.state == RoundState.RUNNING else None
 
 
-def to_combine(session: Session, round_id: str) -> tuple[dict[str, Any], str]:
-    """What the round was prepared to, and when its assignment releases grades."""
+def to_combine(session: Session, round_id: str) -> tuple[dict[str, Any], bool]:
+    """What the round was prepared to, and whether its assignment releases grades by itself now."""
     query = (
-        select(Round.prepared, Assignment.release)
+        select(Round.prepared, Assignment.release, Assignment.release_at)
         .join(Submission, Submission.id == Round.submission_id)
         .join(Assignment, Assignment.id == Submission.assignment_id)
         .where(Round.id == round_id)
     )
     row = session.execute(query).one()
-    return row.prepared or {}, row.release
+    return row.prepared or {}, by_itself(row.release, row.release_at, now(session))
 
 
 def accepted_results(session: Session, round_id: str) -> list[Result]:
@@ -73,9 +74,15 @@ def finish(session: Session, current: LockedRound, report: Report, *, release: b
             held=report.held,
             report=report.model_dump(mode="json"),
             created_at=moment,
-            released_at=moment if release else None,
+            released_at=moment if release and current.current else None,
         )
     )
+    if not current.current:
+        # of a dry run, or of one that another replaced: nobody hears of it
+        replacing.came_in(session, current.id)
+        return
+    if release:
+        mails.ready(session, [current.id])
     news = {"type": f"submission.{report.status}", "submission": current.submission_id}
     # after a replay there is news again when the outcome is another
     outbox.put(session, "event", f"{report.status}:{current.id}", news)

@@ -22,13 +22,21 @@ from grading.store import chores
 from grading.store.audit import note
 from grading.store.database import Store, now
 from grading.store.people import Student, find_student
-from grading.store.removal import chunks, gone, lock_submissions, remove_batches, remove_submissions
+from grading.store.removal import (
+    chunks,
+    gone,
+    lock_submissions,
+    remove_batches,
+    remove_submissions,
+    remove_uploads,
+)
 from grading.store.tables import (
     Audit,
     Extension,
     GroupMember,
     IdempotencyKey,
     Identity,
+    MailWish,
     Membership,
     Outbox,
     RegradeRequest,
@@ -36,6 +44,7 @@ from grading.store.tables import (
     Submission,
     SubmissionMember,
     Token,
+    Upload,
     User,
 )
 
@@ -86,8 +95,11 @@ def erase(session: Session, student: Student, by: str) -> Erased:
     student = find_student(session, student.name)
     counts = remove_submissions(session, student.submissions)
     counts += remove_batches(session, student.batches)
+    counts += remove_uploads(
+        session, list(session.scalars(select(Upload.id).where(Upload.user_id == student.user_id)))
+    )
     counts += _scattered(session, student)
-    for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember):
+    for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailWish):
         counts += gone(session, table, table.user_id == student.user_id)
     for asked in (Extension, RegradeRequest):
         counts += gone(session, asked, asked.student_id == student.user_id)

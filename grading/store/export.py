@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import IO, Any
@@ -15,6 +16,7 @@ from sqlalchemy.orm import Session, undefer
 from grading.evidence.showing import for_student
 from grading.model import Evidence
 from grading.outcome import Report
+from grading.report.text import as_text
 from grading.store import prompts
 from grading.store.audit import note
 from grading.store.blobs import fetch
@@ -36,6 +38,7 @@ from grading.store.tables import (
     Identity,
     InboundWebhook,
     KeptTrial,
+    MailWish,
     Mark,
     Membership,
     Outbox,
@@ -49,8 +52,11 @@ from grading.store.tables import (
     SubmissionFile,
     SubmissionMember,
     Token,
+    Upload,
+    UploadFile,
     User,
 )
+from grading.store.tables.assignments import TRIAL
 
 SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash"}
 """Columns that say nothing to a person and would help a thief."""
@@ -72,6 +78,7 @@ copy of the same files together with those of others; it is not part of this.
 
 def write_export(session: Session, student: Student, to: IO[bytes], by: str) -> dict[str, int]:
     """Write the zip; returns how many rows of each table it holds. Leaves an audit row."""
+    student = _own_work_only(session, student)
     data = {table.__tablename__: list(rows) for table, rows in _rows(session, student)}
     counts = {name: len(rows) for name, rows in data.items() if rows}
     folders = _folders(session, student)
@@ -89,15 +96,34 @@ def write_export(session: Session, student: Student, to: IO[bytes], by: str) -> 
     return counts
 
 
+def _own_work_only(session: Session, student: Student) -> Student:
+    """Without starters and solutions that somebody who taught once tried a rubric on."""
+    tried = select(Submission.id).where(Submission.student_id == student.user_id, Submission.source == TRIAL)
+    trials = set(session.scalars(tried))
+    if not trials:
+        return student
+    rounds = set(session.scalars(select(Round.id).where(Round.submission_id.in_(trials))))
+    runs = set(session.scalars(select(Run.id).where(Run.round_id.in_(rounds))))
+    return replace(
+        student,
+        submissions=tuple(one for one in student.submissions if one not in trials),
+        rounds=tuple(one for one in student.rounds if one not in rounds),
+        runs=tuple(one for one in student.runs if one not in runs),
+    )
+
+
 def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iterator[dict[str, Any]]]]:
     ids = [student.user_id]
     courses = select(Round.course_id).where(Round.student_id == student.user_id)
     yield User, _plain(_in(session, User, User.id, ids))
-    for table in (Identity, Membership, Token, ResetLink, GroupMember, SubmissionMember):
+    for table in (Identity, Membership, Token, ResetLink, GroupMember, SubmissionMember, MailWish):
         yield table, _plain(_in(session, table, table.user_id, ids))
     yield Course, _plain(session.scalars(select(Course).where(Course.id.in_(courses))))
     mine = select(Submission.assignment_id).where(Submission.student_id == student.user_id)
     yield Assignment, _plain(session.scalars(select(Assignment).where(Assignment.id.in_(mine))))
+    uploads = list(session.scalars(select(Upload.id).where(Upload.user_id == student.user_id)))
+    yield Upload, _plain(_in(session, Upload, Upload.id, uploads))
+    yield UploadFile, _plain(_in(session, UploadFile, UploadFile.upload_id, uploads))
     yield Submission, _plain(_in(session, Submission, Submission.id, student.submissions))
     for asked in (Extension, RegradeRequest):
         yield asked, _plain(_in(session, asked, asked.student_id, ids))
@@ -190,28 +216,4 @@ def _within(path: str) -> str:
 
 
 def _report(grade: Grade, folder: str) -> str:
-    """A report as text: each point, and then all that was written."""
-    report = Report.model_validate(grade.report)
-    shown = "released" if grade.released_at else "not released"
-    points = "no total" if grade.points is None else f"{grade.points:g}"
-    lines = [f"# {folder}", "", f"{points} of {grade.max_points:g} points, {shown}", "", report.notice, ""]
-    for one in report.criteria:
-        got = "not judged" if one.points is None else f"{one.points:g}"
-        lines += [f"- {one.title}: {got} of {one.max_points:g}. {one.reason}".rstrip()]
-    for title, output in (("Analysis", report.analysis), ("Feedback", report.feedback)):
-        if output is not None:
-            lines += ["", f"## {title}", "", *_texts(output.model_dump(exclude={"judgements"}))]
-    lines += ["", *(f"- {sentence}" for sentence in report.failures.values())]
-    return "\n".join(lines) + "\n"
-
-
-def _texts(value: Any, name: str = "") -> Iterator[str]:
-    """All texts of nested values, each with the name it stands under."""
-    if isinstance(value, dict):
-        for key, one in value.items():
-            yield from _texts(one, key)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(one, name)
-    elif value not in (None, ""):
-        yield f"- {name.replace('_', ' ')}: {value}"
+    return as_text(Report.model_validate(grade.report), folder, released=grade.released_at is not None)

@@ -47,9 +47,13 @@ class LockedRound:
     state: str
     priority: str
     chord_open: bool
+    current: bool
+    """Its grade is to count; not so in a dry run."""
     stages: Mapping[str, Stage]
 
-    COLUMNS: ClassVar = ("id", "submission_id", "rubric_version_id", "state", "priority", "chord_open")
+    COLUMNS: ClassVar = (
+        *("id", "submission_id", "rubric_version_id", "state", "priority", "chord_open", "current"),
+    )
 
     def complete(self, but: str = "") -> bool:
         """Whether no stage, leaving out the one named, is under way any more."""

@@ -35,6 +35,8 @@ class Student:
     tokens: tuple[int, ...]
     batches: tuple[str, ...]
     """Class zips of their courses: any of them may hold their work."""
+    subjects: tuple[str, ...] = ()
+    """Sign-in names and student ids."""
 
     @property
     def name(self) -> str:
@@ -97,4 +99,5 @@ def _belongings(session: Session, user: User) -> Student:
         runs=tuple(session.scalars(select(Run.id).where(Run.round_id.in_(rounds)))),
         tokens=tuple(session.scalars(select(Token.id).where(Token.user_id == user.id))),
         batches=tuple(session.scalars(select(Batch.id).where(Batch.assignment_id.in_(assignments)))),
+        subjects=tuple(sorted({one for one in subjects if one})),
     )

@@ -19,13 +19,14 @@ from grading.errors import NotFound
 from grading.jobs import Provenance, Result, SentPrompt
 from grading.model import RunState
 from grading.rubric import Value
+from grading.store import taught
 from grading.store.removal import gone
 from grading.store.tables import Base, Prompt, Round, Run, SystemMessage
 
 log = logging.getLogger(__name__)
 MOST_BYTES = 4 * 1024 * 1024
 """Both messages together, as UTF-8; a larger prompt is not kept."""
-Missing = Literal["not over", "lost", "no prompt", "not sent", "too large", "removed"]
+Missing = Literal["not over", "lost", "no prompt", "not sent", "too large", "removed", "erased"]
 """Why there is no prompt to show."""
 
 _PROMPTS: Table = Base.metadata.tables["prompts"]
@@ -77,6 +78,10 @@ def keep(session: Session, result: Result, *, late: bool = False) -> None:
     run has a result: its prompt must be that result's, and what retention took stays away.
     """
     if result.prompt is None or (late and not _missed(session, result)):
+        return
+    shown = result.provenance.examples
+    if shown and not taught.known(session, shown):
+        log.info("the prompt of run %s is not kept: it shows an example that was erased", result.run_id)
         return
     try:
         system, user = result.prompt.system.encode(), result.prompt.user.encode()
@@ -148,7 +153,7 @@ def run_prompt(session: Session, submission_id: str, run_id: str) -> RunPrompt:
         finished_at=run.finished_at,
         provenance=provenance,
         prompt=prompt,
-        missing=None if prompt else "too large" if too_large else _why(run, provenance),
+        missing=None if prompt else _missing(session, run, provenance, too_large),
     )
 
 
@@ -170,6 +175,12 @@ def _read(session: Session, run_id: str) -> tuple[SentPrompt | None, bool]:
 def text(content: bytes) -> str:
     """A message as it is kept, to read."""
     return zlib.decompress(content).decode()
+
+
+def _missing(session: Session, run: Run, provenance: Provenance | None, too_large: bool) -> Missing:
+    if provenance and provenance.examples and not taught.known(session, provenance.examples):
+        return "erased"
+    return "too large" if too_large else _why(run, provenance)
 
 
 def _why(run: Run, provenance: Provenance | None) -> Missing:

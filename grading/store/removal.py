@@ -10,6 +10,7 @@ from sqlalchemy import CursorResult, delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from grading.store import taught
 from grading.store.tables import (
     Base,
     Batch,
@@ -21,6 +22,7 @@ from grading.store.tables import (
     IdempotencyKey,
     InboundWebhook,
     KeptTrial,
+    MailWish,
     Mark,
     Outbox,
     Prompt,
@@ -32,6 +34,8 @@ from grading.store.tables import (
     Submission,
     SubmissionFile,
     SubmissionMember,
+    Upload,
+    UploadFile,
 )
 
 T = TypeVar("T")
@@ -57,7 +61,8 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         names = list(
             session.scalars(select(SubmissionFile.sha256).where(SubmissionFile.submission_id.in_(some)))
         )
-        for theirs in (Change, Mark, RegradeRequest, Example, DryRunRound, SubmissionMember):
+        taught.forget(session, some)
+        for theirs in (Change, Mark, RegradeRequest, Example, DryRunRound, SubmissionMember, MailWish):
             counts += gone(session, theirs, theirs.submission_id.in_(some))
         for few in chunks(rounds):
             counts += _of_rounds(session, few)
@@ -99,6 +104,17 @@ def remove_batches(session: Session, ids: Sequence[str]) -> Counter[str]:
     return +counts
 
 
+def remove_uploads(session: Session, ids: Sequence[str]) -> Counter[str]:
+    """Delete what was uploaded and not handed in."""
+    counts: Counter[str] = Counter()
+    for some in chunks(ids):
+        names = list(session.scalars(select(UploadFile.sha256).where(UploadFile.upload_id.in_(some))))
+        counts += gone(session, UploadFile, UploadFile.upload_id.in_(some))
+        counts += gone(session, Upload, Upload.id.in_(some))
+        counts["blobs"] += remove_unused_blobs(session, names)
+    return +counts
+
+
 def remove_unused_blobs(session: Session, names: Iterable[str]) -> int:
     """Delete those of the named blobs that nothing refers to any more; returns how many."""
     wanted = sorted(set(names))
@@ -107,13 +123,14 @@ def remove_unused_blobs(session: Session, names: Iterable[str]) -> int:
     material = {name for files in session.scalars(select(RubricVersion.files)) for name in files.values()}
     files = select(SubmissionFile.sha256).where(SubmissionFile.sha256 == Blob.sha256).exists()
     batches = select(Batch.sha256).where(Batch.sha256 == Blob.sha256).exists()
+    uploads = select(UploadFile.sha256).where(UploadFile.sha256 == Blob.sha256).exists()
     removed = 0
     for name in wanted:
         if name in material:
             continue
         try:
             with session.begin_nested():
-                removed += gone(session, Blob, Blob.sha256 == name, ~files, ~batches).total()
+                removed += gone(session, Blob, Blob.sha256 == name, ~files, ~batches, ~uploads).total()
         except IntegrityError:
             continue  # somebody hands the same file in at this moment
     return removed

@@ -23,6 +23,7 @@ from grading.store.removal import (
     remove_batches,
     remove_prompts,
     remove_submissions,
+    remove_uploads,
 )
 from grading.store.tables import (
     Audit,
@@ -36,6 +37,7 @@ from grading.store.tables import (
     Round,
     Run,
     Submission,
+    Upload,
 )
 
 HELPING = 50
@@ -43,6 +45,8 @@ HELPING = 50
 MANY = 1000
 """Small rows of one transaction."""
 FINAL = [state.value for state in RoundState if state.final]
+UPLOADS_DAYS = 1
+"""What was uploaded and not handed in is kept so long; the page says so."""
 KEPT_ALWAYS = "student.erase"
 """Audit rows of erasures stay: after a restore they say what must be erased again."""
 
@@ -71,6 +75,7 @@ def _queries(session: Session, kept: Retention) -> dict[str, Select[Any]]:
         "results": kept.results_days,
         "trials": kept.trials_days,
         "class zips": kept.batches_days,
+        "uploads": UPLOADS_DAYS,
         "audit": kept.audit_days,
         "idempotency keys": kept.messages_days,
         "inbound webhooks": kept.messages_days,
@@ -96,6 +101,8 @@ def _query(kind: str, before: datetime) -> Any:
         return select(KeptTrial.key).where(KeptTrial.created_at < before)
     if kind == "class zips":
         return select(Batch.id).where(Batch.created_at < before)
+    if kind == "uploads":
+        return select(Upload.id).where(Upload.created_at < before)
     if kind == "audit":
         return select(Audit.id).where(Audit.at < before, Audit.action != KEPT_ALWAYS)
     if kind == "idempotency keys":
@@ -165,6 +172,7 @@ BY_ID: dict[str, Callable[[Session, list[str]], object]] = {
     "submissions": remove_submissions,
     "results": _strip,
     "class zips": remove_batches,
+    "uploads": remove_uploads,
     "system messages": prompts.remove_unused,
 }
 TABLES: dict[str, type[Base]] = {

@@ -74,5 +74,6 @@ def settle(session: Session, grade: tables.Grade) -> Settled:
     )
     grade.points, grade.points_so_far = made.points, made.report.points_so_far
     grade.adjustment, grade.credit, grade.final_points = made.adjustment, made.credit, made.final_points
+    grade.criterion_points = {one.criterion: one.points for one in made.report.criteria}
     session.flush()
     return made

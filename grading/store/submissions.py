@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from sqlalchemy import func, select, update
@@ -12,9 +14,10 @@ from grading.documents import HandIn
 from grading.errors import Conflict, Forbidden
 from grading.model import RoundState, StageState
 from grading.rubric import Rubric
-from grading.store import assignments, outbox
+from grading.store import assignments, door, groups, outbox
 from grading.store.blobs import keep
 from grading.store.database import now
+from grading.store.receipts import fingerprint, received
 from grading.store.tables import (
     Assignment,
     IdempotencyKey,
@@ -22,6 +25,7 @@ from grading.store.tables import (
     RoundStage,
     Submission,
     SubmissionFile,
+    SubmissionMember,
     User,
     new_id,
 )
@@ -47,6 +51,10 @@ class Incoming:
     priority: Literal["interactive", "batch"] = "interactive"
     submitted_by: int | None = None
     idempotency: Idempotency | None = None
+    at: datetime | None = None
+    """When its last byte was here, where that was before it was handed in."""
+    trusted: bool = False
+    """Staff or a learning system say so: due date and number of hand-ins do not bind."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +72,13 @@ def accept(session: Session, incoming: Incoming) -> Accepted:
     if before is not None:
         return before
     assignment = session.get_one(Assignment, incoming.assignment_id)
-    # the student's row is the lock that keeps hand-in numbers apart, and an erasure from what comes in
-    student = select(User.disabled).where(User.id == incoming.student_id).with_for_update()
-    if session.execute(student).scalar_one():
-        raise Forbidden("This student's account is disabled.")
-    submission = _add_submission(session, incoming)
+    people = _locked(session, assignment, incoming.student_id)
+    if incoming.trusted:
+        door.require_current(assignment)
+    else:
+        moment = incoming.at or now(session)
+        door.require_open(session, assignment, incoming.student_id, people, moment)
+    submission = _add_submission(session, incoming, people)
     current = add_round(session, submission, assignment, reason="first", priority=incoming.priority)
     if incoming.idempotency is not None:
         session.add(
@@ -98,13 +108,29 @@ def _repeated(session: Session, idempotency: Idempotency | None) -> Accepted | N
     return Accepted(row.submission_id, round_id, repeated=True)
 
 
-def _add_submission(session: Session, incoming: Incoming) -> Submission:
-    number = session.execute(
-        select(func.coalesce(func.max(Submission.number), 0)).where(
-            Submission.assignment_id == incoming.assignment_id,
-            Submission.student_id == incoming.student_id,
-        )
-    ).scalar_one()
+def _locked(session: Session, assignment: Assignment, student_id: int) -> tuple[int, ...]:
+    """The student and whom they hand in with, locked.
+
+    These rows are the lock that keeps hand-in numbers apart, and an erasure from what comes in. Raises
+    Forbidden.
+    """
+    people = groups.together(session, assignment, student_id)
+    while True:
+        rows = select(User.id, User.disabled).where(User.id.in_(people)).order_by(User.id).with_for_update()
+        disabled = {row.id: row.disabled for row in session.execute(rows)}
+        if disabled[student_id]:
+            raise Forbidden("This student's account is disabled.")
+        # whoever changes a group locks its members, too: now it stays as it is
+        again = groups.together(session, assignment, student_id)
+        if set(again) <= set(people):
+            return again
+        people = tuple(sorted({*people, *again}))
+
+
+def _add_submission(session: Session, incoming: Incoming, people: Sequence[int]) -> Submission:
+    number = max(highest for _, highest in door.taken(session, incoming.assignment_id, people).values())
+    moment = now(session)
+    files = incoming.handin.files
     submission = Submission(
         id=new_id(),
         assignment_id=incoming.assignment_id,
@@ -114,12 +140,16 @@ def _add_submission(session: Session, incoming: Incoming) -> Submission:
         documents=[document.model_dump(mode="json") for document in incoming.handin.documents],
         notes=list(incoming.handin.notes),
         submitted_by=incoming.submitted_by,
-        created_at=now(session),
+        created_at=min(incoming.at or moment, moment),
+        fingerprint=fingerprint(received(file.name, file.data) for file in files),
     )
     session.add(submission)
     session.flush()
-    names = keep(session, (file.data for file in incoming.handin.files))
-    for file, name in zip(incoming.handin.files, names, strict=True):
+    for other in people:
+        if other != incoming.student_id:
+            session.add(SubmissionMember(submission_id=submission.id, user_id=other))
+    names = keep(session, (file.data for file in files))
+    for file, name in zip(files, names, strict=True):
         session.add(
             SubmissionFile(submission_id=submission.id, path=file.name, sha256=name, size=len(file.data))
         )

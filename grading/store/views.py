@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
-from typing import cast
+from typing import Any, cast
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, defer, joinedload
@@ -66,6 +66,10 @@ class GradeView(Value):
     """What counts."""
     held: bool
     released_at: datetime | None
+    withdrawn: bool = False
+    """It was released once, and staff took it back."""
+    changed_at: datetime | None = None
+    """When people changed it the last time after its release."""
     reviewed_at: datetime | None
     report: Report
     original: Report
@@ -107,6 +111,16 @@ class SubmissionView(Value):
     def final(self) -> bool:
         """Whether nothing more happens by itself."""
         return RoundState(self.state).final
+
+    @property
+    def graded(self) -> bool:
+        """Whether there is a grade, whoever may see it."""
+        return self.grade is not None
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the grade was released once, and staff took it back."""
+        return self.grade is not None and self.grade.withdrawn
 
     @property
     def released(self) -> bool:
@@ -179,10 +193,21 @@ def _grade(session: Session, grade: tables.Grade) -> GradeView:
         final_points=grade.final_points,
         held=grade.held,
         released_at=grade.released_at,
+        withdrawn=grade.released_at is None and grade.released_by is not None,
+        changed_at=_changed_at(session, grade),
         reviewed_at=grade.reviewed_at,
         report=changed(original, changes_of(session, grade.round_id)),
         original=original,
     )
+
+
+def _changed_at(session: Session, grade: tables.Grade) -> datetime | None:
+    """When people changed a released grade the last time since."""
+    if grade.released_at is None:
+        return None
+    last = func.max(func.coalesce(tables.Change.undone_at, tables.Change.at))
+    found = session.scalar(select(last).where(tables.Change.round_id == grade.round_id))
+    return found if found is not None and found > grade.released_at else None
 
 
 def _stages(session: Session, round_: tables.Round) -> tuple[StageView, ...]:
@@ -221,9 +246,14 @@ def _stages(session: Session, round_: tables.Round) -> tuple[StageView, ...]:
 
 def documents(session: Session, submission_id: str) -> tuple[Document, ...]:
     """The documents of a submission; `added` says which lines the student wrote, all in very long ones."""
+    query = select(tables.Submission.documents).where(tables.Submission.id == submission_id)
+    return apart(session, submission_id, session.execute(query).scalar_one())
+
+
+def apart(session: Session, submission_id: str, stored: list[Any]) -> tuple[Document, ...]:
+    """These documents of a submission, as they are stored, set apart from the starter."""
     query = select(tables.RubricVersion.starter).join(tables.Round).where(tables.Round.current)
     starter = session.scalar(query.where(tables.Round.submission_id == submission_id)) or []
-    stored = session.get_one(tables.Submission, submission_id).documents
     read = [Document.model_validate(document) for document in stored]
     if starter and sum(len(cell.source) for document in read for cell in document.cells) <= DIMMED_CHARS:
         return set_apart(read, [Document.model_validate(document) for document in starter])

@@ -67,4 +67,4 @@ def faults(page: Page, name: str) -> None:
     """Fail on what axe finds serious or critical."""
     found: list[dict[str, Any]] = Axe().run(page).response["violations"]
     bad = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
-    assert bad == [], name
+    assert bad == [], (name, bad)

@@ -45,10 +45,11 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     big = {"name": "big.py", "mimeType": "text/plain", "buffer": b"x" * (3 * 1024 * 1024)}
     page.get_by_label("Your files").set_input_files([big])
     expect(page.get_by_role("alert")).to_contain_text("larger than 2 MB")
+    page.get_by_role("button", name="Remove big.py").click()
     files = [{"name": "work.py", "mimeType": "text/plain", "buffer": CODE + b"# <b>x</b>\n"}]
     page.get_by_label("Your files").set_input_files(files)
     expect(page.get_by_role("alert")).to_be_hidden()
-    page.get_by_role("button", name="Hand in").click()
+    page.get_by_role("button", name="Hand in at once").click()
     status = page.locator("[data-live]")
     expect(status).to_contain_text("Received")
     page.evaluate("window.stayed = true")
@@ -141,6 +142,7 @@ def test_tests_and_runs_are_shown(careful: Page, school: School, site: str, pict
     page.set_viewport_size({"width": 360, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     look(page, pictures, "c-tests-phone")
+    page.locator(".menu-reader summary").click()
     page.get_by_role("button", name="Sign out").click()
     page.set_viewport_size({"width": 1280, "height": 800})
     sign_in(page, site, "teacher")
@@ -154,7 +156,8 @@ def test_the_instructors_pages(careful: Page, school: School, site: str, picture
     waiting = school.hand_in("ben")
     school.grade(waiting, report(held=True))
     sign_in(page, site, "teacher")
-    expect(page.get_by_role("heading", name="Hand-ins")).to_be_visible()
+    expect(page.get_by_role("heading", name="What waits for you")).to_be_visible()
+    page.get_by_role("link", name="All hand-ins, with filters").click()
     page.get_by_label("Assignment").select_option(label="Ba: Homework hw1")
     page.get_by_role("button", name="Show").click()
     look(page, pictures, "7-dashboard")

@@ -39,7 +39,7 @@ def shown(school: School, who: str) -> str:
     submission = school.hand_in("anna")
     school.grade(submission, report(flags=FLAGS), released=True)
     text = school.client(who).get(f"/submissions/{submission}").get_data(as_text=True)
-    return text.partition("Worth a look")[2].partition("Feedback for you")[0]
+    return text.partition("Worth a look")[2].partition("Points by criterion")[0]
 
 
 def test_signs_of_manipulation_are_one_note_with_their_places_and_what_to_do(school: School) -> None:

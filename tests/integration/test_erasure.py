@@ -50,7 +50,7 @@ PERSONAL = {
     "runs", "submission_files", "submissions", "system_messages", "tokens", "trials", "users", "drains",
     "changes", "dry_run_rounds", "dry_runs", "examples", "extensions", "group_members", "marks",
     "regrade_requests", "reset_links", "saved_comments", "submission_members",
-    "uploads", "upload_files",
+    "uploads", "upload_files", "mail_wishes",
 }  # fmt: skip
 """The tables that erasure was thought through for."""
 

@@ -28,7 +28,7 @@ from grading.beats import Beat
 from grading.cluster.circuit import Rules
 from grading.cluster.view import Pace, Peer, View
 from grading.config import Config, Machine, parse
-from grading.guests import ENDING, PREEMPTED, Ask, Event, Said, Talks, alias, chat_queue
+from grading.guests import DRAFTING, ENDING, PREEMPTED, Ask, Event, Said, Talks, alias, chat_queue
 from grading.jobs import Tokens
 from grading.leases import Leases, connect
 from grading.machines import Placement
@@ -262,7 +262,8 @@ def test_guests_are_told_in_beats(redis_url: str) -> None:
         }
     )
     process = open_machine(config, config.machines[0], Celery())
-    guests, _ = open_guests(config, process)
+    guests, queues = open_guests(config, process)
+    assert list(queues) == [chat_queue(DRAFTING)]  # there is no gateway, but the web app may ask
     assert guests._come_in()
     process.beat()
     (beat,) = process.leases.beats()

@@ -12,7 +12,7 @@ from grading.cluster.routing import decide
 from grading.cluster.view import View
 from grading.config import Config
 from grading.dispatch import AWAY
-from grading.guests import CHAT, Talks
+from grading.guests import CHAT, DRAFTING, Talks, chat_queue
 from grading.machines import Placement
 from grading.queue import own_queue
 from workers.machine.guests import Guests, in_use, queues_of
@@ -22,7 +22,10 @@ log = logging.getLogger(__name__)
 
 
 def open_guests(config: Config, process: MachineProcess) -> tuple[Guests, Mapping[str, Placement]]:
-    """The guests of a machine and the queues they come by; none where there is no gateway."""
+    """The guests of a machine and the queues they come by.
+
+    Where there is no gateway, only that of a rubric's first draft, which the web app asks for by itself.
+    """
     talks = Talks(process.leases.redis)
     guests = Guests(
         process.machine,
@@ -33,8 +36,10 @@ def open_guests(config: Config, process: MachineProcess) -> tuple[Guests, Mappin
         circuits=process.circuits,
     )
     process.guests, process.pacing.guests = lambda: guests.in_hand, guests.at_work
-    wanted = config.gateway.enabled and guests.most > 0
-    return guests, queues_of(process.machine) if wanted else {}
+    queues = queues_of(process.machine) if guests.most > 0 else {}
+    if not config.gateway.enabled:
+        queues = {name: one for name, one in queues.items() if name == chat_queue(DRAFTING)}
+    return guests, queues
 
 
 def host(app: Celery, process: MachineProcess, guests: Guests, view: Callable[[], View]) -> None:

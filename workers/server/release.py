@@ -22,6 +22,7 @@ from grading.store.tables import Round
 from grading.store.waiting import Again, Next
 from grading.tracing import mark
 from workers.server.context import Server
+from workers.server.teaching import examples_for
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -169,11 +170,12 @@ def _jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outg
     Put together from JSON that was validated when it was stored; the machine validates the whole.
     """
     row = session.execute(
-        select(Round.prepared, Round.rubric_version_id, Round.submission_id).where(
+        select(Round.prepared, Round.rubric_version_id, Round.submission_id, Round.student_id).where(
             Round.id == orders[0].round_id
         )
     ).one()
     version = server.versions.get(session, row.rubric_version_id)
+    examples = examples_for(session, server.versions, version, row.submission_id, row.student_id)
     return [
         Outgoing(
             order.run_id,
@@ -185,7 +187,7 @@ def _jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outg
                 "round_id": order.round_id,
                 "stage": order.stage,
                 "attempt": order.attempt,
-                "material": version.material(order.stage),
+                "material": version.material(order.stage, examples.get(order.stage, ())),
                 "rubric": version.rubric_json,
                 "documents": row.prepared["documents"],
                 "evidence": row.prepared["hidden_evidence"],

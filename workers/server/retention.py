@@ -1,5 +1,6 @@
 """The sweeper's slow chores: what is kept too long goes, what was erased is withdrawn from Redis, and grades
-are released at the dates of their assignments."""
+are released at the dates of their assignments.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from grading.config import Config
 from workers import canary
 from workers.server.canary import beat_until
 from workers.server.context import open_server
+from workers.server.mail import MailSender
 from workers.server.outbox import Relay, receivers
 from workers.server.sweep import Sweeper
 from workers.server.tasks import register
@@ -42,13 +43,15 @@ def start_store(config: Config) -> None:
         server.store.close()
 
 
-def start_sweeper(config: Config, event_secrets: Mapping[str, Sequence[str]]) -> None:
-    """Run the sweeper, and beside it the relay of events, until SIGTERM or SIGINT."""
+def start_sweeper(
+    config: Config, event_secrets: Mapping[str, Sequence[str]], mail_password: str = ""
+) -> None:
+    """Run the sweeper, and beside it the relay of events and the sender of mail, until SIGTERM or SIGINT."""
     server, told = open_server(config), receivers(config, event_secrets)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    sending = Relay(server, told, stop).start()
+    sending = [*Relay(server, told, stop).start(), MailSender(server, mail_password, stop).start()]
     try:
         Sweeper(server).run(stop)
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ KEPT = 64
 class Version:
     """A rubric version: what is graded, against what, and what a class shares in each stage."""
 
+    assignment_id: int
     rubric: Rubric
     rubric_json: Mapping[str, Any]
     """For jobs, without the checks."""
@@ -38,9 +39,10 @@ class Version:
     show_draft: bool = False
     """Students may see what is written while it is being written."""
 
-    def material(self, stage: str) -> Mapping[str, Any]:
+    def material(self, stage: str, examples: Sequence[Mapping[str, Any]] = ()) -> Mapping[str, Any]:
         """What the whole class shares in a stage's system message."""
-        return self.materials[stage]
+        shared = self.materials[stage]
+        return {**shared, "examples": examples} if examples else shared
 
 
 class Versions:
@@ -72,6 +74,7 @@ def _read(session: Session, version_id: int) -> Version:
         language=row.spoken_language,
     ).model_dump(mode="json")
     return Version(
+        assignment_id=row.assignment_id,
         rubric=rubric,
         # machines judge by titles and levels; checks may be large and hold what hidden tests expect
         rubric_json=rubric.model_dump(mode="json", exclude={"criteria": {"__all__": {"checks"}}}),

@@ -6,10 +6,13 @@ from grading.store.tables.assignments import (
     Blob,
     Extension,
     GroupMember,
+    MailWish,
     RubricVersion,
     Submission,
     SubmissionFile,
     SubmissionMember,
+    Upload,
+    UploadFile,
 )
 from grading.store.tables.base import Base, Id, UtcDateTime, new_id
 from grading.store.tables.operations import (
@@ -54,6 +57,7 @@ __all__ = [
     "Identity",
     "InboundWebhook",
     "KeptTrial",
+    "MailWish",
     "Mark",
     "Membership",
     "Outbox",
@@ -70,6 +74,8 @@ __all__ = [
     "SubmissionMember",
     "SystemMessage",
     "Token",
+    "Upload",
+    "UploadFile",
     "User",
     "UtcDateTime",
     "new_id",

@@ -21,6 +21,9 @@ from grading.jobs import ENGLISH
 from grading.store.tables.base import Base, Id, new_id
 from grading.store.tables.people import Course, User
 
+TRIAL = "trial"
+"""The source of a starter or solution that a rubric is tried on: a hand-in that has no current round."""
+
 
 class Assignment(Base):
     """A piece of homework. Its rubric and material are in versions; the highest number counts."""
@@ -110,6 +113,7 @@ class Submission(Base):
     __table_args__ = (
         UniqueConstraint("assignment_id", "student_id", "number"),
         Index("submissions_by_time", "created_at"),
+        Index("submissions_of_assignment", "assignment_id", "created_at", "id"),
     )
 
 
@@ -119,6 +123,15 @@ class SubmissionMember(Base):
     __tablename__ = "submission_members"
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True, index=True)
+
+
+class MailWish(Base):
+    """Somebody wants, or does not want, a mail when they can see the result of this hand-in."""
+
+    __tablename__ = "mail_wishes"
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True, index=True)
+    wanted: Mapped[bool] = mapped_column(Boolean)
 
 
 class GroupMember(Base):
@@ -149,6 +162,38 @@ class SubmissionFile(Base):
 
     __tablename__ = "submission_files"
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
+    path: Mapped[str] = mapped_column(String(400), primary_key=True)
+    sha256: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"), index=True)
+    size: Mapped[int]
+
+
+class Upload(Base):
+    """Files somebody uploaded and has not handed in yet; at most one a person and assignment."""
+
+    __tablename__ = "uploads"
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignments.id"))
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    form_key: Mapped[str] = mapped_column(String(64), default="")
+    """Of the form they came by: what a page asks for after a lost connection."""
+    documents: Mapped[list[Any]] = mapped_column(deferred=True)
+    notes: Mapped[list[Any]]
+    reading: Mapped[dict[str, Any]]
+    """The fields of a `grading.evidence.reading.Reading`."""
+    fingerprint: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime]
+    """When the last byte was here."""
+    __table_args__ = (
+        UniqueConstraint("assignment_id", "user_id"),
+        Index("uploads_by_time", "created_at"),
+    )
+
+
+class UploadFile(Base):
+    """A file of an upload."""
+
+    __tablename__ = "upload_files"
+    upload_id: Mapped[str] = mapped_column(ForeignKey("uploads.id"), primary_key=True)
     path: Mapped[str] = mapped_column(String(400), primary_key=True)
     sha256: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"), index=True)
     size: Mapped[int]

@@ -12,6 +12,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -43,7 +44,17 @@ class Outbox(Base):
     tries: Mapped[int] = mapped_column(Integer, default=0)
     done_at: Mapped[datetime | None]
     error: Mapped[str] = mapped_column(Text, default="")
-    __table_args__ = (UniqueConstraint("kind", "key"), Index("outbox_open", "done_at", "not_before"))
+    __table_args__ = (
+        UniqueConstraint("kind", "key"),
+        Index("outbox_open", "done_at", "not_before"),
+        Index(
+            "outbox_dead",
+            "kind",
+            "id",
+            sqlite_where=text("done_at is not null and error <> ''"),
+            postgresql_where=text("done_at is not null and error <> ''"),
+        ),
+    )
 
 
 class Drain(Base):
@@ -77,8 +88,15 @@ class Audit(Base):
     actor: Mapped[str] = mapped_column(String(100))
     action: Mapped[str] = mapped_column(String(60))
     object: Mapped[str] = mapped_column(String(100), index=True)
+    course_id: Mapped[int | None]
+    """The course it was done in, for those who teach it; nothing: of no course."""
     detail: Mapped[dict[str, Any]]
-    __table_args__ = (Index("audit_by_time", "at"),)
+    __table_args__ = (
+        Index("audit_by_time", "at"),
+        Index("audit_by_course", "course_id", "id"),
+        Index("audit_by_actor", "actor", "id"),
+        Index("audit_by_action", "action", "id"),
+    )
 
 
 class KeptTrial(Base):

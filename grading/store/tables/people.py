@@ -9,6 +9,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     ForeignKey,
+    Index,
     Integer,
     String,
     UniqueConstraint,
@@ -50,6 +51,8 @@ class User(Base):
     language: Mapped[str] = mapped_column(String(10), default="")
     """Of the pages, such as `de`; empty: as the browser asks for."""
     mail_when_ready: Mapped[bool] = mapped_column(Boolean, default=False)
+    sessions: Mapped[int] = mapped_column(Integer, default=0)
+    """How often all their sessions were ended at once."""
     identities: Mapped[list[Identity]] = relationship(back_populates="user")
 
 
@@ -72,7 +75,10 @@ class Membership(Base):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
     course_id: Mapped[int] = mapped_column(ForeignKey("courses.id"), primary_key=True)
     role: Mapped[str] = mapped_column(String(20))
-    __table_args__ = (CheckConstraint("role in ('student', 'grader', 'instructor')", name="role"),)
+    __table_args__ = (
+        CheckConstraint("role in ('student', 'grader', 'instructor')", name="role"),
+        Index("memberships_of_course", "course_id", "role"),
+    )
 
 
 class Token(Base):

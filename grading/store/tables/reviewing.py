@@ -32,7 +32,7 @@ class Change(Base):
     at: Mapped[datetime]
     undone_at: Mapped[datetime | None]
     undone_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
-    __table_args__ = (Index("changes_of_round", "round_id", "id"),)
+    __table_args__ = (Index("changes_of_round", "round_id", "id"), Index("changes_of_bulk", "bulk"))
 
 
 class Mark(Base):

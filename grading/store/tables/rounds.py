@@ -29,6 +29,28 @@ QUEUED: Mapping[str, Any] = {
 }
 
 
+TO_REVIEW: Mapping[str, Any] = {
+    "sqlite_where": text("released_at is null and reviewed_at is null"),
+    "postgresql_where": text("released_at is null and reviewed_at is null"),
+}
+
+
+FLAG_TEXT = 4000
+"""Characters of the flags' words that lists look through."""
+
+
+def _flag_text(context: Any) -> str:
+    """Of the report that is being stored."""
+    found = context.get_current_parameters()["report"].get("flags", ())
+    return "\n".join(str(flag.get("message", "")) for flag in found)[:FLAG_TEXT]
+
+
+def _criterion_points(context: Any) -> dict[str, Any]:
+    """Of the report that is being stored."""
+    found = context.get_current_parameters()["report"].get("criteria", ())
+    return {str(one.get("criterion")): one.get("points") for one in found}
+
+
 class Round(Base):
     """One grading of one submission. At most one a submission is current."""
 
@@ -182,6 +204,13 @@ class Grade(Base):
     created_at: Mapped[datetime]
     released_at: Mapped[datetime | None]
     released_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    """Who released it; without `released_at`, who withdrew it."""
     reviewed_at: Mapped[datetime | None]
     reviewed_by: Mapped[int | None]
     """A user's number."""
+    flag_text: Mapped[str] = mapped_column(Text, default=_flag_text)
+    """What the report's flags say, one a line: lists need no report."""
+    criterion_points: Mapped[dict[str, Any]] = mapped_column(default=_criterion_points)
+    """Criterion -> points, people's changes put in; nothing where it could not be judged."""
+    # what waits for a person, whatever has ever been graded
+    __table_args__ = (Index("grades_to_review", "round_id", "held", **TO_REVIEW),)

@@ -190,11 +190,14 @@ def _drop_middle(
 
 
 def fit_material(material: Material, excess: Callable[[Material], int]) -> tuple[Material, tuple[str, ...]]:
-    """What the class shares, no shorter than it must be; the solution is cut first, then starter, then task.
+    """What the class shares, no shorter than it must be.
+
+    Whole examples go first, from the last one on; then the solution is cut, then the starter, then the task.
 
     `excess` says how much too long the whole is with a material; 0 or less when it fits.
     """
-    clauses: list[str] = []
+    material, left_out = _fewer_examples(material, excess)
+    clauses = [_clause("{n} example{s} of corrections {were} left out", left_out)] if left_out else []
     for name in ("solution", "starter", "task"):
         if excess(material) <= 0:
             break
@@ -206,6 +209,15 @@ def fit_material(material: Material, excess: Callable[[Material], int]) -> tuple
             material = shorter
             clauses.append(f"the middle of the {name} was left out")
     return material, tuple(clauses)
+
+
+def _fewer_examples(material: Material, excess: Callable[[Material], int]) -> tuple[Material, int]:
+    """The material with as many of its examples as fit, and how many were left out."""
+    left_out = 0
+    while material.examples and excess(material) > 0:
+        material = material.model_copy(update={"examples": material.examples[:-1]})
+        left_out += 1
+    return material, left_out
 
 
 def _longest(material: Material, name: str, text: str, excess: Callable[[Material], int]) -> Material:

@@ -15,6 +15,7 @@ from grading.errors import JobInvalid
 from grading.jobs import ENGLISH, Job, Material
 from grading.model import Flag
 from grading.rubric import Criterion
+from workers.machine.stages.examples import of_criteria, shown_examples
 from workers.machine.stages.fit import SYSTEM_SHARE, Budget, fit_material, fit_pieces, shortened_flag
 from workers.machine.stages.leaks import canary
 from workers.machine.stages.prompt_work import pieces_of_work, smuggled_in
@@ -58,12 +59,13 @@ begin with `| `."""
 
 
 class Prompt(NamedTuple):
-    """The two messages, flags for what had to be left out, and how many tokens they are."""
+    """The two messages, flags for what had to be left out, how many tokens they are, and examples in them."""
 
     system: str
     user: str
     flags: tuple[Flag, ...] = ()
     tokens: int = 0
+    examples: tuple[str, ...] = ()
 
 
 def render(job: Job, instructions: str, answer: str, budget: Budget) -> Prompt:
@@ -78,7 +80,8 @@ def render(job: Job, instructions: str, answer: str, budget: Budget) -> Prompt:
     def whole(material: Material) -> str:
         return _system(job, material, instructions, answer)
 
-    material, clauses = fit_material(job.material, lambda m: budget.measure(whole(m)) - most)
+    judged = of_criteria(job.material, job.rubric.of_stage(job.stage))
+    material, clauses = fit_material(judged, lambda m: budget.measure(whole(m)) - most)
     system = whole(material)
     left = budget.room - budget.measure(system)
     if left < _LEAST_TOKENS * budget.units:
@@ -88,7 +91,8 @@ def render(job: Job, instructions: str, answer: str, budget: Budget) -> Prompt:
         )
     user, more = _user(job, left, budget)
     flags = shortened_flag(clauses + more) + _smuggled_flag(smuggled_in(job))
-    return Prompt(system, user, flags, budget.tokens(budget.measure(system) + budget.measure(user)))
+    tokens = budget.tokens(budget.measure(system) + budget.measure(user))
+    return Prompt(system, user, flags, tokens, tuple(one.key for one in material.examples))
 
 
 def _user(job: Job, left: int, budget: Budget) -> tuple[str, tuple[str, ...]]:
@@ -132,6 +136,8 @@ def _system(job: Job, material: Material, instructions: str, answer: str) -> str
     parts.append(f"# How the hand-in is shown\n{_LAYOUT}")
     if criteria:
         parts.append(f"# How to judge\n{_JUDGING}")
+    if material.examples:
+        parts.append(f"# Examples from people\n{shown_examples(material.examples, criteria)}")
     parts += [f"# What is certain\n{_FACTS}", f"# Your answer\n{answer.strip()}"]
     if language != ENGLISH:
         parts.append(

@@ -130,7 +130,7 @@ class _Run:
         prompt = stage.render(self.job, context_tokens, measure.count if measure is not None else None)
         self.prompt = SentPrompt(system=prompt.system, user=prompt.user)
         digest = hashlib.sha256(f"{prompt.system}\0{prompt.user}".encode()).hexdigest()
-        self._account(prompt_version=stage.version, prompt_hash=digest)
+        self._account(prompt_version=stage.version, prompt_hash=digest, examples=prompt.examples)
         return prompt
 
     def _request(self, stage: Stage, prompt: Prompt) -> Request:

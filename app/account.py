@@ -1,0 +1,92 @@
+"""What everybody sets for themselves: address, language, mail, password."""
+
+from __future__ import annotations
+
+from flask import Blueprint, flash, g, redirect, render_template, request, session, url_for
+from flask_login import login_user
+from werkzeug.wrappers import Response
+
+from app import who
+from app.language import gettext as _
+from app.language import languages, title_of
+from app.services import services
+from grading.errors import GraderError
+from grading.store import accounts, passwords, tables, users
+from grading.store.users import Wishes
+
+pages = Blueprint("account", __name__, url_prefix="/account")
+
+
+@pages.get("")
+def mine() -> str:
+    """One's own settings."""
+    return _page()
+
+
+@pages.post("")
+def save() -> tuple[str, int] | Response:
+    """Keep address, language and whether mail is wanted."""
+    actor = who.actor()
+    language = request.form.get("language", "")
+    wanted = Wishes(
+        request.form.get("email", ""),
+        language if language in languages() else "",
+        "mail_when_ready" in request.form,
+    )
+    try:
+        with services().store.write() as store:
+            users.wish(store, actor.user_id, wanted)
+    except GraderError as error:
+        return _page(error.message, wanted), error.status
+    session.pop("language", None)  # what this browser chose before
+    g.pop("language", None)
+    if wanted.language:
+        g.language = wanted.language
+    flash(_("Your settings are saved."))
+    return redirect(url_for("account.mine"), 303)
+
+
+@pages.post("/password")
+def password() -> tuple[str, int] | Response:
+    """Set a new password; this session goes on, all others end."""
+    actor = who.actor()
+    old, new = request.form.get("old", "")[:1000], request.form.get("password", "")
+    try:
+        if new != request.form.get("again", ""):
+            raise GraderError(_("The two new passwords differ. Type the same one twice."))
+        passwords.change(services().store, actor.user_id, old, new)
+    except GraderError as error:
+        return _page(error.message), error.status
+    _go_on(actor.user_id)
+    flash(_("Your password is changed. Other sessions of yours have ended."))
+    return redirect(url_for("account.mine"), 303)
+
+
+@pages.post("/sessions")
+def elsewhere() -> Response:
+    """End all sessions but this one."""
+    actor = who.actor()
+    with services().store.write() as store:
+        passwords.end_sessions(store, actor.user_id)
+    _go_on(actor.user_id)
+    flash(_("You are signed out everywhere else."))
+    return redirect(url_for("account.mine"), 303)
+
+
+def _go_on(user_id: int) -> None:
+    """Sign this browser in again, with the new stamp."""
+    with services().store.read() as store:
+        user = store.get_one(tables.User, user_id)
+        login_user(who.SignedIn(user, accounts.actor_of(store, user)))
+
+
+def _page(problem: str = "", wanted: Wishes | None = None) -> str:
+    actor = who.actor()
+    with services().store.read() as store:
+        account = users.find(store, actor.user_id)
+        wishes = wanted or users.wishes_of(store, actor.user_id)
+    chosen = [(one, title_of(one)) for one in languages()]
+    return render_template(
+        "account/mine.html", account=account, wishes=wishes, offered=chosen, problem=problem,
+        least=accounts.MIN_PASSWORD,
+    )  # fmt: skip

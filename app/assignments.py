@@ -1,0 +1,79 @@
+"""The page of an assignment: task, files, rubric, late rule, and how its reader stands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from flask import Blueprint, Response, current_app, render_template, request
+from sqlalchemy.orm import Session
+
+from app import handin, who
+from app.services import services
+from grading.documents import ALLOWED
+from grading.documents.files import KINDS
+from grading.errors import NotFound
+from grading.may import Actor, Subject, may
+from grading.store import lists, overview, tables, uploads
+from grading.store.overview import Overview
+
+pages = Blueprint("assignments", __name__)
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>")
+def assignment(assignment_id: int) -> str:
+    """All of it."""
+    return render_template("assignment.html", **about(who.actor(), assignment_id))
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/files/<path:path>")
+def file(assignment_id: int, path: str) -> Response:
+    """One of the files that students may have."""
+    actor = who.actor()
+    with services().store.read() as session:
+        data = overview.offered(session, seen(session, actor, assignment_id), path)
+    response = Response(data, mimetype="application/octet-stream")
+    response.headers.set("Content-Disposition", "attachment", filename=path.rpartition("/")[2])
+    return response
+
+
+def seen(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
+    """An assignment this reader may know of. Raises NotFound for all others."""
+    found = overview.find(session, assignment_id)
+    subject = Subject(found.course_id)
+    if not may(actor, "assignment.see", subject) or not (found.visible or may(actor, "class.see", subject)):
+        raise NotFound("There is no such assignment.")
+    return found
+
+
+def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]:
+    """What the page of an assignment and its hand-in form show."""
+    with services().store.read() as session:
+        found = seen(session, actor, assignment_id)
+        shown = overview.overview(session, found, actor.user_id)
+        attempts = lists.attempts(session, actor.user_id, assignment_id)
+        waiting = uploads.of_user(session, actor.user_id, assignment_id)
+    return {
+        "assignment": shown,
+        "attempts": attempts,
+        "waiting": waiting[0] if waiting else None,
+        "problem": problem,
+        "actor": actor,
+        "staff": handin.trusted(actor, shown.course_id),
+        "may_hand_in": can_hand_in(actor, shown),
+        "form_key": handin.form_key(request.form.get("key", "")) or handin.new_key(),
+        "server": services().config.server,
+        "allowed": ALLOWED,
+        "endings": [*KINDS, ".zip"],
+    }
+
+
+def endpoints() -> Collection[str]:
+    """What pages there are, for templates that link to those of others."""
+    return current_app.view_functions.keys()
+
+
+def can_hand_in(actor: Actor, shown: Overview) -> bool:
+    """Whether the form is of any use now."""
+    trusted = handin.trusted(actor, shown.course_id)
+    return shown.ready and not shown.archived and (trusted or shown.door.open)

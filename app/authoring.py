@@ -1,0 +1,209 @@
+"""Writing the rubric of an assignment, as a form or as text."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import replace
+from typing import Any
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from app import authoring_base as shared
+from app import authoring_words as words
+from app import who
+from app.authoring_base import ANY
+from app.language import gettext as _
+from app.services import services
+from grading.authoring import form as forms
+from grading.authoring.acting import act
+from grading.authoring.diff import differences
+from grading.authoring.form import Problem, Raw
+from grading.authoring.toml import written
+from grading.errors import AssignmentError
+from grading.rubric import CheckBase, Criterion, Rubric
+from grading.rubric_errors import KINDS
+from grading.store import drafting
+from grading.store.drafting import NothingChanged, SavedMeanwhile
+
+pages = Blueprint("authoring", __name__)
+MOST_TEXT = 1_000_000
+"""Characters of a rubric as text."""
+
+
+# --- the rubric as a form -------------------------------------------------------------------------------
+
+
+@pages.get(f"/assignments/{ANY}/rubric")
+def edit(assignment_id: int) -> str:
+    """The rubric of the newest version, to be changed."""
+    actor = who.actor()
+    with services().store.read() as session:
+        found = shared.seen(session, actor, assignment_id)
+        top = shared.head(session, found)
+        rubric = Rubric.model_validate(drafting.working(session, found).version.rubric)
+    return _editor(top, forms.to_raw(rubric), top.number)
+
+
+@pages.post(f"/assignments/{ANY}/rubric")
+def save(assignment_id: int) -> tuple[str, int] | str | Response:
+    """Do what a button says: change the form, show it as students see it, or save it as a draft."""
+    actor, raw = who.actor(), forms.of_form(request.form.items())
+    with services().store.read() as session:
+        top = shared.head(session, shared.seen(session, actor, assignment_id))
+    action = request.form.get("do", "save")
+    if action not in ("save", "preview"):
+        kinds = {name.removeprefix("new:"): kind for name, kind in request.form.items() if name[:4] == "new:"}
+        return _editor(top, raw, shared.base(), at=act(raw, action, kinds))
+    rubric, problems = forms.read(raw, shared.stages())
+    if rubric is None or action == "preview":
+        return _editor(top, raw, shared.base(), problems, preview=rubric), 422 if problems else 200
+    try:
+        return _saved(actor, assignment_id, rubric)
+    except AssignmentError as error:
+        return _editor(top, raw, shared.base(), (forms.problem_of(error),)), 422
+    except SavedMeanwhile as error:
+        return _meanwhile(assignment_id, raw, error), 409
+
+
+def _saved(actor: Any, assignment_id: int, rubric: Rubric) -> Response:
+    """Save as a draft and go on there. Raises AssignmentError, SavedMeanwhile."""
+    with services().store.write() as session:
+        found = shared.seen(session, actor, assignment_id)
+        base = shared.base()
+        said = drafting.content(session, drafting.version(session, assignment_id, base))
+        try:
+            made = drafting.save(
+                session, found, replace(said, rubric=rubric), base, actor, request.form.get("note", "")
+            ).number
+        except NothingChanged as error:
+            made, same = base, error.message
+            flash(same)
+        else:
+            flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made))
+    return redirect(url_for("authoring.edit", assignment_id=assignment_id), 303)
+
+
+def _meanwhile(assignment_id: int, raw: Raw, error: SavedMeanwhile) -> str:
+    """The form with what was typed, and what somebody else changed meanwhile."""
+    actor, before = who.actor(), shared.base()
+    with services().store.read() as session:
+        found = shared.seen(session, actor, assignment_id)
+        top = shared.head(session, found)
+        theirs = drafting.side(drafting.version(session, assignment_id, error.number))
+        mine = drafting.side(drafting.version(session, assignment_id, before))
+    other = [words.difference_words(one) for one in differences(mine, theirs)]
+    return _editor(top, raw, error.number, meanwhile=(error.message, before, other))
+
+
+def _editor(
+    top: shared.Head,
+    raw: Raw,
+    base: int,
+    problems: tuple[Problem, ...] = (),
+    *,
+    preview: Rubric | None = None,
+    at: str = "",
+    meanwhile: tuple[str, int, list[str]] | None = None,
+) -> str:
+    return render_template(
+        "authoring/rubric.html",
+        head=top,
+        raw=raw,
+        base=base,
+        problems=words.problem_words(problems, raw, _fields(raw)),
+        preview=preview,
+        at=at,
+        meanwhile=meanwhile,
+        total=_total(raw),
+        stages=shared.stages(),
+        words=words,
+        kinds=words.kind_words(),
+        shapes=forms.shapes,
+        classes=KINDS,
+        rubric_class=Rubric,
+        criterion=Criterion,
+        common=tuple(CheckBase.model_fields),
+        note=request.form.get("note", ""),
+    )
+
+
+def _total(raw: Raw) -> float:
+    """The points of the form as far as they are numbers."""
+    total = 0.0
+    for one in raw.get("criteria", ()):
+        try:
+            total += float(str(one.get("points", "")).replace(",", "."))
+        except ValueError:
+            continue
+    return total
+
+
+def _fields(raw: Any, name: str = "") -> list[str]:
+    """The names of all fields and parts of a form."""
+    inside: list[tuple[str, Any]] = []
+    if isinstance(raw, dict):
+        inside = list(raw.items())
+    elif isinstance(raw, list):
+        inside = [(str(n), one) for n, one in enumerate(raw)]
+    here = [name] if name else []
+    return [*here, *(f for key, one in inside for f in _fields(one, f"{name}.{key}" if name else key))]
+
+
+# --- the rubric as text ---------------------------------------------------------------------------------
+
+
+@pages.get(f"/assignments/{ANY}/rubric/text")
+def as_text(assignment_id: int) -> str:
+    """The rubric as TOML or JSON."""
+    actor = who.actor()
+    with services().store.read() as session:
+        found = shared.seen(session, actor, assignment_id)
+        top = shared.head(session, found)
+        rubric = Rubric.model_validate(drafting.working(session, found).version.rubric)
+    how = "json" if request.args.get("as") == "json" else "toml"
+    said = forms.as_json(rubric)
+    shown = json.dumps(said, indent=2, ensure_ascii=False) + "\n" if how == "json" else written(said)
+    return _text_page(top, shown, top.number)
+
+
+@pages.post(f"/assignments/{ANY}/rubric/text")
+def save_text(assignment_id: int) -> tuple[str, int] | Response:
+    """Save what was typed as a draft."""
+    actor, typed = who.actor(), shared.text("text")
+    with services().store.read() as session:
+        top = shared.head(session, shared.seen(session, actor, assignment_id))
+    try:
+        rubric, problems = _of_text(typed)
+        if rubric is None:
+            said = [sentence for _at, sentence in words.problem_words(problems, None, ())]
+            return _text_page(top, typed, shared.base(), said), 422
+        return _saved(actor, assignment_id, rubric)
+    except AssignmentError as error:
+        return _text_page(top, typed, shared.base(), [error.message]), 422
+    except SavedMeanwhile as error:
+        again = _("Look at its changes under Versions. Saving again makes a version after it.")
+        return _text_page(top, typed, error.number, [f"{error.message} {again}"]), 409
+
+
+def _of_text(typed: str) -> tuple[Rubric | None, tuple[Problem, ...]]:
+    """Raises AssignmentError for what is neither TOML nor JSON."""
+    if len(typed) > MOST_TEXT:
+        raise AssignmentError(_("This is longer than a rubric may be."))
+    try:
+        data = json.loads(typed) if typed.lstrip().startswith("{") else tomllib.loads(typed)
+    except (ValueError, RecursionError) as error:
+        raise AssignmentError(_("This is neither TOML nor JSON: %(why)s", why=error)) from error
+    return forms.validated(data, shared.stages())
+
+
+def _text_page(top: shared.Head, shown: str, base: int, problems: list[str] | None = None) -> str:
+    return render_template(
+        "authoring/text.html",
+        head=top,
+        text=shown,
+        base=base,
+        problems=problems or [],
+        note=request.form.get("note", ""),
+    )

@@ -1,0 +1,213 @@
+"""The words of the rubric editor: fields, kinds of checks, differences between versions, conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from app.language import gettext as _
+from grading.authoring.carrying import Conflict
+from grading.authoring.diff import Difference
+from grading.authoring.form import Problem, Raw, Shape
+from grading.authoring.texts import number
+from grading.rubric_errors import KINDS
+
+
+def field_words() -> dict[str, str]:
+    """How fields are called, by their name in the rubric."""
+    return {
+        "id": _("Short name"),
+        "title": _("Title"),
+        "description": _("Description"),
+        "stage": _("Stage"),
+        "points": _("Points"),
+        "levels": _("Levels, the lowest first"),
+        "checks": _("Checks"),
+        "where": _("Only where (a pattern of headings)"),
+        "label": _("Shown as"),
+        "files": _("Only in files like"),
+        "weight": _("Weight"),
+        "cap": _("Earns at most (0 to 1)"),
+        "all_of": _("All of these"),
+        "any_of": _("One of these is enough"),
+        "none_of": _("None of these"),
+        "names": _("Names"),
+        "values": _("Values"),
+        "image": _("Only a picture counts"),
+        "rel_tol": _("Relative tolerance"),
+        "abs_tol": _("Absolute tolerance"),
+        "at_least": _("At least so many words"),
+        "extra": _("Other placeholders"),
+        "cases": _("Cases"),
+        "expression": _("Expression"),
+        "expected": _("Expected value"),
+        "name": _("Name"),
+        "hidden": _("Hidden from students"),
+        "tests": _("Files in tests/"),
+        "prelude": _("File of tests/ that runs first"),
+        "show": _("Students see of a failed test"),
+        "seconds": _("Seconds for each test"),
+        "text": _("Expected output"),
+        "ignore_row_order": _("The order of rows does not matter"),
+        "rungs": _("Rungs, the best first"),
+        "when": _("When all of these are met"),
+        "credit": _("Credit (0 to 1)"),
+        "note": _("Note"),
+        "otherwise": _("Credit when no rung fits (0 to 1)"),
+        "equivalents": _("Names that count as the same"),
+        "criteria": _("Criteria"),
+    }
+
+
+def kind_words() -> dict[str, str]:
+    """How kinds of checks are called; one without a word here is called by its own name."""
+    said = {
+        "uses": _("Uses functions"),
+        "avoids": _("Avoids functions"),
+        "defines": _("Defines names"),
+        "code_matches": _("Code matches"),
+        "has_output": _("Has an output"),
+        "output_matches": _("Output matches"),
+        "output_close": _("Numbers are close"),
+        "no_errors": _("No errors"),
+        "all_executed": _("All cells were run"),
+        "words": _("At least so many words"),
+        "no_todo": _("Nothing left to do"),
+        "passes_tests": _("Passes tests"),
+        "runs_clean": _("Runs from top to bottom"),
+        "output_equals": _("Outputs are equal"),
+        "variable_equals": _("Variables are right"),
+        "alternatives": _("The best of several"),
+        "ladder": _("A ladder of credit"),
+    }
+    return {kind: said.get(kind) or kind.replace("_", " ").capitalize() for kind in KINDS}
+
+
+def field_word(name: str) -> str:
+    """How one field is called; one without a word here by its own name."""
+    return field_words().get(name) or name.replace("_", " ").capitalize()
+
+
+def hint(shape: Shape) -> str:
+    """How a field is filled in; empty where that is plain."""
+    said = {
+        "lines": _("One a line."),
+        "numbers": _("One number a line."),
+        "pairs": _("One a line: name = value."),
+        "lists": _("One a line: name = other, another."),
+    }
+    return said.get(shape.kind, "")
+
+
+def about_kind(kind: str) -> str:
+    """What a kind of check does: the first sentence of its class."""
+    words = " ".join((KINDS[kind].__doc__ or "").split())
+    return words.partition(". ")[0].rstrip(".") + "."
+
+
+def place_words(place: str, raw: Raw | None) -> str:
+    """`criteria.0.checks.1.all_of` as people say it."""
+    parts = place.split(".")
+    said: list[str] = []
+    here: object = raw
+    for at, part in enumerate(parts):
+        if part.isdecimal():
+            here = here[int(part)] if isinstance(here, list) and int(part) < len(here) else None
+            said.append(_one(parts[at - 1] if at else "", int(part) + 1, here))
+        else:
+            here = here.get(part) if isinstance(here, dict) else None
+            if at + 1 >= len(parts) or not parts[at + 1].isdecimal():
+                said.append(field_word(part))
+    return ", ".join(one for one in said if one)
+
+
+def _one(name: str, count: int, here: object) -> str:
+    raw = here if isinstance(here, dict) else {}
+    if name == "criteria":
+        title = str(raw.get("title", ""))
+        said = _("criterion %(count)s", count=count)
+        return f"{said} “{title}”" if title else said
+    if name in ("checks", "when"):
+        kind = str(raw.get("kind", ""))
+        return _("check %(count)s", count=count) + (f" ({kind_words()[kind]})" if kind in KINDS else "")
+    if name == "rungs":
+        return _("rung %(count)s", count=count)
+    if name == "cases":
+        return _("case %(count)s", count=count)
+    return _("entry %(count)s", count=count)
+
+
+def problem_words(
+    problems: Iterable[Problem], raw: Raw | None, fields: Iterable[str]
+) -> list[tuple[str, str]]:
+    """The field each problem is at (empty: none) and the sentence about it."""
+    known = set(fields)
+    found = []
+    for one in problems:
+        at = one.place
+        while at and at not in known:
+            at = at.rpartition(".")[0]
+        words = place_words(one.place, raw) if one.place else ""
+        sentence = f"{words}: {one.message}" if words else one.message
+        found.append((at, sentence[:1].upper() + sentence[1:]))
+    return found
+
+
+def difference_words(one: Difference) -> str:
+    """A difference as a sentence."""
+    if one.what == "field":
+        about = field_word(one.field)
+        return _("“%(name)s”: %(field)s was changed.", name=one.name, field=about)
+    kind = kind_words().get(one.field, one.field)
+    said: dict[str, Callable[[], str]] = {
+        "total": lambda: _("The total is %(after)s points; it was %(before)s.", **_sides(one)),
+        "criterion_added": lambda: _("“%(name)s” is new, for %(after)s points.", **_sides(one)),
+        "criterion_removed": lambda: _("“%(name)s” is gone; it had %(before)s points.", **_sides(one)),
+        "order": lambda: _("The criteria stand in another order."),
+        "equivalents": lambda: _("Other names count as the same."),
+        "check_added": lambda: _("“%(name)s”: a check is new: %(kind)s.", name=one.name, kind=kind),
+        "check_removed": lambda: _("“%(name)s”: a check is gone: %(kind)s.", name=one.name, kind=kind),
+        "check_changed": lambda: _("“%(name)s”: a check was changed: %(kind)s.", name=one.name, kind=kind),
+        "task": lambda: _("The task was changed."),
+        "instructions": lambda: _("The instructions for the stage %(name)s were changed.", **_sides(one)),
+        "share_solution": lambda: _("Whether models see the solution: now %(after)s.", **_sides(one)),
+        "show_draft": lambda: _(
+            "Whether students see feedback while it is written: now %(after)s.", **_sides(one)
+        ),
+        "spoken_language": lambda: _("Feedback is written in %(after)s; it was %(before)s.", **_sides(one)),
+        "file_added": lambda: _("File %(name)s is new.", **_sides(one)),
+        "file_removed": lambda: _("File %(name)s is gone.", **_sides(one)),
+        "file_changed": lambda: _("File %(name)s was changed.", **_sides(one)),
+    }
+    return said[one.what]() if one.what in said else one.what
+
+
+def _sides(one: Difference) -> dict[str, object]:
+    return {"name": one.name, "before": one.before, "after": one.after}
+
+
+def conflict_words(one: Conflict) -> str:
+    """What a person changed and does not fit the new grading, as a sentence."""
+    person = number(one.person) if one.person is not None else "–"
+    before = number(one.before) if one.before is not None else "–"
+    after = number(one.after) if one.after is not None else "–"
+    values = {"name": one.name, "person": person, "before": before, "after": after}
+    said: dict[str, Callable[[], str]] = {
+        "gone": lambda: _("“%(name)s” is not in the new rubric; the change of it is left behind.", **values),
+        "too_many": lambda: _(
+            "“%(name)s” is worth %(after)s points now; the %(person)s a person gave are cut to that.",
+            **values,
+        ),
+        "worth": lambda: _(
+            "“%(name)s” is worth %(after)s points instead of %(before)s; the %(person)s a person gave stay.",
+            **values,
+        ),
+        "judged": lambda: _(
+            "“%(name)s” is judged %(after)s now instead of %(before)s; the %(person)s a person gave stay.",
+            **values,
+        ),
+        "remark": lambda: _(
+            "The remark “%(name)s” that a person changed is not there any more; the change is left behind.",
+            **values,
+        ),
+    }
+    return said[one.why]()

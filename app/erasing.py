@@ -1,0 +1,97 @@
+"""Erasing a student, for administrators: what goes is shown first, and their id is typed to confirm."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from typing import IO
+
+from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
+from sqlalchemy.exc import SQLAlchemyError
+from werkzeug.wrappers import Response as BaseResponse
+
+from app import who
+from app.language import gettext as _
+from app.services import services
+from grading.errors import GraderError
+from grading.may import Actor
+from grading.store import Store, erasure, export
+from grading.store.people import Student, find_student
+
+pages = Blueprint("erasing", __name__)
+log = logging.getLogger(__name__)
+IN_MEMORY = 8 * 1024 * 1024
+PIECE = 256 * 1024
+
+
+@pages.get("/users/<int(max=2147483647):user_id>/erase")
+def form(user_id: int) -> str:
+    """What there is of a student, and how to erase it."""
+    _administrator()
+    return _form(user_id)
+
+
+@pages.post("/users/<int(max=2147483647):user_id>/erase")
+def erase(user_id: int) -> str | tuple[str, int] | BaseResponse:
+    """Erase everything of a student whose id was typed."""
+    actor = _administrator()
+    store = services().store
+    with store.read() as session:
+        student = find_student(session, f"user:{user_id}")
+    if request.form.get("typed", "").strip() not in _ids(student):
+        return _form(user_id, _("That is not the id of this student; nothing was erased.")), 422
+    with store.write() as session:
+        erasure.erase(session, student, actor.name)
+    flash(_("Everything of %(who)s was erased. Back-ups made before still hold it.", who=student.name))
+    response = redirect(url_for("pages.home"), 303)
+    # after the answer: rewriting the file takes as long as it is large
+    response.call_on_close(lambda: _compact(store))
+    return response
+
+
+@pages.get("/users/<int(max=2147483647):user_id>/export.zip")
+def everything(user_id: int) -> Response:
+    """All that is held on a student."""
+    actor = _administrator()
+    with services().store.write() as session:
+        student = find_student(session, f"user:{user_id}")
+        to = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed when it was sent
+        export.write_export(session, student, to, actor.name)
+    response = Response(_pieces(to), content_type="application/zip")
+    response.headers.set("Content-Disposition", "attachment", filename=f"user-{user_id}.zip")
+    response.call_on_close(to.close)
+    return response
+
+
+def _administrator() -> Actor:
+    actor = who.actor()
+    who.require(actor, "administer")
+    return actor
+
+
+def _ids(student: Student) -> tuple[str, ...]:
+    """What may be typed: an id, never only a name."""
+    return (student.name, *student.subjects)
+
+
+def _form(user_id: int, problem: str = "") -> str:
+    with services().store.read() as session:
+        student, counts = erasure.preview(session, f"user:{user_id}")
+    return render_template(
+        "erase.html", user_id=user_id, student=student, ids=_ids(student), counts=counts, problem=problem
+    )
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        file.seek(0)
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def _compact(store: Store) -> None:
+    try:
+        erasure.compact(store)
+    except (GraderError, SQLAlchemyError) as error:
+        log.warning("a student is erased, but the database's file was not rewritten: %s", error)

@@ -1,0 +1,218 @@
+"""Teaching: corrections become examples for later gradings, can be taken back, and are measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
+
+from app import viewing, who
+from app.kept import kept
+from app.language import gettext as _
+from app.language import told
+from app.services import services
+from grading.errors import GraderError, NotFound
+from grading.may import Actor, Subject, may
+from grading.store import corrections, example_effect, examples, tables, taught
+from grading.store.example_words import LONGEST, LONGEST_REASON, identities
+
+pages = Blueprint("examples", __name__)
+PLACE = "/assignments/<int(max=2147483647):assignment_id>/examples"
+ONE = f"{PLACE}/<int(max=2147483647):example_id>"
+LINKS = 8
+"""Links to gradings that stand with an example before the rest is folded."""
+Page = str | Response | tuple[str, int]
+
+
+@pages.get(PLACE)
+def listing(assignment_id: int) -> str:
+    """Examples, corrections to choose from, and their effect."""
+    with services().store.read() as session:
+        assignment = _assignment(session, who.actor(), assignment_id)
+        return _page(session, assignment)
+
+
+@pages.get(f"{PLACE}/new")
+def proposal(assignment_id: int) -> str:
+    """A correction as it would be shown, to be edited first."""
+    with services().store.read() as session:
+        assignment = _assignment(session, who.actor(), assignment_id)
+        return _proposal(session, assignment, _number(request.args.get("change", "")))
+
+
+@pages.post(PLACE)
+def add(assignment_id: int) -> Page:
+    """Make a correction an example for later gradings."""
+    actor, form = who.actor(), request.form
+    change = _number(form.get("change", ""))
+    try:
+        with services().store.write() as session:
+            _assignment(session, actor, assignment_id)
+            words = (form.get("excerpt", ""), form.get("reason", ""))
+            made = examples.add(session, assignment_id, change, *words, actor)
+            on = session.get_one(tables.Example, made).active
+    except NotFound:
+        raise
+    except GraderError as error:
+        return _again(assignment_id, error, change=change)
+    flash(
+        _("Chosen. Gradings that begin from now on are shown it.")
+        if on
+        else _("Chosen, and switched off: there is no room. Switch another one off to use it.")
+    )
+    return _back(assignment_id)
+
+
+@pages.post(ONE)
+def edit(assignment_id: int, example_id: int) -> Page:
+    """Put an example in other words."""
+    form = request.form
+    words = (form.get("excerpt", ""), form.get("reason", ""))
+    return _changed(
+        assignment_id,
+        example_id,
+        lambda session, actor: examples.edit(session, assignment_id, example_id, *words, actor),
+        _("Saved. Gradings that begin from now on are shown the new words."),
+    )
+
+
+@pages.post(f"{ONE}/switch")
+def switch(assignment_id: int, example_id: int) -> Page:
+    """Show an example to models from now on, or no more."""
+    on = request.form.get("on") == "1"
+    return _changed(
+        assignment_id,
+        example_id,
+        lambda session, actor: examples.switch(session, assignment_id, example_id, on, actor),
+        _("Switched on.") if on else _("Switched off. Gradings that begin from now on are not shown it."),
+    )
+
+
+@pages.post(f"{ONE}/remove")
+def remove(assignment_id: int, example_id: int) -> Page:
+    """Take an example away for good."""
+    return _changed(
+        assignment_id,
+        example_id,
+        lambda session, actor: examples.remove(session, assignment_id, example_id, actor),
+        _("Removed. What was graded with it stays as it is."),
+    )
+
+
+@pages.post(f"{PLACE}/measure")
+def measure(assignment_id: int) -> Page:
+    """Grade corrections that are no examples again, with the examples."""
+    actor = who.actor()
+    try:
+        with services().store.write() as session:
+            _assignment(session, actor, assignment_id)
+            begun = example_effect.measure(session, assignment_id, actor)
+    except NotFound:
+        raise
+    except GraderError as error:
+        return _again(assignment_id, error)
+    for round_id in begun.round_ids:
+        services().dispatch.announce(round_id)
+    flash(_("%(count)s hand-ins are graded again beside everything else.", count=len(begun.round_ids)))
+    return _back(assignment_id, "effect")
+
+
+def _changed(assignment_id: int, example_id: int, change: Any, said: str) -> Page:
+    actor = who.actor()
+    try:
+        with services().store.write() as session:
+            _assignment(session, actor, assignment_id)
+            change(session, actor)
+    except NotFound:
+        raise
+    except GraderError as error:
+        return _again(assignment_id, error, example=example_id)
+    flash(said)
+    return _back(assignment_id, f"example-{example_id}")
+
+
+def _back(assignment_id: int, anchor: str | None = None) -> Response:
+    return redirect(url_for("examples.listing", assignment_id=assignment_id, _anchor=anchor), 303)
+
+
+def _again(assignment_id: int, error: GraderError, change: int = 0, example: int = 0) -> tuple[str, int]:
+    """The page with what was wrong and what was typed."""
+    with services().store.read() as session:
+        assignment = _assignment(session, who.actor(), assignment_id)
+        if change:
+            return _proposal(session, assignment, change, error.message), error.status
+        return _page(session, assignment, error.message, example), error.status
+
+
+def _page(session: Session, assignment: tables.Assignment, problem: str = "", typed: int = 0) -> str:
+    known = examples.listing(session, assignment.id)
+    rubric = examples.criteria(session, assignment.id)
+    chosen = request.args.get("criterion", "")
+    chosen = chosen if any(one.id == chosen for one in rubric) else ""
+    page = _number(request.args.get("page", "")) or 1
+    uses = kept("example-uses", taught.uses).get(session, assignment.id)
+    linked = {one for example in known for one in uses.get(example.key, ())[:LINKS]}
+    on = [(one.criterion, len(one.excerpt) + len(one.reason)) for one in known if one.active]
+    return render_template(
+        "examples/listing.html",
+        assignment=assignment,
+        known=known,
+        criteria=rubric,
+        chosen=chosen,
+        found=corrections.corrections(session, assignment.id, page, chosen),
+        held=example_effect.held_back(session, assignment.id, known),
+        measured=example_effect.measured(session, assignment.id),
+        uses=uses,
+        names=taught.names(session, sorted(linked)),
+        problem=told(problem),
+        typed=typed,
+        links=LINKS,
+        left=examples.room_of(on).chars,
+        **_bounds(),
+    )
+
+
+def _proposal(session: Session, assignment: tables.Assignment, change: int, problem: str = "") -> str:
+    found = corrections.correction(session, assignment.id, change)
+    viewing.viewed(who.actor(), found.submission_id, "example")
+    criterion = next((c for c in examples.criteria(session, assignment.id) if c.id == found.criterion), None)
+    excerpt, reason = request.form.get("excerpt"), request.form.get("reason")
+    if excerpt is None:
+        theirs = identities(session, found.submission_id)
+        excerpt = corrections.proposed(session, found, criterion.where if criterion else None, theirs)
+    return render_template(
+        "examples/new.html",
+        assignment=assignment,
+        found=found,
+        criterion=criterion,
+        excerpt=excerpt,
+        reason=found.reason if reason is None else reason,
+        problem=told(problem),
+        **_bounds(),
+    )
+
+
+def _bounds() -> dict[str, int]:
+    return {
+        "per_criterion": examples.PER_CRITERION,
+        "most_chars": examples.MOST_CHARS,
+        "longest": LONGEST,
+        "longest_reason": LONGEST_REASON,
+        "most_measured": example_effect.MOST,
+    }
+
+
+def _number(text: str) -> int:
+    """A number that a column holds; 0 for everything else."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
+def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
+    """The assignment, for who may change its examples. Raises NotFound outside of the course, Forbidden."""
+    found = session.get(tables.Assignment, assignment_id)
+    if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
+        raise NotFound("There is no such assignment.")
+    who.require(actor, "example.change", Subject(found.course_id))
+    return found

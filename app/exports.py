@@ -1,0 +1,135 @@
+"""Grades as a table, and everything of an assignment as a zip: written while it is sent, never kept whole."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from flask import Blueprint, Response, request
+
+from app import who
+from app.gradebook import seen
+from app.services import services
+from grading import gradefile, zipnames
+from grading.errors import NotFound
+from grading.may import Actor, Subject, may
+from grading.store import Store, gradebook, gradeout
+from grading.store.audit import note
+from grading.store.tables import Assignment
+
+pages = Blueprint("exports", __name__)
+PIECE = 256 * 1024
+"""Bytes that are compressed before some are sent."""
+
+
+@pages.get("/courses/<int(max=2147483647):course_id>/grades.csv")
+def grades(course_id: int) -> Response:
+    """The grades of a course, or of one of its assignments (`assignment`)."""
+    actor = seen(course_id, "grades.export")
+    number = request.args.get("assignment", "")
+    assignment = None
+    if number:
+        assignment = assignment_of(actor, int(number) if number.isdecimal() and len(number) < 10 else 0)
+        if assignment.course_id != course_id:
+            raise NotFound("There is no such assignment.")
+    criteria = "criteria" in request.args
+    with services().store.write() as session:
+        course = gradebook.course_of(session, course_id)
+        about = f"assignment:{assignment.id}" if assignment else f"course:{course_id}"
+        note(session, actor.name, "grades.export", about, {"criteria": criteria})
+    name = f"{course.slug}-{assignment.slug}" if assignment else course.slug
+    content = _table(services().store, course_id, assignment, criteria=criteria)
+    return _file(content, f"{name}-grades.csv", "text/csv; charset=utf-8")
+
+
+def _table(store: Store, course_id: int, assignment: Assignment | None, *, criteria: bool) -> Iterator[bytes]:
+    separator = gradefile.SEPARATORS.get(request.args.get("separator", ""), ",")
+    bom = "bom" in request.args
+
+    def lines() -> Iterator[bytes]:
+        with store.read() as session:
+            if assignment is None:
+                header, rows = gradeout.course_table(session, course_id)
+            else:
+                header, rows = gradeout.assignment_table(session, assignment, criteria=criteria)
+            yield from gradefile.lines(header, rows, separator, bom=bom)
+
+    return lines()
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/everything.zip")
+def everything(assignment_id: int) -> Response:
+    """All hand-ins with their reports, and the grades."""
+    actor = who.actor()
+    assignment = assignment_of(actor, assignment_id)
+    who.require(actor, "grades.export", Subject(assignment.course_id))
+    store = services().store
+    with store.write() as session:
+        note(session, actor.name, "assignment.export", f"assignment:{assignment_id}")
+        course = gradebook.course_of(session, assignment.course_id)
+    return _file(
+        _zipped(_files(store, assignment)), f"{course.slug}-{assignment.slug}.zip", "application/zip"
+    )
+
+
+def assignment_of(actor: Actor, assignment_id: int) -> Assignment:
+    """The assignment, as far as it exists for the reader."""
+    with services().store.read() as session:
+        found = session.get(Assignment, assignment_id)
+    if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
+        raise NotFound("There is no such assignment.")
+    return found
+
+
+def _files(store: Store, assignment: Assignment) -> Iterator[tuple[str, bytes]]:
+    yield from gradeout.everything(store, assignment.id)
+    with store.read() as session:
+        header, rows = gradeout.assignment_table(session, assignment, criteria=True)
+        yield "grades.csv", b"".join(gradefile.lines(header, rows, bom=True))
+
+
+class _Pipe(io.RawIOBase):
+    """What a zip is written to, and taken from, piece by piece."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        """Keep it until it is taken."""
+        self.parts.append(bytes(data))
+        return len(data)
+
+    def taken(self) -> bytes:
+        """What was written since."""
+        found, self.parts = b"".join(self.parts), []
+        return found
+
+
+def _zipped(files: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
+    pipe = _Pipe()
+    moment = datetime.now(UTC).timetuple()[:6]
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files:
+            about = zipfile.ZipInfo(name, moment)
+            about.compress_type, about.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
+            with archive.open(about, "w") as to:
+                for start in range(0, len(content), PIECE):
+                    to.write(content[start : start + PIECE])
+                    yield pipe.taken()
+            yield pipe.taken()
+    yield pipe.taken()
+
+
+def _file(content: Iterator[bytes], name: str, kind: str) -> Response:
+    response = Response(content, content_type=kind)
+    with suppress(AttributeError):
+        response.headers.set("Content-Disposition", "attachment", filename=zipnames.part(name))
+    return response

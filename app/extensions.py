@@ -1,0 +1,83 @@
+"""Later due dates for single students."""
+
+from __future__ import annotations
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
+
+from app import assignments, moments, who
+from app.language import gettext as _
+from app.language import ngettext
+from app.services import services
+from grading.may import Actor, Subject
+from grading.store import extensions, tables
+from grading.store.extensions import NotExtended
+
+pages = Blueprint("extensions", __name__)
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/extensions")
+def listing(assignment_id: int) -> str:
+    """Every student with their own date, if they have one, and the form."""
+    return _page(who.actor(), assignment_id)
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/extensions")
+def give(assignment_id: int) -> tuple[str, int] | Response:
+    """Give the chosen students until the date that was typed, in the zone that was named."""
+    actor, form = who.actor(), request.form
+    zone = form.get("zone", "UTC")
+    try:
+        with services().store.write() as session:
+            found = _assignment(session, actor, assignment_id)
+            until = moments.typed(form.get("until", ""), zone)
+            count = extensions.give(session, found, _chosen(), until, form.get("reason", ""), actor)
+    except (NotExtended, moments.BadDate) as error:
+        return _page(actor, assignment_id, error.message), error.status
+    said = ngettext("%(count)s student has", "%(count)s students have", count)
+    when = moments.spoken(until, zone)
+    flash(_("%(who)s until %(when)s. Grades that are there were worked out anew.", who=said, when=when))
+    return redirect(url_for("extensions.listing", assignment_id=assignment_id), 303)
+
+
+@pages.post(
+    "/assignments/<int(max=2147483647):assignment_id>/extensions/<int(max=2147483647):student_id>/revoke"
+)
+def revoke(assignment_id: int, student_id: int) -> Response:
+    """Take an extension back."""
+    actor = who.actor()
+    with services().store.write() as session:
+        found = _assignment(session, actor, assignment_id)
+        done = extensions.revoke(session, found, student_id, actor)
+    taken = _("The extension was taken back. Grades that are there were worked out anew.")
+    flash(taken if done else _("There was no extension any more."))
+    return redirect(url_for("extensions.listing", assignment_id=assignment_id), 303)
+
+
+def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
+    with services().store.read() as session:
+        found = _assignment(session, actor, assignment_id)
+        rows = extensions.listed(session, found)
+        course = found.course
+    return render_template(
+        "extensions.html",
+        assignment=found,
+        course=course,
+        rows=rows,
+        problem=problem,
+        zones=moments.zones(),
+        form=request.form,
+        chosen=_chosen(),
+    )
+
+
+def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
+    found = assignments.seen(session, actor, assignment_id)
+    who.require(actor, "extension.give", Subject(found.course_id))
+    return found
+
+
+def _chosen() -> list[int]:
+    given = request.form.getlist("student")
+    return [int(one) for one in given if one.isdecimal() and one.isascii() and len(one) < 10]

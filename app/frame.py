@@ -1,0 +1,102 @@
+"""What stands around every page: the main ways, those of operating, and the choice of language."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flask import Blueprint, current_app, redirect, request, session, url_for
+from flask_login import current_user
+from werkzeug.wrappers import Response
+
+from app.language import gettext as _
+from app.language import languages
+from app.language import later as N_
+from app.security import safe_next
+from app.services import services
+from app.tabs import Tab
+from app.who import SignedIn
+from grading.may import Actor, may
+from grading.store import languages as chosen
+
+pages = Blueprint("frame", __name__)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A link to a part of the site, marked on all pages of `parts`: blueprints, or single endpoints."""
+
+    endpoint: str
+    title: str
+    action: str
+    parts: frozenset[str] = frozenset()
+
+
+COURSES = frozenset(
+    {
+        "courses",
+        "people",
+        "gradebook",
+        "audit.course",
+        "assignments",
+        "review",
+        "review_changes",
+        "statistics",
+    }
+    | {"authoring", "examples", "extensions", "groups", "classes"}
+)
+MAIN = (
+    Way("pages.home", N_("Home"), "tokens.own"),
+    Way("courses.listing", N_("Courses"), "tokens.own", COURSES),
+    Way("pages.hand_ins", N_("Hand-ins"), "machines.see"),
+    Way("regrades.listing", N_("Regrades"), "given_up.see", frozenset({"regrades"})),
+    Way("users.listing", N_("Accounts"), "administer", frozenset({"users"})),
+    Way(
+        "operations.overview",
+        N_("Operations"),
+        "machines.see",
+        frozenset({"operations", "given_up", "audit.everything"}),
+    ),
+)
+OPERATIONS = (
+    Way("operations.overview", N_("Overview"), "machines.see"),
+    Way("operations.machines", N_("Machines"), "machines.see"),
+    Way("given_up.listing", N_("Not graded"), "given_up.see"),
+    Way("operations.messages", N_("Messages"), "administer"),
+    Way("operations.tokens", N_("Tokens"), "administer"),
+    Way("audit.everything", N_("Audit"), "administer"),
+)
+
+
+def main_ways() -> list[Tab]:
+    """Those of the reader; none before they signed in."""
+    reader = current_user
+    return _ways(MAIN, reader.actor) if isinstance(reader._get_current_object(), SignedIn) else []
+
+
+def operating_tabs() -> list[Tab]:
+    """The pages of operating, for the reader."""
+    return _ways(OPERATIONS, current_user.actor)
+
+
+def _ways(table: tuple[Way, ...], reader: Actor) -> list[Tab]:
+    return [
+        Tab(
+            _(way.title),
+            url_for(way.endpoint),
+            request.endpoint == way.endpoint or bool({request.blueprint, request.endpoint} & way.parts),
+        )
+        for way in table
+        if way.endpoint in current_app.view_functions and may(reader, way.action)
+    ]
+
+
+@pages.post("/language")
+def language() -> Response:
+    """Show pages in this language from now on, and go back to where the reader was."""
+    wanted = request.form.get("language", "")
+    if wanted in languages():
+        session["language"] = wanted
+        if current_user.is_authenticated:
+            with services().store.write() as store:
+                chosen.choose(store, current_user.actor.user_id, wanted)
+    return redirect(safe_next(request.form.get("next")) or url_for("pages.home"), 303)

@@ -1,0 +1,54 @@
+"""Mail when a result is ready: what somebody wants for one hand-in, said on its page."""
+
+from __future__ import annotations
+
+from flask import Blueprint, flash, redirect, request, url_for
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
+
+from app import who
+from app.language import gettext as _
+from app.services import services
+from grading.errors import NotFound
+from grading.mail import valid_address
+from grading.may import Actor
+from grading.rubric import Value
+from grading.store import mails, views
+from grading.store.views import SubmissionView
+
+pages = Blueprint("mailing", __name__)
+
+
+class Offer(Value):
+    """What the page of a hand-in offers."""
+
+    wanted: bool
+    address: str
+
+
+def offered(session: Session, actor: Actor, view: SubmissionView) -> Offer | None:
+    """Nothing where no mail is sent, for those whose hand-in it is not, and without an address."""
+    if not services().config.mail.on or not _theirs(actor, view) or view.released:
+        return None
+    wanted, address = mails.wanted(session, view.id, actor.user_id)
+    return Offer(wanted=wanted, address=address) if valid_address(address) else None
+
+
+@pages.post("/submissions/<submission_id>/mail")
+def wish(submission_id: str) -> Response:
+    """Say whether a mail is wanted for this hand-in."""
+    actor = who.actor()
+    wanted = request.form.get("wanted") == "yes"
+    with services().store.write() as session:
+        view = views.submission_view(session, submission_id)
+        who.require_seen(actor, view)
+        if not _theirs(actor, view):
+            raise NotFound("This hand-in is not yours.")
+        mails.wish(session, submission_id, actor.user_id, wanted=wanted)
+    told = _("You will get an e-mail when you can see the result.")
+    flash(told if wanted else _("You will get no e-mail about this hand-in."))
+    return redirect(url_for("pages.submission", submission_id=submission_id), 303)
+
+
+def _theirs(actor: Actor, view: SubmissionView) -> bool:
+    return actor.user_id == view.student_id or actor.user_id in view.members

@@ -1,0 +1,119 @@
+"""Second marking: levels by a person who does not see the model's, for hand-ins that were chosen or drawn."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
+
+from app import render, review, review_filter, who
+from app.language import gettext as _
+from app.services import services
+from grading.may import Actor
+from grading.store import lists, marking, review_list, tables, views
+from grading.store.marking import MOST, MarkRefused, ToMark
+from grading.store.views import SubmissionView
+
+pages = Blueprint("marking", __name__)
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/marking")
+def listing(assignment_id: int) -> str:
+    """What was chosen or drawn, and how far it is marked; or a form to draw some."""
+    actor = who.actor()
+    with services().store.read() as session:
+        assignment = review.of_class(session, actor, assignment_id, "mark.give")
+        line = lists.assignment_line(assignment, assignment.course)
+        found = _drawn(session, assignment, actor)
+    following = next((one.id for one in found if not one.marked), None)
+    return render_template(
+        "review/marking.html",
+        assignment=line,
+        found=found,
+        following=following,
+        draw=_draw(),
+        seed=secrets.token_hex(4),
+        most=MOST,
+        actor=actor,
+    )
+
+
+@pages.get("/submissions/<submission_id>/mark")
+def one(submission_id: str) -> str:
+    """One hand-in without its grade, and the rubric's levels to choose from."""
+    return _page(who.actor(), submission_id)
+
+
+@pages.post("/submissions/<submission_id>/mark")
+def give(submission_id: str) -> Response | tuple[str, int]:
+    """Keep the levels and go on to the next one of the draw."""
+    actor = who.actor()
+    try:
+        with services().store.write() as session:
+            view = review.seen(session, actor, submission_id, "mark.give")
+            blind = marking.mark(session, submission_id, _levels(), actor)
+            assignment = review_list.require(session, view.assignment_id)
+            found = _drawn(session, assignment, actor)
+    except MarkRefused as error:
+        return _page(actor, submission_id, error.message), error.status
+    flash(_("Kept.") if blind else _("Kept, as not blind: you had seen what the model gave."))
+    following = next((one.id for one in found if not one.marked and one.id != submission_id), None)
+    if following is None:
+        return redirect(url_for("marking.listing", assignment_id=view.assignment_id, **_draw()), 303)
+    return redirect(url_for("marking.one", submission_id=following, **_draw()), 303)
+
+
+def _page(actor: Actor, submission_id: str, problem: str = "") -> str:
+    with services().store.read() as session:
+        view: SubmissionView = review.seen(session, actor, submission_id, "mark.give")
+        shown = render.hand_in(views.documents(session, submission_id), None, staff=True)
+        values: dict[str, Any] = {
+            "criteria": marking.rubric_of(session, view.round_id).criteria,
+            "given": {**marking.given(session, view.round_id, actor), **_levels()},
+            "known": marking.has_seen(session, submission_id, actor),
+            "notes": views.notes(session, submission_id),
+        }
+    return render_template(
+        "review/mark.html",
+        view=view,
+        report=None,
+        shown=shown,
+        staff=True,
+        draw=_draw(),
+        problem=problem,
+        actor=actor,
+        **values,
+    )
+
+
+def _drawn(session: Session, assignment: tables.Assignment, actor: Actor) -> tuple[ToMark, ...]:
+    draw = _draw()
+    if "ids" in draw:
+        ids = str(draw["ids"]).split(",")
+    elif "count" in draw:
+        ids = marking.drawn(session, assignment, int(draw["count"]), str(draw["seed"]))
+    else:
+        ids = []
+    return marking.to_mark(session, assignment.id, ids, actor)
+
+
+def _draw() -> dict[str, Any]:
+    """The draw of the address: the ids that were chosen, or how many were drawn with what seed."""
+    ids = [one for one in request.args.get("ids", "").split(",") if one.isalnum() and len(one) <= 32]
+    if ids:
+        return {"ids": ",".join(ids[:MOST])}
+    count, seed = request.args.get("count", ""), request.args.get("seed", "")[:40]
+    known = count.isascii() and count.isdecimal() and len(count) < 5 and int(count) > 0
+    return {"count": int(count), "seed": seed} if known else {}
+
+
+def _levels() -> dict[str, float]:
+    found = {
+        name.removeprefix("level-"): review_filter.number(text)
+        for name, text in request.form.items()
+        if name.startswith("level-")
+    }
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,203 @@
+"""One hand-in as its reviewer works on it: what can be changed, what was, and what stood there before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app import changed, comments, flags, render
+from app.language import gettext as _
+from app.render import Shown
+from grading.jobs import Finding, Suggestion
+from grading.model import Document
+from grading.outcome import CriterionGrade, Report
+from grading.report.changing import at_level
+from grading.store import marking, review_history, reviewing, views
+from grading.store.review_history import Made
+from grading.store.views import SubmissionView
+
+TITLES = {
+    "analysis.summary": "Technical review",
+    "feedback.achieved": "What was achieved",
+    "feedback.reflection": "Thinking",
+    "feedback.practice": "In practice",
+    "feedback.next_step": "Next step",
+}
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of a criterion and the points it gives."""
+
+    number: int
+    words: str
+    points: float
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A criterion: as it counts, as it was combined, and the levels there are."""
+
+    number: int
+    now: CriterionGrade
+    was: CriterionGrade
+    levels: tuple[Level, ...]
+    points_change: Made | None
+    reason_change: Made | None
+
+    @property
+    def level(self) -> int | None:
+        """The level it stands at, where it stands at one."""
+        if self.now.points is None:
+            return None
+        return next((one.number for one in self.levels if abs(one.points - self.now.points) < 0.005), None)
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A finding or suggestion of the report, also a hidden one."""
+
+    target: str
+    title: str
+    kind: str
+    text: str
+    was: str
+    place: str
+    words_change: Made | None
+    hidden: Made | None
+
+
+@dataclass(frozen=True)
+class Words:
+    """A part of the feedback that can be put in other words."""
+
+    target: str
+    title: str
+    text: str
+    was: str
+    change: Made | None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file or cell that a comment can stand at, as the form names it."""
+
+    value: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A change in the history: in words, and whether it still counts."""
+
+    made: Made
+    words: str
+
+
+@dataclass(frozen=True)
+class Pane:
+    """All that stands in the right pane."""
+
+    view: SubmissionView
+    stamp: str
+    shown: Shown
+    notes: tuple[str, ...]
+    report: Report | None
+    criteria: tuple[Criterion, ...]
+    remarks: tuple[Remark, ...]
+    words: tuple[Words, ...]
+    comments: tuple[Entry, ...]
+    history: tuple[Entry, ...]
+    places: tuple[Place, ...]
+
+
+def pane(session: Session, view: SubmissionView) -> Pane:
+    """What a reviewer sees of a hand-in."""
+    documents = views.documents(session, view.id)
+    report = view.grade.report if view.grade else None
+    original = view.grade.original if view.grade else None
+    trial = views.trial(session, view.round_id)
+    made = review_history.history(session, view.round_id)
+    told = entries(made, report)
+    counts = [one for one in made if one.undone_at is None]
+    return Pane(
+        view=view,
+        stamp=review_history.stamp(session, view.round_id),
+        shown=render.hand_in(documents, report, original, trial=trial, staff=True),
+        notes=views.notes(session, view.id),
+        report=report,
+        criteria=_criteria(session, view, report, original, counts) if report and original else (),
+        remarks=_remarks(original, counts) if report and original else (),
+        words=_words(report, original, counts) if report and original else (),
+        comments=tuple(one for one in told if one.made.kind == "add" and one.made.undone_at is None),
+        history=told,
+        places=tuple(_places(documents)),
+    )
+
+
+def _places(documents: Sequence[Document]) -> Iterator[Place]:
+    for number, document in enumerate(documents):
+        yield Place(f"{number}:", document.path)
+        if document.kind == "notebook":
+            for cell in document.cells:
+                title = _("%(path)s, cell %(number)s", path=document.path, number=cell.number)
+                yield Place(f"{number}:{cell.number}", title)
+
+
+def entries(made: Sequence[Made], report: Report | None) -> tuple[Entry, ...]:
+    """Changes in words."""
+    titles = {one.criterion: one.title for one in report.criteria} if report else {}
+    told = changed.told(made, titles)
+    return tuple(Entry(one, words.words) for one, words in zip(made, told, strict=True))
+
+
+def _criteria(
+    session: Session, view: SubmissionView, now: Report, was: Report, counts: Sequence[Made]
+) -> tuple[Criterion, ...]:
+    rubric = {one.id: one for one in marking.rubric_of(session, view.round_id).criteria}
+    made = []
+    for number, (new, old) in enumerate(zip(now.criteria, was.criteria, strict=True), start=1):
+        words = rubric[new.criterion].levels if new.criterion in rubric else ()
+        levels = tuple(
+            Level(level, words[level] if level < len(words) else "", at_level(new, level))
+            for level in range(new.highest + 1)
+        )
+        changes = [_last(counts, kind, new.criterion) for kind in ("points", "reason")]
+        made.append(Criterion(number, new, old, levels, *changes))
+    return tuple(made)
+
+
+def _last(counts: Sequence[Made], kind: str, target: str) -> Made | None:
+    return next((one for one in counts if one.kind == kind and one.target == target), None)
+
+
+def _remarks(was: Report, counts: Sequence[Made]) -> tuple[Remark, ...]:
+    if was.analysis is None:
+        return ()
+    found = []
+    numbered: list[tuple[str, Finding | Suggestion]] = [
+        *((f"finding:{number}", one) for number, one in enumerate(was.analysis.findings)),
+        *((f"suggestion:{number}", one) for number, one in enumerate(was.analysis.suggestions)),
+    ]
+    for target, remark in numbered:
+        if isinstance(remark, Finding):
+            comment, text = comments.finding(remark), remark.detail
+        else:
+            comment, text = comments.suggestion(remark), remark.how
+        said, hidden = _last(counts, "remark", target), _last(counts, "hide", target)
+        place = flags.place_words(remark.location) if remark.location else ""
+        new = str(said.value.get("text", "")) if said else text
+        found.append(Remark(target, comment.title, comment.kind, new, text, place, said, hidden))
+    return tuple(found)
+
+
+def _words(now: Report, was: Report, counts: Sequence[Made]) -> tuple[Words, ...]:
+    found = []
+    for target in reviewing.WORDS:
+        part, _dot, name = target.partition(".")
+        before, text = (getattr(getattr(one, part), name, None) for one in (was, now))
+        if before is not None and text is not None:
+            found.append(Words(target, _(TITLES[target]), text, before, _last(counts, "text", target)))
+    return tuple(found)

@@ -1,0 +1,224 @@
+"use strict";
+
+// How far off a moment is, in the reader's own calendar days and language; the server's words stay without this.
+const sayOff = () => {
+  const words = new Intl.RelativeTimeFormat(document.documentElement.lang || "en", { numeric: "auto" });
+  const dayOf = (moment) => new Date(moment.getFullYear(), moment.getMonth(), moment.getDate());
+  const now = new Date();
+  for (const element of document.querySelectorAll("[data-moment]")) {
+    const moment = new Date(element.dataset.moment);
+    if (Number.isNaN(moment.getTime())) continue;
+    const minutes = (moment - now) / 60000;
+    const days = Math.round((dayOf(moment) - dayOf(now)) / 86400000);
+    const text =
+      Math.abs(minutes) < 0.75
+        ? words.format(0, "second")
+        : Math.abs(minutes) < 60
+          ? words.format(Math.round(minutes), "minute")
+          : Math.abs(minutes) < 12 * 60 || days === 0
+            ? words.format(Math.trunc(minutes / 60), "hour")
+            : words.format(days, "day");
+    if (element.textContent !== text) element.textContent = text;
+  }
+  for (const element of document.querySelectorAll("[data-local]")) {
+    const format = { dateStyle: "medium", timeStyle: "long" };
+    element.textContent = `(${new Intl.DateTimeFormat(undefined, format).format(new Date(element.dataset.local))})`;
+  }
+};
+
+const kilobytes = (size) =>
+  size < 1048576 ? `${Math.max(1, Math.round(size / 1024))} KB` : `${(size / 1048576).toFixed(1)} MB`;
+
+// The form: a list of files that can be made shorter, a bar while they travel, and one hand-in whatever happens.
+const watchHandIn = (form) => {
+  const input = form.querySelector("input[type=file]");
+  const drop = form.querySelector("[data-drop]");
+  const list = form.querySelector("[data-files]");
+  const said = form.querySelector("[data-said]");
+  const problem = form.querySelector("[data-problem]");
+  const sending = form.querySelector("[data-sending]");
+  const bar = sending.querySelector("progress");
+  const percent = sending.querySelector("[data-percent]");
+  const buttons = [...form.querySelectorAll("[data-send]")];
+  const endings = form.dataset.endings.split(",");
+  let chosen = [];
+  let request = null;
+
+  const tell = (text) => {
+    problem.textContent = text;
+    problem.hidden = text === "";
+  };
+
+  const why = (file) => {
+    if (!endings.some((ending) => file.name.toLowerCase().endsWith(ending))) return "cannot be graded, take it out";
+    if (file.size === 0) return "is empty: save your work and choose it again";
+    return "";
+  };
+
+  const check = () => {
+    const size = chosen.reduce((sum, file) => sum + file.size, 0);
+    if (chosen.length > Number(form.dataset.maxFiles))
+      return `These are ${chosen.length} files; at most ${form.dataset.maxFiles} fit in one hand-in. Put them into a zip or choose fewer.`;
+    if (size > Number(form.dataset.maxMb) * 1048576)
+      return `These files are larger than ${form.dataset.maxMb} MB together. Hand in fewer or smaller files.`;
+    const wrong = chosen.find((file) => why(file) !== "");
+    return wrong ? `${wrong.name} ${why(wrong)}.` : "";
+  };
+
+  const show = (words) => {
+    const transfer = new DataTransfer();
+    for (const file of chosen) transfer.items.add(file);
+    input.files = transfer.files;
+    list.replaceChildren(
+      ...chosen.map((file, place) => {
+        const item = document.createElement("li");
+        const name = document.createElement("span");
+        name.textContent = `${file.name} (${kilobytes(file.size)})`;
+        if (why(file) !== "") {
+          item.className = "wrong";
+          const reason = document.createElement("span");
+          reason.className = "why";
+          reason.textContent = why(file);
+          name.append(reason);
+        }
+        const remove = document.createElement("button");
+        remove.type = "button";
+        remove.className = "btn btn-sm btn-outline-secondary";
+        remove.textContent = "Remove";
+        remove.setAttribute("aria-label", `Remove ${file.name}`);
+        remove.addEventListener("click", () => {
+          chosen = chosen.filter((other) => other !== file);
+          show(`${file.name} was removed.`);
+          const left = list.querySelectorAll("button");
+          (left[Math.min(place, left.length - 1)] || input).focus();
+        });
+        item.append(name, remove);
+        return item;
+      }),
+    );
+    list.hidden = chosen.length === 0;
+    said.textContent = words;
+    tell(check());
+  };
+
+  // what is chosen or dropped comes to what is there; the same name takes its place
+  const add = (files) => {
+    const names = new Set(files.map((file) => file.name));
+    chosen = [...chosen.filter((file) => !names.has(file.name)), ...files];
+    show(`${chosen.length} files chosen.`);
+  };
+
+  const busy = (on) => {
+    for (const button of buttons) button.disabled = on;
+    sending.hidden = !on;
+    bar.value = 0;
+    percent.textContent = "0 %";
+    request = on ? request : null;
+  };
+
+  const arrived = async () => {
+    const key = form.querySelector("[name=key]").value;
+    const answer = await fetch(`${form.dataset.arrived}?key=${encodeURIComponent(key)}`, { credentials: "same-origin" });
+    if (!answer.ok) throw new Error(String(answer.status));
+    return (await answer.json()).url;
+  };
+
+  // nobody knows whether it arrived: the server is asked until it answers
+  const lost = async (tries) => {
+    try {
+      const url = await arrived();
+      if (url) {
+        window.location.assign(url);
+        return;
+      }
+      busy(false);
+      tell("The connection was lost and nothing arrived. Your files are still chosen: try again.");
+    } catch {
+      tell("The connection was lost. This page asks the server what arrived, and goes on by itself.");
+      if (tries > 0) window.setTimeout(() => lost(tries - 1), 3000);
+      else {
+        busy(false);
+        tell("The server cannot be reached. Your files are still chosen: try again; nothing is handed in twice.");
+      }
+    }
+  };
+
+  const answered = () => {
+    if (request.status < 400) {
+      window.location.assign(request.responseURL);
+      return;
+    }
+    const page = new DOMParser().parseFromString(request.responseText, "text/html");
+    const words = page.querySelector(".alert-danger, main p");
+    busy(false);
+    tell(words ? words.textContent.trim() : "The server could not take this. Try again in a minute.");
+    problem.scrollIntoView({ block: "nearest" });
+  };
+
+  form.addEventListener("submit", (event) => {
+    if (request) {
+      event.preventDefault();
+      return;
+    }
+    const wrong = check();
+    tell(wrong);
+    if (wrong !== "") {
+      event.preventDefault();
+      return;
+    }
+    event.preventDefault();
+    const data = new FormData(form);
+    if (event.submitter && event.submitter.name) data.set(event.submitter.name, event.submitter.value);
+    request = new XMLHttpRequest();
+    request.open("POST", form.action);
+    request.upload.addEventListener("progress", (progress) => {
+      if (!progress.lengthComputable) return;
+      const part = Math.floor((100 * progress.loaded) / progress.total);
+      bar.value = part;
+      percent.textContent = part < 100 ? `${part} %` : "100 %, being read";
+    });
+    request.addEventListener("load", answered);
+    request.addEventListener("error", () => lost(40));
+    request.addEventListener("abort", () => lost(3));
+    busy(true);
+    request.send(data);
+  });
+  sending.querySelector("[data-stop]").addEventListener("click", () => request && request.abort());
+
+  input.addEventListener("change", () => {
+    add([...input.files]);
+  });
+  for (const name of ["dragenter", "dragover"]) {
+    drop.addEventListener(name, (event) => {
+      event.preventDefault();
+      drop.classList.add("over");
+    });
+  }
+  for (const name of ["dragleave", "drop"]) drop.addEventListener(name, () => drop.classList.remove("over"));
+  drop.addEventListener("drop", (event) => {
+    event.preventDefault();
+    add([...event.dataTransfer.files]);
+  });
+  window.addEventListener("pageshow", () => busy(false));
+  if (input.files.length) add([...input.files]);
+};
+
+const once = (form) => {
+  form.addEventListener("submit", (event) => {
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = "yes";
+  });
+  window.addEventListener("pageshow", () => delete form.dataset.sent);
+};
+
+sayOff();
+window.setInterval(sayOff, 30000);
+document.querySelectorAll("form[data-hand-in]").forEach(watchHandIn);
+document.querySelectorAll("form[data-once]").forEach(once);
+for (const zone of document.querySelectorAll("[data-own-zone]")) {
+  zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone || zone.value;
+}
+for (const button of document.querySelectorAll("[data-print]")) {
+  button.hidden = false;
+  button.addEventListener("click", () => window.print());
+}

@@ -1,0 +1,1 @@
+"""What pages cost: of a large school, and of many people who wait."""

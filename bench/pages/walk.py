@@ -1,0 +1,198 @@
+"""Every GET page of the app, asked for by a student, a teacher and an administrator: time and queries.
+
+Beside each page a bare Flask page with one indexed query is asked for, in turn with it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from flask import Flask
+from flask.testing import FlaskClient
+from sqlalchemy import Engine, event, text
+from werkzeug.routing import Rule
+
+from bench.pages.school import School, things
+from grading.store import Store, accounts, tables
+
+ROLES = ("student", "teacher", "admin")
+APART = ("static", "bootstrap.static", "metrics", "operations.health", "operations.ready")
+"""No pages."""
+FILES = (".csv", ".zip", ".pdf", ".svg", ".png", ".json.gz", ".ipynb")
+"""How addresses of exports end; they take as long as what they hold."""
+EXPORTS = frozenset({"results.class_pdfs", "api.description"})
+MOST = 5.0
+"""Times the bare page's, that the 95th percentile of a page may take."""
+
+
+@dataclass(frozen=True)
+class Walked:
+    """One page as one role. Milliseconds of the server, without the network."""
+
+    endpoint: str
+    role: str
+    status: int
+    queries: int
+    p50_ms: float = 0.0
+    p95_ms: float = 0.0
+    ratio: float = 0.0
+    """95th percentiles, of this page and of the bare one in the same minutes."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class Walker:
+    """Asks for all pages of an app."""
+
+    def __init__(self, app: Flask, store: Store, school: School) -> None:
+        self.app, self.store, self.school = app, store, school
+        self.left_out: set[str] = set()
+        """Pages with an argument that nothing stands for; say what it is in `things`."""
+        app.config["RATELIMIT_ENABLED"] = False
+        with store.read() as session:
+            self.ids = things(session, school)
+        staff = {name: school.staff[name] for name in ("teacher", "admin")}
+        whom = {"student": school.students[0], **staff}
+        self.clients = {role: self._client(user) for role, user in whom.items()}
+
+    def pages(self) -> Iterator[tuple[str, str]]:
+        """Endpoint and address of each, exports left out."""
+        for rule in sorted(self.app.url_map.iter_rules(), key=lambda one: (one.endpoint, one.rule)):
+            if "GET" not in (rule.methods or ()) or rule.endpoint in APART or self._export(rule):
+                continue
+            if not rule.arguments <= set(self.ids):
+                self.left_out.add(rule.endpoint)
+                continue
+            with self.app.test_request_context():
+                values = {name: self.ids[name] for name in rule.arguments}
+                url = self.app.url_for(rule.endpoint, **values)
+            yield rule.endpoint, url  # out of the context, or it would be the one of all requests
+
+    def queries(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """(endpoint, role) -> status, and queries when it is asked for the second time."""
+        found = {}
+        for endpoint, url in self.pages():
+            for role in ROLES:
+                self.ask(role, url)
+                with counted(self.store.engine) as said:
+                    status = self.ask(role, url)
+                found[endpoint, role] = status, len(said)
+        return found
+
+    def timed(self, times: int, most_s: float, only: str = "") -> Iterator[Walked]:
+        """Each page so many times, or for so long, in turn with the bare one."""
+        bare = bare_page(self.store.engine, str(self.ids["submission_id"]))
+        client = bare.test_client()
+        for endpoint, url in self.pages():
+            if only not in endpoint:
+                continue
+            for role in ROLES:
+                for _ in range(2):
+                    status = self.ask(role, url)
+                with counted(self.store.engine) as said:
+                    self.ask(role, url)
+                if status != 200:
+                    yield Walked(endpoint, role, status, len(said))
+                    continue
+                mine, plain = self._times(role, url, client, times, most_s)
+                p95, bare95 = _p95(mine), _p95(plain)
+                yield Walked(
+                    endpoint, role, status, len(said), round(1000 * statistics.median(mine), 2),
+                    round(1000 * p95, 2), round(p95 / bare95, 2),
+                )  # fmt: skip
+
+    def ask(self, role: str, url: str) -> int:
+        """The status; the whole answer is read."""
+        answer = self.clients[role].get(url)
+        answer.get_data()
+        answer.close()
+        return answer.status_code
+
+    def _times(
+        self, role: str, url: str, bare: FlaskClient, times: int, most_s: float
+    ) -> tuple[list[float], list[float]]:
+        mine: list[float] = []
+        plain: list[float] = []
+        until = time.monotonic() + most_s
+        while len(mine) < times and (len(mine) < 5 or time.monotonic() < until):
+            began = time.perf_counter()
+            bare.get("/").get_data()
+            between = time.perf_counter()
+            self.ask(role, url)
+            mine.append(time.perf_counter() - between)
+            plain.append(between - began)
+        return mine, plain
+
+    def _client(self, user_id: int) -> FlaskClient:
+        client = self.app.test_client()
+        with self.store.read() as session, client.session_transaction() as cookie:
+            user = session.get_one(tables.User, user_id)
+            cookie["_user_id"] = f"{user.id}:{accounts.session_stamp(user)}"
+            cookie["_fresh"] = True
+        return client
+
+    def _export(self, rule: Rule) -> bool:
+        return rule.endpoint in EXPORTS or rule.rule.endswith(FILES) or "export" in rule.endpoint
+
+
+def bare_page(engine: Engine, submission_id: str) -> Flask:
+    """What Flask costs with one query by a primary key."""
+    app = Flask("bare")
+    query = text("select id, number, created_at from submissions where id = :id")
+
+    @app.get("/")
+    def page() -> str:
+        with engine.connect() as connection:
+            row = connection.execute(query, {"id": submission_id}).one()
+        return f"<!doctype html><title>Bare</title><p>{row.id} {row.number} {row.created_at}</p>"
+
+    return app
+
+
+@contextmanager
+def counted(engine: Engine) -> Iterator[list[str]]:
+    """The statements that are sent meanwhile."""
+    said: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        said.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield said
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+def grown(
+    before: Mapping[tuple[str, str], tuple[int, int]], after: Mapping[tuple[str, str], tuple[int, int]]
+) -> list[str]:
+    """Pages that send more queries where there are more rows, in words."""
+    return [
+        f"{endpoint} as {role}: {before[endpoint, role][1]} queries, with more rows {count}"
+        for (endpoint, role), (_, count) in after.items()
+        if (endpoint, role) in before and count > before[endpoint, role][1]
+    ]
+
+
+def _p95(found: Sequence[float]) -> float:
+    return sorted(found)[min(len(found) - 1, int(0.95 * len(found)))]
+
+
+def lines(found: Sequence[Walked]) -> Iterator[str]:
+    """A table, the slowest first; those who may not see a page are left out."""
+    yield f"{'page':<34} {'role':<8} {'queries':>7} {'p50 ms':>8} {'p95 ms':>8} {'ratio':>6}"
+    for one in sorted(found, key=lambda one: -one.ratio):
+        if one.ratio:
+            mark = " !" if one.ratio > MOST else ""
+            yield (
+                f"{one.endpoint:<34} {one.role:<8} {one.queries:>7} {one.p50_ms:>8.2f} {one.p95_ms:>8.2f} "
+                f"{one.ratio:>6.2f}{mark}"
+            )

@@ -1,0 +1,168 @@
+"""A first rubric by a model: what it is asked, the shape its answer must have, and the rubric made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from grading.authoring.texts import slug, unused
+from grading.errors import GraderError
+from grading.rubric import Check, Criterion, Defines, Rubric, Uses, Value, Words
+
+MOST_CHARS = 24_000
+"""Of task, starter and solution together; what is more is left out, and that is said."""
+MAX_TOKENS = 3_000
+MOST_CRITERIA = 10
+NAME = 60
+"""Characters of a name a check asks for."""
+CUT = "\n[… the rest is left out]"
+
+
+class NoProposal(GraderError):
+    """What the model wrote is no rubric."""
+
+    code = "no_proposal"
+
+
+class Proposed(Value):
+    """One criterion as a model writes it."""
+
+    title: str = Field(min_length=1, max_length=200)
+    description: str = Field(default="", max_length=1_000)
+    stage: str
+    points: int = Field(ge=1, le=100)
+    levels: tuple[str, ...] = Field(min_length=2, max_length=6)
+    uses: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
+    words: int = Field(default=0, ge=0, le=2_000)
+
+
+class Answer(Value):
+    """All of a model's answer."""
+
+    criteria: tuple[Proposed, ...] = Field(min_length=1, max_length=2 * MOST_CRITERIA)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a model is asked; `shortened` where not all of the material had room."""
+
+    system: str
+    user: str
+    schema: dict[str, Any]
+    shortened: bool = False
+
+
+def question(task: str, starter: str, solution: str, stages: Sequence[str], language: str) -> Question:
+    """Ask for a rubric for this task."""
+    room, parts, shortened = MOST_CHARS, [], False
+    for name, text in (("TASK", task), ("SOLUTION", solution), ("STARTER", starter)):
+        if not text.strip():
+            continue
+        kept = text if len(text) <= room else text[: max(0, room - len(CUT))] + CUT
+        shortened = shortened or kept is not text
+        room -= min(len(text), room)
+        parts.append(f"<{name}>\n{kept}\n</{name}>")
+    wanted = "Write the rubric for this assignment now."
+    return Question(
+        _system(stages, language), "\n\n".join([*parts, wanted]), answer_schema(stages), shortened
+    )
+
+
+def _system(stages: Sequence[str], language: str) -> str:
+    who = {
+        "analysis": "analysis (the code, its results and how they are shown)",
+        "feedback": "feedback (written reflection, explanations and ideas)",
+    }
+    listed = "; ".join(who.get(stage, stage) for stage in stages)
+    return (
+        "You help a teacher write a grading rubric for a programming assignment. The teacher will check and "
+        "change what you write. Answer with JSON only.\n"
+        f"Write 3 to {MOST_CRITERIA} criteria that cover the whole task and do not overlap. Each criterion "
+        "has a short title, one sentence of description that a student understands, and whole points that "
+        "say how much work it is. levels say what each level looks like, from the lowest (nothing usable) "
+        f"to the highest (complete), in concrete words for this criterion. stage is one of: {listed}. "
+        "uses names functions that a right answer must call, defines names variables it must create, both "
+        "only where the task itself asks for them; else leave them empty. words is the least number of "
+        f"words a written answer needs, 0 where none is asked for. Write titles and levels in {language}."
+    )
+
+
+def answer_schema(stages: Sequence[str]) -> dict[str, Any]:
+    """What the answer is bound to: only what every engine can follow."""
+    names = {"type": "array", "maxItems": 6, "items": {"type": "string", "maxLength": NAME}}
+    properties: dict[str, Any] = {
+        "title": {"type": "string", "minLength": 1, "maxLength": 100},
+        "description": {"type": "string", "maxLength": 300},
+        "stage": {"type": "string", "enum": list(stages)},
+        "points": {"type": "integer", "minimum": 1, "maximum": 100},
+        "levels": {
+            "type": "array",
+            "minItems": 2,
+            "maxItems": 5,
+            "items": {"type": "string", "minLength": 1, "maxLength": 160},
+        },
+        "uses": names,
+        "defines": names,
+        "words": {"type": "integer", "minimum": 0, "maximum": 1000},
+    }
+    criterion = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    several = {"type": "array", "minItems": 1, "maxItems": MOST_CRITERIA, "items": criterion}
+    return {
+        "type": "object",
+        "properties": {"criteria": several},
+        "required": ["criteria"],
+        "additionalProperties": False,
+    }
+
+
+def rubric_of(text: str, stages: Iterable[str]) -> Rubric:
+    """The rubric a model wrote. Raises NoProposal."""
+    known = tuple(stages)
+    try:
+        answer = Answer.model_validate(json.loads(text))
+        taken: set[str] = set()
+        return Rubric(criteria=tuple(_criterion(one, known, taken) for one in answer.criteria))
+    except (ValueError, ValidationError, RecursionError) as error:
+        raise NoProposal("The model's answer is no rubric; try again, or begin with the template.") from error
+
+
+def _criterion(one: Proposed, stages: Sequence[str], taken: set[str]) -> Criterion:
+    if one.stage not in stages:
+        raise ValueError(f"no stage {one.stage}")
+    name = unused(slug(one.title) or "criterion", taken)
+    taken.add(name)
+    return Criterion(
+        id=name,
+        title=one.title.strip(),
+        description=one.description.strip(),
+        stage=one.stage,
+        points=one.points,
+        levels=tuple(level.strip() or "–" for level in one.levels),
+        checks=tuple(_checks(one)),
+    )
+
+
+def _checks(one: Proposed) -> Iterable[Check]:
+    uses, defines = _plain(one.uses), _plain(one.defines)
+    if uses:
+        yield Uses(all_of=uses)
+    if defines:
+        yield Defines(all_of=defines)
+    if one.words:
+        yield Words(at_least=one.words)
+
+
+def _plain(names: Sequence[str]) -> tuple[str, ...]:
+    """Names as checks want them: models like to write calls."""
+    found = (name.strip().strip("`").removesuffix("()")[:NAME] for name in names)
+    return tuple(dict.fromkeys(name for name in found if name and " " not in name))

@@ -1,0 +1,181 @@
+"""Grades as a table for spreadsheets, and back. Pure.
+
+No cell that is written can be taken for a formula: what begins like one gets an apostrophe in front.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from grading.errors import DocumentError
+from grading.rosterfile import COLUMNS, text_of
+from grading.rubric import Value
+
+SEPARATORS: Mapping[str, str] = {"comma": ",", "semicolon": ";", "tab": "\t"}
+FORMULA = tuple("=+-@|%\t\r\n\uff1d\uff0b\uff0d\uff20")
+"""What spreadsheets, and those of other scripts, take for the beginning of a formula or a command."""
+MAX_ROWS = 5000
+ADJUSTMENT = "adjustment"
+CALCULATED = frozenset(
+    "name hand_in handed_in state points max credit final released reviewed held total of dropped".split()
+)
+"""Columns that are written for people and not read back."""
+
+
+class TableUnreadable(DocumentError):
+    """The table cannot be read; its first line must name the columns, one of them the student's id."""
+
+    code = "table_unreadable"
+
+
+class Wish(Value):
+    """What a line says about one student's points."""
+
+    line: int
+    student: str
+    target: str
+    """The id of a criterion, or ADJUSTMENT."""
+    points: float
+
+
+class Table(Value):
+    """What a file says."""
+
+    wishes: tuple[Wish, ...]
+    problems: tuple[tuple[int, str], ...] = ()
+    """Lines that are left out, and why."""
+    ignored: tuple[str, ...] = ()
+    """Columns that are not read."""
+
+
+def cell(value: Any) -> str:
+    """A value as it may stand in a table."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    text = "".join(c if c.isprintable() else " " for c in str(value))
+    return f"'{text}" if text.lstrip().startswith(FORMULA) or str(value).startswith(FORMULA) else text
+
+
+def lines(
+    header: Sequence[str], rows: Iterable[Sequence[Any]], separator: str = ",", *, bom: bool = False
+) -> Iterator[bytes]:
+    """The file, line by line, in UTF-8."""
+    if bom:
+        yield b"\xef\xbb\xbf"
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, delimiter=separator, lineterminator="\r\n")
+    writer.writerow([cell(one) for one in header])
+    yield _taken(buffer)
+    for values in rows:
+        writer.writerow([cell(one) for one in values])
+        yield _taken(buffer)
+
+
+def _taken(buffer: io.StringIO) -> bytes:
+    text = buffer.getvalue()
+    buffer.seek(0)
+    buffer.truncate()
+    return text.encode("utf-8")
+
+
+def column_of(criterion: str, title: str) -> str:
+    """What a criterion's column is called."""
+    return f"{title} [{criterion}]"
+
+
+def parse(data: bytes, criteria: Mapping[str, str]) -> Table:
+    """What a table wants; `criteria` are titles by id. Raises TableUnreadable.
+
+    Empty cells want nothing. A decimal comma is read where columns are not separated by commas.
+    """
+    text = text_of(data).removeprefix("\ufeff")
+    first = text.partition("\n")[0]
+    separator = max(",;\t", key=first.count)
+    try:
+        found = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
+    except csv.Error as error:
+        raise TableUnreadable(f"The table cannot be read: {error}. Save it as CSV once more.") from None
+    if not found or not any(one.strip() for one in found[0]):
+        raise TableUnreadable("The table is empty. Its first line names the columns, one of them 'id'.")
+    if len(found) - 1 > MAX_ROWS:
+        raise TableUnreadable(f"The table has more than {MAX_ROWS} lines; upload it in parts.")
+    places, ignored = _places([one.strip() for one in found[0]], criteria)
+    return _read(found, places, ignored, comma=separator != ",")
+
+
+def _places(names: Sequence[str], criteria: Mapping[str, str]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Target -> its column; the student's id is under the empty name."""
+    known = {column_of(one, title).casefold(): one for one, title in criteria.items()}
+    known |= {one.casefold(): one for one in criteria}
+    for one, title in criteria.items():
+        if [*criteria.values()].count(title) == 1:
+            known.setdefault(title.casefold(), one)
+    places: dict[str, int] = {}
+    ignored = []
+    for place, name in enumerate(names):
+        plain = "".join(c for c in name.casefold() if c.isalnum())
+        target = known.get(name.removeprefix("'").casefold())
+        if target is None and name.casefold() == ADJUSTMENT:
+            target = ADJUSTMENT
+        if target is None and plain in COLUMNS["id"]:
+            target = ""
+        if target is None:
+            ignored += [name] if name and name.casefold() not in CALCULATED else []
+        elif target in places:
+            raise TableUnreadable(f"Two columns are called '{name}'; leave one of them out.")
+        else:
+            places[target] = place
+    if "" not in places:
+        raise TableUnreadable("No column names the students. Call it 'id'.")
+    if len(places) == 1:
+        wanted = ", ".join([ADJUSTMENT, *criteria][:6])
+        raise TableUnreadable(f"No column says anything about points. They may be called: {wanted}.")
+    return places, tuple(ignored)
+
+
+def _read(
+    found: Sequence[Sequence[str]], places: Mapping[str, int], ignored: tuple[str, ...], *, comma: bool
+) -> Table:
+    wishes: list[Wish] = []
+    problems: list[tuple[int, str]] = []
+    seen: dict[str, int] = {}
+    for number, row in enumerate(found[1:], start=2):
+        values = {target: row[place].strip() if place < len(row) else "" for target, place in places.items()}
+        student = _unmarked(values.pop(""))
+        if not student:
+            if any(values.values()):
+                problems.append((number, "no student is named"))
+            continue
+        if student in seen:
+            problems.append((number, f"'{student}' stands in line {seen[student]} already"))
+            continue
+        seen[student] = number
+        for target, text in values.items():
+            points = _number(text, comma=comma)
+            if text and points is None:
+                problems.append((number, f"'{text[:40]}' is no number of points"))
+            elif points is not None:
+                wishes.append(Wish(line=number, student=student, target=target, points=points))
+    return Table(wishes=tuple(wishes), problems=tuple(problems), ignored=ignored)
+
+
+def _unmarked(text: str) -> str:
+    """Without the apostrophe that `cell` puts in front."""
+    return text[1:] if text.startswith("'") and text[1:].lstrip().startswith(FORMULA) else text
+
+
+def _number(text: str, *, comma: bool) -> float | None:
+    plain = _unmarked(text).replace("\u2212", "-")
+    try:
+        value = float(plain.replace(",", ".") if comma else plain)
+    except ValueError:
+        return None
+    return round(value, 2) if math.isfinite(value) and abs(value) < 1e6 and "_" not in plain else None

@@ -1,0 +1,39 @@
+"""A report as plain text: each point, and then all that was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from grading.outcome import Report
+
+
+def as_text(report: Report, title: str, *, released: bool, final_points: float | None = None) -> str:
+    """Markdown. `final_points` are what counts, where that differs from the report's own points."""
+    shown = "released" if released else "not released"
+    points = "no total" if report.points is None else f"{report.points:g}"
+    lines = [f"# {title}", "", f"{points} of {report.max_points:g} points, {shown}", ""]
+    if final_points is not None and final_points != report.points:
+        lines += [f"What counts: {final_points:g} points", ""]
+    lines += [report.notice, ""]
+    for one in report.criteria:
+        got = "not judged" if one.points is None else f"{one.points:g}"
+        lines += [f"- {one.title}: {got} of {one.max_points:g}. {one.reason}".rstrip()]
+    for name, output in (("Analysis", report.analysis), ("Feedback", report.feedback)):
+        if output is not None:
+            lines += ["", f"## {name}", "", *_texts(output.model_dump(exclude={"judgements"}))]
+    lines += ["", *(f"- {one.text} ({one.by})" for one in report.comments)]
+    lines += ["", *(f"- {sentence}" for sentence in report.failures.values())]
+    return "\n".join(lines) + "\n"
+
+
+def _texts(value: Any, name: str = "") -> Iterator[str]:
+    """All texts of nested values, each with the name it stands under."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _texts(one, key)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one, name)
+    elif value not in (None, ""):
+        yield f"- {name.replace('_', ' ')}: {value}"

@@ -1,0 +1,203 @@
+"""Reading the table of a course's people: CSV as spreadsheets and other systems write it. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from grading.errors import DocumentError
+
+MAX_BYTES = 1024 * 1024
+MAX_ROWS = 5000
+MAX_LENGTH = 200
+ROLES = ("student", "grader", "instructor")
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    # what other systems call them, without blanks, dots and dashes
+    "id": (
+        *("id", "studentid", "studentnumber", "idnumber", "number", "login", "loginid", "sisloginid"),
+        *("userid", "username", "sisuserid", "matriculationnumber", "matrikelnummer", "signinname"),
+    ),
+    "name": ("name", "fullname", "studentname", "displayname", "student"),
+    "first": ("firstname", "givenname", "vorname"),
+    "last": ("lastname", "surname", "familyname", "nachname"),
+    "email": ("email", "emailaddress", "mail", "emailadresse"),
+    "role": ("role", "rolle"),
+}
+ROLE_WORDS: Mapping[str, str] = {
+    **{role: role for role in ROLES},
+    **dict.fromkeys(("learner", "participant", "studentin"), "student"),
+    **dict.fromkeys(("ta", "assistant", "teaching assistant", "tutor"), "grader"),
+    **dict.fromkeys(("teacher", "lecturer", "professor"), "instructor"),
+}
+
+
+class RosterUnreadable(DocumentError):
+    """The table cannot be read; save it as CSV with the columns id, name and email."""
+
+    code = "roster_unreadable"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: somebody's id and what it says of them. Empty: it says nothing of that."""
+
+    line: int
+    id: str
+    name: str = ""
+    email: str = ""
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A line that is left out, and why."""
+
+    line: int
+    words: str
+
+
+@dataclass(frozen=True)
+class Roster:
+    """What a table says, line by line."""
+
+    rows: tuple[Row, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+def text_of(data: bytes) -> str:
+    """The text of a file: UTF-8 or UTF-16 with a mark, else UTF-8, else Latin-1 as Windows writes it.
+
+    Raises RosterUnreadable for what is too large or no text.
+    """
+    if len(data) > MAX_BYTES:
+        raise RosterUnreadable(f"The table is larger than {MAX_BYTES // 1024} KB; import it in parts.")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = data.decode("utf-16", "replace")
+    else:
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = data.decode("cp1252", "replace")
+    if "\0" in text or data.startswith((b"PK\x03\x04", b"%PDF")):
+        raise RosterUnreadable("This is no text file. In a spreadsheet choose 'Save as' and CSV.")
+    return text
+
+
+def parse(text: str) -> Roster:
+    """The people a table names, and its lines that cannot be used. Raises RosterUnreadable."""
+    text = text.removeprefix("\ufeff")
+    lines = _lines(text)
+    header = next(lines, None)
+    if header is None:
+        raise RosterUnreadable("The table is empty. Its first line names the columns: id, name, email.")
+    places = _places(header[1])
+    rows: list[Row] = []
+    problems: list[Problem] = []
+    seen: dict[str, int] = {}
+    for number, fields in lines:
+        if len(rows) + len(problems) >= MAX_ROWS:
+            raise RosterUnreadable(f"The table has more than {MAX_ROWS} people; import it in parts.")
+        row, wrong = _row(number, fields, places)
+        if not wrong and row.id in seen:
+            wrong = f"The id '{row.id}' stands in line {seen[row.id]} already."
+        if wrong:
+            problems.append(Problem(number, wrong))
+        else:
+            seen[row.id] = number
+            rows.append(row)
+    return Roster(tuple(rows), tuple(problems))
+
+
+def one(id_: str, name: str, email: str, role: str) -> Roster:
+    """A single person, as a form gives them."""
+    fields = [_tidy(field) for field in (id_, name, email, role)]
+    row, wrong = _row(1, fields, {"id": 0, "name": 1, "email": 2, "role": 3})
+    return Roster((), (Problem(1, wrong),)) if wrong else Roster((row,))
+
+
+def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Number and fields of each line that is not blank; a quoted field may go over several."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
+    before = 0
+    try:
+        for fields in reader:
+            if any(field.strip() for field in fields):
+                yield before + 1, [_tidy(field) for field in fields]
+            before = reader.line_num
+    except csv.Error:
+        raise RosterUnreadable(
+            f"Line {before + 1} cannot be read: a quotation mark is not closed or in the middle of a field."
+        ) from None
+
+
+def _tidy(field: str) -> str:
+    """Blanks of all kinds as single ones, and letters with marks in one form: so ids fit another time."""
+    return unicodedata.normalize("NFC", " ".join(field.split()))
+
+
+def _delimiter(text: str) -> str:
+    """The one of comma, semicolon and tab that parts the first line most often."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    bare = re.sub(r'"[^"]*"', "", first)
+    return max(",;\t", key=bare.count)
+
+
+def _places(header: Sequence[str]) -> Mapping[str, int]:
+    """Where each column stands."""
+    found: dict[str, int] = {}
+    for place, title in enumerate(header):
+        word = re.sub(r"[\s._\-]", "", title).casefold()
+        column = next((column for column, words in COLUMNS.items() if word in words), None)
+        if column is not None:
+            found.setdefault(column, place)
+    if "id" not in found:
+        raise RosterUnreadable(
+            "The first line must name the columns, and one of them must be 'id': id, name, email, role."
+        )
+    return found
+
+
+def _row(number: int, fields: Sequence[str], places: Mapping[str, int]) -> tuple[Row, str]:
+    """A line as a row, and what is wrong with it."""
+
+    def said(column: str) -> str:
+        place = places.get(column, len(fields))
+        return fields[place] if place < len(fields) else ""
+
+    name = said("name") or " ".join(part for part in (said("first"), said("last")) if part)
+    role = ROLE_WORDS.get(said("role").casefold(), said("role"))
+    row = Row(number, said("id"), name, said("email"), role)
+    return row, next((words for wrong, words in WRONG if wrong(row)), "")
+
+
+def _bad_email(row: Row) -> bool:
+    return bool(row.email) and not re.fullmatch(r"[^@\s,;<>\"]+@[^@\s,;<>\"]+", row.email)
+
+
+WRONG: tuple[tuple[Callable[[Row], bool], str], ...] = (
+    (lambda row: not row.id, "There is no id."),
+    (lambda row: not row.id.isprintable(), "The id has characters that cannot be shown."),
+    (lambda row: len(row.id) > MAX_LENGTH, f"The id is longer than {MAX_LENGTH} characters."),
+    (lambda row: not row.name.isprintable(), "The name has characters that cannot be shown."),
+    (lambda row: len(row.name) > MAX_LENGTH, f"The name is longer than {MAX_LENGTH} characters."),
+    (lambda row: len(row.email) > MAX_LENGTH, f"The e-mail address is longer than {MAX_LENGTH} characters."),
+    (lambda row: _bad_email(row) or not row.email.isprintable(), "The e-mail address is none."),
+    (lambda row: bool(row.role) and row.role not in ROLES, "The role is not student, grader or instructor."),
+)
+
+
+def as_csv(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
+    """A table for spreadsheets, with a mark so that they read UTF-8; no cell is taken for a formula."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    for row in (header, *rows):
+        writer.writerow([_neutral(cell) for cell in row])
+    return b"\xef\xbb\xbf" + out.getvalue().encode()
+
+
+def _neutral(cell: str) -> str:
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else cell

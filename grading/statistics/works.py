@@ -1,0 +1,111 @@
+"""What is known of each hand-in that counts: values that statistics are made of. No names but for links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from grading.statistics.wording import Remark
+
+Looked = Literal["blind", "seen", "changed", "accepted"]
+"""How a person came to a level: marked without having seen the grader's, marked having seen it, changed it,
+or reviewed the grade and left it as it was."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A criterion in one hand-in."""
+
+    criterion: str
+    title: str
+    stage: str
+    max_points: float
+    highest: int
+    points: float | None
+    """As they count, people's changes among them."""
+    level: float | None
+    """What grading gave, before anybody changed it."""
+    by_model: bool
+    """A language model had a part in it."""
+
+    @property
+    def share(self) -> float | None:
+        """Points / highest points."""
+        return None if self.points is None or self.max_points <= 0 else self.points / self.max_points
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One check of a criterion, or one test of a check, in one hand-in."""
+
+    criterion: str
+    label: str
+    earned: float
+    """From 0 to 1; of a test 0 or 1."""
+    test: bool = False
+    hidden: bool = False
+
+
+@dataclass(frozen=True)
+class PersonLevel:
+    """The level one person gave a criterion of one hand-in, beside the grader's."""
+
+    work: str
+    criterion: str
+    person: int
+    level: float
+    grader: float | None
+    how: Looked
+
+
+@dataclass(frozen=True)
+class Took:
+    """Seconds of one grading; nothing for what has not happened."""
+
+    preparing: float | None = None
+    """From the hand-in until its checks were done."""
+    waiting: float | None = None
+    """In the queue."""
+    running: float | None = None
+    """From being sent to machines to the grade."""
+    total: float | None = None
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """The run whose result counts, of one stage of one hand-in."""
+
+    stage: str
+    machine: str
+    model: str
+    seconds: float | None
+    output_tokens: int | None
+
+
+@dataclass(frozen=True)
+class Work:
+    """A hand-in that counts, with its current grading."""
+
+    id: str
+    student: str
+    number: int
+    state: str
+    final_points: float | None = None
+    max_points: float | None = None
+    held: bool = False
+    reviewed: bool = False
+    criteria: tuple[Judged, ...] = ()
+    tested: tuple[Tested, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    took: Took = Took()
+
+
+@dataclass(frozen=True)
+class Works:
+    """All hand-ins of an assignment that count, and what people and machines did with them."""
+
+    students: int
+    """Enrolled in the course."""
+    works: tuple[Work, ...]
+    levels: tuple[PersonLevel, ...] = ()
+    runs: tuple[StageRun, ...] = ()

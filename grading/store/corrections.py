@@ -1,0 +1,207 @@
+"""Points of criteria that people changed: examples are chosen from them, their effect is measured on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, aliased
+
+from grading.documents import Identity, pseudonymise, set_apart
+from grading.documents.pseudonym import pseudonymise_texts
+from grading.errors import NotFound
+from grading.evidence.scope import Scopes
+from grading.model import Document
+from grading.store import tables
+from grading.store.tables.assignments import TRIAL
+
+PER_PAGE = 20
+LONGEST_PROPOSED = 1_200
+"""Characters of an excerpt that is proposed."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What a person made of a criterion, beside what grading gave."""
+
+    change_id: int
+    round_id: str
+    submission_id: str
+    student: str
+    number: int
+    criterion: str
+    title: str
+    stage: str
+    highest: int
+    model_level: float | None
+    level: float
+    reason: str
+    by: str
+    at: datetime
+    rubric_version_id: int
+    """The one it was graded with."""
+    example_id: int | None = None
+    """The example it has become."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of corrections."""
+
+    items: tuple[Correction, ...]
+    page: int
+    pages: int
+    total: int
+
+
+def _query(assignment_id: int) -> Any:
+    """The last change of points of each criterion of each hand-in, of those that were not undone."""
+    change, later, submission = tables.Change, aliased(tables.Change), tables.Submission
+    example = tables.Example
+    after = select(later.id).where(
+        later.submission_id == change.submission_id,
+        later.kind == "points",
+        later.target == change.target,
+        later.undone_at.is_(None),
+        later.id > change.id,
+    )
+    chosen = select(func.min(example.id)).where(
+        example.submission_id == change.submission_id,
+        example.criterion == change.target,
+        example.excerpt != "",
+    )
+    author = aliased(tables.User)
+    return (
+        select(
+            change,
+            submission.number,
+            tables.User.name.label("student"),
+            author.name.label("author"),
+            tables.Round.rubric_version_id,
+            tables.Grade.report["criteria"].label("criteria"),
+            chosen.scalar_subquery().label("example_id"),
+        )
+        .join(submission, submission.id == change.submission_id)
+        .join(tables.User, tables.User.id == submission.student_id)
+        .join(tables.Round, tables.Round.id == change.round_id)
+        .join(tables.Grade, tables.Grade.round_id == change.round_id)
+        .outerjoin(author, author.id == change.by)
+        .where(
+            submission.assignment_id == assignment_id,
+            submission.source != TRIAL,
+            change.kind == "points",
+            change.undone_at.is_(None),
+            ~after.exists(),
+        )
+    )
+
+
+def corrections(session: Session, assignment_id: int, page: int = 1, criterion: str = "") -> Page:
+    """One page of them, the newest first, all criteria or one."""
+    query = _query(assignment_id)
+    if criterion:
+        query = query.where(tables.Change.target == criterion)
+    total = session.scalar(query.with_only_columns(func.count(), maintain_column_froms=True)) or 0
+    pages = max(1, -(-total // PER_PAGE))
+    page = min(max(page, 1), pages)
+    rows = session.execute(
+        query.order_by(tables.Change.id.desc()).offset((page - 1) * PER_PAGE).limit(PER_PAGE)
+    )
+    return Page(tuple(_read(rows)), page, pages, total)
+
+
+def correction(session: Session, assignment_id: int, change_id: int) -> Correction:
+    """One of them. Raises NotFound, also for one that was undone or changed again."""
+    rows = session.execute(_query(assignment_id).where(tables.Change.id == change_id))
+    found = next(_read(rows), None)
+    if found is None:
+        raise NotFound("There is no such correction; somebody may have changed it again.")
+    return found
+
+
+def all_of(session: Session, assignment_id: int, most: int) -> list[Correction]:
+    """The newest of them, so many at most."""
+    rows = session.execute(_query(assignment_id).order_by(tables.Change.id.desc()).limit(most))
+    return list(_read(rows))
+
+
+def _read(rows: Any) -> Iterator[Correction]:
+    for row in rows:
+        change: tables.Change = row.Change
+        graded = next((one for one in row.criteria or [] if one.get("criterion") == change.target), None)
+        points = change.value.get("points")
+        if graded is None or points is None or not graded["max_points"]:
+            continue
+        share = min(max(points / graded["max_points"], 0.0), 1.0)
+        yield Correction(
+            change_id=change.id,
+            round_id=change.round_id,
+            submission_id=change.submission_id,
+            student=row.student,
+            number=row.number,
+            criterion=change.target,
+            title=graded["title"],
+            stage=graded["stage"],
+            highest=graded["highest"],
+            model_level=graded["level"],
+            level=round(share * graded["highest"], 2),
+            reason=change.reason,
+            by=row.author or "",
+            at=change.at,
+            rubric_version_id=row.rubric_version_id,
+            example_id=row.example_id,
+        )
+
+
+def proposed(session: Session, found: Correction, where: str | None, identities: Sequence[Identity]) -> str:
+    """What the student wrote for a criterion, without names: the lines of their own in its place.
+
+    Without a place (the criterion's `where`), or with nothing of their own there, the words the model quoted;
+    failing those, the first lines of the hand-in.
+    """
+    documents = _documents(session, found.round_id, found.submission_id)
+    for identity in identities:
+        documents = pseudonymise(documents, identity)
+    if where and (words := _own(documents, where)):
+        return words
+    quotes = _quotes(session, found)
+    for identity in identities:
+        quotes = pseudonymise_texts(quotes, identity)
+    return _cut("\n".join(quotes)) or _own(documents, None)
+
+
+def _documents(session: Session, round_id: str, submission_id: str) -> tuple[Document, ...]:
+    """The hand-in with what the student added marked."""
+    starter = session.scalar(
+        select(tables.RubricVersion.starter).join(tables.Round).where(tables.Round.id == round_id)
+    )
+    stored = session.get_one(tables.Submission, submission_id).documents
+    read = [Document.model_validate(one) for one in stored]
+    return set_apart(read, [Document.model_validate(one) for one in starter or []])
+
+
+def _own(documents: Sequence[Document], where: str | None) -> str:
+    """The student's own lines where a pattern says, everywhere without one."""
+    pieces = Scopes(documents).find(where).added
+    return _cut("\n\n".join(piece.own.strip("\n") for piece in pieces if piece.own.strip()))
+
+
+def _quotes(session: Session, found: Correction) -> list[str]:
+    report: Mapping[str, Any] = (
+        session.scalar(select(tables.Grade.report).where(tables.Grade.round_id == found.round_id)) or {}
+    )
+    graded: Mapping[str, Any] = next(
+        (c for c in report.get("criteria", []) if c["criterion"] == found.criterion), {}
+    )
+    return [str(quote["text"]) for quote in graded.get("quotes", [])]
+
+
+def _cut(text: str) -> str:
+    """At most `LONGEST_PROPOSED` characters, cut at the end of a line where there is one."""
+    if len(text) <= LONGEST_PROPOSED:
+        return text
+    cut = text[:LONGEST_PROPOSED]
+    return cut[: cut.rfind("\n")] if "\n" in cut[LONGEST_PROPOSED // 2 :] else cut

@@ -1,0 +1,225 @@
+"""Versions of an assignment that people write: drafts, what counts, restoring, and its settings."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.assignment import Assignment, read_files
+from grading.authoring.diff import Side, differences
+from grading.authoring.folder import Content, Settings, compose, exported, others
+from grading.documents import Limits
+from grading.errors import Conflict, NotFound
+from grading.may import Actor
+from grading.rubric import Rubric, Value
+from grading.store import assignments, tables, trials
+from grading.store.assignment_settings import lock, require_free, set_columns, settings_of
+from grading.store.audit import note as audit
+from grading.store.database import now
+
+MOST_LINES = 200
+"""Versions that are listed."""
+MOST_NOTE = 500
+
+
+class SavedMeanwhile(Conflict):
+    """Somebody else saved a version while this one was being written."""
+
+    def __init__(self, number: int, by: str) -> None:
+        super().__init__(f"{by or 'Somebody'} saved version {number} while you were writing.")
+        self.number = number
+
+
+class NothingChanged(Conflict):
+    """What is to be saved is what is there."""
+
+
+class VersionLine(Value):
+    """A version in the list."""
+
+    number: int
+    created_at: datetime
+    by: str
+    note: str
+    published_at: datetime | None
+    counts: bool
+    """It is the one that hand-ins are graded with now."""
+
+
+@dataclass(frozen=True)
+class Working:
+    """The version that is written on: the newest, whether it counts or not."""
+
+    version: tables.RubricVersion
+    counting: int | None
+    """The number of the one that counts; nothing before the first was published."""
+
+    @property
+    def draft(self) -> bool:
+        """Whether it never counted."""
+        return self.version.published_at is None
+
+
+def working(session: Session, assignment: tables.Assignment) -> Working:
+    """What is written on now. Raises NotFound where there is no version at all."""
+    newest = assignments.newest(session, assignment)
+    if newest is None:
+        raise NotFound("This assignment has no rubric yet.")
+    counts = assignments.counting(session, assignment)
+    return Working(newest, counts.number if counts else None)
+
+
+def version(session: Session, assignment_id: int, number: int) -> tables.RubricVersion:
+    """A version by its number. Raises NotFound."""
+    of_it = select(tables.RubricVersion).where(
+        tables.RubricVersion.assignment_id == assignment_id, tables.RubricVersion.number == number
+    )
+    found = session.execute(of_it).scalar_one_or_none()
+    if found is None:
+        raise NotFound("There is no such version.")
+    return found
+
+
+def lines(session: Session, assignment: tables.Assignment) -> list[VersionLine]:
+    """The versions, the newest first, in one query and without what is in them."""
+    table = tables.RubricVersion
+    rows = session.execute(
+        select(table.number, table.created_at, table.note, table.published_at, tables.User.name)
+        .outerjoin(tables.User, tables.User.id == table.created_by)
+        .where(table.assignment_id == assignment.id)
+        .order_by(table.number.desc())
+        .limit(MOST_LINES)
+    ).all()
+    counts = assignments.counting(session, assignment)
+    number = counts.number if counts else None
+    return [
+        VersionLine(
+            number=row.number,
+            created_at=row.created_at,
+            by=row.name or "",
+            note=row.note,
+            published_at=row.published_at,
+            counts=row.number == number,
+        )
+        for row in rows
+    ]
+
+
+def files(session: Session, row: tables.RubricVersion) -> dict[str, bytes]:
+    """The files of a version, by path."""
+    found = trials.contents(session, set(row.files.values()))
+    return {path: found[name] for path, name in row.files.items() if name in found}
+
+
+def content(session: Session, row: tables.RubricVersion) -> Content:
+    """What a version holds, ready to be changed."""
+    return content_of(row, files(session, row))
+
+
+def content_of(row: tables.RubricVersion, stored: Mapping[str, bytes]) -> Content:
+    """The same, where its files are known."""
+    return Content(
+        rubric=Rubric.model_validate(row.rubric),
+        task=row.task,
+        instructions={stage: str(text) for stage, text in row.instructions.items()},
+        share_solution=row.share_solution,
+        spoken_language=row.spoken_language,
+        show_draft=row.show_draft,
+        files=others(stored),
+    )
+
+
+def side(row: tables.RubricVersion) -> Side:
+    """What is compared of a version."""
+    return Side(
+        rubric=Rubric.model_validate(row.rubric),
+        task=row.task,
+        instructions=row.instructions,
+        share_solution=row.share_solution,
+        spoken_language=row.spoken_language,
+        show_draft=row.show_draft,
+        files=row.files,
+    )
+
+
+def zip_of(session: Session, assignment: tables.Assignment, row: tables.RubricVersion) -> dict[str, bytes]:
+    """The files of a version's folder, with the settings of now."""
+    stored = files(session, row)
+    return exported(stored, settings_of(assignment), content_of(row, stored))
+
+
+def save(
+    session: Session, assignment: tables.Assignment, said: Content, base: int, actor: Actor, note: str = ""
+) -> tables.RubricVersion:
+    """A new draft, made from version `base`.
+
+    Raises SavedMeanwhile where `base` is not the newest any more, NothingChanged, and AssignmentError for
+    what no folder may say either.
+    """
+    lock(session, assignment.id)
+    newest = working(session, assignment).version
+    if newest.number != base:
+        by = session.get(tables.User, newest.created_by) if newest.created_by else None
+        raise SavedMeanwhile(newest.number, by.name if by else "")
+    read = read_files(compose(settings_of(assignment), said), Limits())
+    if not differences(side(newest), _read_side(read)):
+        raise NothingChanged("Nothing was changed, so nothing was saved.")
+    made = assignments.add_version(session, assignment, assignments.of_folder(read, assignment.release))
+    made.created_by, made.note = actor.user_id, note.strip()[:MOST_NOTE]
+    audit(session, actor.name, "assignment.save", f"assignment:{assignment.id}", {"version": made.number})
+    return made
+
+
+def _read_side(read: Assignment) -> Side:
+    return Side(
+        rubric=read.rubric,
+        task=read.task,
+        instructions=read.instructions,
+        share_solution=read.share_solution,
+        spoken_language=read.spoken_language,
+        show_draft=read.show_draft,
+        files={path: hashlib.sha256(data).hexdigest() for path, data in read.files},
+    )
+
+
+def publish(session: Session, assignment: tables.Assignment, number: int, actor: Actor) -> bool:
+    """From now on this version counts. False when it did already."""
+    lock(session, assignment.id)
+    row = version(session, assignment.id, number)
+    if row.published_at is not None:
+        return False
+    row.published_at = now(session)
+    session.flush()
+    audit(session, actor.name, "assignment.publish", f"assignment:{assignment.id}", {"version": number})
+    return True
+
+
+def restore(
+    session: Session, assignment: tables.Assignment, number: int, actor: Actor, note: str
+) -> tables.RubricVersion:
+    """A new draft that says what an old version said. Raises NothingChanged where that is the newest."""
+    old = version(session, assignment.id, number)
+    base = working(session, assignment).version.number
+    return save(session, assignment, content(session, old), base, actor, note)
+
+
+def create(
+    session: Session, course_id: int, settings: Settings, first: Content, actor: Actor
+) -> tables.Assignment:
+    """A new assignment with a first draft. Raises Conflict where the course has one of that slug."""
+    session.execute(select(tables.Course.id).where(tables.Course.id == course_id).with_for_update())
+    require_free(session, course_id, settings.slug)
+    made = tables.Assignment(course_id=course_id, created_at=now(session), slug=settings.slug)
+    set_columns(made, settings)
+    session.add(made)
+    session.flush()
+    read = read_files(compose(settings, first), Limits())
+    row = assignments.add_version(session, made, assignments.of_folder(read, settings.release))
+    row.created_by = actor.user_id
+    audit(session, actor.name, "assignment.create", f"assignment:{made.id}", {"slug": settings.slug})
+    return made

@@ -1,0 +1,212 @@
+"""The gradebook: what counts of each student for each assignment of a course, without any report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, cast
+
+from sqlalchemy import Select, func, or_, select
+from sqlalchemy.orm import Session
+
+from grading.errors import NotFound
+from grading.report.course import Counted, CourseStanding, course_standing
+from grading.rubric import Value
+from grading.store.database import now
+from grading.store.gradebook_cells import Cell, Column, cells_of
+from grading.store.removal import chunks
+from grading.store.tables import (
+    Assignment,
+    Course,
+    Extension,
+    Identity,
+    Membership,
+    RubricVersion,
+    User,
+)
+
+PER_PAGE = 25
+AT_ONCE = 100
+"""Students whose grades are read together, where all are wanted."""
+MOST = 200
+"""Assignments that are shown."""
+
+
+class Student(Value):
+    """Somebody of the course."""
+
+    id: int
+    name: str
+    subject: str
+    """Their student id."""
+
+
+class Row(Value):
+    """A student with a cell for each column."""
+
+    student: Student
+    cells: tuple[Cell, ...]
+    standing: CourseStanding
+
+
+class Gradebook(Value):
+    """One page of it."""
+
+    course_id: int
+    course_title: str
+    drop_lowest: int
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    page: int
+    pages: int
+    total: int
+
+
+def course_of(session: Session, course_id: int) -> Course:
+    """The course. Raises NotFound."""
+    found = session.get(Course, course_id)
+    if found is None:
+        raise NotFound("There is no such course.")
+    return found
+
+
+def page_of(session: Session, course: Course, search: str = "", page: int = 1) -> Gradebook:
+    """One page of students, by name; `search` finds in names and student ids."""
+    students = _students(course.id, search)
+    total = session.scalar(students.with_only_columns(func.count(), maintain_column_froms=True)) or 0
+    pages = max(1, -(-total // PER_PAGE))
+    page = min(max(page, 1), pages)
+    order = students.order_by(User.name, User.id).offset((page - 1) * PER_PAGE).limit(PER_PAGE)
+    listed, head = columns(session, course.id), _named(session, order)
+    found = rows(session, course, listed, head)
+    return Gradebook(
+        course_id=course.id, course_title=course.title, drop_lowest=course.drop_lowest, columns=listed,
+        rows=found, page=page, pages=pages, total=total,
+    )  # fmt: skip
+
+
+def everybody(session: Session, course: Course, listed: Sequence[Column]) -> Iterator[Row]:
+    """All students by name, some at a time."""
+    head = _named(session, _students(course.id, "").order_by(User.name, User.id))
+    for some in chunks(head, AT_ONCE):
+        yield from rows(session, course, listed, some)
+
+
+def of_student(session: Session, course: Course, user_id: int) -> Gradebook:
+    """One student's own row, with what is released only."""
+    listed = columns(session, course.id, Assignment.visible)
+    head = _named(session, _students(course.id, "").where(User.id == user_id))
+    found = rows(session, course, listed, head, released_only=True)
+    return Gradebook(
+        course_id=course.id, course_title=course.title, drop_lowest=course.drop_lowest, columns=listed,
+        rows=found, page=1, pages=1, total=len(found),
+    )  # fmt: skip
+
+
+def columns(session: Session, course_id: int, *where: Any) -> tuple[Column, ...]:
+    """The assignments of a course as they are due."""
+    newest = (
+        select(RubricVersion.id)
+        .where(RubricVersion.assignment_id == Assignment.id, RubricVersion.published_at.is_not(None))
+        .order_by(RubricVersion.number.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = (
+        select(Assignment, newest)
+        .where(Assignment.course_id == course_id, *where)
+        .order_by(Assignment.due_at.is_(None), Assignment.due_at, Assignment.id)
+        .limit(MOST)
+    )
+    found = session.execute(query).all()
+    highest = _highest(session, [version for _, version in found if version is not None])
+    return tuple(
+        Column(
+            id=one.id, slug=one.slug, title=one.title, due_at=one.due_at, counts=one.counts,
+            group_size=one.group_size, max_points=highest.get(version, 0.0),
+        )
+        for one, version in found
+    )  # fmt: skip
+
+
+_POINTS: dict[tuple[str, int], float] = {}
+"""(database, version of a rubric) -> its points: versions never change."""
+
+
+def _highest(session: Session, versions: Sequence[int]) -> Mapping[int, float]:
+    where = str(session.get_bind().engine.url)
+    missing = [one for one in versions if (where, one) not in _POINTS]
+    if missing:
+        query = select(RubricVersion.id, RubricVersion.rubric).where(RubricVersion.id.in_(missing))
+        for version, rubric in session.execute(query):
+            points = sum(float(one["points"]) for one in rubric.get("criteria", ()))
+            _POINTS[where, version] = round(points, 2)
+    return {one: _POINTS[where, one] for one in versions if (where, one) in _POINTS}
+
+
+def _students(course_id: int, search: str) -> Select[Any]:
+    query: Any = select(User.id, User.name).join(Membership, Membership.user_id == User.id)
+    query = query.where(Membership.course_id == course_id, Membership.role == "student")
+    if search := search.strip()[:200]:
+        known = select(Identity.user_id).where(Identity.subject.icontains(search, autoescape=True))
+        query = query.where(or_(User.name.icontains(search, autoescape=True), User.id.in_(known)))
+    return cast("Select[Any]", query)
+
+
+def _named(session: Session, query: Select[Any]) -> list[Student]:
+    """With the id that is typed: the local one, or else that of whoever sent them."""
+    people = session.execute(query).all()
+    subjects: dict[int, str] = {}
+    for some in chunks([row.id for row in people]):
+        known = select(Identity.user_id, Identity.subject).where(Identity.user_id.in_(some))
+        local = Identity.provider == "local"
+        for user_id, subject in session.execute(known.order_by(local, Identity.id.desc())):
+            subjects[user_id] = subject
+    return [Student(id=row.id, name=row.name, subject=subjects.get(row.id, "")) for row in people]
+
+
+def rows(
+    session: Session,
+    course: Course,
+    listed: Sequence[Column],
+    students: Sequence[Student],
+    *,
+    released_only: bool = False,
+) -> tuple[Row, ...]:
+    """A row for each of these students."""
+    ids = [one.id for one in students]
+    known = cells_of(session, listed, ids, released_only=released_only) if ids and listed else {}
+    due = _own_dates(session, listed, students)
+    moment = now(session)
+    made = []
+    for student in students:
+        cells = tuple(
+            known.get((column.id, student.id))
+            or _without(column, due.get((column.id, student.id), column.due_at), moment)
+            for column in listed
+        )
+        counted = [
+            Counted.model_construct(
+                points=cell.points, max_points=cell.max_points, missing=cell.state == "missing"
+            )
+            for cell in cells
+        ]
+        standing = course_standing(counted, course.drop_lowest)
+        made.append(Row.model_construct(student=student, cells=cells, standing=standing))
+    return tuple(made)
+
+
+def _without(column: Column, due: datetime | None, moment: datetime) -> Cell:
+    missing = due is not None and due < moment
+    return Cell.model_construct(state="missing" if missing else "ahead", max_points=column.max_points)
+
+
+def _own_dates(
+    session: Session, listed: Sequence[Column], students: Sequence[Student]
+) -> Mapping[tuple[int, int], datetime]:
+    """(assignment, student) -> their own date."""
+    query = select(Extension.assignment_id, Extension.student_id, Extension.due_at).where(
+        Extension.assignment_id.in_([one.id for one in listed]),
+        Extension.student_id.in_([one.id for one in students]),
+    )
+    return {(row.assignment_id, row.student_id): row.due_at for row in session.execute(query)}

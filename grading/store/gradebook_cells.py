@@ -1,0 +1,126 @@
+"""Which hand-in of each student counts for each assignment, and what it came to, for the gradebook."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, select
+from sqlalchemy.orm import Session, aliased
+
+from grading.model import RoundState
+from grading.rubric import Value
+from grading.store.tables import Assignment, Grade, Round, Submission, SubmissionMember, User
+
+
+class Column(Value):
+    """An assignment of the course."""
+
+    id: int
+    slug: str
+    title: str
+    due_at: datetime | None
+    counts: str
+    group_size: int
+    max_points: float
+    """By the rubric of now."""
+
+
+class Cell(Value):
+    """What counts of a student for an assignment; without a hand-in only `state` says something."""
+
+    submission_id: str = ""
+    state: str = "ahead"
+    """graded, open (not graded yet), partial, failed, missing (it was due), ahead"""
+    points: float | None = None
+    """What counts."""
+    max_points: float = 0.0
+    credit: float = 1.0
+    adjustment: float = 0.0
+    held: bool = False
+    released: bool = False
+
+
+def cells_of(
+    session: Session, listed: Sequence[Column], students: Sequence[int], *, released_only: bool
+) -> Mapping[tuple[int, int], Cell]:
+    """(assignment, student) -> what counts of what they handed in, or others of their group."""
+    found: dict[tuple[int, int], list[Any]] = defaultdict(list)
+    for query in _queries(listed, students):
+        for row in session.execute(query):
+            found[row.assignment_id, row.user_id].append(row)
+    rules = {one.id: one.counts for one in listed}
+    return {
+        key: _cell(_counting(hand_ins, rules[key[0]]), released_only=released_only)
+        for key, hand_ins in found.items()
+    }
+
+
+def _queries(listed: Sequence[Column], students: Sequence[int]) -> Iterator[Select[Any]]:
+    """One hand-in of each student for each assignment, by an index; then those of their groups."""
+    for rule in ("latest", "best"):
+        ids = [one.id for one in listed if one.counts == rule]
+        if ids:
+            yield _picked(ids, students, rule)
+    shared = [one.id for one in listed if one.group_size > 1]
+    if shared:
+        member = SubmissionMember
+        query = _told(member.user_id.label("user_id")).join(member, member.submission_id == Submission.id)
+        yield query.where(member.user_id.in_(students), Submission.assignment_id.in_(shared))
+
+
+def _picked(ids: Sequence[int], students: Sequence[int], rule: str) -> Select[Any]:
+    one, assignment, user = aliased(Submission), aliased(Assignment), aliased(User)
+    newest = select(one.id).where(one.assignment_id == assignment.id, one.student_id == user.id)
+    if rule == "best":
+        newest = (
+            newest.outerjoin(Round, and_(Round.submission_id == one.id, Round.current))
+            .outerjoin(Grade, Grade.round_id == Round.id)
+            .order_by(Grade.final_points.desc().nulls_last())
+        )
+    picked = newest.order_by(one.number.desc()).limit(1).correlate(assignment, user).scalar_subquery()
+    pairs = (
+        select(user.id.label("user_id"), picked.label("submission_id"))
+        .select_from(user)
+        .join(assignment, assignment.id.in_(ids))
+        .where(user.id.in_(students))
+        .cte("pairs")
+    )
+    return _told(pairs.c.user_id).join(pairs, pairs.c.submission_id == Submission.id)
+
+
+def _told(user: ColumnElement[int] | Any) -> Select[Any]:
+    return (
+        select(
+            user, Submission.id, Submission.assignment_id, Submission.created_at, Round.state,
+            Grade.final_points, Grade.max_points, Grade.credit, Grade.adjustment, Grade.held,
+            Grade.released_at,
+        )
+        .select_from(Submission)
+        .join(Round, and_(Round.submission_id == Submission.id, Round.current))
+        .outerjoin(Grade, Grade.round_id == Round.id)
+    )  # fmt: skip
+
+
+def _counting(hand_ins: Sequence[Any], rule: str) -> Any:
+    """The newest, or the one with the most points."""
+    if rule == "best" and (graded := [one for one in hand_ins if one.final_points is not None]):
+        return max(graded, key=lambda one: (one.final_points, one.created_at))
+    return max(hand_ins, key=lambda one: one.created_at)
+
+
+def _cell(row: Any, *, released_only: bool) -> Cell:
+    hidden = released_only and row.released_at is None
+    state = row.state if RoundState(row.state).final else "open"
+    return Cell.model_construct(
+        submission_id=row.id,
+        state="open" if hidden and state != "failed" else state,
+        points=None if hidden else row.final_points,
+        max_points=row.max_points or 0.0,
+        credit=1.0 if hidden or row.credit is None else row.credit,
+        adjustment=0.0 if hidden else row.adjustment or 0.0,
+        held=bool(row.held) and not released_only,
+        released=row.released_at is not None,
+    )

@@ -1,0 +1,85 @@
+"""Who wants to hear by mail that a result is ready, and the letters that wait to be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.orm import Session
+
+from grading.store import outbox
+from grading.store.removal import chunks
+from grading.store.tables import Assignment, Grade, MailWish, Round, Submission, SubmissionMember, User
+
+KIND = "mail"
+
+
+@dataclass(frozen=True)
+class Letter:
+    """To whom, and about which hand-in for what."""
+
+    address: str
+    title: str
+    submission_id: str
+
+
+def wish(session: Session, submission_id: str, user_id: int, *, wanted: bool) -> None:
+    """Somebody wants, or does not want, to hear of this hand-in, whatever they chose for all of theirs."""
+    session.merge(MailWish(submission_id=submission_id, user_id=user_id, wanted=wanted))
+
+
+def wanted(session: Session, submission_id: str, user_id: int) -> tuple[bool, str]:
+    """Whether somebody wants to hear of this hand-in, and their address (empty: there is none)."""
+    of_it = and_(MailWish.submission_id == submission_id, MailWish.user_id == User.id)
+    query = select(func.coalesce(MailWish.wanted, User.mail_when_ready), User.email)
+    row = session.execute(query.outerjoin(MailWish, of_it).where(User.id == user_id)).first()
+    return (bool(row[0]), row[1]) if row is not None else (False, "")
+
+
+def ready(session: Session, round_ids: Sequence[str]) -> int:
+    """In the transaction that releases these: leave a letter to each who wants one, once a round."""
+    count = 0
+    for some in chunks(round_ids):
+        owners = select(
+            Round.id, Submission.id.label("submission_id"), Submission.student_id.label("user_id")
+        )
+        owners = owners.join(Submission, Submission.id == Round.submission_id).where(Round.id.in_(some))
+        member = SubmissionMember
+        members = select(Round.id, member.submission_id, member.user_id)
+        members = members.join(member, member.submission_id == Round.submission_id).where(Round.id.in_(some))
+        people = owners.union(members).subquery()
+        of_it = and_(MailWish.submission_id == people.c.submission_id, MailWish.user_id == people.c.user_id)
+        query = (
+            select(people)
+            .join(User, User.id == people.c.user_id)
+            .outerjoin(MailWish, of_it)
+            .where(func.coalesce(MailWish.wanted, User.mail_when_ready), User.email != "", ~User.disabled)
+        )
+        for round_id, submission_id, user_id in session.execute(query).all():
+            payload = {"submission": submission_id, "user": user_id}
+            count += outbox.put(session, KIND, f"ready:{round_id}:{user_id}", payload)
+    return count
+
+
+def letter(session: Session, payload: dict[str, Any]) -> Letter | None:
+    """What is to be written; nothing when there is no reason for it any more.
+
+    Nobody is told of what they cannot see by now, or no longer want to hear of.
+    """
+    submission_id, user_id = str(payload.get("submission")), int(payload.get("user", 0))
+    query = (
+        select(Submission.student_id, Assignment.title)
+        .join(Assignment, Assignment.id == Submission.assignment_id)
+        .join(Round, and_(Round.submission_id == Submission.id, Round.current))
+        .join(Grade, Grade.round_id == Round.id)
+        .where(Submission.id == submission_id, Grade.released_at.is_not(None))
+    )
+    row = session.execute(query).first()
+    user = session.get(User, user_id)
+    if row is None or user is None or user.disabled:
+        return None
+    theirs = row.student_id == user_id or session.get(SubmissionMember, (submission_id, user_id)) is not None
+    wants, address = wanted(session, submission_id, user_id)
+    return Letter(address, row.title, submission_id) if theirs and wants and address else None

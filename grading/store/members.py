@@ -1,0 +1,173 @@
+"""Reading who is in a course, and who may be given a link to set a password."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, case, exists, func, or_, select
+from sqlalchemy.orm import Session
+
+from grading.errors import Forbidden
+from grading.may import STAFF, Actor
+from grading.store import links, tables
+from grading.store.database import now
+from grading.store.removal import chunks
+
+PER_PAGE = 50
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody in a list."""
+
+    user_id: int
+    name: str
+    email: str
+    ids: tuple[str, ...]
+    """What they sign in as, their student id."""
+    role: str
+    administrator: bool
+    disabled: bool
+    enters: bool
+    """They have a password."""
+    locked_until: datetime | None
+    invited_until: datetime | None
+    """How long the link they were given is valid."""
+
+
+@dataclass(frozen=True)
+class People:
+    """A page of a list."""
+
+    items: tuple[Person, ...]
+    page: int
+    pages: int
+    total: int
+
+
+def listing(session: Session, course_id: int, search: str = "", role: str = "", page: int = 1) -> People:
+    """The people of a course, staff first, then by name."""
+    query = (
+        select(tables.User, tables.Membership.role)
+        .join(tables.Membership, tables.Membership.user_id == tables.User.id)
+        .where(tables.Membership.course_id == course_id)
+    )
+    if role:
+        query = query.where(tables.Membership.role == role)
+    first = case({"instructor": 0, "grader": 1}, value=tables.Membership.role, else_=2)
+    return people_page(session, query, search, (first, tables.User.name, tables.User.id), page)
+
+
+def people_page(
+    session: Session, query: Select[tables.User, str], search: str, order: Sequence[Any], page: int
+) -> People:
+    """A page of users with a role each; `search` finds names, addresses and ids."""
+    if search.strip():
+        query = query.where(_found(search.strip()[:200]))
+    counted = select(func.count()).select_from(query.with_only_columns(tables.User.id).subquery())
+    total = session.execute(counted).scalar_one()
+    pages = max(1, -(-total // PER_PAGE))
+    page = min(max(page, 1), pages)
+    rows = session.execute(query.order_by(*order).offset((page - 1) * PER_PAGE).limit(PER_PAGE)).all()
+    return People(_people(session, [(row[0], row[1]) for row in rows]), page, pages, total)
+
+
+def _found(search: str) -> ColumnElement[bool]:
+    escaped = search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    like = f"%{escaped}%".replace("\0", "")
+    identity = exists().where(
+        tables.Identity.user_id == tables.User.id, tables.Identity.subject.ilike(like, escape="\\")
+    )
+    return or_(
+        tables.User.name.ilike(like, escape="\\"), tables.User.email.ilike(like, escape="\\"), identity
+    )
+
+
+def _people(session: Session, rows: Sequence[tuple[tables.User, str]]) -> tuple[Person, ...]:
+    ids = [user.id for user, _ in rows]
+    names = subjects(session, ids)
+    invited, moment = links.waiting(session, ids), now(session)
+    return tuple(
+        Person(
+            user.id,
+            user.name,
+            user.email,
+            names.get(user.id, ()),
+            role,
+            user.administrator,
+            user.disabled,
+            user.password_hash is not None,
+            user.locked_until if user.locked_until and user.locked_until > moment else None,
+            invited.get(user.id),
+        )
+        for user, role in rows
+    )
+
+
+def subjects(session: Session, user_ids: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
+    """What each of these people is called by providers, the sign-in name first."""
+    found: dict[int, tuple[str, ...]] = {}
+    identity = tables.Identity
+    query = select(identity.user_id, identity.subject).where(identity.user_id.in_(user_ids))
+    for row in session.execute(query.order_by(identity.provider != "local", identity.id)):
+        found[row.user_id] = (*found.get(row.user_id, ()), row.subject)
+    return found
+
+
+@dataclass(frozen=True)
+class Named:
+    """Somebody in a table for other programs."""
+
+    user_id: int
+    sign_in_name: str
+    name: str
+    email: str
+
+
+def named(session: Session, user_ids: Sequence[int]) -> tuple[Named, ...]:
+    """These people, in the given order."""
+    found: dict[int, Named] = {}
+    for some in chunks(user_ids):
+        names = subjects(session, some)
+        query = select(tables.User.id, tables.User.name, tables.User.email).where(tables.User.id.in_(some))
+        for row in session.execute(query):
+            found[row.id] = Named(row.id, names.get(row.id, ("",))[0], row.name, row.email)
+    return tuple(found[one] for one in user_ids)
+
+
+def person(session: Session, user: tables.User, role: str) -> Person:
+    """One of them."""
+    return _people(session, [(user, role)])[0]
+
+
+def require_linkable(session: Session, actor: Actor, course_id: int, user_ids: Sequence[int]) -> None:
+    """Go on if all these people of the course may be given a link by the actor, or raise Forbidden.
+
+    Administrators may give one to everybody; instructors to students who are staff nowhere.
+    """
+    if set(user_ids) - set(linkable(session, actor, course_id, user_ids)):
+        raise Forbidden("Links for staff and for disabled accounts are made by an administrator.")
+
+
+def linkable(
+    session: Session, actor: Actor, course_id: int, user_ids: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """Those people of the course (nothing: all who have no password) who may be given a link by the actor."""
+    here, other = tables.Membership, tables.Membership.__table__.alias()
+    signs_in = exists().where(tables.Identity.user_id == tables.User.id, tables.Identity.provider == "local")
+    query = (
+        select(tables.User.id)
+        .join(here, here.user_id == tables.User.id)
+        .where(here.course_id == course_id, tables.User.disabled.is_(False), signs_in)
+        .order_by(tables.User.name, tables.User.id)
+    )
+    if not actor.administrator:
+        anywhere = exists().where(other.c.user_id == tables.User.id, other.c.role.in_(STAFF))
+        query = query.where(here.role == "student", ~anywhere, tables.User.administrator.is_(False))
+    if user_ids is None:
+        return tuple(session.scalars(query.where(tables.User.password_hash.is_(None))))
+    allowed = set(session.scalars(query))
+    return tuple(one for one in user_ids if one in allowed)

@@ -1,0 +1,67 @@
+"""What people changed in one grading, and what of it is new to somebody who looked at it before."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, aliased
+
+from grading.store import standing
+from grading.store.tables import Change, Round, User
+
+MOST = 200
+"""Changes of one grade that are shown; the newest."""
+
+
+class Made(standing.Made):
+    """One change, also one that was taken back, with its number."""
+
+    id: int
+
+    @property
+    def last(self) -> datetime:
+        """When something was done about it the last time."""
+        return self.undone_at or self.at
+
+
+def stamp(session: Session, round_id: str) -> str:
+    """What tells one state of a grade's changes from another: round, newest change, how many were undone."""
+    query = select(func.max(Change.id), func.count(Change.undone_at)).where(Change.round_id == round_id)
+    newest, undone = session.execute(query).one()
+    return f"{round_id}.{newest or 0}.{undone}"
+
+
+def history(session: Session, round_id: str) -> tuple[Made, ...]:
+    """The changes of a round, the newest first."""
+    undoer = aliased(User)
+    query = (
+        select(Change, User.name, undoer.name, Round.number)
+        .join(Round, Round.id == Change.round_id)
+        .outerjoin(User, User.id == Change.by)
+        .outerjoin(undoer, undoer.id == Change.undone_by)
+        .where(Change.round_id == round_id)
+        .order_by(Change.id.desc())
+        .limit(MOST)
+    )
+    return tuple(
+        Made(
+            id=row.id, at=row.at, by=by or "", kind=row.kind, target=row.target, value=row.value,
+            before=row.before, reason=row.reason, bulk=bool(row.bulk), grading=number,
+            undone_at=row.undone_at, undone_by=undone_by or "",
+        )
+        for row, by, undone_by, number in session.execute(query)
+    )  # fmt: skip
+
+
+def since(session: Session, round_id: str, seen: str) -> tuple[Made, ...]:
+    """What was changed, or taken back, after a form with the stamp `seen` was shown; the newest first."""
+    of, newest, undone = [*seen.split("."), "", ""][:3]
+    known = of == round_id and newest.isdecimal() and undone.isdecimal()
+    made = history(session, round_id)
+    if not known:
+        return made[:5]
+    taken_back = sorted((one for one in made if one.undone_at), key=lambda one: one.last, reverse=True)
+    fresh = taken_back[: max(0, len(taken_back) - int(undone))]
+    new = [one for one in made if one.id > int(newest) and one not in fresh]
+    return tuple(sorted([*new, *fresh], key=lambda one: one.last, reverse=True))

@@ -1,0 +1,72 @@
+"""Comments that the staff of a course use again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from grading.errors import GraderError, NotFound
+from grading.may import Actor
+from grading.rubric import Value
+from grading.store.audit import note
+from grading.store.database import now
+from grading.store.tables import SavedComment, User
+
+MOST = 500
+"""Comments a course may keep: more cannot be found by typing either."""
+MOST_CHARS = 2_000
+
+
+class CommentRefused(GraderError):
+    """This comment cannot be kept."""
+
+    code = "comment_refused"
+    status = 422
+
+
+class Saved(Value):
+    """A comment that is kept."""
+
+    id: int
+    text: str
+    by: str
+    at: datetime
+
+
+def listed(session: Session, course_id: int) -> tuple[Saved, ...]:
+    """Those of a course, by their words."""
+    query = (
+        select(SavedComment, User.name)
+        .outerjoin(User, User.id == SavedComment.by)
+        .where(SavedComment.course_id == course_id)
+        .order_by(func.lower(SavedComment.text), SavedComment.id)
+        .limit(MOST)
+    )
+    return tuple(
+        Saved(id=row.id, text=row.text, by=name or "", at=row.at) for row, name in session.execute(query)
+    )
+
+
+def save(session: Session, course_id: int, text: str, actor: Actor) -> None:
+    """Keep a comment; one that is kept already stays as it is. Raises CommentRefused."""
+    text = text.strip()
+    if not text or len(text) > MOST_CHARS:
+        raise CommentRefused(f"Write between 1 and {MOST_CHARS:,} characters to keep a comment.")
+    of_course = select(SavedComment.id).where(SavedComment.course_id == course_id)
+    if session.scalar(of_course.where(SavedComment.text == text).limit(1)) is not None:
+        return
+    if session.execute(select(func.count()).select_from(of_course.subquery())).scalar_one() >= MOST:
+        raise CommentRefused(f"This course keeps {MOST} comments already; delete some first.")
+    session.add(SavedComment(course_id=course_id, text=text, by=actor.user_id, at=now(session)))
+    note(session, actor.name, "comment.save", f"course:{course_id}", {"text": text[:200]})
+
+
+def delete(session: Session, course_id: int, comment_id: int, actor: Actor) -> None:
+    """Forget one. Raises NotFound."""
+    row = session.get(SavedComment, comment_id)
+    if row is None or row.course_id != course_id:
+        raise NotFound("There is no such comment.")
+    session.delete(row)
+    note(session, actor.name, "comment.delete", f"course:{course_id}", {"text": row.text[:200]})

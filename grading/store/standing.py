@@ -1,0 +1,204 @@
+"""How a grade came to stand as it does: lateness, which hand-in counts, gradings so far, people's changes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, aliased
+
+from grading.late import Lateness, LateRule, lateness
+from grading.model import Document
+from grading.rubric import Value
+from grading.store import tables, views
+from grading.store.blobs import fetch
+from grading.store.counting import counts_of
+
+MOST = 100
+"""Gradings, and changes, that are listed of one hand-in; the newest."""
+
+
+class Terms(Value):
+    """What the points of a hand-in depend on beside its report."""
+
+    lateness: Lateness
+    due_at: datetime | None
+    extended: bool
+    """The student has a due date of their own."""
+    counts: str
+    """`latest` or `best`."""
+    levels: dict[str, tuple[str, ...]]
+    """What each level of a criterion means, from 0 up."""
+
+
+class Grading(Value):
+    """One round, as a line of the history."""
+
+    number: int
+    reason: str
+    state: str
+    current: bool
+    rubric: int
+    """The number of the version it was graded with."""
+    created_at: datetime
+    finished_at: datetime | None
+    final_points: float | None
+    max_points: float | None
+    released: bool
+
+
+class Made(Value):
+    """One change by a person, also one that was taken back."""
+
+    at: datetime
+    by: str
+    kind: str
+    target: str
+    value: dict[str, Any]
+    before: dict[str, Any]
+    reason: str
+    grading: int
+    bulk: bool
+    undone_at: datetime | None
+    undone_by: str
+
+
+def terms(session: Session, submission_id: str, round_id: str) -> Terms:
+    """What decides beside the report, by the rules of now; in one query."""
+    own, version = tables.Extension, tables.RubricVersion
+    query = (
+        select(
+            tables.Submission.created_at,
+            tables.Assignment.due_at,
+            own.due_at.label("own"),
+            tables.Assignment.late,
+            tables.Assignment.counts,
+            version.rubric,
+        )
+        .join(tables.Assignment, tables.Assignment.id == tables.Submission.assignment_id)
+        .join(tables.Round, tables.Round.id == round_id)
+        .join(version, version.id == tables.Round.rubric_version_id)
+        .outerjoin(
+            own,
+            (own.assignment_id == tables.Assignment.id) & (own.student_id == tables.Submission.student_id),
+        )
+        .where(tables.Submission.id == submission_id)
+    )
+    row = session.execute(query).one()
+    due = row.own or row.due_at
+    criteria = row.rubric.get("criteria", [])
+    return Terms(
+        lateness=lateness(row.created_at, due, LateRule.model_validate(row.late or {})),
+        due_at=due,
+        extended=row.own is not None,
+        counts=row.counts,
+        levels={one["id"]: tuple(one.get("levels") or ()) for one in criteria},
+    )
+
+
+def gradings(session: Session, submission_id: str) -> tuple[Grading, ...]:
+    """The rounds of a hand-in, the newest first, without those of a dry run that was not applied."""
+    tried = (
+        select(tables.DryRunRound.round_id)
+        .join(tables.DryRun, tables.DryRun.id == tables.DryRunRound.dry_run_id)
+        .where(tables.DryRunRound.submission_id == submission_id, tables.DryRun.applied_at.is_(None))
+    )
+    grade = tables.Grade
+    query = (
+        select(
+            tables.Round.number,
+            tables.Round.reason,
+            tables.Round.state,
+            tables.Round.current,
+            tables.RubricVersion.number.label("rubric"),
+            tables.Round.created_at,
+            tables.Round.finished_at,
+            grade.final_points,
+            grade.max_points,
+            grade.released_at.is_not(None).label("released"),
+        )
+        .join(tables.RubricVersion, tables.RubricVersion.id == tables.Round.rubric_version_id)
+        .outerjoin(grade, grade.round_id == tables.Round.id)
+        .where(tables.Round.submission_id == submission_id, tables.Round.id.not_in(tried))
+        .order_by(tables.Round.number.desc())
+        .limit(MOST)
+    )
+    return tuple(Grading.model_validate(dict(row._mapping)) for row in session.execute(query))
+
+
+def changes(session: Session, submission_id: str) -> tuple[Made, ...]:
+    """What people changed in the gradings of a hand-in, the newest first."""
+    change, undoer = tables.Change, aliased(tables.User)
+    query = (
+        select(change, tables.User.name, undoer.name, tables.Round.number)
+        .join(tables.Round, tables.Round.id == change.round_id)
+        .outerjoin(tables.User, tables.User.id == change.by)
+        .outerjoin(undoer, undoer.id == change.undone_by)
+        .where(change.submission_id == submission_id)
+        .order_by(change.id.desc())
+        .limit(MOST)
+    )
+    return tuple(
+        Made(
+            at=row.at, by=by or "", kind=row.kind, target=row.target, value=row.value, before=row.before,
+            reason=row.reason, grading=number, bulk=bool(row.bulk), undone_at=row.undone_at,
+            undone_by=undone_by or "",
+        )
+        for row, by, undone_by, number in session.execute(query)
+    )  # fmt: skip
+
+
+def handed_in(session: Session, submission_id: str) -> tuple[tuple[Document, ...], tuple[str, ...]]:
+    """The documents of a hand-in, as by `views.documents`, and what was noted while reading its files."""
+    query = select(tables.Submission.documents, tables.Submission.notes)
+    stored, notes = session.execute(query.where(tables.Submission.id == submission_id)).one()
+    return views.apart(session, submission_id, stored), tuple(map(str, notes))
+
+
+def written_at(session: Session, round_id: str) -> dict[str, datetime]:
+    """Stage -> when the result that counts came."""
+    query = select(tables.Run.stage, tables.Run.finished_at).where(
+        tables.Run.round_id == round_id, tables.Run.accepted, tables.Run.finished_at.is_not(None)
+    )
+    return {stage: at for stage, at in session.execute(query) if at is not None}
+
+
+def notebooks(session: Session, submission_id: str) -> dict[str, str]:
+    """Path -> SHA-256 of the notebooks of a hand-in."""
+    file = tables.SubmissionFile
+    query = select(file.path, file.sha256).where(file.submission_id == submission_id)
+    return {path: name for path, name in session.execute(query) if path.lower().endswith(".ipynb")}
+
+
+def content(session: Session, sha256: str) -> bytes:
+    """The bytes of a file."""
+    return fetch(session, sha256)
+
+
+class HandIn(Value):
+    """A hand-in of somebody that has a grade."""
+
+    submission_id: str
+    number: int
+    student_id: int
+    student: str
+
+
+def that_count(session: Session, assignment: tables.Assignment) -> tuple[HandIn, ...]:
+    """Of each student the hand-in that counts, if it has a grade; by name. One query."""
+    submission = tables.Submission
+    query = (
+        select(
+            submission.id.label("submission_id"),
+            submission.number,
+            submission.student_id,
+            tables.User.name.label("student"),
+        )
+        .join(tables.User, tables.User.id == submission.student_id)
+        .join(tables.Round, (tables.Round.submission_id == submission.id) & tables.Round.current)
+        .join(tables.Grade, tables.Grade.round_id == tables.Round.id)
+        .where(submission.id.in_(counts_of(assignment)))
+        .order_by(tables.User.name, submission.student_id)
+    )
+    return tuple(HandIn.model_validate(dict(row._mapping)) for row in session.execute(query))

@@ -1,0 +1,169 @@
+"""Reading the audit: pages of it, with the names of who did what to what. A fixed number of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import exists, or_, select
+from sqlalchemy.orm import Session
+
+from grading.store.tables import Assignment, Audit, Batch, Course, Identity, Submission, Token, User
+
+PER_PAGE = 50
+MAX_PEOPLE = 50
+
+
+@dataclass(frozen=True)
+class Named:
+    """Who or what a row is about: its kind, its id, and a name where it still has one."""
+
+    kind: str
+    id: str
+    name: str = ""
+    of: str = ""
+    """Of a hand-in: whose; of a token: whose."""
+    number: int = 0
+    """Of a hand-in."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row."""
+
+    id: int
+    at: datetime
+    action: str
+    actor: Named
+    object: Named
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Trail:
+    """A page, the newest first; `older` is what the next one is asked with, if there is one."""
+
+    lines: tuple[Line, ...]
+    older: int | None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a page of the audit shows."""
+
+    course_id: int | None = None
+    """Nothing: all there is."""
+    person: str = ""
+    """Done by somebody with this name, address or id, or a part of it."""
+    kinds: tuple[str, ...] = ()
+    """The first words of actions, as in `grade.change`; nothing: all."""
+    before: int | None = None
+    """Rows older than this one."""
+
+
+def read(session: Session, wanted: Wanted) -> Trail:
+    """One page."""
+    query = select(Audit).order_by(Audit.id.desc()).limit(PER_PAGE + 1)
+    if wanted.course_id is not None:
+        query = query.where(Audit.course_id == wanted.course_id)
+    if person := wanted.person.replace("\0", "").strip()[:200]:
+        query = query.where(Audit.actor.in_(_actors(session, person)))
+    if wanted.kinds:
+        # the word itself or with more after a dot: a range, which an index finds; '/' comes after '.'
+        what = Audit.action
+        query = query.where(
+            or_(*((what == one) | ((what >= f"{one}.") & (what < f"{one}/")) for one in wanted.kinds))
+        )
+    if wanted.before is not None:
+        query = query.where(Audit.id < wanted.before)
+    rows = session.scalars(query).all()
+    shown = rows[:PER_PAGE]
+    names = _names(session, {name for row in shown for name in (row.actor, row.object)})
+    lines = tuple(
+        Line(row.id, row.at, row.action, names[row.actor], names[row.object], row.detail or {})
+        for row in shown
+    )
+    return Trail(lines, shown[-1].id if len(rows) > PER_PAGE else None)
+
+
+def _actors(session: Session, person: str) -> list[str]:
+    """How the audit may call them: as users, and by their tokens."""
+    escaped = person.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    like = f"%{escaped}%"
+    by_id = exists().where(Identity.user_id == User.id, Identity.subject.ilike(like, escape="\\"))
+    fits = or_(User.name.ilike(like, escape="\\"), User.email.ilike(like, escape="\\"), by_id)
+    people = list(session.scalars(select(User.id).where(fits).order_by(User.id).limit(MAX_PEOPLE)))
+    tokens = session.scalars(select(Token.id).where(Token.user_id.in_(people)).limit(500))
+    return [*(f"user:{one}" for one in people), *(f"token:{one}" for one in tokens), person]
+
+
+def _names(session: Session, names: Iterable[str]) -> Mapping[str, Named]:
+    """Each `kind:id` with what it is called now."""
+    known = {name: Named(*_parted(name)) for name in names}
+    ids: dict[str, set[str]] = {}
+    for one in known.values():
+        ids.setdefault(one.kind, set()).add(one.id)
+    found: dict[tuple[str, str], Named] = {}
+    for kind, look in LOOK.items():
+        if wanted := [one for one in ids.get(kind, ()) if kind in TEXT_IDS or _number(one)]:
+            found.update(((kind, named.id), named) for named in look(session, wanted))
+    return {name: found.get((one.kind, one.id), one) for name, one in known.items()}
+
+
+def _parted(name: str) -> tuple[str, str]:
+    kind, _, rest = name.partition(":")
+    return kind, rest
+
+
+def _number(text: str) -> bool:
+    return text.isdecimal() and len(text) < 10
+
+
+def _users(session: Session, ids: list[str]) -> Iterable[Named]:
+    query = select(User.id, User.name).where(User.id.in_([int(one) for one in ids]))
+    return [Named("user", str(row.id), row.name) for row in session.execute(query)]
+
+
+def _tokens(session: Session, ids: list[str]) -> Iterable[Named]:
+    query = select(Token.id, Token.name, User.name.label("owner")).join(User, User.id == Token.user_id)
+    rows = session.execute(query.where(Token.id.in_([int(one) for one in ids])))
+    return [Named("token", str(row.id), row.name, row.owner) for row in rows]
+
+
+def _courses(session: Session, ids: list[str]) -> Iterable[Named]:
+    query = select(Course.id, Course.title).where(Course.id.in_([int(one) for one in ids]))
+    return [Named("course", str(row.id), row.title) for row in session.execute(query)]
+
+
+def _assignments(session: Session, ids: list[str]) -> Iterable[Named]:
+    query = select(Assignment.id, Assignment.title).where(Assignment.id.in_([int(one) for one in ids]))
+    return [Named("assignment", str(row.id), row.title) for row in session.execute(query)]
+
+
+def _submissions(session: Session, ids: list[str]) -> Iterable[Named]:
+    query = (
+        select(Submission.id, Submission.number, Assignment.title, User.name)
+        .join(Assignment, Assignment.id == Submission.assignment_id)
+        .join(User, User.id == Submission.student_id)
+        .where(Submission.id.in_(ids))
+    )
+    rows = session.execute(query)
+    return [Named("submission", row.id, row.title, row.name, row.number) for row in rows]
+
+
+def _batches(session: Session, ids: list[str]) -> Iterable[Named]:
+    query = select(Batch.id, Batch.filename).where(Batch.id.in_(ids))
+    return [Named("batch", row.id, row.filename) for row in session.execute(query)]
+
+
+TEXT_IDS = frozenset({"submission", "batch"})
+LOOK = {
+    "user": _users,
+    "token": _tokens,
+    "course": _courses,
+    "assignment": _assignments,
+    "submission": _submissions,
+    "batch": _batches,
+}

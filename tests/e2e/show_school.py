@@ -1,0 +1,294 @@
+"""A school to be looked at: a course with a class in every state, for pictures of the pages. One seed, no chance."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from grading.beats import Lease
+from grading.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, SentPrompt, Suggestion
+from grading.model import CheckOutcome, Flag, Location, RoundState, TestOutcome
+from grading.outcome import CriterionGrade, Report
+from grading.rubric import Criterion, Rubric
+from grading.store import accounts, assignments, tables
+from grading.store.assignments import NewVersion
+from grading.store.database import now
+from tests.integration.webapp import School, report
+
+STUDENTS = (
+    "Amira Haddad", "Jonas Weber", "Lena Hoffmann", "Mateo Rossi", "Sofia Novak", "Elif Yılmaz", "Noah Fischer",
+    "Chiara Romano", "Yusuf Demir", "Hannah Schulz", "Luca Bianchi", "Mila Petrović", "Felix Wagner", "Aylin Kaya",
+    "Paul Becker", "Nina Kowalska", "Omar Farouk", "Clara Neumann", "Tim Schäfer", "Ines Moreau", "David Braun",
+    "Zoe Papadopoulos", "Max Richter", "Leila Karimi", "Anton Vogel", "Maria Santos", "Erik Lindqvist", "Julia Krüger",
+    "Samuel Okafor", "Emma Zimmermann",
+)  # fmt: skip
+TITLE = "Homework 3: What sells in a café"
+TASK = """# What sells in a café
+
+The file `sales.csv` has one line for each thing sold in a year: day, hour, product, price.
+
+1. Load it and say how many lines it has and what is missing.
+2. Show the sales of each month in a plot.
+3. Which product would you take off the menu? Say why, with numbers.
+4. Reflect: what surprised you, and what would you ask the owner?
+"""
+CRITERIA = (
+    ("load", "Loads the data and looks at it first", "analysis", 4),
+    ("clean", "Handles missing values", "analysis", 4),
+    ("plot", "Shows sales by month in a readable plot", "analysis", 5),
+    ("answer", "Answers with numbers from the data", "analysis", 4),
+    ("think", "Reflects on what surprised them", "feedback", 3),
+)
+LEVELS = ("missing", "begun", "partly", "mostly", "fully")
+REASONS = {
+    "load": ("The file is read with pandas and looked at with head() and info().", "The file is read, but never looked at."),
+    "clean": ("Rows without a price are counted and left out, and it is said why.", "112 rows without a price are summed up as zero."),
+    "plot": ("One bar for each month, with a title and labels.", "There is a plot, but its axes bear no names."),
+    "answer": ("Iced tea is named, with 214 sold in a year.", "An answer is given, but no number supports it."),
+    "think": ("The rainy June is compared with July, and a question follows.", "The reflection repeats the task in other words."),
+}  # fmt: skip
+CELLS = (
+    ("markdown", "# What sells in a café\n\nMatriculation 31415. I first look at the data, then at the months."),
+    ("code", "import pandas as pd\n\nsales = pd.read_csv('sales.csv', parse_dates=['day'])\nsales.info()"),
+    ("code", "missing = sales['price'].isna().sum()\nprint(f'{missing} rows have no price')\nsales = sales.dropna(subset=['price'])"),
+    ("code", "monthly = sales.groupby(sales['day'].dt.month)['price'].sum()\nmonthly.plot.bar()"),
+    ("code", "sold = sales['product'].value_counts()\nprint(sold.tail(3))"),
+    ("markdown", "**Answer.** I would take iced tea off the menu: 214 sold in a year.\n\nWhat surprised me is that June sells less than May. "
+     "Was it the weather? I would ask the owner whether the terrace was closed."),
+)  # fmt: skip
+OUTPUTS = {
+    1: "RangeIndex: 48211 entries, 0 to 48210\nData columns (total 4 columns):\n day      48211 non-null  datetime64[ns]\n price    48099 non-null  float64\n",
+    2: "112 rows have no price\n",
+    4: "Iced tea          214\nRhubarb cake      340\nChai              398\n",
+}  # fmt: skip
+
+
+class ShowSchool(School):
+    """The school of the tests with a class that has been at work."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(place)
+        self.chance = random.Random(11)
+        self.made: dict[str, str] = {}
+        """What it is an example of -> id of the hand-in."""
+        self._course()
+        self._class()
+        self._around()
+
+    def _course(self) -> None:
+        criteria = tuple(
+            Criterion(id=i, title=title, stage=stage, points=points, levels=LEVELS) for i, title, stage, points in CRITERIA
+        )  # fmt: skip
+        with self.store.write() as session:
+            course = assignments.course(session, "ba")
+            course.title = "Business Analytics 1"
+            new = NewVersion(
+                "hw3", TITLE, "python", "after_review", "d-hw3", Rubric(criteria=criteria), task=TASK
+            )
+            row = assignments.put(session, "ba", new)[0]
+            row.due_at = now(session) + timedelta(days=2, hours=5)
+            row.max_hand_ins, row.late = 3, {"kind": "steps"} if False else {}
+            self.shown = row.id
+            first = session.get_one(tables.Assignment, self.assignment)
+            first.title, first.due_at = "Homework 1: Tables and types", now(session) - timedelta(days=19)
+            second = session.get_one(tables.Assignment, self.quick)
+            second.title, second.due_at = "Homework 2: Joining tables", now(session) - timedelta(days=5)
+            for who, name in (
+                ("teacher", "Dr. Karin Albrecht"),
+                ("grader", "Ben Adler"),
+                ("anna", "Anna Lindner"),
+                ("admin", "Administrator"),
+            ):
+                session.get_one(tables.User, self.users[who]).name = name  # fmt: skip
+
+    def _class(self) -> None:
+        for number, name in enumerate(STUDENTS):
+            login = f"s{3100 + 7 * number}"
+            with self.store.write() as session:
+                user = accounts.create_user(session, login, name=name, email=f"{login}@school.example")
+                accounts.enrol(session, user.id, self.course, "student")
+                self.users[login] = user.id
+            submission = self.hand_in(login, self.shown, notebook(), "cafe.ipynb")
+            self._happened(submission, number)
+        mine = self.hand_in("anna", self.shown, notebook(), "cafe.ipynb")
+        self.grade(mine, a_report((4, 3, 3, 4, 3), self.chance), released=True)
+        self.ran(mine, "analysis", SentPrompt(system="You review homework.", user=TASK))
+        self.made["result"] = mine
+        for title, when in ((self.assignment, 21), (self.quick, 6)):
+            old = self.hand_in("anna", title)
+            self.grade(old, report(), released=True)
+            self._moved(old, timedelta(days=when))
+
+    def _happened(self, submission: str, number: int) -> None:
+        if number < 20:
+            levels = [self.chance.choice((1, 2, 3, 3, 4, 4)) for _ in CRITERIA]
+            held = number in (3, 11)
+            flags = (
+                {
+                    "flags": (
+                        Flag(code="manipulation", message="It asks the grader for full marks.", hold=True),
+                    )
+                }
+                if held
+                else {}
+            )
+            self.grade(submission, a_report(levels, self.chance, held=held, **flags), released=number % 4 == 0)  # fmt: skip
+            self.made.setdefault("held" if held else "graded", submission)
+        elif number == 20:
+            failure = {"feedback": "The machine did not answer in time."}
+            self.grade(submission, a_report((3, 3, 2, 3, 0), self.chance, status=RoundState.PARTIAL, points=None, feedback=None, failures=failure))  # fmt: skip
+            self.made["partial"] = submission
+        elif number == 21:
+            self._state(submission, "failed", failure="The notebook could not be read.")
+            self.made["failed"] = submission
+        elif number < 26:
+            self._run(submission, number)
+        elif number < 29:
+            self._state(submission, "queued")
+            self.made["queued"] = submission
+        self._moved(submission, timedelta(minutes=190 - 6 * number))
+
+    def _state(self, submission: str, state: str, **more: Any) -> None:
+        with self.store.write() as session:
+            round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
+            round_.state = state
+            for name, value in more.items():
+                setattr(round_, name, value)
+            if state == "failed":
+                round_.finished_at = now(session)
+
+    def _run(self, submission: str, number: int) -> None:
+        stage, machine = (("analysis", "dgx-spark-1"), ("feedback", "mac-studio-1"))[number % 2]
+        with self.store.write() as session:
+            round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
+            round_.state, round_.dispatched_at = "running", now(session)
+            for one in round_.stages:
+                one.state = "dispatched"
+                run = tables.Run(
+                    round_id=round_.id,
+                    stage=one.stage,
+                    attempt=1,
+                    state="dispatched",
+                    dispatched_at=now(session),
+                )
+                session.add(run)
+                session.flush()
+                one.run_id = run.id
+                draft = (
+                    "You looked at the months one by one, which makes the quiet June visible."
+                    if one.stage == "feedback"
+                    else None
+                )
+                lease = Lease(run.id, machine, "p", one.stage, "generating", 140 + 61 * number, 3.0 + number, draft=draft)  # fmt: skip
+                if one.stage == stage or number == 22:
+                    self.dispatch.held[run.id] = lease
+        self.made["running"] = submission
+
+    def _moved(self, submission: str, back: timedelta) -> None:
+        with self.store.write() as session:
+            row = session.get_one(tables.Submission, submission)
+            row.created_at -= back
+            for one in session.query(tables.Round).filter_by(submission_id=submission):
+                one.created_at -= back
+
+    def _around(self) -> None:
+        """Questions, comments, extensions, messages and tokens."""
+        with self.store.write() as session:
+            moment = now(session)
+            round_ = session.query(tables.Round).filter_by(submission_id=self.made["result"]).one()
+            request = tables.RegradeRequest(
+                submission_id=self.made["result"], round_id=round_.id, student_id=self.users["anna"],
+                course_id=self.course, criterion="plot", created_at=moment - timedelta(hours=3),
+                reason="The axes have names in the second plot, cell 4. Could you look again?",
+            )  # fmt: skip
+            session.add(request)
+            extension = tables.Extension(
+                assignment_id=self.shown, student_id=self.users["s3107"], due_at=moment + timedelta(days=6),
+                by=self.users["teacher"], at=moment, reason="Ill for a week",
+            )  # fmt: skip
+            session.add(extension)
+            for text in ("Label both axes, with units.", "Say how many rows you left out, and why."):
+                session.add(
+                    tables.SavedComment(course_id=self.course, text=text, by=self.users["teacher"], at=moment)
+                )
+            for number in range(2):
+                session.add(_dead(moment, number))
+        self.token("teacher", "read")
+        self.token("admin", "admin")
+
+
+def _dead(moment: datetime, number: int) -> tables.Outbox:
+    return tables.Outbox(
+        kind="event:lms", key=f"graded:{number}", payload={}, created_at=moment - timedelta(days=2),
+        not_before=moment, tries=10, done_at=moment, error="The receiver answered 503 Service Unavailable.",
+    )  # fmt: skip
+
+
+def notebook() -> bytes:
+    """What a student hands in."""
+    cells = []
+    for number, (kind, source) in enumerate(CELLS):
+        cell: dict[str, Any] = {"cell_type": kind, "metadata": {}, "source": source}
+        if kind == "code":
+            said = OUTPUTS.get(number)
+            outputs = [{"output_type": "stream", "name": "stdout", "text": said}] if said else []
+            cell |= {"execution_count": number, "outputs": outputs}
+        cells.append(cell)
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}).encode()
+
+
+def a_report(levels: Sequence[int], chance: random.Random, **changes: Any) -> Report:
+    """A whole report with these levels."""
+    here = [Location(document="cafe.ipynb", cell=cell, line=line) for cell, line in ((3, 3), (4, 2), (5, 1))]
+    graded = tuple(
+        CriterionGrade(
+            criterion=name, title=title, stage=stage, points=round(points * level / 4, 2), max_points=points,
+            level=level, highest=4, basis="checks and model" if stage == "analysis" else "model",
+            reason=REASONS[name][0 if level >= 3 else 1], evidence=_checks(name, level),
+        )
+        for (name, title, stage, points), level in zip(CRITERIA, levels, strict=True)
+    )  # fmt: skip
+    findings = (
+        Finding(severity="praise", title="Missing prices are counted first", detail="That makes all later sums honest.", location=here[0]),
+        Finding(severity="minor" if levels[2] > 2 else "major", title="The axes of the plot bear no names", detail="Add `xlabel` and `ylabel`, with the currency.", location=here[1]),
+        Finding(severity="note", title="Three products are too few to compare", detail="Show ten, or the share of each.", location=here[2]),
+    )  # fmt: skip
+    advice = Suggestion(
+        what="Name the months", why="Numbers make readers count.", how="Take `strftime('%b')` of the day.",
+        example="sales.groupby(sales['day'].dt.strftime('%b'))['price'].sum()", location=here[1],
+    )  # fmt: skip
+    points = round(sum(one.points or 0 for one in graded), 2)
+    analysis = AnalysisOutput(
+        judgements=(Judgement(criterion="load", level=levels[0]),), findings=findings, suggestions=(advice,),
+        summary="A clear way from the file to an answer. Missing prices are handled with care; the plot needs names.",
+        strengths=("Each step has a sentence that says why.",),
+    )  # fmt: skip
+    feedback = FeedbackOutput(
+        judgements=(), achieved="You went from 48,211 rows to **one clear answer**, and you counted what was missing first.",
+        reflection="You noticed that June sells less than May, and you asked why. That is how an analyst thinks.",
+        strengths=("You say what you do before you do it.",), practice="In a café, such a table would be made every week.",
+        develop=("Give your plot names, so that it speaks without you.",), next_step="Compare the hours of the day next.",
+    )  # fmt: skip
+    values = {
+        "criteria": graded,
+        "points": points,
+        "points_so_far": points,
+        "max_points": 20,
+        "analysis": analysis,
+    }
+    return report(**{**values, "feedback": feedback, "flags": (), **changes})
+
+
+def _checks(name: str, level: int) -> tuple[CheckOutcome, ...]:
+    if name == "load":
+        return (CheckOutcome(check="1", label="reads sales.csv", earned=1, message="found in cell 2"),)
+    if name == "clean":
+        tests = tuple(
+            TestOutcome(name=f"rows after cleaning, month {n}", passed=level >= n) for n in (2, 3, 4)
+        )
+        return (CheckOutcome(check="2", label="passes its tests", earned=level / 4, tests=tests),)
+    return ()

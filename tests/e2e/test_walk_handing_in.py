@@ -1,0 +1,230 @@
+"""Handing in, in a real browser: home, task, files, what was received, receipt, groups, extensions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from grading.store import accounts, blobs, tables
+from grading.store.database import now
+from tests.e2e.browsing import come_in, look
+from tests.integration.webapp import CODE, School, report
+
+# Werkzeug's own server, which only tests use, leaves a static file open when a browser hangs up half way
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
+)
+TASK = """Load the sales of the last year and say what you find.
+
+1. Read `sales.csv` and show its first rows.
+2. Plot the sum of each month.
+3. Write in three sentences what surprised you.
+
+- Work alone or as a pair.
+- Keep your outputs in the notebook.
+"""
+WORK = {"name": "work.py", "mimeType": "text/plain", "buffer": CODE}
+
+
+@pytest.fixture(scope="module")
+def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
+    made = School(tmp_path_factory.mktemp("school"))
+    with made.store.write() as session:
+        moment = now(session)
+        course = session.get_one(tables.Course, made.course)
+        course.title = "Business Analytics"
+        names = (
+            "Cleo Martin",
+            "Dan Okafor",
+            "Eva Lindqvist",
+            "Farid Haddad",
+            "Greta Maria von Hohenstein-Falkenberg",
+        )
+        for name in names:
+            short = name.split()[0].lower()
+            made.users[short] = accounts.create_user(session, short, name=name).id
+            accounts.enrol(session, made.users[short], made.course, "student")
+        first = session.get_one(tables.Assignment, made.assignment)
+        first.title, first.due_at = "Sales of a year", moment + timedelta(days=2, hours=3)
+        first.late, first.max_hand_ins, first.group_size = (
+            {"grace_minutes": 10, "per_day": 0.1, "at_least": 0.5, "days": 5},
+            5,
+            2,
+        )
+        quick = session.get_one(tables.Assignment, made.quick)
+        quick.title, quick.due_at = "A first script", moment - timedelta(hours=30)
+        version = session.query(tables.RubricVersion).filter_by(assignment_id=first.id).one()
+        version.task = TASK
+        files = {
+            "starter/work.ipynb": b"{}",
+            "data/sales.csv": b"day,sum\n" * 9000,
+            "solution/x.py": b"secret",
+        }
+        version.files = dict(zip(files, blobs.keep(session, files.values()), strict=True))
+        rubric = dict(version.rubric)
+        checks: list[dict[str, Any]] = [
+            {"kind": "uses", "all_of": ["read_csv"], "label": "reads the file"},
+            {"kind": "all_executed"},
+            {"kind": "no_todo"},
+            {"kind": "passes_tests", "cases": [{"expression": "total(sales)", "name": "the sum is right"}]},
+        ]  # fmt: skip
+        rubric["criteria"] = [{**rubric["criteria"][0], "checks": checks}, *rubric["criteria"][1:]]
+        version.rubric = rubric
+    made.grade(made.hand_in("anna", made.quick), report(), released=True)
+    yield made
+    made.close()
+
+
+def notebook() -> bytes:
+    error = {
+        "output_type": "error",
+        "ename": "NameError",
+        "evalue": "name 'salse' is not defined",
+        "traceback": [],
+    }
+    shown = {"output_type": "stream", "name": "stdout", "text": "   day  sum\n"}
+    cells: list[dict[str, Any]] = [
+        {"cell_type": "markdown", "source": "# Sales of a year"},
+        {"cell_type": "code", "source": CODE.decode(), "execution_count": 1, "outputs": [shown]},
+        {"cell_type": "code", "source": "salse.plot()", "execution_count": 2, "outputs": [error]},
+        {"cell_type": "code", "source": "sales.sum()", "execution_count": None, "outputs": []},
+        {"cell_type": "markdown", "source": "What surprised me: TODO"},
+    ]  # fmt: skip
+    made = [{"metadata": {}, **cell} for cell in cells]
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": made}).encode()
+
+
+def test_from_home_to_the_receipt(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    come_in(page, site, school, "anna")
+    page.goto(site)
+    expect(page.get_by_text("in 2 days")).to_be_visible()
+    look(page, pictures, "home-student", all_widths=True)
+    page.get_by_role("link", name="Hand in Sales of a year").click()
+    expect(page.get_by_role("link", name="sales.csv")).to_be_visible()
+    page.get_by_text("Each day begun after that costs").click()
+    page.get_by_text("Loads the data").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="sales.csv").click()
+    assert download.value.path().read_bytes() == b"day,sum\n" * 9000
+    files = page.get_by_label("Your files")
+    wrong = {"name": "photo.png", "mimeType": "image/png", "buffer": b"\x89PNG"}
+    files.set_input_files([WORK, wrong])
+    expect(page.get_by_role("alert")).to_contain_text("photo.png cannot be graded")
+    page.get_by_role("button", name="Remove photo.png").press("Enter")
+    expect(page.get_by_role("alert")).to_be_hidden()
+    expect(page.get_by_role("button", name="Remove work.py")).to_be_focused()
+    drop(page, "answer.ipynb", notebook())
+    expect(page.locator("[data-files] li")).to_have_count(2)
+    look(page, pictures, "assignment-student", all_widths=True)
+    page.get_by_role("button", name="Upload and look first").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Not handed in yet")
+    expect(page.get_by_text("Stops with an error: cell 3")).to_be_visible()
+    expect(page.get_by_text("A TODO or placeholder is left: cell 5")).to_be_visible()
+    expect(page.get_by_text("the sum is right")).to_be_visible()
+    look(page, pictures, "received", all_widths=True)
+    assert school.count(tables.Submission) == 1
+    page.goto(site)
+    expect(page.get_by_text("You uploaded files that are not handed in yet.")).to_be_visible()
+    page.get_by_role("link", name="Sales of a year", exact=True).click()
+    page.get_by_role("link", name="Look and hand in").click()
+    page.get_by_role("button", name="Hand in these files").dblclick()
+    expect(page.locator("[data-live]")).to_contain_text("Received")
+    assert school.count(tables.Submission) == 2
+    page.get_by_role("link", name="Receipt").first.click()
+    expect(page.get_by_text("Fingerprint", exact=True)).to_be_visible()
+    look(page, pictures, "receipt", all_widths=True)
+    page.emulate_media(media="print")
+    page.screenshot(path=pictures / "receipt-print.png", full_page=True)
+    page.emulate_media(media="screen")
+
+
+def drop(page: Page, name: str, data: bytes) -> None:
+    """Drag a file into the form."""
+    made = (
+        "([name, text]) => { const t = new DataTransfer(); t.items.add(new File([text], name)); return t; }"
+    )
+    transfer = page.evaluate_handle(made, [name, data.decode()])
+    page.dispatch_event("[data-drop]", "drop", {"dataTransfer": transfer})
+
+
+def test_a_lost_answer_is_found_again(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page, before = careful, school.count(tables.Submission)
+    come_in(page, site, school, "ben")
+    page.goto(f"{site}/assignments/{school.quick}/hand-in")
+
+    def lose(route: Route) -> None:
+        route.fetch()  # the server gets it, the browser never hears of it
+        route.abort("connectionreset")
+
+    page.route(
+        "**/hand-in", lambda route: lose(route) if route.request.method == "POST" else route.continue_()
+    )
+    page.get_by_label("Your files").set_input_files([WORK])
+    page.get_by_role("button", name="Hand in at once").click()
+    expect(page.locator("[data-live]")).to_contain_text("Received", timeout=30_000)
+    assert school.count(tables.Submission) == before + 1
+
+
+def test_without_scripts_it_is_an_ordinary_form(browser: Any, school: School, site: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    come_in(page, site, school, "cleo")
+    page.goto(f"{site}/assignments/{school.quick}")
+    page.get_by_label("Your files").set_input_files([WORK])
+    page.get_by_role("button", name="Upload and look first").click()
+    page.get_by_role("button", name="Hand in these files").click()
+    expect(page.locator("[data-live]")).to_contain_text("Received")
+    context.close()
+
+
+def test_a_pair_finds_together(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    come_in(page, site, school, "eva")
+    page.goto(f"{site}/assignments/{school.assignment}")
+    page.get_by_label("Sign-in name of a classmate").fill("farid")
+    page.get_by_role("button", name="Invite").click()
+    expect(page.get_by_text("invited, has not accepted")).to_be_visible()
+    page.context.clear_cookies()
+    come_in(page, site, school, "farid")
+    page.goto(f"{site}/")
+    expect(page.get_by_text("A classmate invites you into a group.")).to_be_visible()
+    page.get_by_role("link", name="Sales of a year", exact=True).click()
+    page.get_by_role("button", name="Accept the invitation").click()
+    expect(page.get_by_text("What you hand in counts for your group:")).to_be_visible()
+
+
+def test_staff_give_extensions_and_make_groups(
+    careful: Page, school: School, site: str, pictures: Path
+) -> None:
+    page = careful
+    school.grade(school.hand_in("dan"), report(held=True))
+    come_in(page, site, school, "teacher")
+    page.goto(site)
+    expect(page.get_by_role("link", name="1 to review")).to_be_visible()
+    look(page, pictures, "home-staff", all_widths=True)
+    page.goto(f"{site}/hand-ins?assignment={school.assignment}")
+    look(page, pictures, "hand-ins-staff")
+    page.goto(f"{site}/assignments/{school.assignment}")
+    look(page, pictures, "assignment-staff")
+    page.goto(f"{site}/assignments/{school.assignment}/extensions")
+    zone = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+    expect(page.get_by_label("Time zone")).to_have_value(zone)
+    page.get_by_label("Dan Okafor").check()
+    page.get_by_label("Greta").check()
+    page.get_by_label("Until", exact=True).fill("2031-05-04T18:00")
+    page.get_by_label("Reason").fill("Was ill for two weeks")
+    page.get_by_role("button", name="Give the extension").click()
+    expect(page.get_by_text(f"2 students have until 04 May 2031, 18:00 ({zone})")).to_be_visible()
+    look(page, pictures, "extensions", all_widths=True)
+    page.goto(f"{site}/assignments/{school.assignment}/groups")
+    page.get_by_text("Fill by chance …").click()
+    page.get_by_role("button", name="Yes, fill by chance").click()
+    expect(page.get_by_role("status").first).to_contain_text("moved")
+    look(page, pictures, "groups", all_widths=True)

@@ -1,0 +1,158 @@
+"""The frame around every page, and the pages of operating, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from grading.beats import Lease
+from grading.store import tables
+from grading.store.database import now
+from tests.e2e.browsing import come_in, look
+from tests.integration.webapp import School, report
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
+)
+
+
+@pytest.fixture(scope="module")
+def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
+    made = School(tmp_path_factory.mktemp("school"))
+    yield made
+    made.close()
+
+
+def make_busy(school: School) -> None:
+    """Work in hand, work that waits, something given up and a message that nobody took."""
+    runs = []
+    for who in ("anna", "ben"):
+        submission = school.hand_in(who)
+        with school.store.write() as session:
+            round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
+            round_.state = "running"
+            run = tables.Run(
+                round_id=round_.id,
+                stage="analysis",
+                attempt=1,
+                state="dispatched",
+                dispatched_at=now(session),
+            )
+            session.add(run)
+            session.flush()
+            runs.append(run.id)
+    school.dispatch.held[runs[0]] = Lease(runs[0], "dgx-spark-1", "p", "analysis", "generating", 1240, 12.0)
+    school.hand_in("anna", school.quick)
+    given_up = school.hand_in("ben", school.quick)
+    school.grade(given_up, report(points=None, status="partial", stages={}))
+    with school.store.write() as session:
+        for number in range(3):
+            moment = now(session)
+            row = tables.Outbox(
+                kind="event:lms", key=f"graded:{number}", payload={}, created_at=moment - timedelta(days=2),
+                not_before=moment, tries=10, done_at=moment, error="The receiver answered 503.",
+            )  # fmt: skip
+            session.add(row)
+    school.token("teacher")
+    school.token("anna", "submit")
+
+
+def test_an_administrator_sees_how_it_is_and_sets_it_right(
+    careful: Page, school: School, site: str, pictures: Path
+) -> None:
+    page = careful
+    make_busy(school)
+    come_in(page, site, school, "admin")
+    page.goto(f"{site}/operations")
+    expect(page.get_by_role("heading", name="Operations")).to_be_visible()
+    expect(page.get_by_role("row", name="Technical review dgx-spark-1 writing 1,240 12 s")).to_be_visible()
+    look(page, pictures, "operations", all_widths=True)
+    page.get_by_role("link", name="Messages").click()
+    expect(page.get_by_role("heading", name="Events for lms: 3")).to_be_visible()
+    look(page, pictures, "operations-messages", all_widths=True)
+    page.get_by_label("graded:1", exact=True).first.check()
+    page.get_by_role("button", name="Send the chosen ones again").click()
+    expect(page.get_by_role("status")).to_have_text("One message will be sent again.")
+    page.get_by_role("button", name="Send all 2 again").click()
+    expect(page.get_by_text("No message was given up")).to_be_visible()
+    page.get_by_label("Operations").get_by_role("link", name="Tokens").click()
+    look(page, pictures, "operations-tokens", all_widths=True)
+    row = page.get_by_role("row").filter(has_text="Anna")
+    row.get_by_text("End", exact=False).first.click()
+    row.get_by_role("button", name="End the token").click()
+    expect(page.get_by_role("row").filter(has_text="Anna")).to_have_count(0)
+    page.goto(f"{site}/given-up")
+    look(page, pictures, "not-graded", all_widths=True)
+
+
+def test_what_runs_is_shown_without_a_reload_and_can_stand_still(
+    careful: Page, school: School, site: str
+) -> None:
+    page = careful
+    come_in(page, site, school, "teacher")
+    page.clock.install()
+    page.goto(f"{site}/machines")
+    page.get_by_text("Last work").first.click()
+    page.locator("h1").click()  # the fold stays open, and nothing in the region is in use
+    school.dispatch.away = True
+    try:
+        page.clock.run_for(6_000)
+        expect(page.get_by_text("Redis is away.")).to_be_visible()
+        expect(page.get_by_text("Nothing yet.").first).to_be_visible()
+        page.get_by_role("button", name="Pause").click()
+    finally:
+        school.dispatch.away = False
+    with page.expect_request("**/machines") as asked:
+        page.get_by_role("button", name="Pause").click()
+        page.clock.run_for(1_000)
+    assert asked.value.method == "GET"
+    expect(page.get_by_text("Redis is away.")).to_be_hidden()
+
+
+def test_the_menu_the_colours_and_the_language(
+    careful: Page, school: School, site: str, pictures: Path
+) -> None:
+    page = careful
+    come_in(page, site, school, "teacher")
+    page.set_viewport_size({"width": 320, "height": 640})
+    page.goto(f"{site}/machines")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.get_by_text("Menu").press("Enter")
+    here = page.get_by_role("navigation", name="Main").get_by_role("link", name="Operations")
+    expect(here).to_have_attribute("aria-current", "true")
+    look(page, pictures, "menu")
+    page.keyboard.press("Escape")
+    expect(here).to_be_hidden()
+    page.locator(".menu-reader summary").click()
+    page.get_by_role("button", name="Dark").click()
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-bs-theme", "dark")
+    page.locator(".menu-reader summary").click()
+    page.get_by_role("button", name="As the system").click()
+    look(page, pictures, "menu-reader")
+    page.get_by_role("button", name="Deutsch").click()
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    assert page.url == f"{site}/machines"
+    expect(page.get_by_role("heading", level=1)).to_have_text("Rechner")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    look(page, pictures, "machines-german")
+    page.locator(".menu-reader summary").click()
+    page.get_by_role("button", name="Abmelden").click()
+    expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/nothing-here", "/operations/tokens"])
+def test_faults_are_said_in_plain_words(
+    careful: Page, school: School, site: str, pictures: Path, path: str
+) -> None:
+    page = careful
+    come_in(page, site, school, "anna")
+    page.goto(f"{site}{path}")
+    expect(page.get_by_role("link", name="To the start page")).to_be_visible()
+    look(page, pictures, f"fault{path.replace('/', '-')}", all_widths=True)

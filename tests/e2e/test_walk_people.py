@@ -1,0 +1,163 @@
+"""Accounts, people and courses, walked through by an administrator, an instructor and a student."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from grading.store import accounts, tables
+from grading.store.database import now
+from tests.e2e.browsing import PASSWORD, come_in, faults, look, sign_in, with_passwords
+from tests.integration.webapp import School, report
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
+)
+TABLE = (
+    "id;name;email;role\nanna;Anna Albrecht;anna@school.example;\nteacher;Teacher;;student\n"
+    "s-1;Ada Lovelace;ada@school.example;\ns-2;Grace Brewster Murray Hopper;grace@navy.example;grader\n"
+    "s-3;;not an address;\n;Nobody;;\n"
+)
+
+
+@pytest.fixture(scope="module")
+def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
+    made = School(tmp_path_factory.mktemp("school"))
+    with made.store.write() as session:
+        moment = now(session)
+        work = session.get_one(tables.Assignment, made.assignment)
+        work.due_at, work.title = moment + timedelta(days=3), "Sales of a small shop, by week and by day"
+        session.get_one(tables.Assignment, made.quick).visible = False
+        for course in session.query(tables.Course):
+            course.title = {"ba": "Business Analytics", "other": "Statistics"}[course.slug]
+    submission = made.hand_in("anna")
+    made.grade(submission, report(), released=True)
+    yield with_passwords(made, "anna", "admin")
+    made.close()
+
+
+def test_an_instructor_brings_in_a_class(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    come_in(page, site, school, "teacher")
+    page.goto(f"{site}/courses")
+    page.get_by_role("link", name="Business Analytics").click()
+    expect(page.get_by_text("1 student handed in")).to_be_visible()
+    faults(page, "people-course-staff")
+    page.get_by_role("link", name="People", exact=True).click()
+    look(page, pictures, "people-roster", all_widths=True)
+    page.get_by_role("link", name="Import a table").click()
+    page.get_by_label("Or paste the table here").fill("name\nAda")
+    page.get_by_role("button", name="Show what would change").click()
+    expect(page.get_by_role("alert")).to_contain_text("The first line must name the columns")
+    look(page, pictures, "people-import")
+    page.get_by_label("Or paste the table here").fill(TABLE)
+    page.get_by_role("button", name="Show what would change").click()
+    expect(page.get_by_text("Line 6:")).to_be_visible()
+    look(page, pictures, "people-preview", all_widths=True)
+    page.get_by_role("button", name="Do this now").press("Enter")
+    expect(page.get_by_text("2 people added, 1 changed.")).to_be_visible()
+    page.get_by_label("Name, id or e-mail").fill("s-1")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Ada Lovelace").click()
+    faults(page, "people-person")
+    page.get_by_label("In this course they are").select_option("grader")
+    page.get_by_role("button", name="Change the role").click()
+    expect(page.get_by_text("The role is changed.")).to_be_visible()
+    page.get_by_label("In this course they are").select_option("student")
+    page.get_by_role("button", name="Change the role").click()
+    page.get_by_role("button", name="Make a link").click()
+    expect(page.get_by_text("it is shown only once")).to_be_visible()
+    shown = page.locator("[data-link]").inner_text()
+    faults(page, "people-link")
+    page.get_by_role("link", name="Done").click()
+    page.get_by_text("Remove from the course").click()
+    expect(page.get_by_role("button", name="Remove Ada Lovelace now")).to_be_visible()
+    page.goto(f"{site}/courses/{school.course}/settings")
+    page.get_by_label("Lowest grades that do not count").fill("1")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("The settings are saved.")).to_be_visible()
+    faults(page, "people-settings")
+    page.get_by_role("link", name="Audit", exact=True).first.click()
+    expect(page.get_by_text("Teacher changed the settings of “Business Analytics”.")).to_be_visible()
+    look(page, pictures, "people-audit")
+    page.context.clear_cookies()
+    page.goto(shown.replace("http://localhost:8080", site))
+    expect(page).to_have_url(f"{site}/reset")
+    look(page, pictures, "people-reset")
+    for label in ("New password", "The same again"):
+        page.get_by_label(label, exact=True).fill(PASSWORD)
+    page.get_by_role("button", name="Set the password").click()
+    expect(page.get_by_text("Your password is set.")).to_be_visible()
+    sign_in(page, site, "s-1")
+    page.goto(f"{site}/courses")
+    expect(page.get_by_role("link", name="Business Analytics")).to_be_visible()
+
+
+def test_a_student_keeps_their_account(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    page.goto(f"{site}/sign-in")
+    page.get_by_role("link", name="Forgotten your password?").click()
+    faults(page, "people-forgotten")
+    page.get_by_role("link", name="Back to signing in").click()
+    for _ in range(8):
+        page.get_by_label("Name").fill("nobody-here")
+        page.get_by_label("Password").fill("wrong")
+        page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("2 more tries")
+    look(page, pictures, "people-locked")
+    come_in(page, site, school, "anna")
+    page.goto(f"{site}/courses/{school.course}")
+    expect(page.get_by_text("8.5 of 10 points")).to_be_visible()
+    look(page, pictures, "people-course-student", all_widths=True)
+    page.goto(f"{site}/account")
+    page.get_by_label("E-mail", exact=True).fill("anna@school.example")
+    page.get_by_label("E-mail me when a result is ready").check()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Your settings are saved.")).to_be_visible()
+    look(page, pictures, "people-account", all_widths=True)
+    page.get_by_label("Present password").fill(PASSWORD)
+    for label in ("New password", "New password again"):
+        page.get_by_label(label, exact=True).fill("a new one, and long")
+    page.get_by_role("button", name="Change the password").click()
+    expect(page.get_by_text("Your password is changed.")).to_be_visible()
+
+
+def test_an_administrator_runs_the_school(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    with school.store.write() as session:
+        locked = accounts.create_user(session, "locked", name="Lo <Locked> O'Brien")
+        locked.locked_until = now(session) + timedelta(minutes=15)
+        session.get_one(tables.User, school.users["ben"]).disabled = True
+    come_in(page, site, school, "admin")
+    page.goto(f"{site}/users")
+    look(page, pictures, "people-users")
+    page.get_by_text("New account").click()
+    page.get_by_label("Sign-in name").fill("anna")
+    page.get_by_role("button", name="Make the account and a link").click()
+    expect(page.get_by_role("alert")).to_contain_text("already taken")
+    page.get_by_label("Sign-in name").fill("prof")
+    page.get_by_label("Name", exact=True).fill("Prof. Emmy Noether")
+    page.get_by_role("button", name="Make the account and a link").click()
+    expect(page.get_by_role("heading", name="Link for Prof. Emmy Noether")).to_be_visible()
+    page.get_by_role("link", name="Done").click()
+    page.get_by_text("Disable or enable").click()
+    look(page, pictures, "people-user")
+    page.goto(f"{site}/courses/new")
+    page.get_by_label("Title").fill("Algebra")
+    page.get_by_label("Short name").fill("algebra")
+    page.get_by_label("First instructor").fill("prof")
+    faults(page, "people-new-course")
+    page.get_by_role("button", name="Make the course").click()
+    expect(page.get_by_text("The course is there.")).to_be_visible()
+    expect(page.get_by_role("link", name="Prof. Emmy Noether")).to_be_visible()
+    page.goto(f"{site}/courses")
+    faults(page, "people-courses")
+    page.goto(f"{site}/audit?kind=people")
+    expect(page.get_by_text(re.compile("Admin made the course"))).to_have_count(0)
+    expect(page.get_by_text("Admin made the account of Prof. Emmy Noether.").first).to_be_visible()
+    look(page, pictures, "people-audit-all", all_widths=True)

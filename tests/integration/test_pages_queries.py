@@ -1,0 +1,37 @@
+"""No page sends more queries where there are more rows; new routes are looked at without a word here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app import Services, create_app
+from bench.pages.school import Size, make, more
+from bench.pages.walk import Walker, grown
+from grading.store import Store, tables
+from tests.integration.webapp import FakeDispatch, configuration
+
+GROWS: dict[str, str] = {}
+"""Pages whose queries may grow, with the reason."""
+
+
+def walker(folder: Path, name: str, size: Size, extra: int) -> Walker:
+    store = Store(f"sqlite:///{folder / name}.db")
+    tables.Base.metadata.create_all(store.engine)
+    school = make(store, size)
+    more(store, school, extra)
+    services = Services(configuration(), store, FakeDispatch(), secret_key="only for tests")
+    return Walker(create_app(services), store, school)
+
+
+def test_no_query_count_grows_with_rows(tmp_path: Path) -> None:
+    few = walker(tmp_path, "few", Size(students=5, assignments=2, submissions=20, audit=10), 10)
+    many = walker(tmp_path, "many", Size(students=50, assignments=8, submissions=800, audit=100), 100)
+    before, after = few.queries(), many.queries()
+    for one in (few, many):
+        one.store.close()
+    assert len(after) > 60
+    broken = {page: status for page, (status, _) in after.items() if status >= 500}
+    assert broken == {}
+    assert few.left_out == set(), "say in bench/pages/school.py what the arguments of these are"
+    found = [line for line in grown(before, after) if line.split()[0] not in GROWS]
+    assert found == []

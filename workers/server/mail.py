@@ -1,0 +1,210 @@
+"""Sends the letters that wait in the outbox: that a result can be seen, and where; never more than that."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import smtplib
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from email.utils import formatdate
+from urllib.parse import urlsplit
+
+from sqlalchemy.exc import DBAPIError
+
+from grading.errors import GraderError
+from grading.mail import Mail, valid_address
+from grading.store import mails, outbox
+from grading.store.mails import Letter
+from grading.store.outbox import Delivery
+from workers.server.context import Server
+
+log = logging.getLogger(__name__)
+EVERY_S = 5.0
+TIMEOUT_S = 30.0
+"""For the whole talk about one letter, and for finding the server."""
+LEASE_S = 120.0
+RETRIES_S = (60.0, *(minutes * 60.0 for minutes in (5, 30, 120, 300, 600, 1200, 1440)))
+"""Waits between tries: more than two days in all."""
+AT_ONCE = 100
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+FAILURES = (OSError, smtplib.SMTPException)
+BODY = """Hello,
+
+the result of your hand-in for "{title}" can be seen now:
+
+{link}
+
+You get this because you asked for it. On the page of your account you can say that you do not want it.
+"""
+
+
+class NotEncrypted(GraderError):
+    """The mail server offers no encryption (STARTTLS); use smtps, or a server on this computer."""
+
+    code = "mail_not_encrypted"
+    status = 503
+
+
+@dataclass(frozen=True)
+class MailSender:
+    """Sends what is due; any number of processes may do so at once."""
+
+    server: Server
+    password: str = field(default="", repr=False)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> threading.Thread:
+        """Send every 5 s until `stop`, in a thread of its own."""
+        thread = threading.Thread(target=self._run, name="mail")
+        thread.start()
+        return thread
+
+    def _run(self) -> None:
+        while not self.stop.is_set():
+            try:
+                self.send_due()
+            except DBAPIError as error:
+                log.warning("the database is away, mail waits in it: %s", error)
+            except Exception:
+                log.exception("mail could not be sent; trying again")
+            self.stop.wait(EVERY_S)
+
+    def send_due(self) -> int:
+        """One pass; returns how many letters the mail server took. Without a server all are put away."""
+        mail = self.server.config.mail
+        if not mail.on:
+            with self.server.store.write() as session:
+                outbox.end_all(session, mails.KIND, "no mail is sent: config.toml names no server")
+            return 0
+        taken = 0
+        row = self._next()
+        while row is not None and not self.stop.is_set():
+            try:
+                with self._connected(mail) as smtp:
+                    while row is not None and not self.stop.is_set():
+                        taken += self._deliver(smtp, row)
+                        row = self._next() if taken < AT_ONCE else None
+            except (*FAILURES, GraderError) as error:
+                # of the server, not of this letter: the others wait, too
+                self._put_off(row, f"{type(error).__name__}: {error}")
+                break
+        return taken
+
+    def _next(self) -> Delivery | None:
+        with self.server.store.write() as session:
+            rows = outbox.claim(session, mails.KIND, 1, LEASE_S)
+        return rows[0] if rows else None
+
+    def _deliver(self, smtp: smtplib.SMTP, row: Delivery) -> bool:
+        """Whether the server took it. Raises FAILURES where nothing more can be sent now."""
+        with self.server.store.read() as session:
+            letter = mails.letter(session, row.payload)
+        if letter is None or not valid_address(letter.address):
+            self._end(row, "" if letter is None else "this is no address that mail can be sent to")
+            return False
+        message = written(letter, row, self.server.config.mail, self.server.config.server.public_url)
+        with _within(smtp, TIMEOUT_S):
+            try:
+                smtp.send_message(message)
+            except smtplib.SMTPRecipientsRefused as error:
+                code, words = next(iter(error.recipients.values()))
+                self._refused(row, code, words)
+                return False
+            except smtplib.SMTPDataError as error:
+                self._refused(row, error.smtp_code, error.smtp_error)
+                return False
+        self._end(row, "")
+        return True
+
+    def _refused(self, row: Delivery, code: int, words: bytes | str) -> None:
+        said = f"{code} {words.decode('ascii', 'replace') if isinstance(words, bytes) else words}"
+        if 500 <= code < 600:
+            self._end(row, said)
+        else:
+            self._put_off(row, said)
+
+    def _end(self, row: Delivery, error: str) -> None:
+        with self.server.store.write() as session:
+            if error:
+                outbox.failed(session, row, error, None)
+                log.warning("letter %d cannot be delivered: %s", row.id, error)
+            else:
+                outbox.done(session, row)
+
+    def _put_off(self, row: Delivery, error: str) -> None:
+        wait = RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
+        with self.server.store.write() as session:
+            outbox.failed(session, row, error, wait)
+        what = "given up" if wait is None else f"again in {wait:g} s"
+        log.warning("letter %d: %s; %s", row.id, error, what)
+
+    @contextmanager
+    def _connected(self, mail: Mail) -> Iterator[smtplib.SMTP]:
+        """A talk with the server, encrypted unless it is on this computer. Raises FAILURES, NotEncrypted."""
+        trusted = ssl.create_default_context()
+        if mail.encrypted:
+            smtp: smtplib.SMTP = smtplib.SMTP_SSL(timeout=TIMEOUT_S, context=trusted)
+        else:
+            smtp = smtplib.SMTP(timeout=TIMEOUT_S)
+        smtp._host = mail.host  # type: ignore[attr-defined]  # whose certificate it must be; else only its constructor says so
+        try:
+            with _within(smtp, TIMEOUT_S):
+                smtp.connect(mail.host, mail.port)
+                smtp.ehlo_or_helo_if_needed()
+                self._encrypt(smtp, mail, trusted)
+                if mail.user:
+                    smtp.login(mail.user, self.password)
+            yield smtp
+            with suppress(*FAILURES):
+                smtp.quit()
+        finally:
+            smtp.close()
+
+    def _encrypt(self, smtp: smtplib.SMTP, mail: Mail, trusted: ssl.SSLContext) -> None:
+        if mail.encrypted or (mail.host in LOOPBACK and not smtp.has_extn("starttls")):
+            return
+        if not smtp.has_extn("starttls"):
+            raise NotEncrypted
+        smtp.starttls(context=trusted)
+        smtp.ehlo()
+
+
+def written(letter: Letter, row: Delivery, mail: Mail, public_url: str) -> EmailMessage:
+    """The letter: a link and the assignment's title. No score, and no name of anybody."""
+    title = " ".join("".join(c if c.isprintable() else " " for c in letter.title).split())[:150]
+    link = f"{public_url.rstrip('/')}/submissions/{letter.submission_id}"
+    message = EmailMessage()
+    message["From"] = mail.sender
+    message["To"] = letter.address
+    message["Subject"] = f"Your result is ready: {title}"
+    message["Date"] = formatdate(row.created_at.timestamp())
+    number = hashlib.sha256(f"{row.key}:{letter.address}".encode()).hexdigest()[:32]
+    # the same at every try, so that a letter that was taken twice is shown once
+    message["Message-ID"] = f"<{number}@{urlsplit(public_url).hostname or 'grader'}>"
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(BODY.format(title=title, link=link))
+    return message
+
+
+@contextmanager
+def _within(smtp: smtplib.SMTP, seconds: float) -> Iterator[None]:
+    """End the talk under a server that lets it take longer, however it does so."""
+
+    def cut() -> None:
+        with suppress(OSError):
+            if smtp.sock is not None:
+                socket.socket.shutdown(smtp.sock, socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
