@@ -26,6 +26,7 @@ MOMENT = {ENGLISH: "dd MMM y, HH:mm"}
 """How a moment is written where `medium` would not be clear everywhere: 12 Nov 2026, not Nov 12."""
 
 
+@lru_cache(maxsize=1)
 def languages() -> tuple[str, ...]:
     """All there are, English first."""
     return _listed(FOLDER)
@@ -98,10 +99,14 @@ def current() -> str:
     if "language" not in g:
         _ = not g.get("broken") and current_user.is_authenticated  # loads the reader, and what they chose
     if "language" not in g:
-        known = languages()
-        chosen = session.get("language")
-        g.language = chosen if chosen in known else request.accept_languages.best_match(known) or ENGLISH
+        speak(session.get("language"))
     return str(g.language) if g.language in languages() else ENGLISH
+
+
+def speak(chosen: str | None) -> None:
+    """Answer this request in that language where it is known, else in what the browser likes best."""
+    known = languages()
+    g.language = chosen if chosen in known else request.accept_languages.best_match(known) or ENGLISH
 
 
 def gettext(text: str, /, **values: object) -> str:

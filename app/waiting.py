@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from flask import Blueprint, Flask, Response, current_app, g, request, session
+from flask import Blueprint, Flask, Response, current_app, request, session
 
 from app.api import tagged
+from app.language import speak
 from app.live import live, next_look_s
 from app.progress import open_runs, progress
 from app.services import Dispatch, services
@@ -70,7 +71,7 @@ class Board:
     def reader(self, session_id: str, *, anew: bool) -> Reader:
         """Whose session this is. Raises NotSignedIn."""
         number, _, stamp = session_id.partition(":")
-        user = int(number) if number.isdecimal() else 0
+        user = int(number) if number.isdecimal() and len(number) < 10 else 0
         if anew or user not in self._readers:
             self._take({}, self._read_readers([user]))
         found = self._readers.get(user)
@@ -144,8 +145,7 @@ def status(submission_id: str) -> Response:
     board = cast(Board, current_app.extensions["grader-waiting"])
     anew = "If-None-Match" not in request.headers
     reader = board.reader(str(session.get("_user_id", "")), anew=anew)
-    if reader.language:
-        g.language = reader.language
+    speak(reader.language or session.get("language"))
     seen = board.seen(submission_id, anew=anew)
     return tagged(_told(board, reader.actor, seen))
 

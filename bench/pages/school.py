@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import Table, func, select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from grading.documents import UploadedFile, read
@@ -273,7 +274,7 @@ class Copies:
             return f"base.{column} - {seconds} * interval '1 minute'"
         return f"strftime('%Y-%m-%d %H:%M:%f', base.{column}, '-' || {seconds} || ' minutes') || '000'"
 
-    def copy(self, table: Table, which: str, values: Mapping[str, str]) -> None:
+    def copy(self, table: Any, which: str, values: Mapping[str, str]) -> None:
         """All columns as they are but these, which are SQL."""
         names = [column.name for column in table.columns]
         wanted = ", ".join(values.get(name, f'base."{name}"') for name in names)
@@ -363,7 +364,7 @@ def things(session: Session, school: School) -> dict[str, object]:
         "version_number": 1, "path": "work.py", "secret": "x", "draft_id": "0" * 32, "upload_id": "0" * 32,
         "batch_id": "0" * 32, "document": 0, "cell": 1,
     }  # fmt: skip
-    kinds = {
+    kinds: dict[str, Any] = {
         "version_id": tables.RubricVersion, "change_id": tables.Change, "mark_id": tables.Mark,
         "example_id": tables.Example, "request_id": tables.RegradeRequest, "dry_run_id": tables.DryRun,
         "comment_id": tables.SavedComment, "token_id": tables.Token,

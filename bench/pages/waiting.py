@@ -106,9 +106,7 @@ def _cookies(store: Store, school: School, key: str) -> dict[int, str]:
     made = {
         one: signer.dumps({"_user_id": f"{one}:{stamp}", "_fresh": True}) for one, stamp in stamps.items()
     }
-    return {
-        one: cookie.decode() if isinstance(cookie, bytes) else str(cookie) for one, cookie in made.items()
-    }
+    return {one: str(cookie) for one, cookie in made.items()}
 
 
 async def _wait(

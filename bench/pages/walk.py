@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from typing import Any
 
 from flask import Flask
@@ -26,6 +27,8 @@ APART = ("static", "bootstrap.static", "metrics", "operations.health", "operatio
 FILES = (".csv", ".zip", ".pdf", ".svg", ".png", ".json.gz", ".ipynb")
 """How addresses of exports end; they take as long as what they hold."""
 EXPORTS = frozenset({"results.class_pdfs", "api.description"})
+LEAST = 5
+"""Times that also a slow page is asked for."""
 MOST = 5.0
 """Times the bare page's, that the 95th percentile of a page may take."""
 
@@ -41,7 +44,7 @@ class Walked:
     p50_ms: float = 0.0
     p95_ms: float = 0.0
     ratio: float = 0.0
-    """95th percentiles, of this page and of the bare one in the same minutes."""
+    """95th percentiles, of this page and of all bare ones, asked for in turn with all pages."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -72,7 +75,7 @@ class Walker:
                 continue
             with self.app.test_request_context():
                 values = {name: self.ids[name] for name in rule.arguments}
-                url = self.app.url_for(rule.endpoint, **values)
+                url = self.app.url_for(rule.endpoint, **values)  # type: ignore[arg-type]  # of any kind
             yield rule.endpoint, url  # out of the context, or it would be the one of all requests
 
     def queries(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -88,25 +91,24 @@ class Walker:
 
     def timed(self, times: int, most_s: float, only: str = "") -> Iterator[Walked]:
         """Each page so many times, or for so long, in turn with the bare one."""
-        bare = bare_page(self.store.engine, str(self.ids["submission_id"]))
-        client = bare.test_client()
+        bare = bare_page(self.store.engine, str(self.ids["submission_id"])).test_client()
+        plain: list[float] = []
+        found: list[tuple[str, str, int, int, list[float]]] = []
         for endpoint, url in self.pages():
-            if only not in endpoint:
-                continue
-            for role in ROLES:
+            for role in ROLES if only in endpoint else ():
                 for _ in range(2):
                     status = self.ask(role, url)
                 with counted(self.store.engine) as said:
                     self.ask(role, url)
-                if status != 200:
-                    yield Walked(endpoint, role, status, len(said))
-                    continue
-                mine, plain = self._times(role, url, client, times, most_s)
-                p95, bare95 = _p95(mine), _p95(plain)
-                yield Walked(
-                    endpoint, role, status, len(said), round(1000 * statistics.median(mine), 2),
-                    round(1000 * p95, 2), round(p95 / bare95, 2),
-                )  # fmt: skip
+                mine: list[float] = []
+                if status == HTTPStatus.OK:
+                    mine = self._times(role, url, bare, plain, times, most_s)
+                found.append((endpoint, role, status, len(said), mine))
+        most = _p95(plain) if plain else 1.0
+        for endpoint, role, status, queries, mine in found:
+            spread = (statistics.median(mine), _p95(mine)) if mine else (0.0, 0.0)
+            p50, p95 = (round(1000 * one, 2) for one in spread)
+            yield Walked(endpoint, role, status, queries, p50, p95, round(p95 / most / 1000, 2))
 
     def ask(self, role: str, url: str) -> int:
         """The status; the whole answer is read."""
@@ -116,19 +118,18 @@ class Walker:
         return answer.status_code
 
     def _times(
-        self, role: str, url: str, bare: FlaskClient, times: int, most_s: float
-    ) -> tuple[list[float], list[float]]:
+        self, role: str, url: str, bare: FlaskClient, plain: list[float], times: int, most_s: float
+    ) -> list[float]:
         mine: list[float] = []
-        plain: list[float] = []
         until = time.monotonic() + most_s
-        while len(mine) < times and (len(mine) < 5 or time.monotonic() < until):
+        while len(mine) < times and (len(mine) < LEAST or time.monotonic() < until):
             began = time.perf_counter()
             bare.get("/").get_data()
             between = time.perf_counter()
             self.ask(role, url)
             mine.append(time.perf_counter() - between)
             plain.append(between - began)
-        return mine, plain
+        return mine
 
     def _client(self, user_id: int) -> FlaskClient:
         client = self.app.test_client()

@@ -20,7 +20,7 @@ from werkzeug.test import TestResponse
 
 from grading.errors import Conflict, Forbidden
 from grading.rosterfile import parse
-from grading.store import accounts, links, members, roster, tables
+from grading.store import accounts, links, members, migrate, roster, tables
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.links import LinkGone
@@ -802,3 +802,21 @@ def test_linkable_is_asked_by_whoever_makes_links(school: School) -> None:
         for name in ("grader", "stranger", "admin"):
             with pytest.raises(Forbidden):
                 members.require_linkable(session, teacher, school.course, [school.users[name]])
+
+
+def test_rows_of_before_get_their_course(database_url: str) -> None:
+    """Down to revision 0008, which has no courses of audit rows, and up again."""
+    migrate.upgrade(database_url)
+    school = School(database_url)
+    submission = school.hand_in("anna")
+    with school.store.write() as session:
+        session.query(tables.Audit).delete()
+        for one in (f"submission:{submission}", f"assignment:{school.assignment}", "user:1", "submission:x"):
+            note(session, "test", "test.row", one)
+    school.close()
+    migrate.downgrade(database_url, "0008")
+    migrate.upgrade(database_url)
+    with school.store.read() as session:
+        rows = session.query(tables.Audit).order_by(tables.Audit.id).all()
+        assert [row.course_id for row in rows] == [school.course, school.course, None, None]
+    school.close()

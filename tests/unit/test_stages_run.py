@@ -95,6 +95,17 @@ def test_a_good_answer_is_done_in_one_try() -> None:
     assert Result.model_validate_json(result.model_dump_json()) == result
 
 
+def test_half_characters_and_nul_do_not_reach_the_database() -> None:
+    half = GOOD.replace('"reason": "', '"reason": "\\ud83d\\u0000', 1)
+    assert half != GOOD
+    result = run(Scripted(half))
+    assert result.ok
+    told = json.dumps(result.output, ensure_ascii=False)
+    told.encode()
+    assert "\0" not in json.loads(told)["judgements"][0]["reason"]
+    assert not result.flags
+
+
 def test_the_hash_is_of_the_whole_prompt() -> None:
     hashes = {
         run(Scripted(GOOD), job(nonce=nonce)).provenance.prompt_hash for nonce in ("aa11", "aa11", "bb22")
