@@ -7,7 +7,7 @@ PATHS ?= .
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint format types imports soak bench checks lock install clean
+.PHONY: help demo test test-fast lint format types imports soak bench checks screenshots lock install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +51,10 @@ bench: install ## benchmarks; NAME=… for one, ARGS=--json for machines
 
 checks: ## the Python that students' work is run with, for servers
 	@scripts/bootstrap checks
+
+screenshots: ## pictures of the main pages, into var/screens and docs/screens; NAME=… for one
+	@scripts/bootstrap test
+	@$(BIN)/python scripts/screenshots var/screens $(NAME)
 
 lock: install ## solve the dependencies again; UPGRADE=1 takes the newest
 	@scripts/lock $(if $(UPGRADE),--upgrade)

@@ -12,10 +12,6 @@ from flask_openapi3 import OpenAPI
 from flask_openapi3.models import Info
 
 from app import (
-    # noqa: F401  # its views are in the blueprint of `pages`
-    home,
-    # noqa: F401  # the same
-    machine_words,
     account,
     api,
     assignments,
@@ -39,8 +35,10 @@ from app import (
     given_up,
     gradebook,
     groups,
-    handing_in,
+    handing_in,  # noqa: F401  # its views are in the blueprint of `pages`
+    home,  # noqa: F401  # the same
     importing,
+    machine_words,
     mailing,
     markup,
     moments,
@@ -69,7 +67,6 @@ from app import (
 )
 from app.expecting import Expecting
 from app.language import translate
-from app.live import TITLES
 from app.services import Services
 from grading import logs
 
@@ -79,6 +76,8 @@ SIGN_INS = "300 per minute"
 """For one address; a whole class may sit behind it. Each account has its own, lower bound."""
 PASSWORDS = "20 per minute"
 """For one person who changes their password."""
+PRINTS = "20 per minute"
+"""PDFs for one person: each takes a turn, and whoever waits for theirs holds a thread."""
 SCHEME: dict[str, Any] = {"token": {"type": "http", "scheme": "bearer"}}
 
 
@@ -110,7 +109,7 @@ def create_app(services: Services) -> OpenAPI:
         markdown=markup.markdown, finding=comments.finding, suggestion=comments.suggestion, seen=markup.seen
     )
     app.jinja_env.globals.update(
-        stage_titles=TITLES,
+        stage_titles=frame.StageTitles(),
         can=who.can,
         provenance_rows=provenance.report_rows,
         listed_tests=trials.listed_tests,
@@ -191,6 +190,7 @@ def _limit(app: OpenAPI, services: Services) -> None:
         "sign_in.follow": (SIGN_INS, get_remote_address),
         "sign_in.set_password": (SIGN_INS, get_remote_address),
         "account.password": (PASSWORDS, lambda: f"user:{who.actor().user_id}"),
+        "results.pdf": (PRINTS, lambda: f"user:{who.actor().user_id}"),
         "people.preview": (uploads, lambda: f"user:{who.actor().user_id}"),
         "people.confirm": (uploads, lambda: f"user:{who.actor().user_id}"),
         # for the person, however many tokens they make

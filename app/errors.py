@@ -53,7 +53,6 @@ def answer(status: int, code: str, message: str) -> Response | BaseResponse:
         )
         response.mimetype = "application/problem+json"
     else:
-        _look_for_reader()
         page = render_template("error.html", status=status, fault=fault(status), message=told(message))
         response = Response(page, mimetype="text/html")
     response.status_code = status
@@ -78,6 +77,7 @@ def _title(status: int) -> str:
 
 
 def _known(error: GraderError) -> Response | BaseResponse:
+    _look_for_reader()
     if isinstance(error, NotSignedIn) and not for_machines():
         target = request.full_path.rstrip("?") if request.method == "GET" else None
         return redirect(url_for("sign_in.form", next=target), 303)
@@ -88,6 +88,7 @@ def _http(error: HTTPException) -> Response | BaseResponse:
     status = error.code or 500
     if status < 400:
         return error.get_response()
+    _look_for_reader()
     response = answer(status, CODES.get(status, f"http_{status}"), _sentence(error, status))
     for name, value in error.get_headers():
         if name.lower() in ("allow", "retry-after"):

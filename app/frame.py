@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from flask import Blueprint, current_app, redirect, request, session, url_for
@@ -11,6 +12,7 @@ from werkzeug.wrappers import Response
 from app.language import gettext as _
 from app.language import languages
 from app.language import later as N_
+from app.live import TITLES
 from app.security import safe_next
 from app.services import services
 from app.tabs import Tab
@@ -65,6 +67,19 @@ OPERATIONS = (
     Way("operations.tokens", N_("Tokens"), "administer"),
     Way("audit.everything", N_("Audit"), "administer"),
 )
+
+
+class StageTitles(Mapping[str, str]):
+    """stage -> its name, in the reader's language."""
+
+    def __getitem__(self, stage: str) -> str:
+        return _(TITLES[stage])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(TITLES)
+
+    def __len__(self) -> int:
+        return len(TITLES)
 
 
 def main_ways() -> list[Tab]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flask import Blueprint, render_template, request
 
 from app import who
@@ -24,7 +26,7 @@ def course(course_id: int) -> str:
         book = gradebook.page_of(session, gradebook.course_of(session, course_id), search, _page())
     part = request.args.get("part") == "rows"
     template = "gradebook/_rows.html" if part else "gradebook/course.html"
-    return render_template(template, book=book, search=search, actor=actor, note=note, own=False)
+    return render_template(template, book=book, search=search, actor=actor, note=notes())
 
 
 @pages.get("/courses/<int(max=2147483647):course_id>/my-grades")
@@ -33,7 +35,7 @@ def mine(course_id: int) -> str:
     actor = seen(course_id, "grades.own")
     with services().store.read() as session:
         book = gradebook.of_student(session, gradebook.course_of(session, course_id), actor.user_id)
-    return render_template("gradebook/mine.html", book=book, actor=actor, note=note, own=True)
+    return render_template("gradebook/mine.html", book=book, actor=actor, note=notes())
 
 
 def seen(course_id: int, action: str) -> Actor:
@@ -45,25 +47,30 @@ def seen(course_id: int, action: str) -> Actor:
     return actor
 
 
-def note(cell: Cell, *, dropped: bool = False) -> str:
-    """What is to be said of a cell beside its points."""
+def notes() -> Callable[..., str]:
+    """What is to be said of a cell beside its points; words are looked up once, cells are many."""
     words = {
         "open": _("not graded yet"),
         "partial": _("partly graded"),
         "failed": _("not graded"),
         "missing": _("nothing handed in"),
     }
-    parts = [words.get(cell.state, "")]
-    if cell.credit < 1:
-        parts.append(_("late, %(percent)s %%", percent=round(100 * cell.credit)))
-    if cell.adjustment:
-        parts.append(_("adjusted by %(points)s", points=f"{cell.adjustment:+g}"))
-    if cell.held:
-        parts.append(_("held"))
-    elif cell.points is not None and not cell.released:
-        parts.append(_("not released"))
-    parts.append(_("dropped") if dropped else "")
-    return ", ".join(part for part in parts if part)
+    late, adjusted = _("late, %(percent)s %%"), _("adjusted by %(points)s")
+    held, hidden, left_out = _("held"), _("not released"), _("dropped")
+
+    def note(cell: Cell, *, dropped: bool = False) -> str:
+        parts = [words[cell.state]] if cell.state in words else []
+        if cell.credit < 1:
+            parts.append(late % {"percent": round(100 * cell.credit)})
+        if cell.adjustment:
+            parts.append(adjusted % {"points": f"{cell.adjustment:+g}"})
+        if cell.held:
+            parts.append(held)
+        elif cell.points is not None and not cell.released:
+            parts.append(hidden)
+        return ", ".join([*parts, left_out] if dropped else parts)
+
+    return note
 
 
 def _page() -> int:

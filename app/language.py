@@ -6,6 +6,7 @@ Catalogues are read when a language is first asked for. `docs/translating.md` sa
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from gettext import GNUTranslations, NullTranslations
@@ -26,7 +27,6 @@ MOMENT = {ENGLISH: "dd MMM y, HH:mm"}
 """How a moment is written where `medium` would not be clear everywhere: 12 Nov 2026, not Nov 12."""
 
 
-@lru_cache(maxsize=1)
 def languages() -> tuple[str, ...]:
     """All there are, English first."""
     return _listed(FOLDER)
@@ -67,6 +67,21 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(
         "".join(f"(?P<{p}>.+?)" if n % 2 else re.escape(p) for n, p in enumerate(parts)), re.DOTALL
     )
+
+
+@lru_cache(maxsize=32)
+def _of_scripts(language: str) -> Mapping[str, str]:
+    file = FOLDER / f"{language}.po"
+    if language == ENGLISH or not file.is_file():
+        return {}
+    with file.open("rb") as opened:
+        catalogue = read_po(opened, locale=language)
+    return {str(m.id): str(m.string) for m in catalogue if any(f.endswith(".js") for f, _ in m.locations)}
+
+
+def texts_of_scripts() -> Mapping[str, str]:
+    """What scripts say, with its translations."""
+    return _of_scripts(current())
 
 
 def told(sentence: str) -> str:
@@ -161,6 +176,7 @@ def translate(app: Flask) -> None:
     )
     env.globals.update(language=current, languages=languages, language_title=title_of)
     env.filters.update(when=when, number=number, whole=whole, told=told)
+    env.globals.update(texts_of_scripts=texts_of_scripts)
 
 
 def _catalogue_gettext(text: str) -> str:

@@ -73,11 +73,12 @@ def _nonce() -> None:
 
 def _headers(response: Response) -> Response:
     nonce = g.get("nonce", "")
-    response.headers["Content-Security-Policy"] = (
+    policy = (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; "
         "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; "
         "base-uri 'none'; frame-ancestors 'none'"
     )
+    response.headers.setdefault("Content-Security-Policy", policy)  # a view may have a stricter one
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["X-Frame-Options"] = "DENY"
     response.headers.setdefault("Referrer-Policy", "same-origin")

@@ -29,7 +29,7 @@ def create() -> str:
     who.require(actor, "tokens.own")
     scopes = [scope for scope in request.form.getlist("scope") if scope in _offered(actor)]
     days = request.form.get("days", "")
-    if not days.isdecimal() or not 1 <= int(days[:6]) <= 730:
+    if not days.isdecimal() or len(days) > 6 or not 1 <= int(days) <= 730:
         raise GraderError("Say how many days the token is valid: 1 to 730.")
     with services().store.write() as session:
         name = request.form.get("name", "")

@@ -36,7 +36,7 @@ def load_users(app: Flask) -> None:
 def _load(session_id: str) -> SignedIn | None:
     number, _, stamp = session_id.partition(":")
     with services().store.read() as session:
-        user = session.get(tables.User, int(number)) if number.isdecimal() else None
+        user = session.get(tables.User, int(number)) if number.isdecimal() and len(number) < 10 else None
         if user is None or user.disabled or accounts.session_stamp(user) != stamp:
             return None
         if user.language:

@@ -13,8 +13,7 @@ from sqlalchemy.orm import Session
 from cli.settings import Settings
 from grading.assignment import Assignment, read_folder
 from grading.errors import AssignmentError, NotFound
-from grading.store import Store, accounts, assignments, migrate
-from grading.store.assignment_settings import settle_late
+from grading.store import Store, accounts, assignments, lateness_again, migrate
 from grading.store.audit import note
 
 
@@ -85,7 +84,7 @@ def store_assignment(
     if not course_slug:
         raise AssignmentError("assignment.toml: course: this key is missing; or give --course.")
     row, version, added = assignments.put(session, course_slug, assignments.of_folder(read, release))
-    settle_late(session, row)
+    lateness_again.settle(session, row, "cli")
     if added:
         note(session, "cli", "assignment.import", f"assignment:{row.id}", {"version": version.number})
     return f"{course_slug}/{row.slug}", version.number, added

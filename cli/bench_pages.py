@@ -81,7 +81,7 @@ def _walk(
     folder: Path, database: str, submissions: int, times: int, only: str
 ) -> tuple[dict[str, object], list[str]]:
     from app import Services, create_app
-    from bench.pages import school, walk
+    from bench.pages import school, things, walk
     from grading.config import parse
     from grading.dispatch import open_dispatch
     from grading.store import Store, migrate
@@ -90,7 +90,7 @@ def _walk(
     store = Store(database)
     began = time.monotonic()
     made = school.make(store, school.Size(submissions=submissions, audit=submissions))
-    school.more(store, made, min(submissions // 50, 300))
+    things.more(store, made, min(submissions // 50, 300))
     click.echo(f"made {submissions} hand-ins in {time.monotonic() - began:.0f} s", err=True)
     with start_redis(folder / "redis") as redis:
         config = parse({**tomllib.loads(CONFIG), "redis": {"url": redis.url}})

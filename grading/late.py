@@ -45,6 +45,11 @@ def lateness(handed_in: datetime, due: datetime | None, rule: LateRule) -> Laten
     return Lateness(days=days, credit=round(credit, 6), closed=rule.days is not None and days > rule.days)
 
 
+def own_due(due: datetime | None, own: datetime | None) -> datetime | None:
+    """The date of a student with an extension until `own`: never earlier than the one that holds for all."""
+    return due if due is None or own is None else max(due, own)
+
+
 def closes(due: datetime | None, rule: LateRule) -> datetime | None:
     """The last moment at which something is accepted; nothing where the door stays open."""
     if due is None or rule.days is None:

@@ -31,6 +31,9 @@ hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("soak", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+WAIT_MS = 30_000
+"""How long a browser waits for what must come."""
+
 
 @pytest.fixture(scope="session", autouse=True)
 def only_loopback() -> Iterator[None]:
@@ -118,8 +121,14 @@ def database_url(fresh_database: Callable[[Prepare | None], str]) -> str:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A headless Chromium. One a module: while it lives, asyncio.run() does not work in this thread."""
-    from playwright.sync_api import sync_playwright
+    yield from running_browser()
 
+
+def running_browser() -> Iterator[Browser]:
+    """A headless Chromium, and patience: what must come may take long on a busy machine."""
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=WAIT_MS)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
             executable_path=find_browser(), headless=True, args=BROWSER_FLAGS

@@ -1,7 +1,13 @@
 "use strict";
 
+// As the reader's browser writes dates, if that is in the language of the page.
+const pageLocale = () => {
+  const language = document.documentElement.lang || "en";
+  return navigator.languages.find((one) => one.split("-")[0] === language) || language;
+};
+
 const localiseTimes = (root) => {
-  const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const format = new Intl.DateTimeFormat(pageLocale(), { dateStyle: "medium", timeStyle: "short" });
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
     if (!Number.isNaN(moment.getTime())) {
@@ -31,9 +37,12 @@ const watchUpload = (form) => {
     );
     let text = "";
     if (files.length > maxFiles) {
-      text = `These are ${files.length} files; at most ${maxFiles} fit in one hand-in. Put them into a zip or choose fewer.`;
+      text = say(
+        "These are %(count)s files; at most %(most)s fit in one hand-in. Put them into a zip or choose fewer.",
+        { count: files.length, most: maxFiles },
+      );
     } else if (size > maxMb * 1024 * 1024) {
-      text = `These files are larger than ${maxMb} MB together. Hand in fewer or smaller files.`;
+      text = say("These files are larger than %(mb)s MB together. Hand in fewer or smaller files.", { mb: maxMb });
     }
     problem.textContent = text;
     problem.hidden = text === "";
@@ -48,7 +57,7 @@ const watchUpload = (form) => {
     }
     const button = form.querySelector("button");
     button.disabled = true;
-    button.textContent = "Uploading …";
+    button.textContent = say("Uploading …");
   });
   window.addEventListener("pageshow", () => {
     form.querySelector("button").disabled = false;

@@ -50,17 +50,20 @@ const watchHandIn = (form) => {
   };
 
   const why = (file) => {
-    if (!endings.some((ending) => file.name.toLowerCase().endsWith(ending))) return "cannot be graded, take it out";
-    if (file.size === 0) return "is empty: save your work and choose it again";
+    if (!endings.some((ending) => file.name.toLowerCase().endsWith(ending))) return say("cannot be graded, take it out");
+    if (file.size === 0) return say("is empty: save your work and choose it again");
     return "";
   };
 
   const check = () => {
     const size = chosen.reduce((sum, file) => sum + file.size, 0);
     if (chosen.length > Number(form.dataset.maxFiles))
-      return `These are ${chosen.length} files; at most ${form.dataset.maxFiles} fit in one hand-in. Put them into a zip or choose fewer.`;
+      return say(
+        "These are %(count)s files; at most %(most)s fit in one hand-in. Put them into a zip or choose fewer.",
+        { count: chosen.length, most: form.dataset.maxFiles },
+      );
     if (size > Number(form.dataset.maxMb) * 1048576)
-      return `These files are larger than ${form.dataset.maxMb} MB together. Hand in fewer or smaller files.`;
+      return say("These files are larger than %(mb)s MB together. Hand in fewer or smaller files.", { mb: form.dataset.maxMb });
     const wrong = chosen.find((file) => why(file) !== "");
     return wrong ? `${wrong.name} ${why(wrong)}.` : "";
   };
@@ -84,11 +87,11 @@ const watchHandIn = (form) => {
         const remove = document.createElement("button");
         remove.type = "button";
         remove.className = "btn btn-sm btn-outline-secondary";
-        remove.textContent = "Remove";
-        remove.setAttribute("aria-label", `Remove ${file.name}`);
+        remove.textContent = say("Remove");
+        remove.setAttribute("aria-label", say("Remove %(name)s", { name: file.name }));
         remove.addEventListener("click", () => {
           chosen = chosen.filter((other) => other !== file);
-          show(`${file.name} was removed.`);
+          show(say("%(name)s was removed.", { name: file.name }));
           const left = list.querySelectorAll("button");
           (left[Math.min(place, left.length - 1)] || input).focus();
         });
@@ -105,7 +108,7 @@ const watchHandIn = (form) => {
   const add = (files) => {
     const names = new Set(files.map((file) => file.name));
     chosen = [...chosen.filter((file) => !names.has(file.name)), ...files];
-    show(`${chosen.length} files chosen.`);
+    show(say("Files chosen: %(count)s.", { count: chosen.length }));
   };
 
   const busy = (on) => {
@@ -132,13 +135,13 @@ const watchHandIn = (form) => {
         return;
       }
       busy(false);
-      tell("The connection was lost and nothing arrived. Your files are still chosen: try again.");
+      tell(say("The connection was lost and nothing arrived. Your files are still chosen: try again."));
     } catch {
-      tell("The connection was lost. This page asks the server what arrived, and goes on by itself.");
+      tell(say("The connection was lost. This page asks the server what arrived, and goes on by itself."));
       if (tries > 0) window.setTimeout(() => lost(tries - 1), 3000);
       else {
         busy(false);
-        tell("The server cannot be reached. Your files are still chosen: try again; nothing is handed in twice.");
+        tell(say("The server cannot be reached. Your files are still chosen: try again; nothing is handed in twice."));
       }
     }
   };
@@ -151,7 +154,7 @@ const watchHandIn = (form) => {
     const page = new DOMParser().parseFromString(request.responseText, "text/html");
     const words = page.querySelector(".alert-danger, main p");
     busy(false);
-    tell(words ? words.textContent.trim() : "The server could not take this. Try again in a minute.");
+    tell(words ? words.textContent.trim() : say("The server could not take this. Try again in a minute."));
     problem.scrollIntoView({ block: "nearest" });
   };
 
@@ -175,7 +178,7 @@ const watchHandIn = (form) => {
       if (!progress.lengthComputable) return;
       const part = Math.floor((100 * progress.loaded) / progress.total);
       bar.value = part;
-      percent.textContent = part < 100 ? `${part} %` : "100 %, being read";
+      percent.textContent = part < 100 ? `${part} %` : say("all there, being read");
     });
     request.addEventListener("load", answered);
     request.addEventListener("error", () => lost(40));

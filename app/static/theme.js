@@ -1,5 +1,11 @@
-// Light or dark, before the page is painted: as the reader chose in the menu, else as their system is.
+// What all scripts share. Light or dark, before the page is painted: as the reader chose in the menu, else as their system is.
 "use strict";
+// A text in the reader's language; %(name)s is filled in. The page brings the translations there are.
+const say = (text, values = {}) => {
+  const given = document.getElementById("texts");
+  const known = given ? JSON.parse(given.textContent) : {};
+  return (known[text] || text).replace(/%\((\w+)\)s/g, (_, name) => values[name]);
+};
 const theme = {
   dark: window.matchMedia("(prefers-color-scheme: dark)"),
   chosen() {

@@ -18,7 +18,8 @@ from flask.testing import FlaskClient
 from sqlalchemy import Engine, event, text
 from werkzeug.routing import Rule
 
-from bench.pages.school import School, things
+from bench.pages.school import School
+from bench.pages.things import things
 from grading.store import Store, accounts, tables
 
 ROLES = ("student", "teacher", "admin")

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from sqlalchemy import select, update
+from sqlalchemy import select, true, update
 from sqlalchemy.orm import Session
 
 from grading.errors import Conflict, Forbidden, GraderError, NotFound
@@ -99,12 +99,14 @@ def set_password(session: Session, user: tables.User, password: str, hashed: str
     note(session, f"user:{user.id}", "password.set", f"user:{user.id}")
 
 
-def end_links(session: Session, user_ids: Sequence[int]) -> None:
-    """Let the open links by which these people could set a password lead nowhere."""
+def end_links(session: Session, user_ids: Sequence[int], *, of_instructors: bool = False) -> None:
+    """Let the open links by which these people could set a password lead nowhere, or only instructors'."""
     moment, link = now(session), tables.ResetLink
+    administrators = select(tables.User.id).where(tables.User.administrator)
+    of_these = link.created_by.not_in(administrators) if of_instructors else true()
     for start in range(0, len(user_ids), 500):
         theirs = link.user_id.in_(user_ids[start : start + 500])
-        open_ones = update(link).where(theirs, link.used_at.is_(None), link.expires_at > moment)
+        open_ones = update(link).where(theirs, of_these, link.used_at.is_(None), link.expires_at > moment)
         session.execute(open_ones.values(expires_at=moment))
 
 
@@ -209,6 +211,8 @@ def enrol(session: Session, user_id: int, course_id: int, role: str) -> None:
         raise GraderError("A role is one of student, grader, instructor.")
     session.merge(tables.Membership(user_id=user_id, course_id=course_id, role=role))
     session.flush()
+    if role != "student":
+        end_links(session, [user_id], of_instructors=True)  # who may make none for staff
 
 
 def roles(session: Session, user_id: int) -> dict[int, str]:

@@ -159,8 +159,10 @@ def undo(session: Session, assignment: Assignment, bulk: str, actor: Actor) -> i
     of_it = select(Change.round_id).join(Submission, Submission.id == Change.submission_id)
     of_it = of_it.where(Submission.assignment_id == assignment.id, Change.bulk == bulk, Change.bulk > "")
     # grades first, in one order: whoever changes one holds it, too
-    theirs = select(Grade).where(Grade.round_id.in_(of_it)).order_by(Grade.id)
-    locked = session.scalars(theirs.options(defer(Grade.report)).with_for_update()).all()
+    theirs = select(Grade).where(Grade.round_id.in_(of_it)).order_by(Grade.id).options(defer(Grade.report))
+    locked = session.scalars(theirs.with_for_update()).all()
+    # now that they are locked: the changes may have gone on to another grading while this waited
+    locked = session.scalars(theirs.with_for_update().execution_options(populate_existing=True)).all()
     if not locked:
         raise NotFound("There is no such adjustment.")
     open_still = (Change.bulk == bulk, Change.undone_at.is_(None))
@@ -191,7 +193,12 @@ def _found(session: Session, assignment: Assignment, everything: bool, lock: boo
     )
     if not everything:
         query = query.where(Submission.id.in_(counts_of(assignment)))
-    return session.scalars(query.with_for_update(of=Grade) if lock else query).all()
+    if lock:
+        locked = set(session.scalars(query.with_for_update(of=Grade)))
+        # now that they are locked: another grading may have taken a place while this waited
+        if locked != set(session.scalars(query)):
+            raise MovedMeanwhile
+    return session.scalars(query).all()
 
 
 def _moved(session: Session, assignment: Assignment, curve: Curve, whole: Sequence[Grade]) -> list[Moved]:

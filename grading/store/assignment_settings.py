@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import and_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.authoring.folder import Settings
 from grading.errors import AssignmentError
-from grading.late import LateRule, lateness
+from grading.late import LateRule
 from grading.may import Actor
-from grading.store import tables
+from grading.store import lateness_again, tables
 from grading.store.audit import note as audit
-from grading.store.settling import settle
 
 
 def settings_of(assignment: tables.Assignment) -> Settings:
@@ -36,7 +35,7 @@ def settings_of(assignment: tables.Assignment) -> Settings:
 
 def change_settings(session: Session, assignment: tables.Assignment, settings: Settings, actor: Actor) -> int:
     """Keep the settings; how many grades have other points now, because they are late otherwise."""
-    lock(session, assignment.id)
+    lock(session, assignment)
     before = _columns(settings_of(assignment))
     if settings.slug != assignment.slug:
         require_free(session, assignment.course_id, settings.slug)
@@ -46,28 +45,8 @@ def change_settings(session: Session, assignment: tables.Assignment, settings: S
     session.flush()
     if changed:
         audit(session, actor.name, "assignment.settings", f"assignment:{assignment.id}", changed)
-    return settle_late(session, assignment) if {"due_at", "late"} & changed.keys() else 0
-
-
-def settle_late(session: Session, assignment: tables.Assignment) -> int:
-    """Work out anew the points of those grades whose lateness leaves another credit now; how many."""
-    own = tables.Extension
-    whose = and_(own.assignment_id == assignment.id, own.student_id == tables.Submission.student_id)
-    rows = session.execute(
-        select(tables.Grade.id, tables.Grade.credit, tables.Submission.created_at, own.due_at)
-        .join(tables.Submission, tables.Submission.id == tables.Grade.submission_id)
-        .outerjoin(own, whose)
-        .where(tables.Submission.assignment_id == assignment.id)
-    ).all()
-    rule = LateRule.model_validate(assignment.late or {})
-    moved = [
-        row.id
-        for row in rows
-        if lateness(row.created_at, row.due_at or assignment.due_at, rule).credit != row.credit
-    ]
-    for grade_id in moved:
-        settle(session, session.get_one(tables.Grade, grade_id))
-    return len(moved)
+    late = {"due_at", "late"} & changed.keys()
+    return lateness_again.settle(session, assignment, actor.name) if late else 0
 
 
 def require_free(session: Session, course_id: int, slug: str) -> None:
@@ -101,8 +80,8 @@ def set_columns(assignment: tables.Assignment, settings: Settings) -> None:
         setattr(assignment, name, value)
 
 
-def lock(session: Session, assignment_id: int) -> None:
-    """Keep others from changing the assignment until the transaction ends."""
-    session.execute(
-        select(tables.Assignment.id).where(tables.Assignment.id == assignment_id).with_for_update()
-    )
+def lock(session: Session, assignment: tables.Assignment) -> None:
+    """Keep others from changing the assignment until the transaction ends; it is read anew."""
+    session.flush()
+    # not the key: whoever hands in refers to the row, and holds what we may come to need
+    session.refresh(assignment, with_for_update={"key_share": True})

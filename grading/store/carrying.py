@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from grading.authoring.carrying import Carried, carried
 from grading.changes import Change
 from grading.outcome import Report
-from grading.store import tables
+from grading.store import settling, tables
 from grading.store.removal import chunks
 
 COPIED = ("submission_id", "kind", "value", "before", "reason", "bulk", "by", "at")
@@ -67,6 +67,24 @@ def copy(session: Session, pairs: Sequence[tuple[int, int]]) -> set[int]:
         session.execute(insert(tables.Change), rows)
     _copy_marks(session, pairs)
     return set(found)
+
+
+def go_on(session: Session, round_id: str, submission_id: str) -> None:
+    """A round that counts has its grade: what people changed in the one before it goes on in it.
+
+    Nothing where it has changes of its own: those of a grade that was incomplete.
+    """
+    change, own = tables.Change, tables.Round
+    number = select(own.number).where(own.id == round_id).scalar_subquery()
+    newest = select(own.id).join(change, change.round_id == own.id).order_by(own.number.desc()).limit(1)
+    before = session.scalar(newest.where(change.submission_id == submission_id, own.number <= number))
+    if before is None or before == round_id:
+        return
+    grade = tables.Grade
+    found = session.execute(select(grade.round_id, grade.id).where(grade.round_id.in_((before, round_id))))
+    ids = {row.round_id: row.id for row in found}
+    if len(ids) == 2 and copy(session, [(ids[before], ids[round_id])]):
+        settling.settle(session, session.get_one(grade, ids[round_id]))
 
 
 def _copy_marks(session: Session, pairs: Sequence[tuple[int, int]]) -> None:

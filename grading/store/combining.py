@@ -10,13 +10,12 @@ from sqlalchemy.orm import Session
 from grading.jobs import Result
 from grading.model import RoundState, StageState
 from grading.outcome import Report
-from grading.report import settled
-from grading.store import mails, outbox, replacing
+from grading.store import carrying, mails, outbox, replacing
 from grading.store.database import now
 from grading.store.grades import by_itself
 from grading.store.locking import LockedRound, locked, read_accepted, set_round
 from grading.store.rounds import storable
-from grading.store.settling import credit_of
+from grading.store.settling import at_the_end
 from grading.store.tables import Assignment, Base, Round, RoundStage, Submission
 
 _GRADES: Table = Base.metadata.tables["grades"]
@@ -58,34 +57,49 @@ def dead_codes(session: Session, round_id: str) -> dict[str, str]:
 def finish(session: Session, current: LockedRound, report: Report, *, release: bool) -> None:
     """running → graded, partial or failed, with its grade and the news of it for the outside."""
     moment = now(session)
-    counts = settled(report, (), credit_of(session, current.submission_id))
+    counts = at_the_end(session, current.id, current.submission_id, report)
+    withdrawn_by = _withdrawn_by(session, current.submission_id) if release else None
+    release = release and withdrawn_by is None
     why = "" if report.status == RoundState.GRADED else " ".join(dict.fromkeys(report.failures.values()))
     set_round(session, current.id, state=report.status, finished_at=moment, failure=why)
     session.execute(
         _GRADES.insert().values(
             round_id=current.id,
             submission_id=current.submission_id,
-            points=report.points,
-            points_so_far=report.points_so_far,
+            points=counts.points,
+            points_so_far=counts.report.points_so_far,
             max_points=report.max_points,
             final_points=counts.final_points,
             adjustment=counts.adjustment,
             credit=counts.credit,
             held=report.held,
             report=report.model_dump(mode="json"),
+            criterion_points={one.criterion: one.points for one in counts.report.criteria},
             created_at=moment,
             released_at=moment if release and current.current else None,
+            released_by=withdrawn_by if current.current else None,
         )
     )
     if not current.current:
         # of a dry run, or of one that another replaced: nobody hears of it
         replacing.came_in(session, current.id)
         return
+    carrying.go_on(session, current.id, current.submission_id)
     if release:
         mails.ready(session, [current.id])
     news = {"type": f"submission.{report.status}", "submission": current.submission_id}
     # after a replay there is news again when the outcome is another
     outbox.put(session, "event", f"{report.status}:{current.id}", news)
+
+
+def _withdrawn_by(session: Session, submission_id: str) -> int | None:
+    """Who took back the newest grade of this hand-in: its next one does not come out by itself either."""
+    newest = select(_GRADES.c.released_at, _GRADES.c.released_by).where(
+        _GRADES.c.submission_id == submission_id, _GRADES.c.round_id == Round.id
+    )
+    real = Round.reason.not_in(("try", "dry run", "examples"))
+    row = session.execute(newest.where(real).order_by(Round.number.desc()).limit(1)).first()
+    return None if row is None or row.released_at is not None else row.released_by
 
 
 def give_up(session: Session, current: LockedRound, sentence: str) -> None:

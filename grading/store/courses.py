@@ -12,6 +12,7 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 
 from grading.errors import Conflict, GraderError, NotFound
+from grading.late import own_due
 from grading.may import Actor
 from grading.store import accounts
 from grading.store.audit import note
@@ -116,15 +117,15 @@ def assignments(
     newest = _newest(session, course_id, reader_id)
     counts = _handed_in(session, course_id) if staff else {}
     return tuple(
-        _of_course(one, own_due, newest.get(one.id), counts.get(one.id, 0))
-        for one, own_due in session.execute(query)
+        _of_course(one, own_date, newest.get(one.id), counts.get(one.id, 0))
+        for one, own_date in session.execute(query)
     )
 
 
 def _of_course(
-    one: Assignment, own_due: datetime | None, newest: Newest | None, handed_in: int
+    one: Assignment, own_date: datetime | None, newest: Newest | None, handed_in: int
 ) -> AssignmentOfCourse:
-    due, extended = own_due or one.due_at, own_due is not None
+    due, extended = own_due(one.due_at, own_date), own_date is not None
     return AssignmentOfCourse(one.id, one.title, one.visible, due, extended, newest, handed_in)
 
 

@@ -161,7 +161,7 @@ def save(
     Raises SavedMeanwhile where `base` is not the newest any more, NothingChanged, and AssignmentError for
     what no folder may say either.
     """
-    lock(session, assignment.id)
+    lock(session, assignment)
     newest = working(session, assignment).version
     if newest.number != base:
         by = session.get(tables.User, newest.created_by) if newest.created_by else None
@@ -189,7 +189,7 @@ def _read_side(read: Assignment) -> Side:
 
 def publish(session: Session, assignment: tables.Assignment, number: int, actor: Actor) -> bool:
     """From now on this version counts. False when it did already."""
-    lock(session, assignment.id)
+    lock(session, assignment)
     row = version(session, assignment.id, number)
     if row.published_at is not None:
         return False

@@ -128,7 +128,10 @@ def _add_rounds(
     """Rounds that are not current, with their stages and outbox rows; few statements for many."""
     moment, theirs = now(session), tables.Submission.id.in_(submissions)
     session.execute(
-        select(tables.Submission.id).where(theirs).order_by(tables.Submission.id).with_for_update()
+        select(tables.Submission.id)
+        .where(theirs)
+        .order_by(tables.Submission.id)
+        .with_for_update(key_share=True)
     )
     last = func.max(tables.Round.number)
     found = session.execute(

@@ -150,13 +150,25 @@ def _depersonalise(session: Session, student: Student) -> int:
         new = {
             "actor": _replaced(row.actor, student),
             "object": _replaced(row.object, student),
-            "detail": _replaced(row.detail, student),
+            "detail": _replaced(_without_words(row.object, row.detail, student), student),
         }
         if new != {"actor": row.actor, "object": row.object, "detail": row.detail}:
             changes.append((row.id, new))
     for audit_id, new in changes:
         session.execute(update(Audit).where(Audit.id == audit_id).values(new))
     return len(changes)
+
+
+def _without_words(object_: str, detail: Any, student: Student) -> Any:
+    """What a row about the student says, without what people wrote: it quotes the work, and tells of them."""
+    about = object_ in student.objects or (
+        isinstance(detail, dict) and detail.get("student") == student.user_id
+    )
+    if not about or not isinstance(detail, dict):
+        return detail
+    kept = {key: value for key, value in detail.items() if key != "reason"}
+    moved = {key: kept[key] for key in ("from", "to") if isinstance(kept.get(key), dict)}
+    return kept | {key: {k: v for k, v in one.items() if k != "text"} for key, one in moved.items()}
 
 
 def _replaced(value: Any, student: Student) -> Any:

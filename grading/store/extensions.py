@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from grading.errors import GraderError, NotFound
 from grading.may import Actor
 from grading.rubric import Value
-from grading.store import settling, tables
+from grading.store import lateness_again, tables
+from grading.store.assignment_settings import lock
 from grading.store.audit import note
 from grading.store.database import now
 
@@ -84,6 +85,7 @@ def give(
 
     Raises NotExtended.
     """
+    lock(session, assignment)
     wanted = sorted(set(student_ids))
     if not wanted:
         raise NotExtended("Choose at least one student.")
@@ -107,7 +109,7 @@ def give(
         }
         note(session, actor.name, "extension.give", f"assignment:{assignment.id}", detail)
     session.flush()
-    _settle(session, assignment.id, wanted)
+    lateness_again.settle(session, assignment, actor.name, wanted)
     return len(wanted)
 
 
@@ -116,6 +118,7 @@ def revoke(session: Session, assignment: tables.Assignment, student_id: int, act
 
     False when there was none. Raises NotFound for who is no student of the course.
     """
+    lock(session, assignment)
     row = session.get(tables.Extension, (assignment.id, student_id))
     if row is None:
         if not _students(session, assignment.course_id, [student_id]):
@@ -125,20 +128,8 @@ def revoke(session: Session, assignment: tables.Assignment, student_id: int, act
     session.delete(row)
     session.flush()
     note(session, actor.name, "extension.revoke", f"assignment:{assignment.id}", detail)
-    _settle(session, assignment.id, [student_id])
+    lateness_again.settle(session, assignment, actor.name, [student_id])
     return True
-
-
-def _settle(session: Session, assignment_id: int, student_ids: Sequence[int]) -> None:
-    """All grades of these students' hand-ins. Rounds are locked: a grade that is just being made waits."""
-    own, round_ = tables.Submission, tables.Round
-    mine = select(own.id).where(own.assignment_id == assignment_id, own.student_id.in_(student_ids))
-    rounds = list(
-        session.scalars(select(round_.id).where(round_.submission_id.in_(mine)).order_by(round_.id))
-    )
-    session.execute(select(round_.id).where(round_.id.in_(rounds)).order_by(round_.id).with_for_update())
-    for grade in session.scalars(select(tables.Grade).where(tables.Grade.round_id.in_(rounds))):
-        settling.settle(session, grade)
 
 
 def _students(session: Session, course_id: int, ids: Sequence[int]) -> set[int]:

@@ -10,6 +10,7 @@ from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from grading.errors import NotFound
+from grading.late import own_due
 from grading.report.course import Counted, CourseStanding, course_standing
 from grading.rubric import Value
 from grading.store.database import now
@@ -182,7 +183,7 @@ def rows(
     for student in students:
         cells = tuple(
             known.get((column.id, student.id))
-            or _without(column, due.get((column.id, student.id), column.due_at), moment)
+            or _without(column, own_due(column.due_at, due.get((column.id, student.id))), moment)
             for column in listed
         )
         counted = [

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, false, func, select, true
 from sqlalchemy.orm import Session, defer
 
-from grading.errors import GraderError, NotFound
+from grading.errors import Conflict, GraderError, NotFound
 from grading.may import Actor
 from grading.rubric import Value
 from grading.store import chores, mails, outbox, tables
@@ -128,13 +128,30 @@ def tell(session: Session, grade: tables.Grade, what: str, key: str) -> None:
         outbox.put(session, "event", f"{key}:{now(session):%Y%m%d%H%M%S%f}", news)
 
 
-def _grade(session: Session, round_id: str) -> tables.Grade:
-    query = select(tables.Grade).where(tables.Grade.round_id == round_id).with_for_update()
-    # as it is now that it is locked, whatever of it the session read before
+def current(session: Session, submission_id: str) -> tables.Grade | None:
+    """The grade that counts, locked. First its round, so that no other takes its place meanwhile."""
     session.flush()
-    grade = session.scalar(query.execution_options(populate_existing=True))
+    round_ = tables.Round
+    query = select(round_.id).where(round_.submission_id == submission_id, round_.current)
+    # twice: who waited for another round that took the place finds it the second time
+    for locking in (query, query):
+        round_id = session.scalar(locking.with_for_update(key_share=True))
+        if round_id is not None:
+            break
+    else:
+        return None
+    grade = select(tables.Grade).where(tables.Grade.round_id == round_id).with_for_update()
+    # as it is now that it is locked, whatever of it the session read before
+    return session.scalar(grade.execution_options(populate_existing=True))
+
+
+def _grade(session: Session, round_id: str) -> tables.Grade:
+    submission = select(tables.Round.submission_id).where(tables.Round.id == round_id)
+    grade = current(session, session.scalar(submission) or "")
     if grade is None:
         raise NotFound("There is no grade to release yet.")
+    if grade.round_id != round_id:
+        raise Conflict("Another grading of this hand-in counts now; load the page again.")
     return grade
 
 
@@ -151,7 +168,11 @@ def _current(session: Session, assignment_id: int, *where: ColumnElement[bool]) 
         .execution_options(populate_existing=True)
     )
     session.flush()
-    return list(session.scalars(query))
+    found = session.scalars(query).all()
+    # now that they are locked: another may have taken a place while this waited
+    counts = select(tables.Round.id).join(tables.Submission).where(tables.Round.current)
+    still = set(session.scalars(counts.where(tables.Submission.assignment_id == assignment_id)))
+    return [grade for grade in found if grade.round_id in still]
 
 
 def _ready(session: Session, assignment_id: int, *where: ColumnElement[bool]) -> list[tables.Grade]:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Integer, and_, cast, func, select
 from sqlalchemy.orm import Session
 
-from grading.late import Lateness, LateRule, closes, lateness
+from grading.late import Lateness, LateRule, closes, lateness, own_due
 from grading.model import RoundState
 from grading.rubric import Value
 from grading.store.database import now
@@ -95,9 +95,9 @@ def cards(session: Session, user_id: int, course_ids: Iterable[int]) -> list[Car
     )
     found = []
     rows: Any = session.execute(query)
-    for assignment, course_title, own_due in rows:
+    for assignment, course_title, own_date in rows:
         rule = LateRule.model_validate(assignment.late or {})
-        due = assignment.due_at if own_due is None else own_due
+        due = own_due(assignment.due_at, own_date)
         hand_ins = mine.get(assignment.id, [])
         card = Card(
             assignment_id=assignment.id,
@@ -105,7 +105,7 @@ def cards(session: Session, user_id: int, course_ids: Iterable[int]) -> list[Car
             course_title=course_title,
             title=assignment.title,
             due=due,
-            extended=own_due is not None,
+            extended=own_date is not None,
             closes=closes(due, rule),
             lateness=lateness(moment, due, rule),
             hand_ins=len(hand_ins),
@@ -167,7 +167,7 @@ def _newest(hand_ins: list[Any], all_due: datetime | None, rule: LateRule) -> Ne
         number=row.number,
         state=row.state,
         created_at=row.created_at,
-        lateness=lateness(row.created_at, row.own or all_due, rule),
+        lateness=lateness(row.created_at, own_due(all_due, row.own), rule),
         released=released,
         points=row.final_points if released else None,
         points_so_far=row.points_so_far if released else None,

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Select, and_, false, func, select
 from sqlalchemy.orm import Session, defer
 
-from grading.late import Lateness, LateRule, lateness
+from grading.late import Lateness, LateRule, lateness, own_due
 from grading.rubric import Value
 from grading.store import tables
 from grading.store.door import counting_for
@@ -100,8 +100,11 @@ def list_submissions(session: Session, filters: Filters, page: int = 1) -> Page:
 
 def attempts(session: Session, student_id: int, assignment_id: int) -> tuple[SubmissionLine, ...]:
     """All hand-ins of an assignment that count for a student, the first one first."""
-    wanted = Filters(student_id=student_id, assignment_id=assignment_id)
-    query = _all_of_them().where(tables.Submission.id.in_(_filtered(select(tables.Submission.id), wanted)))
+    query = _all_of_them().where(
+        # not through `_filtered`: one list of ids within another is looked for among all hand-ins
+        counting_for(student_id, assignment_id),
+        tables.Submission.assignment_id == assignment_id,
+    )
     return tuple(_lines(session, query.order_by(tables.Submission.number, tables.Submission.created_at)))
 
 
@@ -174,7 +177,7 @@ def _lines(session: Session, query: Select[Any]) -> list[SubmissionLine]:
 
 
 def _line(row: Any, members: tuple[int, ...]) -> SubmissionLine:
-    submission, round_, assignment, course, student, grade, own_due = row
+    submission, round_, assignment, course, student, grade, own_date = row
     rule = LateRule.model_validate(assignment.late or {})
     return SubmissionLine(
         id=submission.id,
@@ -193,6 +196,6 @@ def _line(row: Any, members: tuple[int, ...]) -> SubmissionLine:
         held=bool(grade and grade.held),
         released=bool(grade and grade.released_at),
         flags=tuple(filter(None, grade.flag_text.split("\n"))) if grade else (),
-        lateness=lateness(submission.created_at, own_due or assignment.due_at, rule),
+        lateness=lateness(submission.created_at, own_due(assignment.due_at, own_date), rule),
         members=members,
     )

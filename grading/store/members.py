@@ -146,10 +146,21 @@ def person(session: Session, user: tables.User, role: str) -> Person:
 def require_linkable(session: Session, actor: Actor, course_id: int, user_ids: Sequence[int]) -> None:
     """Go on if all these people of the course may be given a link by the actor, or raise Forbidden.
 
-    Administrators may give one to everybody; instructors to students who are staff nowhere.
+    Administrators may give one to everybody; instructors to students who are staff nowhere, and whose account
+    leads to nothing of another instructor's course: anybody can be added to a course by whoever knows their id.
     """
     if set(user_ids) - set(linkable(session, actor, course_id, user_ids)):
         raise Forbidden("Links for staff and for disabled accounts are made by an administrator.")
+
+
+def _only_theirs(actor: Actor) -> tuple[ColumnElement[bool], ...]:
+    """Users who handed in, and if they have a password are, only in courses that the actor teaches."""
+    taught = [course_id for course_id, role in actor.roles.items() if role == "instructor"]
+    other, own, work = tables.Membership.__table__.alias(), tables.Assignment, tables.Submission
+    elsewhere = exists().where(other.c.user_id == tables.User.id, other.c.course_id.not_in(taught))
+    theirs = select(own.id).where(own.course_id.in_(taught))
+    worked = exists().where(work.student_id == tables.User.id, work.assignment_id.not_in(theirs))
+    return ~worked, tables.User.password_hash.is_(None) | ~elsewhere
 
 
 def linkable(
@@ -167,6 +178,7 @@ def linkable(
     if not actor.administrator:
         anywhere = exists().where(other.c.user_id == tables.User.id, other.c.role.in_(STAFF))
         query = query.where(here.role == "student", ~anywhere, tables.User.administrator.is_(False))
+        query = query.where(*_only_theirs(actor))
     if user_ids is None:
         return tuple(session.scalars(query.where(tables.User.password_hash.is_(None))))
     allowed = set(session.scalars(query))

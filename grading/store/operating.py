@@ -85,7 +85,7 @@ class DeadMessage:
     tries: int
     error: str
     created_at: datetime
-    done_at: datetime
+    done_at: datetime | None
 
 
 def dead_counts(session: Session) -> Mapping[str, int]:

@@ -79,7 +79,9 @@ def ask(session: Session, actor: Actor, submission_id: str, criterion: str, reas
     """Write a request down; returns its number. Raises Conflict where one is open already."""
     # the row is the lock that keeps two equal requests apart
     session.execute(
-        select(tables.Submission.id).where(tables.Submission.id == submission_id).with_for_update()
+        select(tables.Submission.id)
+        .where(tables.Submission.id == submission_id)
+        .with_for_update(key_share=True)
     )
     round_, grade = _graded(session, submission_id)
     known = {one["criterion"] for one in grade.report.get("criteria", [])}

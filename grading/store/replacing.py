@@ -11,7 +11,7 @@ from sqlalchemy import and_, insert, select, update
 from sqlalchemy.orm import Session, aliased, defer
 
 from grading.errors import Conflict
-from grading.late import LateRule, lateness
+from grading.late import LateRule, lateness, own_due
 from grading.may import Actor
 from grading.model import RoundState
 from grading.store import dry_runs, grades, mails, tables
@@ -127,14 +127,24 @@ def _stays(pair: Pair, keep_released: bool) -> str:
 
 def _pairs(session: Session, where: Any) -> list[Pair]:
     """The rounds of a dry run beside those that count, locked so that neither changes meanwhile."""
+    _lock(session, where)
     ids = list(session.scalars(select(tables.DryRunRound.round_id).where(where)))
-    own, found, moment = tables.Round, list[Pair](), now(session)
+    found, moment = list[Pair](), now(session)
     for some in chunks(sorted(ids)):
-        theirs = select(own.submission_id).where(own.id.in_(some))
-        locked = own.id.in_(some) | (own.submission_id.in_(theirs) & own.current)
-        session.execute(select(own.id).where(locked).order_by(own.id).with_for_update())
         found += [_pair(row, moment) for row in session.execute(_query().where(tables.Round.id.in_(some)))]
     return found
+
+
+def _lock(session: Session, where: Any) -> None:
+    """First all rounds, then all grades, each in one order, so that nobody waits in a circle."""
+    own, link = tables.Round, tables.DryRunRound
+    mine = own.id.in_(select(link.round_id).where(where))
+    theirs = own.submission_id.in_(select(link.submission_id).where(where))
+    rounds = select(own.id).where(mine | (theirs & own.current)).order_by(own.id)
+    session.execute(rounds.with_for_update(key_share=True))
+    # a statement of its own: who held a round may have let another one count
+    grade = select(tables.Grade.id).join(own, own.id == tables.Grade.round_id).order_by(tables.Grade.id)
+    session.execute(grade.where(mine | (theirs & own.current)).with_for_update(of=tables.Grade))
 
 
 def _query() -> Any:
@@ -182,7 +192,7 @@ def _query() -> Any:
 
 def _pair(row: Any, moment: datetime) -> Pair:
     rule = LateRule.model_validate(row.late or {})
-    credit = lateness(row.created_at, row.own_due or row.due_at, rule).credit
+    credit = lateness(row.created_at, own_due(row.due_at, row.own_due), rule).credit
     return Pair(
         submission_id=row.submission_id,
         student_id=row.student_id,
@@ -245,7 +255,7 @@ def _take_over(
         grade.released_at, grade.released_by = now(session), by if pair.released_at else None
     elif pair.withdrawn:
         grade.released_by = by  # a person took it back; the date does not bring it out again
-    if pair.reviewed_at is not None and grade.final_points == pair.old_points:
+    if pair.reviewed_at is not None and not grade.held and grade.final_points == pair.old_points:
         grade.reviewed_at, grade.reviewed_by = pair.reviewed_at, pair.reviewed_by
 
 

@@ -231,8 +231,10 @@ def _due(session: Session, assignment: Assignment) -> tuple[datetime | None, dic
     """From when on a hand-in is late, for all and for those with an extension."""
     grace = timedelta(minutes=LateRule.model_validate(assignment.late or {}).grace_minutes)
     own = select(Extension.student_id, Extension.due_at).where(Extension.assignment_id == assignment.id)
-    extended = {row.student_id: row.due_at + grace for row in session.execute(own)}
-    return (assignment.due_at + grace if assignment.due_at else None), extended
+    if assignment.due_at is None:
+        return None, {}
+    extended = {row.student_id: max(row.due_at, assignment.due_at) + grace for row in session.execute(own)}
+    return assignment.due_at + grace, extended
 
 
 def _due_in_sql(due: tuple[datetime | None, dict[int, datetime]]) -> ColumnElement[Any]:

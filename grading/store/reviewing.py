@@ -130,10 +130,7 @@ def accept(session: Session, submission_id: str, seen: str, actor: Actor) -> boo
 
 def _locked(session: Session, submission_id: str) -> tables.Grade:
     """The grade of the current round, which nobody else changes until the transaction ends."""
-    current = select(tables.Round.id).where(tables.Round.submission_id == submission_id, tables.Round.current)
-    query = select(tables.Grade).where(tables.Grade.round_id.in_(current)).with_for_update()
-    # as it is now that it is locked, whatever of it the session read before
-    grade = session.scalar(query.execution_options(populate_existing=True))
+    grade = grades.current(session, submission_id)
     if grade is None:
         raise NotFound("There is no grade of this hand-in yet.")
     return grade

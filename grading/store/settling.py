@@ -8,7 +8,7 @@ from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
 from grading.changes import Change
-from grading.late import Lateness, LateRule, lateness
+from grading.late import Lateness, LateRule, lateness, own_due
 from grading.outcome import Report
 from grading.report import Settled, settled
 from grading.store import tables
@@ -33,7 +33,7 @@ def _change(row: tables.Change, by: str) -> Change:
 def due_of(session: Session, assignment: tables.Assignment, student_id: int) -> datetime | None:
     """When a student's work is due: the assignment's date, or their own."""
     extension = session.get(tables.Extension, (assignment.id, student_id))
-    return extension.due_at if extension is not None else assignment.due_at
+    return own_due(assignment.due_at, extension.due_at if extension is not None else None)
 
 
 def lateness_of(session: Session, submission: tables.Submission) -> Lateness:
@@ -61,7 +61,13 @@ def credit_of(session: Session, submission_id: str) -> float:
         .where(tables.Submission.id == submission_id)
     )
     row = session.execute(query).one()
-    return lateness(row.created_at, row.own or row.due_at, LateRule.model_validate(row.late or {})).credit
+    due = own_due(row.due_at, row.own)
+    return lateness(row.created_at, due, LateRule.model_validate(row.late or {})).credit
+
+
+def at_the_end(session: Session, round_id: str, submission_id: str, report: Report) -> Settled:
+    """What the grade of a round that ends now comes to; people may have changed one it had before."""
+    return settled(report, changes_of(session, round_id), credit_of(session, submission_id))
 
 
 def settle(session: Session, grade: tables.Grade) -> Settled:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased
 
-from grading.late import Lateness, LateRule, lateness
+from grading.late import Lateness, LateRule, lateness, own_due
 from grading.model import Document
 from grading.rubric import Value
 from grading.store import tables, views
@@ -86,7 +86,7 @@ def terms(session: Session, submission_id: str, round_id: str) -> Terms:
         .where(tables.Submission.id == submission_id)
     )
     row = session.execute(query).one()
-    due = row.own or row.due_at
+    due = own_due(row.due_at, row.own)
     criteria = row.rubric.get("criteria", [])
     return Terms(
         lateness=lateness(row.created_at, due, LateRule.model_validate(row.late or {})),

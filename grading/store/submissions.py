@@ -161,7 +161,9 @@ def add_round(
 ) -> Round:
     """A new current round for a submission, with its outbox row."""
     version = assignments.version(session, assignment)
-    session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
+    mine = select(Submission.id).where(Submission.id == submission.id)
+    # not the key: who holds a round, which this may wait for, refers to it
+    session.execute(mine.with_for_update(key_share=True))
     session.execute(update(Round).where(Round.submission_id == submission.id).values(current=False))
     number = session.execute(
         select(func.coalesce(func.max(Round.number), 0)).where(Round.submission_id == submission.id)

@@ -8,10 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 from werkzeug.serving import make_server
 
+from tests.conftest import WAIT_MS, running_browser
 from tests.integration.webapp import School
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all walks: nothing in this folder needs asyncio.run() in the thread of the tests."""
+    yield from running_browser()
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +45,6 @@ def careful(page: Page) -> Iterator[Page]:
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(WAIT_MS)
     yield page
     assert problems == []

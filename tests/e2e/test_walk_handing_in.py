@@ -13,7 +13,7 @@ from playwright.sync_api import Page, Route, expect
 
 from grading.store import accounts, blobs, tables
 from grading.store.database import now
-from tests.e2e.browsing import come_in, look
+from tests.e2e.browsing import come_in, look, picture
 from tests.integration.webapp import CODE, School, report
 
 # Werkzeug's own server, which only tests use, leaves a static file open when a browser hangs up half way
@@ -141,7 +141,7 @@ def test_from_home_to_the_receipt(careful: Page, school: School, site: str, pict
     expect(page.get_by_text("Fingerprint", exact=True)).to_be_visible()
     look(page, pictures, "receipt", all_widths=True)
     page.emulate_media(media="print")
-    page.screenshot(path=pictures / "receipt-print.png", full_page=True)
+    picture(page, pictures, "receipt-print")
     page.emulate_media(media="screen")
 
 

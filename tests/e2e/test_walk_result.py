@@ -13,7 +13,7 @@ from grading.outcome import CriterionGrade
 from grading.store import tables
 from grading.store.database import now
 from grading.store.settling import settle
-from tests.e2e.browsing import come_in, look
+from tests.e2e.browsing import come_in, look, picture
 from tests.integration.result_samples import NOTEBOOK, change, graded
 from tests.integration.webapp import School, report
 
@@ -123,7 +123,7 @@ def test_on_paper_folds_are_open_and_nothing_is_pressed(
     for hidden in ("header.top", ".comment-list", "#regrades", ".live"):
         expect(page.locator(hidden)).to_be_hidden()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    page.screenshot(path=pictures / "result-print.png", full_page=True)
+    picture(page, pictures, "result-print")
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert page.locator("details.origin[open]").count() == 0
 

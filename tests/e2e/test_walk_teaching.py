@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from grading.store import tables
 from grading.store.database import now
 from grading.store.examples import listing
-from tests.e2e.browsing import come_in, look
+from tests.e2e.browsing import come_in, look, picture
 from tests.integration.classroom import a_report, change, whole_class
 from tests.integration.webapp import School
 
@@ -45,11 +45,11 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     bar.hover()
     tip = page.locator(".plot-tip:visible")
     expect(tip).to_contain_text("hand-in")
-    page.screenshot(path=pictures / "class-tip.png")
+    picture(page, pictures, "class-tip", full_page=False)
     with page.expect_download() as download:
         page.get_by_role("link", name="Plot as SVG Final points").click()
-    picture = pictures / "alone.svg"
-    download.value.save_as(picture)
+    saved = pictures / "alone.svg"
+    download.value.save_as(saved)
     with page.expect_download() as download:
         page.get_by_role("link", name="Numbers as CSV Time to grade").click()
     assert download.value.suggested_filename == "hw1-times.csv"
@@ -66,7 +66,7 @@ def test_a_downloaded_plot_stands_alone(page: Page, pictures: Path) -> None:
         page.goto((pictures / "alone.svg").as_uri())
         bar = page.locator(".plot-bar").first
         assert bar.evaluate("one => getComputedStyle(one).fill") == colour
-        page.screenshot(path=pictures / f"alone-{scheme}.png")
+        picture(page, pictures, f"alone-{scheme}", full_page=False)
 
 
 def test_teaching(careful: Page, school: School, site: str, pictures: Path) -> None:

@@ -1,12 +1,14 @@
 """Which of these tests there are on which system, and the models that tests of engines share."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from bench.models import make_model
+from tests.integration import webapp
+from tests.services import Prepare
 from workers.machine.engines.mlx import MlxEngine
 
 # namespaces are Linux's own; elsewhere students' work runs in containers or not at all
@@ -26,3 +28,9 @@ def mlx(tiny: Path) -> Iterator[MlxEngine]:
     engine.load(str(tiny))
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def school_url(fresh_database: Callable[[Prepare | None], str]) -> str:
+    """URL of a database for a `School`, on SQLite and on PostgreSQL, copied instead of made again."""
+    return fresh_database(webapp.prepare)

@@ -62,6 +62,11 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("GET", "given_up.listing"): (303, 403, 403, 200, 200, 200),
     ("POST", "given_up.again"): (303, 403, 403, 303, 303, 303),
     ("GET", "operations.machines"): (303, 403, 403, 200, 200, 200),
+    ("GET", "operations.overview"): (303, 403, 403, 200, 200, 200),
+    ("GET", "operations.messages"): (303, 403, 403, 403, 403, 403),
+    ("POST", "operations.send_again"): (303, 403, 403, 403, 403, 403),
+    ("GET", "operations.tokens"): (303, 403, 403, 403, 403, 403),
+    ("POST", "operations.end_token"): (303, 403, 403, 403, 403, 403),
     ("GET", "tokens.listing"): (303, 200, 200, 200, 200, 200),
     ("POST", "tokens.create"): (303, 400, 400, 400, 400, 400),
     ("POST", "tokens.revoke"): (303, 303, 404, 404, 404, 404),
@@ -185,6 +190,10 @@ MATE: dict[tuple[str, str], int] = {
 }
 ADMIN: dict[tuple[str, str], int] = {
     ("GET", "audit.everything"): 200,
+    ("GET", "operations.messages"): 200,
+    ("POST", "operations.send_again"): 303,
+    ("GET", "operations.tokens"): 200,
+    ("POST", "operations.end_token"): 303,
     ("GET", "courses.new_form"): 200,
     ("POST", "courses.create"): 400,
     ("GET", "users.listing"): 200,

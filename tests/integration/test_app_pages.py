@@ -247,6 +247,13 @@ def test_a_database_that_is_away_is_503_in_plain_words(
     assert "cannot be used right now" in answer.get_data(as_text=True)
 
 
+def test_days_of_a_token_that_are_no_number_of_days_are_refused(school: School) -> None:
+    client = school.client("anna")
+    for days in ("", "0", "731", "x", "²", "000001" + "0" * 20, "000001" + "9" * 5000):
+        form = {"csrf_token": form_token(client), "name": "t", "days": days, "scope": "read"}
+        assert client.post("/tokens", data=form).status_code == 400, days[:10]
+
+
 def test_tokens_are_shown_once_and_revoked(school: School) -> None:
     client = school.client("anna")
     form = {"csrf_token": form_token(client), "name": "laptop", "days": "30", "scope": ["read", "admin"]}

@@ -25,6 +25,7 @@ from grading.may import Actor
 from grading.model import Cell, Document
 from grading.store import accounts, assignments, batches, chores, erasure, export, migrate
 from grading.store import retention as keeping
+from grading.store.audit import note
 from grading.store.people import find_student
 from grading.store.submissions import Idempotency, Incoming, accept, add_round
 from grading.store.tables import (
@@ -215,6 +216,29 @@ def test_an_erased_student_hands_in_no_more_and_erasing_again_does_no_harm(lite:
     hand_in(store, assignment, "ada")
     with store.read() as session:
         assert find_student(session, "ada").user_id != student.user_id
+
+
+def test_words_about_an_erased_student_leave_the_audit_and_those_about_others_stay(lite: Played) -> None:
+    """What was changed and why quotes the work, and tells of illness; that it was changed stays."""
+    store = lite.store
+    assignment = add_assignment(store)
+    theirs, others = (hand_in(store, assignment, name).submission_id for name in ("ada", "ben"))
+    words = {"from": {"text": "You wrote y <- 1."}, "to": {"text": "y", "points": 2.0}, "reason": "was ill"}
+    with store.write() as session:
+        student = find_student(session, "ada")
+        for submission in (theirs, others):
+            note(session, "user:9", "grade.change", f"submission:{submission}", {"kind": "reason", **words})
+        for number in (student.user_id, 1_000_000):
+            detail = {"student": number, "due": "2026-01-01", "reason": "was ill"}
+            note(session, "user:9", "extension.give", f"assignment:{assignment}", detail)
+        erasure.erase(session, student, "test")
+    with store.read() as session:
+        kept = select(Audit.detail).where(Audit.actor == "user:9").order_by(Audit.id)
+        first, second, third, fourth = session.scalars(kept).all()
+    assert first == {"kind": "reason", "from": {}, "to": {"points": 2.0}}
+    assert second == {"kind": "reason", **words}
+    assert third == {"student": student.user_id, "due": "2026-01-01"}
+    assert fourth["reason"] == "was ill"
 
 
 def test_class_zips_of_the_course_go_with_an_erasure(lite: Played) -> None:

@@ -36,9 +36,9 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 
 @pytest.fixture
-def both(database_url: str) -> Iterator[School]:
+def both(school_url: str) -> Iterator[School]:
     """On SQLite and on PostgreSQL."""
-    made = School(database_url)
+    made = School(school_url)
     yield made
     made.close()
 

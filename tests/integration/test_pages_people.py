@@ -44,9 +44,9 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 
 @pytest.fixture
-def both(database_url: str) -> Iterator[School]:
+def both(school_url: str) -> Iterator[School]:
     """On SQLite and on PostgreSQL."""
-    made = School(database_url)
+    made = School(school_url)
     yield made
     made.close()
 
@@ -408,6 +408,42 @@ def test_who_becomes_staff_loses_links_that_an_instructor_made(school: School) -
     link = made_link(school)
     post(school.client("teacher"), f"{people(school)}/{school.users['anna']}/role", role="grader")
     assert school.client().get(link).status_code == 404
+
+
+def test_who_is_added_as_staff_elsewhere_loses_them_too_but_not_those_of_administrators(
+    school: School,
+) -> None:
+    links_of = made_link(school), made_link(school, "admin", "ben")
+    stranger, place = school.client("stranger"), f"/courses/{course_elsewhere(school)}/people/add"
+    for name in ("anna", "ben"):
+        assert post(stranger, place, id=name, role="grader").status_code == 303
+    assert [school.client().get(link).status_code for link in links_of] == [404, 303]
+
+
+def test_no_instructor_comes_into_the_accounts_of_others_by_adding_them(school: School) -> None:
+    """Whoever knows an id can add it to their own course; that must lead into nobody's account."""
+    place, stranger = f"/courses/{course_elsewhere(school)}/people", school.client("stranger")
+    for name in ("anna", "ben"):
+        assert post(stranger, f"{place}/add", id=name).status_code == 303
+    anna, ben = school.users["anna"], school.users["ben"]
+    assert post(stranger, f"{place}/{anna}/link").status_code == 200  # invited: nobody was ever in there
+    with_password(school, "anna")
+    school.hand_in("ben")
+    for user in (anna, ben):
+        assert post(stranger, f"{place}/{user}/link").status_code == 403
+        assert "an administrator" in text(stranger.get(f"{place}/{user}"))
+    assert post(stranger, f"{place}/invite", user=[anna, ben], all="1").status_code == 303  # no table
+    post(stranger, f"{place}/{anna}/remove")
+    assert post(school.client("teacher"), f"{people(school)}/{anna}/link").status_code == 200
+    # who was taken out of all courses still has what they handed in
+    post(school.client("teacher"), f"{people(school)}/{ben}/remove")
+    assert post(stranger, f"{place}/{ben}/link").status_code == 403
+    assert post(school.client("admin"), f"{place}/{ben}/link").status_code == 200
+
+
+def course_elsewhere(school: School) -> int:
+    with school.store.read() as session:
+        return session.get_one(tables.Assignment, school.elsewhere).course_id
 
 
 def test_links_for_many_are_a_table_sent_once(school: School) -> None:

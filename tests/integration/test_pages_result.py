@@ -47,9 +47,9 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 
 @pytest.fixture
-def either(database_url: str) -> Iterator[School]:
+def either(school_url: str) -> Iterator[School]:
     """On SQLite and on PostgreSQL."""
-    made = School(database_url)
+    made = School(school_url)
     yield made
     made.close()
 
@@ -64,6 +64,16 @@ def shown(school: School, submission: str, who: str = "anna") -> str:
 
 def plain(page: str) -> str:
     return " ".join(re.sub("<[^>]+>", " ", page).split())
+
+
+def test_making_pdfs_is_bounded_for_one_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.PRINTS", "2 per minute")
+    made = School(tmp_path)
+    anna, ben = made.client("anna"), made.client("ben")
+    codes = [anna.get(f"/submissions/{number}/result.pdf").status_code for number in range(3)]
+    assert codes == [404, 404, 429]
+    assert ben.get("/submissions/1/result.pdf").status_code == 404
+    made.close()
 
 
 # --- words --------------------------------------------------------------------------------------------
@@ -234,7 +244,7 @@ def test_pictures_are_shown_without_anything_else_of_their_file(school: School) 
     assert answer.status_code == 200
     assert answer.mimetype == "image/png"
     assert answer.data == png(30, 20)
-    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert answer.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert school.client("teacher").get(url).status_code == 200
     assert school.client("ben").get(url).status_code == 404

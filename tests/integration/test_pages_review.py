@@ -17,9 +17,10 @@ from grading.may import Actor
 from grading.model import RoundState
 from grading.outcome import Report
 from grading.report.curves import Curve
-from grading.store import adjusting, chores, grades, marking, review_list, tables
+from grading.store import adjusting, chores, combining, grades, locking, marking, review_list, tables, views
 from grading.store.database import now
 from grading.store.review_filters import Filters
+from grading.store.submissions import add_round
 from tests.integration.webapp import School, form_token, report
 from workers.server.context import Server
 from workers.server.retention import do_chores
@@ -175,8 +176,8 @@ def test_empty_lists_say_what_they_are(school: School) -> None:
     assert "review/accept" not in page
 
 
-def test_all_of_it_works_alike_on_both_databases(database_url: str) -> None:
-    school = School(database_url)
+def test_all_of_it_works_alike_on_both_databases(school_url: str) -> None:
+    school = School(school_url)
     anna, ben = school.hand_in("anna"), school.hand_in("ben")
     school.grade(anna, given(4, 4))
     school.grade(ben, given(2, 2, held=True))
@@ -367,9 +368,9 @@ def test_nothing_is_overwritten_when_two_change_at_once(school: School) -> None:
     assert "took back:" in answer.get_data(as_text=True)
 
 
-def test_two_at_the_same_moment_make_one_change(database_url: str) -> None:
+def test_two_at_the_same_moment_make_one_change(school_url: str) -> None:
     """Both have seen the same state; the one that comes second is told, whichever that is."""
-    school = School(database_url)
+    school = School(school_url)
     submission = school.hand_in("anna")
     school.grade(submission, given(4, 4.5))
     clients = [school.client("grader"), school.client("teacher")]
@@ -454,6 +455,24 @@ def test_withdrawn_grades_are_hidden_again(school: School) -> None:
     post(teacher, f"/submissions/{submission}/review/release", seen=stamp(teacher, submission))
     assert "7.25" in anna.get(f"/submissions/{submission}").get_data(as_text=True)
     assert news(school) == ["grade.withdrawn", "submission.released"]
+
+
+def test_what_was_withdrawn_is_not_released_by_itself_when_it_is_graded_again(school: School) -> None:
+    submission, usual = school.hand_in("anna", school.quick), school.hand_in("ben", school.quick)
+    for one in (submission, usual):
+        school.grade(one, report(), released=True)
+    post(school.client("teacher"), f"/submissions/{submission}/review/withdraw", reason="wrong rubric")
+    for one in (submission, usual):
+        with school.store.write() as session:
+            row = session.get_one(tables.Submission, one)
+            again = add_round(session, row, row.assignment, reason="regrade", priority="interactive").id
+            current = locking.locked(session, again)
+            assert current is not None
+            combining.finish(session, current, report("again"), release=True)
+    with school.store.read() as session:
+        now_ = {one: views.submission_view(session, one) for one in (submission, usual)}
+    assert (now_[submission].released, now_[submission].withdrawn) == (False, True)
+    assert now_[usual].released
 
 
 def test_chosen_ones_are_released_but_never_held_ones(school: School) -> None:

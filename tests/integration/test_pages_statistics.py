@@ -39,8 +39,8 @@ def graded(school: School, name: str, load: float, think: float) -> str:
     return submission
 
 
-def test_only_what_counts_is_counted(database_url: str) -> None:
-    school = School(database_url)
+def test_only_what_counts_is_counted(school_url: str) -> None:
+    school = School(school_url)
     graded(school, "anna", 4, 4)
     graded(school, "anna", 2, 2)
     graded(school, "ben", 1, 3)
@@ -61,8 +61,8 @@ def read(school: School) -> tuple[class_facts.Work, ...]:
         return class_facts.read(session, school.assignment).works
 
 
-def test_people_beside_the_grader(database_url: str) -> None:
-    school = School(database_url)
+def test_people_beside_the_grader(school_url: str) -> None:
+    school = School(school_url)
     one, two = graded(school, "anna", 4, 2), graded(school, "ben", 2, 3)
     mark(school, one, "think", 3)
     mark(school, one, "think", 2.5, "teacher", blind=False)
@@ -177,8 +177,8 @@ def statements(school: School) -> Iterator[list[str]]:
     event.remove(school.store.engine, "before_cursor_execute", listen)
 
 
-def test_queries_do_not_grow_with_the_class(database_url: str) -> None:
-    school = School(database_url)
+def test_queries_do_not_grow_with_the_class(school_url: str) -> None:
+    school = School(school_url)
     counts = []
     whole_class(school, 3)
     client, url = school.client("teacher"), f"/assignments/{school.assignment}/statistics"

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 from flask.testing import FlaskClient
+from jinja2.bccache import Bucket, BytecodeCache
+from sqlalchemy import inspect
+from sqlalchemy.orm import Session
+from werkzeug.routing import Rule
 
 from app import Services, create_app
 from app.who import SignedIn
@@ -89,32 +98,115 @@ def configuration(**server: Any) -> Config:
     )
 
 
+def begin(store: Store) -> None:
+    """The tables, six people and three assignments in two courses, in an empty database."""
+    tables.Base.metadata.create_all(store.engine)
+    with store.write() as session:
+        users = {name: accounts.create_user(session, name, name=name.capitalize()) for name in PEOPLE}
+        users["admin"].administrator = True
+        _assignment(session, "ba", "hw1", "after_review")
+        _assignment(session, "ba", "quick", "at_once")
+        _assignment(session, "other", "hw1", "after_review")
+        ba, other = (assignments.course(session, slug).id for slug in ("ba", "other"))
+        for name, role in (
+            ("teacher", "instructor"),
+            ("grader", "grader"),
+            ("anna", "student"),
+            ("ben", "student"),
+        ):
+            accounts.enrol(session, users[name].id, ba, role)
+        accounts.enrol(session, users["stranger"].id, other, "instructor")
+
+
+def _assignment(session: Session, course: str, slug: str, release: str) -> None:
+    rubric = Rubric(
+        criteria=(
+            Criterion(id="load", title="Loads the data", points=4),
+            Criterion(id="think", title="Thinks about it", points=6, stage="feedback"),
+        )
+    )
+    new = NewVersion(slug, f"Homework {slug}", "python", release, f"d-{course}-{slug}", rubric)
+    assignments.put(session, course, new)
+
+
+def prepare(url: str) -> None:
+    """The same at a URL, for databases that are copied."""
+    store = Store(url)
+    begin(store)
+    store.close()
+
+
+@cache
+def _beginning() -> bytes:
+    """A SQLite file as `begin` leaves it: made once, then copied, for hundreds of tests begin with it."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "grader.db"
+        prepare(f"sqlite:///{path}")
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return path.read_bytes()
+
+
+def _copy_of_the_beginning(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.write_bytes(_beginning())
+
+
+def _has_begun(store: Store) -> bool:
+    if not inspect(store.engine).has_table("users"):
+        return False
+    with store.read() as session:
+        return session.query(tables.User.id).first() is not None
+
+
+class _Compiled(BytecodeCache):
+    """Templates compiled once for all apps of a run of tests."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str], Any] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self.known.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.known[bucket.key, bucket.checksum] = bucket.code
+
+
+COMPILED = _Compiled()
+
+
+_compile_builder = Rule._compile_builder
+_builders: dict[tuple[Any, ...], Any] = {}
+
+
+def _builder(rule: Rule, append_unknown: bool = True) -> Any:
+    """What builds the addresses of a route: it takes the rule when it is called, so one does for all apps."""
+    key = (rule.rule, rule.subdomain, repr(rule.defaults), append_unknown)
+    if key not in _builders:
+        _builders[key] = _compile_builder(rule, append_unknown)
+    return _builders[key]
+
+
 class School:
     """A store with people and assignments, and the app on it."""
 
     def __init__(self, place: Path | str, **server: Any) -> None:
-        self.store = Store(place if isinstance(place, str) else f"sqlite:///{place / 'grader.db'}")
-        tables.Base.metadata.create_all(self.store.engine)
+        url = place if isinstance(place, str) else f"sqlite:///{place / 'grader.db'}"
+        if url.startswith("sqlite:///"):
+            _copy_of_the_beginning(Path(url.removeprefix("sqlite:///")))
+        self.store = Store(url)
+        if not _has_begun(self.store):
+            begin(self.store)
         self.dispatch = FakeDispatch()
-        self.users: dict[str, int] = {}
-        with self.store.write() as session:
-            for name in PEOPLE:
-                user = accounts.create_user(session, name, name=name.capitalize())
-                user.administrator = name == "admin"
-                self.users[name] = user.id
-            self.assignment = self._assignment(session, "ba", "hw1", "after_review")
-            self.quick = self._assignment(session, "ba", "quick", "at_once")
-            self.elsewhere = self._assignment(session, "other", "hw1", "after_review")
-            ba, other = (assignments.course(session, slug).id for slug in ("ba", "other"))
-            self.course = ba
-            for name, role in (
-                ("teacher", "instructor"),
-                ("grader", "grader"),
-                ("anna", "student"),
-                ("ben", "student"),
-            ):
-                accounts.enrol(session, self.users[name], ba, role)
-            accounts.enrol(session, self.users["stranger"], other, "instructor")
+        with self.store.read() as session:
+            people = session.query(tables.Identity.subject, tables.Identity.user_id)
+            self.users: dict[str, int] = {name: user_id for name, user_id in people}
+            found = session.query(tables.Course.slug, tables.Assignment.slug, tables.Assignment.id)
+            ids = {(course, slug): id_ for course, slug, id_ in found.join(tables.Assignment.course)}
+            self.course = assignments.course(session, "ba").id
+        self.assignment, self.quick = ids["ba", "hw1"], ids["ba", "quick"]
+        self.elsewhere = ids["other", "hw1"]
         self.services = Services(
             config=configuration(**server),
             store=self.store,
@@ -122,17 +214,9 @@ class School:
             secret_key="only for tests",
             lms_secrets={"canvas": (SECRET,)},
         )
-        self.app = create_app(self.services)
-
-    def _assignment(self, session: Any, course: str, slug: str, release: str) -> int:
-        rubric = Rubric(
-            criteria=(
-                Criterion(id="load", title="Loads the data", points=4),
-                Criterion(id="think", title="Thinks about it", points=6, stage="feedback"),
-            )
-        )
-        new = NewVersion(slug, f"Homework {slug}", "python", release, f"d-{course}-{slug}", rubric)
-        return assignments.put(session, course, new)[0].id
+        with patch.object(Rule, "_compile_builder", _builder):
+            self.app = create_app(self.services)
+        self.app.jinja_env.bytecode_cache = COMPILED
 
     def client(self, name: str | None = None) -> FlaskClient:
         """A browser, signed in as somebody without the slow password."""

@@ -19,7 +19,7 @@ class Mailbox:
     """From, to, content."""
     commands: list[str] = field(default_factory=list)
     says: Callable[[str], str | None] = lambda _command: None
-    """A command, its first word in capitals -> the line to answer with, `hang` or `drop`; nothing: as usual."""
+    """A command, its first word in capitals -> what to answer, `hang` or `drop`; nothing: as usual."""
     starttls: ssl.SSLContext | None = None
     users: dict[str, str] = field(default_factory=dict)
     """Who may sign in, with their passwords; empty: nobody needs to."""

@@ -121,7 +121,7 @@ def bare(text: str) -> list[str]:
     text = re.sub(r"<[^>]*>", "\n", text)
     lines = [" ".join(line.split()) for line in [*text.split("\n"), *labels]]
     lines += [words for one in said for words in _spoken(one)]
-    examples = re.compile(r"[a-z0-9]+([-,@.][a-z0-9@.]+)+")
+    examples = re.compile(r"[a-z0-9]+([-,@.][a-z0-9@.]+)+|id,name,email.*")
     said = [line for line in lines if not examples.fullmatch(line) and not re.search(r'="', line)]
     return [line for line in said if set(re.findall(r"[A-Za-z][\w.]{2,}", line)) - NAMES]
 
@@ -129,7 +129,8 @@ def bare(text: str) -> list[str]:
 def _spoken(expression: str) -> list[str]:
     """Sentences in an expression that nothing translates: words with a blank between, in quotation marks."""
     rest = re.sub(r"""\b(?:_|ngettext)\(\s*(?:"[^"]*"|'[^']*')(?:\s*,\s*"[^"]*")?""", "", expression)
-    found = re.findall(r'"([^"]*)"(?!\s*:)', rest)  # not the keys of what is looked up
+    strings = re.findall(r'"([^"]*)"(\s*:)?', rest)
+    found = [words for words, key in strings if not key]  # not what is looked up
     return [
         words for words in found if re.search(r"[A-Za-z]{3,} [a-z]{2,}", words) and not set("-=") & set(words)
     ]

@@ -83,16 +83,17 @@ class MailSender:
                 outbox.end_all(session, mails.KIND, "no mail is sent: config.toml names no server")
             return 0
         taken = 0
-        row = self._next()
-        while row is not None and not self.stop.is_set():
+        while taken < AT_ONCE and not self.stop.is_set() and (row := self._next()) is not None:
+            held = row
             try:
                 with self._connected(mail) as smtp:
-                    while row is not None and not self.stop.is_set():
-                        taken += self._deliver(smtp, row)
-                        row = self._next() if taken < AT_ONCE else None
+                    while row is not None:
+                        held = row
+                        taken += self._deliver(smtp, held)
+                        row = self._next() if taken < AT_ONCE and not self.stop.is_set() else None
             except (*FAILURES, GraderError) as error:
                 # of the server, not of this letter: the others wait, too
-                self._put_off(row, f"{type(error).__name__}: {error}")
+                self._put_off(held, f"{type(error).__name__}: {error}")
                 break
         return taken
 

@@ -1,0 +1,256 @@
+"""The pages of operating, the frame around all pages, errors in plain words, and the choice of language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from flask import abort, flash
+from sqlalchemy.exc import OperationalError
+
+from app import language
+from grading.beats import Lease
+from grading.errors import GraderError
+from grading.store import accounts, operating, tables
+from grading.store.database import now
+from tests.integration.webapp import School, form_token, report
+
+
+@pytest.fixture
+def school(tmp_path: Path) -> Iterator[School]:
+    made = School(tmp_path)
+    yield made
+    made.close()
+
+
+def send_out(school: School, who: str) -> str:
+    """A run of a new hand-in that machines were sent; its id."""
+    submission = school.hand_in(who)
+    with school.store.write() as session:
+        round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
+        round_.state = "running"
+        run = tables.Run(
+            round_id=round_.id, stage="analysis", attempt=1, state="dispatched", dispatched_at=now(session)
+        )
+        session.add(run)
+        session.flush()
+        return str(run.id)
+
+
+def give_up(school: School, kind: str, count: int = 1) -> None:
+    """Messages that were given up."""
+    with school.store.write() as session:
+        moment = now(session)
+        session.add_all(
+            tables.Outbox(
+                kind=kind, key=f"k{number}", payload={"secret": "x"}, created_at=moment, not_before=moment,
+                tries=9, done_at=moment, error="it <b>answered</b> 503",
+            )
+            for number in range(count)
+        )  # fmt: skip
+
+
+# --- operating ----------------------------------------------------------------------------------------
+
+
+def test_what_runs_is_shown_and_whose_only_to_those_of_the_course(school: School) -> None:
+    run = send_out(school, "anna")
+    school.dispatch.held[run] = Lease(run, "dgx-spark-1", "p", "analysis", "generating", 1234, 7.0)
+    shown = school.client("teacher").get("/operations").get_data(as_text=True)
+    assert "1,234" in shown
+    assert "writing" in shown
+    assert "/submissions/" in shown
+    assert "Anna" not in shown
+    elsewhere = school.client("stranger").get("/operations").get_data(as_text=True)
+    assert "1,234" in elsewhere
+    assert "of another course" in elsewhere
+    assert "/submissions/" not in elsewhere
+
+
+def test_the_overview_names_what_is_wrong_gravest_first(school: School) -> None:
+    submission = school.hand_in("anna")
+    school.grade(submission, report(points=None, status="partial"))
+    give_up(school, "event:lms")
+    admin = school.client("admin").get("/operations").get_data(as_text=True)
+    assert "A hand-in was not graded." in admin
+    assert "A message could not be sent." in admin
+    assert "No process of “Store” lives" in admin
+    assert admin.index("No process of “Store”") < admin.index("A hand-in was not graded.")
+    teacher = school.client("teacher").get("/operations").get_data(as_text=True)
+    assert "A message could not be sent." not in teacher  # only who may send it again is told
+    school.dispatch.away = True
+    away = school.client("admin").get("/operations").get_data(as_text=True)
+    assert "Redis is away." in away
+    assert "No process of" not in away  # that is not known then
+
+
+def test_messages_are_sent_again_one_kind_or_those_chosen(database_url: str) -> None:
+    school = School(database_url)
+    give_up(school, "event:lms", 3)
+    give_up(school, "event:other", 2)
+    client = school.client("admin")
+    page = client.get("/operations/messages").get_data(as_text=True)
+    assert "it &lt;b&gt;answered&lt;/b&gt; 503" in page
+    assert "secret" not in page
+    chosen = re.findall(r'name="message" value="(\d+)"', page)[:1]
+    form = {"csrf_token": form_token(client)}
+    client.post("/operations/messages", data={**form, "message": [*chosen, "x", "9" * 40, "77"]})
+    with school.store.read() as session:
+        assert sum(operating.dead_counts(session).values()) == 4
+        (audit,) = session.query(tables.Audit).filter_by(action="outbox.replay")
+        assert audit.detail == {"count": 1, "kinds": ["event:other"]} or audit.detail["kinds"] == [
+            "event:lms"
+        ]
+    client.post("/operations/messages", data={**form, "kind": "event:lms"})
+    with school.store.read() as session:
+        assert set(operating.dead_counts(session)) <= {"event:other"}
+    client.post("/operations/messages", data={**form, "kind": "prepare"})  # open ones are left alone
+    assert "Choose at least one message first." in client.get("/operations/messages").get_data(as_text=True)
+    school.close()
+
+
+def test_an_administrator_ends_anybodys_token(school: School) -> None:
+    header = school.token("anna")
+    client = school.client("admin")
+    page = client.get("/operations/tokens").get_data(as_text=True)
+    (number,) = re.findall(r"/operations/tokens/(\d+)/end", page)
+    url = f"/operations/tokens/{number}/end"
+    form = {"csrf_token": form_token(client)}
+    for _ in range(2):  # a second click does no harm
+        assert client.post(url, data=form).status_code == 303
+    assert school.client().get("/api/v1/submissions/x", headers=header).status_code == 401
+    assert "No token is in use" in client.get("/operations/tokens").get_data(as_text=True)
+    with school.store.read() as session:
+        assert session.query(tables.Audit).filter_by(action="token.revoke").count() == 1
+    assert client.post("/operations/tokens/2147483647/end", data=form).status_code == 404
+
+
+def test_tokens_have_pages(school: School) -> None:
+    with school.store.write() as session:
+        for _ in range(operating.PER_PAGE + 1):
+            accounts.create_token(session, school.users["anna"], "t", ("read",), timedelta(days=1))
+    client = school.client("admin")
+    assert client.get("/operations/tokens").get_data(as_text=True).count("/end") == operating.PER_PAGE
+    for page in ("2", "999999", "999999999999", "x", "-1"):
+        assert client.get(f"/operations/tokens?page={page}").status_code == 200
+
+
+# --- errors -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 409, 413, 415, 422, 429, 500, 503])
+def test_every_error_says_what_to_do_and_nothing_of_the_code(school: School, status: int) -> None:
+    school.app.add_url_rule(f"/fault-{status}", f"fault{status}", lambda: abort(status))
+    for name in (None, "anna"):
+        answer = school.client(name).get(f"/fault-{status}")
+        page = answer.get_data(as_text=True)
+        assert answer.status_code == status
+        assert f"error {status}" in page
+        assert "To the start page" in page
+        assert "Traceback" not in page
+        assert page.count("<h1>") == 1
+
+
+def test_what_nobody_thought_of_is_our_mistake_and_has_a_number(school: School) -> None:
+    def broken() -> str:
+        raise ZeroDivisionError("secret words")
+
+    school.app.add_url_rule("/broken", "broken", broken)
+    answer = school.client("anna").get("/broken")
+    page = answer.get_data(as_text=True)
+    assert answer.status_code == 500
+    assert re.search(r"recorded as [0-9a-f]{12}", page)
+    assert "secret words" not in page
+    assert "Try again" in page
+
+
+def test_a_page_of_an_error_needs_no_database(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise OperationalError("select", {}, Exception("server closed the connection"))
+
+    client = school.client("anna")
+    monkeypatch.setattr("app.who.accounts.session_stamp", away)
+    for url, status in (("/", 503), ("/nothing-here", 404), ("/tokens/x", 404)):
+        answer = client.get(url)
+        assert answer.status_code == status, url
+        assert "<h1>" in answer.get_data(as_text=True)
+
+
+# --- frame and language -------------------------------------------------------------------------------
+
+
+def test_the_way_to_where_one_is_is_marked(school: School) -> None:
+    page = school.client("admin").get("/machines").get_data(as_text=True)
+    marked = re.findall(r'<a href="([^"]+)" aria-current="(\w+)"', page)
+    assert ("/operations", "true") in marked
+    assert ("/", "page") not in marked
+    student = school.client("anna").get("/").get_data(as_text=True)
+    assert "/operations" not in student
+    assert "/users" not in student
+    assert 'aria-label="Main"' not in school.client().get("/sign-in").get_data(as_text=True)
+
+
+def test_flashes_have_kinds(school: School) -> None:
+    def view() -> str:
+        flash("Done & <dusted>")
+        flash("Careful", "warning")
+        flash("Odd", "no-such-kind")
+        return ""
+
+    school.app.add_url_rule("/flashing", "flashing", view)
+    client = school.client("anna")
+    client.get("/flashing")
+    page = client.get("/tokens").get_data(as_text=True)
+    assert 'alert-info flash" role="status">Done &amp; &lt;dusted&gt;' in page
+    assert 'alert-warning flash" role="alert">Careful' in page
+    assert 'alert-info flash" role="status">Odd' in page
+
+
+def test_the_language_is_the_browsers_until_somebody_chooses(school: School) -> None:
+    client, german = school.client(), {"Accept-Language": "de-AT,de;q=0.9,en;q=0.5"}
+    assert '<html lang="de">' in client.get("/sign-in", headers=german).get_data(as_text=True)
+    assert '<html lang="en">' in client.get("/sign-in").get_data(as_text=True)
+    token = form_token(client, "/sign-in")
+    answer = client.post(
+        "/language", data={"csrf_token": token, "language": "de", "next": "https://evil.example"}
+    )
+    assert answer.headers["Location"] == "/"
+    assert '<html lang="de">' in client.get("/sign-in").get_data(as_text=True)
+    client.post("/language", data={"csrf_token": token, "language": "../xx"})
+    assert '<html lang="de">' in client.get("/sign-in").get_data(as_text=True)
+    anna = school.client("anna")
+    form = {"csrf_token": form_token(anna), "language": "de", "next": "/tokens"}
+    assert anna.post("/language", data=form).headers["Location"] == "/tokens"
+    assert '<html lang="de">' in school.client("anna").get("/tokens").get_data(as_text=True)  # elsewhere, too
+
+
+def test_numbers_moments_and_errors_in_the_readers_language(school: School) -> None:
+    with school.store.read() as session:
+        moment = now(session).replace(2026, 3, 5, 14, 7)
+    with school.app.test_request_context(headers={"Accept-Language": "de"}):
+        assert (language.number(1234.5), language.number(None)) == ("1234,5", "–")
+        assert language.whole(1234567) == "1.234.567"
+        assert language.when(moment).startswith("05.03.2026")
+        words = language.told("A password needs at least 10 characters.")
+        assert words == "Ein Passwort braucht mindestens 10 Zeichen."
+        assert language.told("nobody knows this sentence") == "nobody knows this sentence"
+        assert language.told("x" * 100_000) == "x" * 100_000
+        assert language.gettext("") == ""
+    with school.app.test_request_context():
+        assert (language.number(1234.5), language.whole(1234567)) == ("1234.5", "1,234,567")
+        assert language.when(moment) == "05 Mar 2026, 14:07"
+
+
+def test_an_error_of_the_domain_is_told_in_german_on_pages_and_in_english_to_programs(school: School) -> None:
+    def view() -> str:
+        raise GraderError("A password needs at least 10 characters.")
+
+    for path in ("/refusing", "/refusing.json"):
+        school.app.add_url_rule(path, path[1:].replace(".", "-"), view)
+    german = {"Accept-Language": "de"}
+    assert "mindestens 10 Zeichen" in school.client().get("/refusing", headers=german).get_data(as_text=True)
+    told = school.client().get("/refusing.json", headers=german).get_json()
+    assert told["detail"] == "A password needs at least 10 characters."
