@@ -10,7 +10,7 @@ from http import HTTPStatus
 from flask import Flask, Response, g, jsonify, redirect, render_template, request, url_for
 from flask_login import current_user
 from flask_wtf.csrf import CSRFError
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as BaseResponse
 
@@ -125,6 +125,8 @@ def _store(error: SQLAlchemyError) -> Response | BaseResponse:
     g.broken = True
     if outages.disk_full(error, services().store):
         return _full(error)
+    if isinstance(error, DataError):  # such as NUL in a text, which no browser sends
+        return answer(400, CODES[400], _("The request could not be understood."))
     if not outages.away(error):
         return _unknown(error)
     log.error("the database cannot be used: %s", error)

@@ -33,6 +33,8 @@ COLOURED_LINE = 1000
 """Longest line in it."""
 COLOURING_S = 1.0
 """Seconds for the colours of a whole hand-in; what is left then stays plain."""
+_HIGH = re.compile(r"<(/?)h[12]>")
+"""Headings as high as those of the page, which are its own; in a text they are one lower."""
 _TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)
 _ZERO_WIDTH = (0x00AD, 0x034F, 0x115F, 0x1160, 0x180E, 0x200B, *range(0x2060, 0x2065), 0x3164, 0xFEFF, 0xFFA0)
 _CONTROLS = (*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0))
@@ -48,7 +50,7 @@ def markdown(text: str) -> Markup:
     """A model's or a person's Markdown as clean HTML: no pictures, links, HTML or scripts."""
     if not readable(text):
         return Markup("<p>{}</p>").format(seen(text))
-    html = reader().render(seen(text))
+    html = _HIGH.sub(r"<\1h3>", reader().render(seen(text)))
     return Markup(nh3.clean(html, tags=TAGS, attributes={}, link_rel=None))  # noqa: S704 - cleaned
 
 

@@ -9,7 +9,7 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from pydantic import ValidationError
 from werkzeug.wrappers import Response
 
-from app import review, review_filter, who
+from app import moments, review, review_filter, who
 from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
@@ -163,7 +163,9 @@ def _moment() -> datetime | None:
     try:
         read = datetime.fromisoformat(text)
         shift = timedelta(minutes=int(offset)) if offset.lstrip("-").isdecimal() and len(offset) < 5 else None
-        return (read.replace(tzinfo=UTC) + (shift or timedelta())) if read.tzinfo is None else read
+        moment = (read.replace(tzinfo=UTC) + (shift or timedelta())) if read.tzinfo is None else read
+        moment = moment.astimezone(UTC)
+        return moment if timedelta(0) < moment - datetime(2000, 1, 1, tzinfo=UTC) < moments.FAR else None
     except (ValueError, OverflowError):
         return None
 

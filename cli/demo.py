@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from cli import demo_class
 from cli.admin import store_assignment
 from cli.embedded import free_port
 from cli.settings import Settings
@@ -60,6 +61,9 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
         people = _furnish(settings, system)
         system.until_ready(PATIENCE_S)
         views = _hand_in(Client(system.url, people.token), samples())
+        store = Store(settings.config.database.url)
+        demo_class.bring_to_life(store, {(one.assignment, one.student): view["id"] for one, view in views})
+        store.close()
         _show(views)
         _say_what_was_not_run(views)
         graded = all(view["status"] == "graded" for _, view in views)
@@ -102,11 +106,13 @@ def _furnish(settings: Settings, system: System) -> People:
         course = assignments.course(session, COURSE)
         for sample in samples():
             accounts.find_or_create_student(session, "local", sample.student, sample.name, "", course.id)
+        demo_class.name_people(session)
         for name in WHO_SEES:
             user = accounts.find_user(session, "local", name) or accounts.create_user(session, name)
             passwords[name] = secrets.token_urlsafe(8)
             accounts.set_password(session, user, passwords[name])
             accounts.enrol(session, user.id, course.id, name)
+        demo_class.set_dates(session)
         if system.first_password:
             passwords["admin"] = system.first_password
         administrator = accounts.find_user(session, "local", "admin")

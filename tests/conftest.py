@@ -151,7 +151,8 @@ def page(browser: Browser) -> Iterator[Page]:
             return route.abort()
         return route.continue_()
 
-    context = browser.new_context()
+    # what moves is drawn again and again, which costs much without a graphics card
+    context = browser.new_context(reduced_motion="reduce")
     context.route("**/*", route)
     yield context.new_page()
     context.close()

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
+from grading.evidence.check_code import readable
 from grading.evidence.code import LOOSE
 from grading.evidence.context import Context, Finding, counted, listed
 from grading.evidence.patterns import matches
@@ -17,6 +18,7 @@ from grading.model import Cell, Output
 from grading.rubric import AllExecuted, HasOutput, NoErrors, OutputClose, OutputMatches
 from grading.trials.ran import Ran
 
+SIGNS = re.compile(r"[\\^$*+?{}\[\]|()]")
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 NUMBER = re.compile(
     r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,30})(?:\.\d{1,30})?(?:[eE][-+]?\d{1,3})?(?![A-Za-z_])"
@@ -88,7 +90,13 @@ def output_matches(check: OutputMatches, context: Context, scope: Scope) -> Find
     if earned == 1:
         return Finding(1.0, "the output shows what was asked for", place)
     lacking = missing or list(check.any_of)
-    return Finding(earned, f"the output does not show {listed(f'“{p[:60]}”' for p in lacking)}", place)
+    return Finding(earned, f"the output does not show {_asked_for(lacking)}", place)
+
+
+def _asked_for(patterns: Sequence[str]) -> str:
+    """The patterns as a student can read them; ones full of signs say nothing to a person."""
+    said = [readable(p) for p in patterns]
+    return "what was asked for" if any(SIGNS.search(one) for one in said) else listed(said)
 
 
 def output_close(check: OutputClose, context: Context, scope: Scope) -> Finding:

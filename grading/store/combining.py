@@ -16,7 +16,7 @@ from grading.store.grades import by_itself
 from grading.store.locking import LockedRound, locked, read_accepted, set_round
 from grading.store.rounds import storable
 from grading.store.settling import at_the_end
-from grading.store.tables import Assignment, Base, Round, RoundStage, Submission
+from grading.store.tables import Assignment, Base, Grade, Round, RoundStage, Submission
 
 _GRADES: Table = Base.metadata.tables["grades"]
 
@@ -57,9 +57,10 @@ def dead_codes(session: Session, round_id: str) -> dict[str, str]:
 def finish(session: Session, current: LockedRound, report: Report, *, release: bool) -> None:
     """running → graded, partial or failed, with its grade and the news of it for the outside."""
     moment = now(session)
-    counts = at_the_end(session, current.id, current.submission_id, report)
-    withdrawn_by = _withdrawn_by(session, current.submission_id) if release else None
+    # whoever took the grading before it back decides about this one, too
+    withdrawn_by = _withdrawn_by(session, current) if release else None
     release = release and withdrawn_by is None
+    counts = at_the_end(session, current.id, current.submission_id, report)
     why = "" if report.status == RoundState.GRADED else " ".join(dict.fromkeys(report.failures.values()))
     set_round(session, current.id, state=report.status, finished_at=moment, failure=why)
     session.execute(
@@ -92,14 +93,17 @@ def finish(session: Session, current: LockedRound, report: Report, *, release: b
     outbox.put(session, "event", f"{report.status}:{current.id}", news)
 
 
-def _withdrawn_by(session: Session, submission_id: str) -> int | None:
-    """Who took back the newest grade of this hand-in: its next one does not come out by itself either."""
-    newest = select(_GRADES.c.released_at, _GRADES.c.released_by).where(
-        _GRADES.c.submission_id == submission_id, _GRADES.c.round_id == Round.id
+def _withdrawn_by(session: Session, current: LockedRound) -> int | None:
+    """Who took back what students had last seen of this hand-in, if somebody did."""
+    query = (
+        select(Grade.released_at, Grade.released_by)
+        .join(Round, Round.id == Grade.round_id)
+        .where(Grade.submission_id == current.submission_id)
+        .where(Grade.released_at.is_not(None) | Grade.released_by.is_not(None))
+        .order_by(Round.number.desc())
     )
-    real = Round.reason.not_in(("try", "dry run", "examples"))
-    row = session.execute(newest.where(real).order_by(Round.number.desc()).limit(1)).first()
-    return None if row is None or row.released_at is not None else row.released_by
+    last = session.execute(query.limit(1)).first()
+    return last.released_by if last is not None and last.released_at is None else None
 
 
 def give_up(session: Session, current: LockedRound, sentence: str) -> None:

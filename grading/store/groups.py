@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from sqlalchemy import ScalarSelect, delete, select
+from sqlalchemy import ScalarSelect, delete, func, select
 from sqlalchemy.orm import Session
 
 from grading.errors import Conflict, NotFound
@@ -111,7 +111,7 @@ def students(session: Session, course_id: int) -> list[Person]:
         select(User.id, User.name, _sign_in_name())
         .join(Membership, Membership.user_id == User.id)
         .where(Membership.course_id == course_id, Membership.role == "student")
-        .order_by(User.name, User.id)
+        .order_by(func.lower(User.name), User.id)
     )
     return [
         Person(user_id=user_id, name=name, sign_in_name=sign_in or "")

@@ -58,7 +58,7 @@ def listing(session: Session, course_id: int, search: str = "", role: str = "", 
     if role:
         query = query.where(tables.Membership.role == role)
     first = case({"instructor": 0, "grader": 1}, value=tables.Membership.role, else_=2)
-    return people_page(session, query, search, (first, tables.User.name, tables.User.id), page)
+    return people_page(session, query, search, (first, func.lower(tables.User.name), tables.User.id), page)
 
 
 def people_page(
@@ -147,7 +147,7 @@ def require_linkable(session: Session, actor: Actor, course_id: int, user_ids: S
     """Go on if all these people of the course may be given a link by the actor, or raise Forbidden.
 
     Administrators may give one to everybody; instructors to students who are staff nowhere, and whose account
-    leads to nothing of another instructor's course: anybody can be added to a course by whoever knows their id.
+    leads to nothing of another instructor's course: whoever knows somebody's id can add them to a course.
     """
     if set(user_ids) - set(linkable(session, actor, course_id, user_ids)):
         raise Forbidden("Links for staff and for disabled accounts are made by an administrator.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal as L
 
-from sqlalchemy import exists, literal, select
+from sqlalchemy import exists, func, literal, select
 from sqlalchemy.orm import Session
 
 from grading.errors import Forbidden, GraderError, NotFound
@@ -64,7 +64,7 @@ def listing(session: Session, search: str = "", kind: str = "", page: int = 1) -
     }
     if kind in filters:
         query = query.where(filters[kind])
-    return members.people_page(session, query, search, (user.name, user.id), page)
+    return members.people_page(session, query, search, (func.lower(user.name), user.id), page)
 
 
 def find(session: Session, user_id: int) -> Account:

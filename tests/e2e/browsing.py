@@ -45,7 +45,7 @@ def come_in(page: Page, site: str, school: School, name: str) -> None:
 
 
 def look(page: Page, pictures: Path, name: str, *, all_widths: bool = False) -> None:
-    """Find no serious fault of accessibility: of any kind in light, of colours in dark, where only they differ.
+    """Find no serious fault of accessibility: of any kind in light, of colours in dark (only they differ).
 
     With `all_widths` in light at the widest of WIDTHS and in dark at the narrowest, and nothing may be wider
     than the page. Where pictures are kept they are taken, then at all of WIDTHS and in both.

@@ -77,8 +77,8 @@ class World:
 
     def url(self, rule: Rule, values: Mapping[str, Any]) -> str:
         """The address of a route, for these of its arguments."""
-        with self.school.app.test_request_context():
-            return self.school.app.url_for(rule.endpoint, **{k: values[k] for k in rule.arguments})
+        addresses = self.school.app.url_map.bind("localhost")
+        return addresses.build(rule.endpoint, {k: values[k] for k in rule.arguments})
 
     def ask(self, role: str, method: str, rule: Rule, values: Mapping[str, Any]) -> int:
         """What the route answers to this role; whatever that changed is undone."""

@@ -30,6 +30,7 @@ from grading.store import (
     adjusting,
     assignment_settings,
     assignments,
+    combining,
     dry_runs,
     extensions,
     grades,
@@ -39,6 +40,7 @@ from grading.store import (
     replay,
     reviewing,
     rounds,
+    submissions,
     tables,
     views,
 )
@@ -51,8 +53,11 @@ from tests.factories import RUBRIC, add_assignment, hand_in, result
 from tests.integration.test_dry_runs import grade
 from workers.server import finish
 from workers.server.context import Server, open_server
+from workers.server.prepare import prepare
+from workers.server.release import release
 
 TEACHER = Actor(1)
+WANTED = Change(kind="points", target="code", points=55, reason="seen")
 Act = Callable[[Session], object]
 
 
@@ -60,8 +65,6 @@ Act = Callable[[Session], object]
 def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[Server]:
     environ = {"GRADER_DATABASE_URL": fresh_database(migrate.upgrade), "GRADER_REDIS_URL": redis_url}
     made = open_server(load(root / "config.toml", environ))
-    stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
-    made.dispatch.registry.beat(Beat("p", "dgx-spark-1", 8, 0, stages))
     with made.store.write() as session:
         assert accounts.create_user(session, "teacher", name="Teacher").id == TEACHER.user_id
     yield made
@@ -70,9 +73,17 @@ def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> It
     made.dispatch.celery.close()
 
 
-def given(server: Server, slug: str = "sales", release: str = "after_review", ok: bool = True) -> str:
+def idle_machine(server: Server) -> None:
+    """One machine with nothing before it: what was sent to it and answered here is no backlog of its own."""
+    stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
+    server.dispatch.registry.redis.flushdb()
+    server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 8, 0, stages))
+
+
+def given(server: Server, slug: str = "sales", ok: bool = True) -> str:
     """A graded hand-in of an assignment of its own, two and a half days late, at half for each day."""
-    assignment_id = add_assignment(server.store, slug, release)
+    idle_machine(server)
+    assignment_id = add_assignment(server.store, slug)
     made = hand_in(server.store, assignment_id, "s1")
     with server.store.write() as session:
         assignment = session.get_one(Assignment, assignment_id)
@@ -175,6 +186,25 @@ def test_graded_again_on_request_keeps_what_people_changed_and_the_curve(server:
         assert the_grade(session, submission).final_points == before
 
 
+def test_what_was_withdrawn_is_not_released_by_being_graded_again(server: Server) -> None:
+    submission = given(server)
+    with server.store.write() as session:
+        round_id = the_grade(session, submission).round_id
+        grades.release(session, round_id, TEACHER)
+        asked = regrades.ask(session, Actor(2), submission, "", "Please look again at it.")
+    with server.store.write() as session:
+        grades.withdraw(session, round_id, TEACHER)
+        settings(session, submission, release="at_once")
+        new = regrades.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
+    assert new is not None
+    grade(server, new)
+    with server.store.read() as session:
+        assert the_grade(session, submission).released_at is None
+        found = views.submission_view(session, submission).grade
+        assert found is not None
+        assert found.withdrawn
+
+
 def test_a_released_grade_that_a_date_moves_is_told_and_written_down(server: Server) -> None:
     submission = given(server)
     with server.store.write() as session:
@@ -274,14 +304,13 @@ def acts(server: Server, submission: str) -> dict[str, Act]:
         student = session.get_one(Submission, submission).student_id
         due = assignment_of(session, submission).due_at
         assert due is not None
-    wanted = Change(kind="points", target="code", points=55, reason="seen")
     own = due + timedelta(days=1)
 
     def of(session: Session) -> Assignment:
         return assignment_of(session, submission)
 
     return {
-        "change": lambda s: reviewing.change(s, submission, wanted, stamped, TEACHER),
+        "change": lambda s: reviewing.change(s, submission, WANTED, stamped, TEACHER),
         "replace": lambda s: replacing.apply(s, run.dry_run_id, TEACHER, keep_released=False),
         "curve": lambda s: adjusting.apply(s, of(s), rule, TEACHER, seen=looked, reason="hard"),
         "uncurve": lambda s: adjusting.undo(s, of(s), bulk.id, TEACHER),
@@ -382,3 +411,80 @@ def play(server: Server, first: str, second: str) -> None:
         wanted = [] if "uncurve" in done else [2.0]
         assert curves == wanted + ([3.0] if "curve" in done else []), told
         assert ("withdraw" in done) == (one.released_at is None), told
+
+
+# --- while machines answer ----------------------------------------------------------------------------
+
+
+def answered(server: Server, round_id: str) -> Act:
+    """Let machines answer a round; what is left to do is to combine it."""
+    assert prepare(server, round_id)
+    while release(server):
+        pass
+    with server.store.read() as session:
+        stages = session.scalars(
+            select(tables.RoundStage).where(tables.RoundStage.round_id == round_id)
+        ).all()
+    for one in stages:
+        assert one.run_id is not None
+        finish.record(server, result(one.run_id, round_id, one.stage))
+    return lambda session: finish._combine(server, session, combining.close_chord(session, round_id))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_grade_that_is_made_while_a_date_changes_knows_the_new_one(server: Server, turned: bool) -> None:
+    for name in ("rule", "extend"):
+        submission = given(server, f"date-{name}")
+        with server.store.write() as session:
+            assignment = assignment_of(session, submission)
+            student, due = session.get_one(Submission, submission).student_id, assignment.due_at
+            assert due is not None
+            new = submissions.add_round(
+                session, session.get_one(Submission, submission), assignment, reason="x", priority="batch"
+            ).id
+        own = due + timedelta(days=1)
+        dates: dict[str, Act] = {
+            "rule": lambda s, of=submission: settings(s, of, late=LateRule(per_day=0.2)),
+            "extend": lambda s, of=submission, who=student, to=own: extensions.give(
+                s, assignment_of(s, of), [who], to, "ill", TEACHER
+            ),
+        }
+        both = [answered(server, new), dates[name]]
+        assert at_once(server.store, *(reversed(both) if turned else both)) == ("done", "done")
+        intact(server.store)
+        with server.store.read() as session:
+            assert the_grade(session, submission).round_id == new
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_re_run_that_comes_in_while_people_work_on_the_grade(server: Server, turned: bool) -> None:
+    for name in ("change", "curve", "again"):
+        submission = given(server, f"rerun-{name}")
+        with server.store.write() as session:
+            assignment = assignment_of(session, submission)
+            version = assignments.version(session, assignment)
+            run = dry_runs.begin(session, assignment, version, [submission], "rerun", TEACHER)
+            stamped = seen(session, submission)
+            looked = adjusting.preview(session, assignment, Curve(kind="add", points=3)).seen
+        people: dict[str, Act] = {
+            "change": lambda s, of=submission, at=stamped: reviewing.change(s, of, WANTED, at, TEACHER),
+            "curve": lambda s, of=submission, at=looked: adjusting.apply(
+                s, assignment_of(s, of), Curve(kind="add", points=3), TEACHER, seen=at, reason="hard"
+            ),
+            "again": lambda s, of=submission: submissions.add_round(
+                s, handed(s, of), assignment_of(s, of), reason="regrade", priority="batch"
+            ),
+        }
+        both = [answered(server, run.round_ids[0]), people[name]]
+        first, second = at_once(server.store, *(reversed(both) if turned else both))
+        assert first == "done"
+        assert second in ("done", "changed_meanwhile", "moved_meanwhile")
+        intact(server.store)
+        if "done" == first == second and name != "again":
+            with server.store.read() as session:
+                kept = changes_of(session, the_grade(session, submission).round_id)
+                assert [one.points for one in kept] == [55 if name == "change" else 3]
+
+
+def handed(session: Session, submission: str) -> Submission:
+    return session.get_one(Submission, submission)

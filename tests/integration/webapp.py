@@ -201,7 +201,7 @@ class School:
         self.dispatch = FakeDispatch()
         with self.store.read() as session:
             people = session.query(tables.Identity.subject, tables.Identity.user_id)
-            self.users: dict[str, int] = {name: user_id for name, user_id in people}
+            self.users: dict[str, int] = {one.subject: one.user_id for one in people}
             found = session.query(tables.Course.slug, tables.Assignment.slug, tables.Assignment.id)
             ids = {(course, slug): id_ for course, slug, id_ in found.join(tables.Assignment.course)}
             self.course = assignments.course(session, "ba").id
