@@ -41,7 +41,15 @@ def web(settings: Settings, port: int | None, host: str | None, folder: Path) ->
     configure("web")
     end_with_supervisor(os.environ)
     redis_guard.refuse_open(settings.config.redis.url, needed=False)
-    WebServer(settings.config, folder, host or server.host, port or server.port).run()
+    WebServer(_linked(settings.config, port), folder, host or server.host, port or server.port).run()
+
+
+def _linked(config: Config, port: int | None) -> Config:
+    """Links lead to where the app listens: on this computer only, another port is another address."""
+    if port is None or urlsplit(config.server.public_url).hostname not in ("localhost", "127.0.0.1"):
+        return config
+    server = config.server.model_copy(update={"public_url": f"http://localhost:{port}"})
+    return config.model_copy(update={"server": server})
 
 
 @click.command()

@@ -214,8 +214,13 @@ def test_dashboard_filters_and_pages(database_url: str) -> None:
     teacher = school.client("teacher")
     page = teacher.get("/hand-ins").get_data(as_text=True)
     assert "Page 1 of 2, 27 in all" in page
-    assert teacher.get(f"/hand-ins?assignment={school.assignment}").get_data(as_text=True).count("hand-in 1<") == 1
-    assert "Nothing has been handed in that fits" in teacher.get("/hand-ins?state=failed").get_data(as_text=True)
+    assert (
+        teacher.get(f"/hand-ins?assignment={school.assignment}").get_data(as_text=True).count("hand-in 1<")
+        == 1
+    )
+    assert "Nothing has been handed in that fits" in teacher.get("/hand-ins?state=failed").get_data(
+        as_text=True
+    )
     assert teacher.get("/hand-ins?page=99999999999&assignment=x&state=%00").status_code == 200
     stranger = school.client("stranger").get("/hand-ins").get_data(as_text=True)
     assert "Nothing has been handed in" in stranger
