@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -11,6 +12,7 @@ from cli.logs import configure
 from cli.settings import OWN_FOLDER, Settings, event_secrets, mail_password
 from cli.supervisor import end_with_supervisor
 from grading import redis_guard, tracing
+from grading.config import Config
 
 ENGINE = click.option(
     "--engine",
