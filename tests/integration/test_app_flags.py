@@ -35,15 +35,15 @@ FLAGS = (
 )
 
 
-def shown(school: School, who: str) -> str:
+def shown(school: School, who: str, *, released: bool = True) -> str:
     submission = school.hand_in("anna")
-    school.grade(submission, report(flags=FLAGS), released=True)
+    school.grade(submission, report(flags=FLAGS), released=released)
     text = school.client(who).get(f"/submissions/{submission}").get_data(as_text=True)
     return text.partition("Worth a look")[2].partition("Points by criterion")[0]
 
 
 def test_signs_of_manipulation_are_one_note_with_their_places_and_what_to_do(school: School) -> None:
-    text = shown(school, "teacher")
+    text = shown(school, "teacher", released=False)
     assert text.count("signs of talking to the grader") == 1
     assert "<li>work.ipynb, cell 9, line 5: text that asks for points: “&lt;b&gt;10" in text
     assert "<li>notes.R, line 3: text that states a full score</li>" in text

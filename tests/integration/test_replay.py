@@ -144,7 +144,7 @@ def fail(school: School, who: str) -> tuple[str, str]:
 def test_staff_see_what_was_given_up_and_try_it_again(school: School) -> None:
     submission, round_id = fail(school, "anna")
     teacher = school.client("teacher")
-    assert "try again from <a" in teacher.get(f"/submissions/{submission}").get_data(as_text=True)
+    assert "try again here: <a" in teacher.get(f"/submissions/{submission}").get_data(as_text=True)
     page = teacher.get("/given-up").get_data(as_text=True)
     assert "model_missing" in page
     assert "ollama pull &lt;m&gt;" in page
