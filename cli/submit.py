@@ -18,8 +18,8 @@ from grading.errors import GraderError
 
 FINAL = ("graded", "partial", "failed")
 LONGEST_POLL_S = 2.0
-TRIES = 8
-"""A POST is tried for about 14 s, so that a restart of the web app is not seen."""
+TRIES = 10
+"""A POST is tried for about 22 s, so that a restart of the web app is not seen."""
 
 
 class ServerRefused(GraderError):

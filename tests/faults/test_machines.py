@@ -30,8 +30,8 @@ BOXES = (
     Box("fast-clock", slots=8, seconds=SHORT_S, clock="+1h"),
     Box("slow-clock", slots=8, seconds=SHORT_S, clock="-1h"),
 )
-MOST = 40
-"""Hand-ins; no more come in once all slots are busy."""
+MOST = 200
+"""Hand-ins; no more come in once all slots are busy. So many that slow machines are not left idle."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def play(folder: Path, database_url: str, later_s: float = 0.0) -> Outcome:
     with cluster(folder, BOXES, database_url) as running:
         time.sleep(later_s)
         uploads = running.hand_in([f"s-{number}" for number in range(MOST)])
-        running.until_all_busy({box.name: box.slots for box in BOXES[:3]})
+        running.until_all_busy({box.name: box.slots for box in BOXES[:3]}, 90)
         uploads = [upload for upload in uploads if not upload.cancel()]
         running.kill(KILLED)
         running.freeze(STOPPED)

@@ -75,7 +75,16 @@ def play(requests: Mapping[str, Request]) -> dict[str, Trial]:
 
 @pytest.fixture(scope="module")
 def prepared() -> Prepared:
-    version = Version(rubric=RUBRIC, rubric_json={}, starter=(), solution=(), materials={}, data={}, tests={})
+    version = Version(
+        rubric=RUBRIC,
+        rubric_json={},
+        starter=(),
+        solution=(),
+        materials={},
+        data={},
+        tests={},
+        assignment_id=1,
+    )
     documents = read([UploadedFile("work.py", SOURCE)], ReadingLimits()).documents
     hand_in = HandIn("r", "s", "interactive", version, documents, Identity(names=("Anna Weber",)), {})
     plan = make_plan(hand_in.own, RUBRIC, (), files={}, tests={}, limits=Limits())

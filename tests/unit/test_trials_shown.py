@@ -225,7 +225,7 @@ def test_many_and_long_tests_are_bounded() -> None:
     tests = tuple(TestOutcome(name=f"t{n}", passed=n % 2 == 0, got="x" * 9_000) for n in range(1_000))
     found = listed_tests(CheckOutcome(check="1", label="", earned=0.5, tests=tests), staff=True)
     assert found is not None
-    assert found.sentence == "500 of 1000 tests passed"
+    assert found.sentence == "500 of 1,000 tests passed"
     assert (len(found.failed), found.more_failed) == (SHOWN_FAILED, 500 - SHOWN_FAILED)
     part = found.failed[0].parts[0]
     assert part.folded
