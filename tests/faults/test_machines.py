@@ -20,7 +20,7 @@ from tests.system import until
 
 KILLED, STOPPED, CUT = "killed", "stopped", "cut"
 GONE = (KILLED, STOPPED, CUT)
-LONG_S, SHORT_S = 8.0, 1.0
+LONG_S, SHORT_S = 20.0, 1.0
 """An answer of the machines that go, and of those that take over."""
 BOXES = (
     Box(KILLED, slots=8, seconds=LONG_S),
