@@ -30,7 +30,7 @@ BOXES = (
     Box("fast-clock", slots=8, seconds=SHORT_S, clock="+1h"),
     Box("slow-clock", slots=8, seconds=SHORT_S, clock="-1h"),
 )
-MOST = 200
+MOST = 80
 """Hand-ins; no more come in once all slots are busy. So many that slow machines are not left idle."""
 
 
@@ -105,8 +105,8 @@ def test_all_runs_of_a_lost_machine_are_taken_over(outcome: Outcome, machine: st
     slots = next(box.slots for box in BOXES if box.name == machine)
     assert len(outcome.lost[machine]) == len(sent) == len(begun) == slots
     assert sent[-1] <= within_s
-    # two machines more are lost at the same time, so that some have to wait for a slot
-    assert begun[-1] <= within_s + slots * SHORT_S
+    # what came before them has its turn first, on the machines that are left
+    assert begun[-1] <= within_s + 60
 
 
 def rounded(seconds: list[float]) -> list[float]:
