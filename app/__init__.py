@@ -104,6 +104,18 @@ def create_app(services: Services) -> OpenAPI:
     authoring_proposals.remember(app)
     Bootstrap5(app)
     translate(app)
+    _tell_templates(app)
+    _add_pages(app)
+    app.register_blueprint(webhooks.endpoints)
+    app.register_api(api.api)
+    csrf.exempt(api.api)
+    csrf.exempt(webhooks.endpoints)
+    _limit(app, services)
+    return app
+
+
+def _tell_templates(app: OpenAPI) -> None:
+    """What every template can say and ask."""
     app.context_processor(who.context)
     app.jinja_env.filters.update(
         markdown=markup.markdown, finding=comments.finding, suggestion=comments.suggestion, seen=markup.seen
@@ -128,6 +140,10 @@ def create_app(services: Services) -> OpenAPI:
         relative=moments.relative,
         endpoints=assignments.endpoints,
     )
+
+
+def _add_pages(app: OpenAPI) -> None:
+    """The rooms people meet."""
     for blueprint in (
         pages.pages,
         assignments.pages,
@@ -167,12 +183,6 @@ def create_app(services: Services) -> OpenAPI:
         review_comments.pages,
     ):
         app.register_blueprint(blueprint)
-    app.register_blueprint(webhooks.endpoints)
-    app.register_api(api.api)
-    csrf.exempt(api.api)
-    csrf.exempt(webhooks.endpoints)
-    _limit(app, services)
-    return app
 
 
 def _about() -> None:
