@@ -3,6 +3,8 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 PATHS ?= .
+# several processes test, each takes whole files in the order of tests/order.py; ARGS="-n 0" for one
+SHARED := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 export VENV
 
@@ -20,7 +22,7 @@ test: ## everything CI runs: lint, types, import rules, all tests
 	@scripts/bootstrap test
 	@$(MAKE) --no-print-directory lint types imports
 	@echo "tests"
-	@$(BIN)/python -m pytest $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(SHARED) $(ARGS)
 
 test-fast: install ## unit tests only, no services
 	@$(BIN)/python -m pytest tests/unit $(ARGS)

@@ -24,6 +24,7 @@ from app import (
     classes,
     comments,
     courses,
+    deliveries,
     dry_runs,
     erasing,
     errors,
@@ -36,7 +37,7 @@ from app import (
     gradebook,
     groups,
     handing_in,  # noqa: F401  # its views are in the blueprint of `pages`
-    home,  # noqa: F401  # the same
+    home,
     importing,
     machine_words,
     mailing,
@@ -53,10 +54,12 @@ from app import (
     review_class,
     review_comments,
     review_marks,
+    review_parts,
     security,
     sign_in,
     statistics,
     tabs,
+    texts,
     tokens,
     trials,
     users,
@@ -67,6 +70,12 @@ from app import (
 )
 from app.expecting import Expecting
 from app.language import translate
+from app.lti import admin as lti_platforms
+from app.lti import choosing as lti_choosing
+from app.lti import course as lti_course
+from app.lti import entering as lti
+from app.lti import registering as lti_registering
+from app.said import said as in_words
 from app.services import Services
 from grading import logs
 
@@ -74,6 +83,8 @@ __all__ = ["Services", "create_app"]
 
 SIGN_INS = "300 per minute"
 """For one address; a whole class may sit behind it. Each account has its own, lower bound."""
+LAUNCHES = "1200 per minute"
+"""For one address; several classes may sit behind it."""
 PASSWORDS = "20 per minute"
 """For one person who changes their password."""
 PRINTS = "20 per minute"
@@ -101,15 +112,20 @@ def create_app(services: Services) -> OpenAPI:
     waiting.watch(app, services.store, services.dispatch)
     viewing.watch(app, services.store)
     results.remember(app)
+    review_parts.remember(app)
+    home.remember(app)
     authoring_proposals.remember(app)
     Bootstrap5(app)
     translate(app)
+    texts.quicken(app)
     _tell_templates(app)
     _add_pages(app)
     app.register_blueprint(webhooks.endpoints)
     app.register_api(api.api)
     csrf.exempt(api.api)
     csrf.exempt(webhooks.endpoints)
+    for entrance in ("login", "launch"):  # platforms send browsers there; both have a state of their own
+        csrf.exempt(app.view_functions[f"lti.{entrance}"])
     _limit(app, services)
     return app
 
@@ -126,6 +142,7 @@ def _tell_templates(app: OpenAPI) -> None:
         provenance_rows=provenance.report_rows,
         listed_tests=trials.listed_tests,
         said=trials.said,
+        in_words=in_words,
         run_notes=trials.run_notes,
         flag_notes=flags.flag_notes,
         course_tabs=tabs.course_tabs,
@@ -160,6 +177,7 @@ def _add_pages(app: OpenAPI) -> None:
         classes.pages,
         given_up.pages,
         operations.pages,
+        deliveries.pages,
         frame.pages,
         waiting.pages,
         mailing.pages,
@@ -183,6 +201,8 @@ def _add_pages(app: OpenAPI) -> None:
         review_comments.pages,
     ):
         app.register_blueprint(blueprint)
+    for of_platforms in (lti, lti_choosing, lti_course, lti_platforms, lti_registering):
+        app.register_blueprint(of_platforms.pages)
 
 
 def _about() -> None:
@@ -197,6 +217,9 @@ def _limit(app: OpenAPI, services: Services) -> None:
     uploads = f"{services.config.server.uploads_per_minute} per minute"
     per_view = {
         "sign_in.enter": (SIGN_INS, get_remote_address),
+        "lti.launch": (LAUNCHES, get_remote_address),
+        "lti.login": (LAUNCHES, get_remote_address),
+        "lti_registering.register": (PASSWORDS, get_remote_address),
         "sign_in.follow": (SIGN_INS, get_remote_address),
         "sign_in.set_password": (SIGN_INS, get_remote_address),
         "account.password": (PASSWORDS, lambda: f"user:{who.actor().user_id}"),

@@ -11,7 +11,7 @@ from app.language import gettext as _
 from app.language import languages, title_of
 from app.services import services
 from grading.errors import GraderError
-from grading.store import accounts, passwords, tables, users
+from grading.store import accounts, passwords, users
 from grading.store.users import Wishes
 
 pages = Blueprint("account", __name__, url_prefix="/account")
@@ -54,11 +54,13 @@ def password() -> tuple[str, int] | Response:
     try:
         if new != request.form.get("again", ""):
             raise GraderError(_("The two new passwords differ. Type the same one twice."))
-        passwords.change(services().store, actor.user_id, old, new)
+        ended = "tokens" in request.form
+        passwords.change(services().store, actor.user_id, old, new, tokens_end=ended)
     except GraderError as error:
         return _page(error.message), error.status
     _go_on(actor.user_id)
-    flash(_("Your password is changed. Other sessions of yours have ended."))
+    told = _("Your password is changed. Other sessions of yours have ended.")
+    flash(_("Your password is changed. Other sessions and your API tokens have ended.") if ended else told)
     return redirect(url_for("account.mine"), 303)
 
 
@@ -76,17 +78,15 @@ def elsewhere() -> Response:
 def _go_on(user_id: int) -> None:
     """Sign this browser in again, with the new stamp."""
     with services().store.read() as store:
-        user = store.get_one(tables.User, user_id)
-        login_user(who.SignedIn(user, accounts.actor_of(store, user)))
+        login_user(who.signed_in_as(store, user_id))
 
 
 def _page(problem: str = "", wanted: Wishes | None = None) -> str:
     actor = who.actor()
-    with services().store.read() as store:
-        account = users.find(store, actor.user_id)
-        wishes = wanted or users.wishes_of(store, actor.user_id)
+    with services().store.look() as store:
+        account, wishes = users.own(store, actor.user_id)
     chosen = [(one, title_of(one)) for one in languages()]
     return render_template(
-        "account/mine.html", account=account, wishes=wishes, offered=chosen, problem=problem,
+        "account/mine.html", account=account, wishes=wanted or wishes, offered=chosen, problem=problem,
         least=accounts.MIN_PASSWORD,
     )  # fmt: skip

@@ -237,6 +237,12 @@ class InvalidField(GraderError):
     status = 422
 
 
+class UnknownStudent(Forbidden):
+    """Nobody in this course has that id; ask an instructor to add them, or use an instructor's token."""
+
+    code = "student_unknown"
+
+
 def tagged(body: dict[str, Any]) -> Response:
     """JSON with an ETag; 304 without a body when the caller has it already."""
     response = jsonify(body)
@@ -252,9 +258,12 @@ def _assignment(session: Session, caller: Actor, form: SubmissionForm) -> tables
     course = Subject(assignment.course_id)
     if not who.knows_course(caller, assignment.course_id):
         raise NotFound(f"There is no assignment '{form.assignment}'; write it as course/assignment.")
+    student = accounts.find_user(session, "local", form.student.strip())
     if may(caller, "submit.for_others", course):
+        known = student is not None and assignment.course_id in accounts.roles(session, student.id)
+        if not (known or may(caller, "submit.enrols", course)):
+            raise UnknownStudent
         return assignment
-    student = accounts.find_user(session, "local", form.student)
     if student is None or not may(caller, "submit", Subject(assignment.course_id, student.id)):
         raise Forbidden("You may hand in only your own work, with a token that has the scope 'submit'.")
     if form.priority == "batch":

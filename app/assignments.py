@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response, current_app, render_template, request
@@ -11,10 +12,10 @@ from sqlalchemy.orm import Session
 from app import handin, who
 from app.services import services
 from grading.documents import ALLOWED
-from grading.documents.files import KINDS
+from grading.documents.files import DATA, KINDS
 from grading.errors import NotFound
 from grading.may import Actor, Subject, may
-from grading.store import lists, overview, tables, uploads
+from grading.store import overview, tables, uploads
 from grading.store.overview import Overview
 
 pages = Blueprint("assignments", __name__)
@@ -30,7 +31,7 @@ def assignment(assignment_id: int) -> str:
 def file(assignment_id: int, path: str) -> Response:
     """One of the files that students may have."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         data = overview.offered(session, seen(session, actor, assignment_id), path)
     response = Response(data, mimetype="application/octet-stream")
     response.headers.set("Content-Disposition", "attachment", filename=path.rpartition("/")[2])
@@ -40,22 +41,25 @@ def file(assignment_id: int, path: str) -> Response:
 def seen(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     """An assignment this reader may know of. Raises NotFound for all others."""
     found = overview.find(session, assignment_id)
-    subject = Subject(found.course_id)
-    if not may(actor, "assignment.see", subject) or not (found.visible or may(actor, "class.see", subject)):
-        raise NotFound("There is no such assignment.")
+    _allow(actor, found.course_id, found.visible)
     return found
+
+
+def _allow(actor: Actor, course_id: int, visible: bool) -> None:
+    subject = Subject(course_id)
+    if not may(actor, "assignment.see", subject) or not (visible or may(actor, "class.see", subject)):
+        raise NotFound("There is no such assignment.")
 
 
 def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]:
     """What the page of an assignment and its hand-in form show."""
-    with services().store.read() as session:
-        found = seen(session, actor, assignment_id)
-        shown = overview.overview(session, found, actor.user_id)
-        attempts = lists.attempts(session, actor.user_id, assignment_id)
-        waiting = uploads.of_user(session, actor.user_id, assignment_id)
+    with services().store.look() as session:
+        looked = overview.look(session, assignment_id, actor.user_id, partial(_allow, actor))
+        waiting = uploads.of_user(session, actor.user_id, assignment_id) if looked.uploaded else []
+    shown = looked.shown
     return {
         "assignment": shown,
-        "attempts": attempts,
+        "attempts": looked.attempts,
         "waiting": waiting[0] if waiting else None,
         "problem": problem,
         "actor": actor,
@@ -64,7 +68,8 @@ def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]
         "form_key": handin.form_key(request.form.get("key", "")) or handin.new_key(),
         "server": services().config.server,
         "allowed": ALLOWED,
-        "endings": [*KINDS, ".zip"],
+        "data_endings": ", ".join(DATA),
+        "endings": [*KINDS, *(DATA if services().config.server.max_data_mb else ()), ".zip"],
     }
 
 

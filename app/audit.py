@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, render_template, request, url_for
 
 from app import who
-from app.audit_words import DETAILS, HIDDEN, ROLES, SENTENCES
+from app.audit_words import DETAILS, HIDDEN, SENTENCES, WORDS
 from app.language import gettext as _
 from app.language import later as N_
 from app.services import services
@@ -44,7 +44,7 @@ class Told:
 def course(course_id: int) -> str:
     """Who did what in a course."""
     who.in_course("course.audit", course_id)
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = courses.find(session, course_id)
         lines = trail.read(session, _wanted(OF_COURSE, course_id))
     return _page(lines, OF_COURSE, course=found)
@@ -54,7 +54,7 @@ def course(course_id: int) -> str:
 def everything() -> str:
     """Who did what anywhere, for administrators."""
     who.require(who.actor(), "administer")
-    with services().store.read() as session:
+    with services().store.look() as session:
         lines = trail.read(session, _wanted(tuple(KINDS)))
     return _page(lines, tuple(KINDS), course=None)
 
@@ -148,6 +148,8 @@ def _moves(before: object, after: object) -> list[tuple[str, str]]:
 
 
 def _flat(value: object) -> str:
+    if isinstance(value, dict) and set(value) == {"from", "to"}:
+        return f"{_word(value['from'])} → {_word(value['to'])}"
     if isinstance(value, dict):
         return ", ".join(
             f"{str(name).replace('_', ' ')}: {_word(one)}" for name, one in sorted(value.items())
@@ -162,4 +164,4 @@ def _word(value: object) -> str:
         return _("yes") if value else _("no")
     if value is None or value == "":
         return "–"
-    return _(ROLES[value]) if isinstance(value, str) and value in ROLES else str(value)
+    return _(WORDS[value]) if isinstance(value, str) and value in WORDS else str(value)

@@ -39,10 +39,10 @@ MOST_TEXT = 1_000_000
 def edit(assignment_id: int) -> str:
     """The rubric of the newest version, to be changed."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        top = shared.head(session, found)
-        rubric = Rubric.model_validate(drafting.working(session, found).version.rubric)
+        now = drafting.working(session, found)
+        top, rubric = shared.head(session, found, now), Rubric.model_validate(now.version.rubric)
     return _editor(top, forms.to_raw(rubric), top.number)
 
 
@@ -50,7 +50,7 @@ def edit(assignment_id: int) -> str:
 def save(assignment_id: int) -> tuple[str, int] | str | Response:
     """Do what a button says: change the form, show it as students see it, or save it as a draft."""
     actor, raw = who.actor(), forms.of_form(request.form.items())
-    with services().store.read() as session:
+    with services().store.look() as session:
         top = shared.head(session, shared.seen(session, actor, assignment_id))
     action = request.form.get("do", "save")
     if action not in ("save", "preview"):
@@ -88,7 +88,7 @@ def _saved(actor: Any, assignment_id: int, rubric: Rubric) -> Response:
 def _meanwhile(assignment_id: int, raw: Raw, error: SavedMeanwhile) -> str:
     """The form with what was typed, and what somebody else changed meanwhile."""
     actor, before = who.actor(), shared.base()
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
         top = shared.head(session, found)
         theirs = drafting.side(drafting.version(session, assignment_id, error.number))
@@ -158,10 +158,10 @@ def _fields(raw: Any, name: str = "") -> list[str]:
 def as_text(assignment_id: int) -> str:
     """The rubric as TOML or JSON."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        top = shared.head(session, found)
-        rubric = Rubric.model_validate(drafting.working(session, found).version.rubric)
+        now = drafting.working(session, found)
+        top, rubric = shared.head(session, found, now), Rubric.model_validate(now.version.rubric)
     how = "json" if request.args.get("as") == "json" else "toml"
     said = forms.as_json(rubric)
     shown = json.dumps(said, indent=2, ensure_ascii=False) + "\n" if how == "json" else written(said)
@@ -172,7 +172,7 @@ def as_text(assignment_id: int) -> str:
 def save_text(assignment_id: int) -> tuple[str, int] | Response:
     """Save what was typed as a draft."""
     actor, typed = who.actor(), shared.text("text")
-    with services().store.read() as session:
+    with services().store.look() as session:
         top = shared.head(session, shared.seen(session, actor, assignment_id))
     try:
         rubric, problems = _of_text(typed)

@@ -46,9 +46,9 @@ def seen(
     return found
 
 
-def head(session: Session, assignment: tables.Assignment) -> Head:
-    """What stands above every page of it."""
-    now = drafting.working(session, assignment)
+def head(session: Session, assignment: tables.Assignment, now: drafting.Working | None = None) -> Head:
+    """What stands above every page of it; `now` where it is known what is written on."""
+    now = now or drafting.working(session, assignment)
     return Head(
         id=assignment.id,
         course_id=assignment.course_id,

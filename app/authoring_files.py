@@ -44,7 +44,7 @@ def listing(assignment_id: int) -> str:
 def download(assignment_id: int, path: str) -> Response:
     """One of them, as it is."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
         row = drafting.working(session, found).version
         if path not in row.files:
@@ -76,7 +76,7 @@ def export(assignment_id: int, version_number: int) -> Response:
     """A version as the zip of a folder, which can be imported again."""
     number = version_number
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
         files = drafting.zip_of(session, found, drafting.version(session, assignment_id, number))
         name = f"{found.slug}-{number}"
@@ -108,7 +108,7 @@ def bring(assignment_id: int) -> tuple[str, int] | BaseResponse:
 
 def _require(actor: Actor, assignment_id: int) -> None:
     """Before anything that was sent is read."""
-    with services().store.read() as session:
+    with services().store.look() as session:
         shared.seen(session, actor, assignment_id)
 
 
@@ -131,10 +131,10 @@ def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: 
 
 
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        top = shared.head(session, found)
-        paths = sorted(drafting.working(session, found).version.files)
+        now = drafting.working(session, found)
+        top, paths = shared.head(session, found, now), sorted(now.version.files)
     told = {folder: [p for p in paths if p.startswith(f"{folder}/")] for folder in FOLDERS}
     return render_template(
         "authoring/files.html",
@@ -221,7 +221,7 @@ def attached(data: bytes, name: str, kind: str) -> Response:
 
 def _limits() -> Limits:
     """Those of hand-ins, but for the number of files: data and tests may be many."""
-    return replace(handin.limits(services().config.server), max_files=MOST_FILES)
+    return replace(handin.limits(services().config.server), max_files=MOST_FILES, max_data_bytes=0)
 
 
 def _require_room(files: Mapping[str, bytes]) -> None:

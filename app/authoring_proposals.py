@@ -105,10 +105,10 @@ def _drafts() -> Drafts:
 def ask_form(assignment_id: int) -> str:
     """What can be had: a model's draft where there is a model, and one made from the solution."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        top = shared.head(session, found)
-        row = drafting.working(session, found).version
+        now = drafting.working(session, found)
+        top, row = shared.head(session, found, now), now.version
         made = template(_documents(row.solution), feedback="feedback" in shared.stages())
         has = {"task": bool(row.task.strip()), "solution": bool(row.solution)}
     return render_template("authoring/draft.html", head=top, made=made, has=has, model=_model())
@@ -118,7 +118,7 @@ def ask_form(assignment_id: int) -> str:
 def ask(assignment_id: int) -> Response:
     """Ask a model; the page that follows shows how far it is."""
     actor, door = who.actor(), services().door
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
         row = drafting.working(session, found).version
         asked = _question(row)
@@ -137,7 +137,7 @@ def ask(assignment_id: int) -> Response:
 def drafted(assignment_id: int, draft_id: str) -> str:
     """How far a draft is, and the rubric in the end."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         top = shared.head(session, shared.seen(session, actor, assignment_id))
     draft = _drafts().find(draft_id, actor.user_id, assignment_id)
     return render_template("authoring/drafted.html", head=top, draft=draft, said=_said(draft), limit=LIMIT_S)
@@ -147,7 +147,7 @@ def drafted(assignment_id: int, draft_id: str) -> str:
 def progress(assignment_id: int, draft_id: str) -> Response:
     """What the page asks for while it waits."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         shared.seen(session, actor, assignment_id)
     draft = _drafts().find(draft_id, actor.user_id, assignment_id)
     return jsonify(over=draft.over, said=_said(draft))
@@ -157,7 +157,7 @@ def progress(assignment_id: int, draft_id: str) -> Response:
 def stop(assignment_id: int, draft_id: str) -> Response:
     """Nobody wants it any more."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         shared.seen(session, actor, assignment_id)
     _drafts().find(draft_id, actor.user_id, assignment_id).cancelled = True
     flash(_("The draft was stopped."))

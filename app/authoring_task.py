@@ -25,10 +25,10 @@ pages = Blueprint("authoring_task", __name__)
 def task(assignment_id: int) -> str:
     """The task, the instructions of the stages, and what goes with them."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        top = shared.head(session, found)
-        row = drafting.working(session, found).version
+        now = drafting.working(session, found)
+        top, row = shared.head(session, found, now), now.version
     fields = {
         "task": row.task,
         "spoken_language": row.spoken_language,
@@ -43,7 +43,7 @@ def task(assignment_id: int) -> str:
 def save_task(assignment_id: int) -> tuple[str, int] | str | Response:
     """Save task and instructions as a draft, or show the task as students see it."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         top = shared.head(session, shared.seen(session, actor, assignment_id))
     fields = {name: shared.text(name) for name in ("task", "spoken_language")}
     fields |= {f"instructions:{stage}": shared.text(f"instructions:{stage}") for stage in shared.stages()}
@@ -102,7 +102,7 @@ def _task_page(
 def settings(assignment_id: int) -> str:
     """Dates, late rule, release, groups; they hold at once, whichever version counts."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
         top = shared.head(session, found)
         fields = shared.settings_form(assignment_settings.settings_of(found))
@@ -119,7 +119,7 @@ def save_settings(assignment_id: int) -> tuple[str, int] | Response:
             said = shared.read_settings(assignment_settings.settings_of(found))
             moved = assignment_settings.change_settings(session, found, said, actor)
     except (AssignmentError, moments.BadDate) as error:
-        with services().store.read() as session:
+        with services().store.look() as session:
             top = shared.head(session, shared.seen(session, actor, assignment_id))
         return _settings_page(top, request.form.to_dict(), error.message), 422
     flash(_("The settings are saved."))

@@ -32,7 +32,7 @@ NUMBER = "<int(max=2147483647):version_number>"
 def listing(assignment_id: int) -> str:
     """All versions, the newest first."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
         top, rows = shared.head(session, found), drafting.lines(session, found)
     return render_template("authoring/versions.html", head=top, rows=rows)
@@ -43,7 +43,7 @@ def version(assignment_id: int, version_number: int) -> str:
     """One version as students see it, and what it changed since another one."""
     number = version_number
     actor, other = who.actor(), shared.whole("against")
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
         top, rows = shared.head(session, found), drafting.lines(session, found)
         new = drafting.side(drafting.version(session, assignment_id, number))
@@ -156,7 +156,7 @@ def _empty() -> dict[str, Any]:
 
 
 def _new_page(course_id: int, fields: dict[str, Any], problem: str = "") -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         course = courses.find(session, course_id)
         title = course.title
     return render_template(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
+from app.language import current
 from app.language import gettext as _
+from app.said import said as in_words
 from grading.authoring.carrying import Conflict
 from grading.authoring.diff import Difference
 from grading.authoring.form import Problem, Raw, Shape
@@ -82,9 +85,15 @@ def kind_words() -> dict[str, str]:
     return {kind: said.get(kind) or kind.replace("_", " ").capitalize() for kind in KINDS}
 
 
+@lru_cache(maxsize=16)
+def _field_words(_language: str) -> Mapping[str, str]:
+    """Those of the reader's language: a page asks for them a hundred times."""
+    return field_words()
+
+
 def field_word(name: str) -> str:
     """How one field is called; one without a word here by its own name."""
-    return field_words().get(name) or name.replace("_", " ").capitalize()
+    return _field_words(current()).get(name) or name.replace("_", " ").capitalize()
 
 
 def hint(shape: Shape) -> str:
@@ -101,7 +110,7 @@ def hint(shape: Shape) -> str:
 def about_kind(kind: str) -> str:
     """What a kind of check does: the first sentence of its class."""
     words = " ".join((KINDS[kind].__doc__ or "").split())
-    return words.partition(". ")[0].rstrip(".") + "."
+    return in_words(words.partition(". ")[0].rstrip(".") + ".")
 
 
 def place_words(place: str, raw: Raw | None) -> str:
@@ -150,6 +159,14 @@ def problem_words(
         sentence = f"{words}: {one.message}" if words else one.message
         found.append((at, sentence[:1].upper() + sentence[1:]))
     return found
+
+
+def check_said(raw: Raw, own: Iterable[Shape], longest: int = 90) -> str:
+    """A folded check in one line: the name it was given, else what was typed into its own fields."""
+    typed = [raw.get(one.name) for one in own if one.kind not in ("checks", "parts", "yes", "choice")]
+    words = [", ".join(one.split("\n")) for one in typed if isinstance(one, str) and one]
+    said = str(raw.get("label") or "") or ", ".join(words)
+    return said if len(said) <= longest else said[: longest - 1] + "…"
 
 
 def difference_words(one: Difference) -> str:

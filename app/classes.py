@@ -29,7 +29,7 @@ MAX_STUDENTS_FILES = 2000
 def form(assignment_id: int) -> str:
     """The form for the zip."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         assignment = _assignment(session, actor, assignment_id)
     return render_template("class_upload.html", assignment=assignment, server=services().config.server)
 
@@ -38,7 +38,7 @@ def form(assignment_id: int) -> str:
 def upload(assignment_id: int) -> tuple[str, int] | Response:
     """Keep the zip and show whom its files belong to."""
     actor, given = who.actor(), services()
-    with given.store.read() as session:
+    with given.store.look() as session:
         assignment = _assignment(session, actor, assignment_id)
     try:
         (file, *_) = handin.uploaded(request.files.getlist("zip"))
@@ -57,7 +57,7 @@ def upload(assignment_id: int) -> tuple[str, int] | Response:
 def preview(batch_id: str) -> str:
     """Each student's files, and who that is in the course."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         batch, assignment = _batch(session, actor, batch_id)
         known = batches.members(session, assignment.course_id)
         matches = batches.match(_entries(session, batch), known)
@@ -70,7 +70,7 @@ def preview(batch_id: str) -> str:
 def confirm(batch_id: str) -> Response:
     """Hand in for everybody who was not left out."""
     actor, given = who.actor(), services()
-    with given.store.read() as session:
+    with given.store.look() as session:
         batch, assignment = _batch(session, actor, batch_id)
         entries = _entries(session, batch)
     choices, problems = _choices(entries)
@@ -111,7 +111,9 @@ def _limits() -> Limits:
     """A class may hold many times the files of one hand-in, in the same upload size."""
     one = handin.limits(services().config.server)
     most = max(MAX_STUDENTS_FILES, one.max_files)
-    return replace(one, max_files=most, max_entries=4 * most, max_upload_bytes=4 * one.max_upload_bytes)
+    return replace(
+        one, max_files=most, max_entries=4 * most, max_upload_bytes=4 * one.max_upload_bytes, max_data_bytes=0
+    )
 
 
 def _entries(session: Session, batch: tables.Batch) -> tuple[StudentFiles, ...]:

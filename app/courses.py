@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, current_app, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app import who
+from app import kept, who
 from app.language import gettext as _
 from app.services import services
 from grading.errors import GraderError
@@ -22,7 +22,7 @@ COURSE = "/<int(max=2147483647):course_id>"
 def listing() -> str:
     """The reader's courses; all for administrators."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         known = courses.listing(session, None if actor.administrator else frozenset(actor.roles))
     return render_template("courses/listing.html", courses=known, actor=actor)
 
@@ -54,9 +54,10 @@ def course(course_id: int) -> str:
     """The assignments of a course."""
     actor = who.in_course("assignment.see", course_id)
     staff = actor.staff_in(course_id)
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = courses.find(session, course_id)
-        listed = courses.assignments(session, course_id, actor.user_id, staff)
+        counts = kept.of_course("handed-in", session, course_id, courses.handed_in) if staff else None
+        listed = courses.assignments(session, course_id, actor.user_id, counts)
     there = "assignments.assignment" in current_app.view_functions
     changes = may(actor, "assignment.change", Subject(course_id))
     return render_template(
@@ -91,7 +92,7 @@ def change(course_id: int) -> tuple[str, int] | Response:
 
 def _settings_page(course_id: int, wanted: Settings | None = None, problem: str = "") -> str:
     who.in_course("course.change", course_id)
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = courses.find(session, course_id)
     return render_template(
         "courses/settings.html", course=found, wanted=wanted or courses.settings_of(found), problem=problem

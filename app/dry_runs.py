@@ -20,9 +20,8 @@ from grading.authoring.diff import differences
 from grading.errors import Conflict, NotFound
 from grading.may import Actor
 from grading.model import RoundState
-from grading.store import assignments, drafting, dry_runs, lists, moves, replacing, tables, trying
+from grading.store import assignments, drafting, dry_runs, moves, replacing, tables, trying
 from grading.store.dry_runs import Begun, Purpose
-from grading.store.lists import Filters
 
 pages = Blueprint("dry_runs", __name__)
 AT_ONCE = 12
@@ -36,20 +35,20 @@ CHANGE = "assignment.change"
 def listing(assignment_id: int) -> str:
     """What was tried, and the forms for more."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        top, runs = shared.head(session, found), dry_runs.lines(session, assignment_id)
-        row = drafting.working(session, found).version
-        recent = lists.list_submissions(session, Filters(assignment_id=assignment_id), 1)
+        now = drafting.working(session, found)
+        top, runs, row = shared.head(session, found, now), dry_runs.lines(session, assignment_id), now.version
+        recent, more = dry_runs.recent(session, assignment_id)
         has = {"starter": bool(row.starter), "solution": bool(row.solution)}
-    return render_template("authoring/dry_runs.html", head=top, runs=runs, recent=recent, has=has)
+    return render_template("authoring/dry_runs.html", head=top, runs=runs, recent=recent, more=more, has=has)
 
 
 @pages.post(f"/assignments/{ANY}/dry-runs")
 def begin(assignment_id: int) -> Response:
     """Begin what a button says: try, dry run, or re-run."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         shared.seen(session, actor, assignment_id)
     purpose = _purpose()
     try:
@@ -103,7 +102,7 @@ def _purpose() -> Purpose:
 def show(dry_run_id: str) -> str:
     """How far it is, and whose grade would move by how much."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         run, found = _seen(session, actor, dry_run_id)
         top = shared.head(session, found)
         (line,) = dry_runs.lines(session, found.id, run.id)
@@ -137,7 +136,7 @@ def show(dry_run_id: str) -> str:
 def progress(dry_run_id: str) -> Response:
     """What the page asks for while it waits."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         run, _found = _seen(session, actor, dry_run_id)
         states = dry_runs.states(session, run.id)
     ended = sum(count for state, count in states.items() if state in dry_runs.ENDED)
@@ -148,7 +147,7 @@ def progress(dry_run_id: str) -> Response:
 def one(dry_run_id: str, submission_id: str) -> str:
     """One hand-in, criterion by criterion, as it counts and as it was tried."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         run, found = _seen(session, actor, dry_run_id)
         top = shared.head(session, found)
         (line,) = dry_runs.lines(session, found.id, run.id)

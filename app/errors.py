@@ -48,9 +48,8 @@ def for_machines() -> bool:
 def answer(status: int, code: str, message: str) -> Response | BaseResponse:
     """An error in the form the caller understands."""
     if for_machines():
-        response = jsonify(
-            type=f"urn:grader:{code}", title=_title(status), status=status, detail=message, code=code
-        )
+        problem = {"type": f"urn:grader:{code}", "title": _title(status), "status": status}
+        response = jsonify(**problem, detail=message, code=code, **_whether_again(status))
         response.mimetype = "application/problem+json"
     else:
         page = render_template("error.html", status=status, fault=fault(status), message=told(message))
@@ -59,6 +58,13 @@ def answer(status: int, code: str, message: str) -> Response | BaseResponse:
     if status == HTTPStatus.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = "Bearer"
     return response
+
+
+def _whether_again(status: int) -> dict[str, bool]:
+    """For learning systems: whether the same message may be taken later."""
+    if not request.path.startswith("/webhooks/lms/"):
+        return {}
+    return {"retry": status >= 500 or status in (404, 429)}
 
 
 def _look_for_reader() -> None:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app import viewing, who
-from app.kept import kept
+from app import kept, viewing, who
 from app.language import gettext as _
 from app.language import told
 from app.services import services
 from grading.errors import GraderError, NotFound
 from grading.may import Actor, Subject, may
-from grading.store import corrections, example_effect, examples, tables, taught
+from grading.rubric import Criterion
+from grading.store import corrections, example_effect, examples, review_list, tables, taught
+from grading.store.example_effect import HeldBack, Measured
 from grading.store.example_words import LONGEST, LONGEST_REASON, identities
+from grading.store.examples import Shown
 
 pages = Blueprint("examples", __name__)
 PLACE = "/assignments/<int(max=2147483647):assignment_id>/examples"
 ONE = f"{PLACE}/<int(max=2147483647):example_id>"
+PAGES = 50
+"""Pages of corrections that are kept."""
+SHOWN = 6
+"""Examples of a page."""
 LINKS = 8
 """Links to gradings that stand with an example before the rest is folded."""
 Page = str | Response | tuple[str, int]
@@ -29,7 +36,7 @@ Page = str | Response | tuple[str, int]
 @pages.get(PLACE)
 def listing(assignment_id: int) -> str:
     """Examples, corrections to choose from, and their effect."""
-    with services().store.read() as session:
+    with services().store.look() as session:
         assignment = _assignment(session, who.actor(), assignment_id)
         return _page(session, assignment)
 
@@ -37,7 +44,7 @@ def listing(assignment_id: int) -> str:
 @pages.get(f"{PLACE}/new")
 def proposal(assignment_id: int) -> str:
     """A correction as it would be shown, to be edited first."""
-    with services().store.read() as session:
+    with services().store.look() as session:
         assignment = _assignment(session, who.actor(), assignment_id)
         return _proposal(session, assignment, _number(request.args.get("change", "")))
 
@@ -130,16 +137,17 @@ def _changed(assignment_id: int, example_id: int, change: Any, said: str) -> Pag
     except GraderError as error:
         return _again(assignment_id, error, example=example_id)
     flash(said)
-    return _back(assignment_id, f"example-{example_id}")
+    return _back(assignment_id, f"example-{example_id}", example_id)
 
 
-def _back(assignment_id: int, anchor: str | None = None) -> Response:
-    return redirect(url_for("examples.listing", assignment_id=assignment_id, _anchor=anchor), 303)
+def _back(assignment_id: int, anchor: str | None = None, example: int | None = None) -> Response:
+    address = url_for("examples.listing", assignment_id=assignment_id, example=example, _anchor=anchor)
+    return redirect(address, 303)
 
 
 def _again(assignment_id: int, error: GraderError, change: int = 0, example: int = 0) -> tuple[str, int]:
     """The page with what was wrong and what was typed."""
-    with services().store.read() as session:
+    with services().store.look() as session:
         assignment = _assignment(session, who.actor(), assignment_id)
         if change:
             return _proposal(session, assignment, change, error.message), error.status
@@ -147,31 +155,85 @@ def _again(assignment_id: int, error: GraderError, change: int = 0, example: int
 
 
 def _page(session: Session, assignment: tables.Assignment, problem: str = "", typed: int = 0) -> str:
-    known = examples.listing(session, assignment.id)
-    rubric = examples.criteria(session, assignment.id)
+    facts = kept.of_assignment("examples", session, assignment.course_id, assignment.id, _facts)
+    rubric, known = facts.rubric, facts.known
+    at, pages_ = _place(known, typed or _number(request.args.get("example", "")))
+    here = known[(at - 1) * SHOWN : at * SHOWN]
     chosen = request.args.get("criterion", "")
     chosen = chosen if any(one.id == chosen for one in rubric) else ""
     page = _number(request.args.get("page", "")) or 1
-    uses = kept("example-uses", taught.uses).get(session, assignment.id)
-    linked = {one for example in known for one in uses.get(example.key, ())[:LINKS]}
+    linked = {one for example in here for one in facts.uses.get(example.key, ())[:LINKS]}
     on = [(one.criterion, len(one.excerpt) + len(one.reason)) for one in known if one.active]
     return render_template(
         "examples/listing.html",
         assignment=assignment,
-        known=known,
+        known=here,
+        counts=_counts(known),
+        listed={"page": at, "pages": pages_},
+        shown_keys=sorted(one.key for one in known if one.works),
         criteria=rubric,
         chosen=chosen,
-        found=corrections.corrections(session, assignment.id, page, chosen),
-        held=example_effect.held_back(session, assignment.id, known),
-        measured=example_effect.measured(session, assignment.id),
-        uses=uses,
-        names=taught.names(session, sorted(linked)),
+        found=_found(session, assignment.id, facts, page, chosen),
+        held=facts.held,
+        measured=facts.measured,
+        uses=facts.uses,
+        names=taught.names(session, sorted(linked)) if linked else {},
         problem=told(problem),
         typed=typed,
         links=LINKS,
         left=examples.room_of(on).chars,
         **_bounds(),
     )
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the page rests on; it changes only where something of the assignment does."""
+
+    known: list[Shown]
+    rubric: tuple[Criterion, ...]
+    held: HeldBack
+    measured: Measured | None
+    uses: dict[str, list[str]]
+    found: dict[tuple[int, str], corrections.Page] = field(default_factory=dict)
+    """Pages of corrections, by number and criterion."""
+
+
+def _found(session: Session, assignment_id: int, facts: _Facts, page: int, chosen: str) -> corrections.Page:
+    found = facts.found.get((page, chosen))
+    if found is None:
+        found = corrections.corrections(session, assignment_id, page, chosen)
+        if len(facts.found) < PAGES:
+            facts.found[page, chosen] = found
+    return found
+
+
+def _facts(session: Session, assignment_id: int) -> _Facts:
+    known = examples.listing(session, assignment_id)
+    return _Facts(
+        known=known,
+        rubric=examples.criteria(session, assignment_id),
+        held=example_effect.held_back(session, assignment_id, known),
+        measured=example_effect.measured(session, assignment_id),
+        uses=taught.uses(session, assignment_id) if known else {},
+    )
+
+
+def _place(known: list[Shown], example_id: int) -> tuple[int, int]:
+    """The page of the list, that with an example where one is meant, and how many there are."""
+    last = max(1, -(-len(known) // SHOWN))
+    index = next((at for at, one in enumerate(known) if one.id == example_id), None)
+    wanted = _number(request.args.get("shown", "")) or 1
+    return (min(wanted, last) if index is None else index // SHOWN + 1), last
+
+
+def _counts(known: list[Shown]) -> dict[str, tuple[int, int]]:
+    """Of each criterion how many examples are on, and how many there are."""
+    found: dict[str, tuple[int, int]] = {}
+    for one in known:
+        on, count = found.get(one.criterion, (0, 0))
+        found[one.criterion] = on + one.works, count + 1
+    return found
 
 
 def _proposal(session: Session, assignment: tables.Assignment, change: int, problem: str = "") -> str:
@@ -211,8 +273,8 @@ def _number(text: str) -> int:
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     """The assignment, for who may change its examples. Raises NotFound outside of the course, Forbidden."""
-    found = session.get(tables.Assignment, assignment_id)
-    if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
+    found = review_list.require(session, assignment_id)
+    if not may(actor, "assignment.see", Subject(found.course_id)):
         raise NotFound("There is no such assignment.")
     who.require(actor, "example.change", Subject(found.course_id))
     return found

@@ -21,7 +21,8 @@ from grading.dispatch import MachineState
 from grading.model import RoundState, StageState
 from grading.peers import peer, takes_part
 from grading.store.places import Places, Sent, newcomers, places, sent
-from grading.store.views import Queue, Speed, StageView, speed
+from grading.store.speed import Speed, speed
+from grading.store.views import Queue, StageView
 from grading.store.waits import Standing
 
 LOOK_EVERY_S = 2.0

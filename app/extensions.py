@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
+
 from flask import Blueprint, flash, redirect, render_template, request, url_for
+from markupsafe import Markup, escape
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app import assignments, moments, who
+from app import assignments, markup, moments, who
 from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
 from grading.may import Actor, Subject
 from grading.store import extensions, tables
-from grading.store.extensions import NotExtended
+from grading.store.extensions import ExtensionRow, NotExtended
 
 pages = Blueprint("extensions", __name__)
+GIVEN = 25
+"""Extensions that are shown at a time."""
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/extensions")
@@ -56,20 +62,47 @@ def revoke(assignment_id: int, student_id: int) -> Response:
 
 
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = _assignment(session, actor, assignment_id)
         rows = extensions.listed(session, found)
         course = found.course
+    given = [row for row in rows if row.due_at]
+    pages_ = max(1, -(-len(given) // GIVEN))
+    page = min(_number(request.args.get("page", "")) or 1, pages_)
     return render_template(
         "extensions.html",
         assignment=found,
         course=course,
         rows=rows,
+        given={"items": given[(page - 1) * GIVEN : page * GIVEN], "page": page, "pages": pages_},
+        picks=_picks(rows, frozenset(_chosen())),
+        zone_options=_zone_options(),
         problem=problem,
-        zones=moments.zones(),
         form=request.form,
-        chosen=_chosen(),
     )
+
+
+def _picks(rows: Sequence[ExtensionRow], chosen: frozenset[int]) -> Markup:
+    """A box for each student to be ticked, by name; of hundreds, so they are written here."""
+    has_one = Markup(' <span class="small text-body-secondary">({})</span>').format(_("has one"))
+    made = []
+    for row in sorted(rows, key=lambda one: one.student.lower()):
+        ticked, more = " checked" if row.student_id in chosen else "", has_one if row.due_at else ""
+        made.append(
+            f'<div class="form-check"><input class="form-check-input" type="checkbox" id="s{row.student_id}" '
+            f'name="student" value="{row.student_id}"{ticked}><label class="form-check-label" '
+            f'for="s{row.student_id}">{escape(markup.seen(row.student))}{more}</label></div>'
+        )
+    return Markup("".join(made))  # noqa: S704 - numbers, and names that are escaped
+
+
+@cache
+def _zone_options() -> Markup:
+    return Markup("").join(Markup('<option value="{}">').format(zone) for zone in moments.zones())
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
 
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:

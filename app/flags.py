@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from app.language import gettext as _
 from app.language import later as N_
 from app.markup import one_line, seen
+from app.said import said
 from app.trials import RUN_NOTES
 from grading.model import Flag, Location
 from grading.outcome import Report
@@ -16,6 +17,7 @@ ADVICE = {
     MANIPULATION: N_("Read these places, and the levels and reasons below, before you release the grade."),
     "answer_shortened": N_("If this happens often, raise max_output_tokens of the stage in config.toml."),
     "shortened": N_("Judge for yourself what the model did not see; with more context_tokens it sees more."),
+    "other_weights": N_("The page Machines says which machine differs, and what to do; then grade it again."),
     "invisible_text": N_(
         "They may come from a copied page; an editor that shows such characters tells more."
     ),
@@ -51,7 +53,9 @@ def flag_notes(report: Report, staff: bool) -> tuple[FlagNote, ...]:
     notes: list[FlagNote] = []
     for flag in flags:
         if flag.code != MANIPULATION:
-            notes.append(FlagNote(seen(flag.message), (), _advice(flag.code, staff), flag.hold and staff))
+            notes.append(
+                FlagNote(seen(said(flag.message)), (), _advice(flag.code, staff), flag.hold and staff)
+            )
         elif flag is signs[0]:
             words = _("The hand-in has signs of talking to the grader. No points were taken off for that.")
             parts = tuple(_placed(sign) for sign in signs)
@@ -64,7 +68,7 @@ def _advice(code: str, staff: bool) -> str:
 
 
 def _placed(flag: Flag) -> Part:
-    words = seen(flag.message)
+    words = seen(said(flag.message))
     return Part(words if flag.location is None else f"{place_words(flag.location)}: {words}", flag.location)
 
 

@@ -13,6 +13,7 @@ from app.language import gettext as _
 from app.language import languages
 from app.language import later as N_
 from app.live import TITLES
+from app.lti.framing import framed
 from app.security import safe_next
 from app.services import services
 from app.tabs import Tab
@@ -40,11 +41,21 @@ COURSES = frozenset(
         "gradebook",
         "audit.course",
         "assignments",
-        "review",
-        "review_changes",
         "statistics",
+        "examples",
+        "extensions",
+        "groups",
+        "classes",
+        "imports",
+        "exports",
+        "comments",
+        "lti_course",
     }
-    | {"authoring", "examples", "extensions", "groups", "classes"}
+    | {"review", "review_changes", "review_class", "marking"}
+    | {"authoring", "authoring_task", "authoring_files", "authoring_versions", "authoring_proposals"}
+    | {"dry_runs"}
+    | {"pages.submission", "pages.prompt", "pages.receipt", "pages.upload"}
+    | {"pages.hand_in_form", "pages.hand_in"}
 )
 MAIN = (
     Way("pages.home", N_("Home"), "tokens.own"),
@@ -56,7 +67,7 @@ MAIN = (
         "operations.overview",
         N_("Operations"),
         "machines.see",
-        frozenset({"operations", "given_up", "audit.everything"}),
+        frozenset({"operations", "given_up", "audit.everything", "lti_platforms", "deliveries"}),
     ),
 )
 OPERATIONS = (
@@ -64,7 +75,9 @@ OPERATIONS = (
     Way("operations.machines", N_("Machines"), "machines.see"),
     Way("given_up.listing", N_("Not graded"), "given_up.see"),
     Way("operations.messages", N_("Messages"), "administer"),
+    Way("deliveries.listing", N_("Deliveries"), "administer", frozenset({"deliveries"})),
     Way("operations.tokens", N_("Tokens"), "administer"),
+    Way("lti_platforms.listing", N_("Learning platforms"), "administer"),
     Way("audit.everything", N_("Audit"), "administer"),
 )
 
@@ -85,7 +98,8 @@ class StageTitles(Mapping[str, str]):
 def main_ways() -> list[Tab]:
     """Those of the reader; none before they signed in."""
     reader = current_user
-    return _ways(MAIN, reader.actor) if isinstance(reader._get_current_object(), SignedIn) else []
+    ways = MAIN[:2] if framed() else MAIN
+    return _ways(ways, reader.actor) if isinstance(reader._get_current_object(), SignedIn) else []
 
 
 def operating_tabs() -> list[Tab]:

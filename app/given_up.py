@@ -47,7 +47,7 @@ def again() -> Response:
 
 
 def _given_up(actor: Actor) -> list[GivenUp]:
-    with services().store.read() as session:
+    with services().store.look() as session:
         return replay.given_up(session, actor.staff_courses)
 
 

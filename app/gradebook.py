@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from flask import Blueprint, render_template, request
+from markupsafe import Markup
+from sqlalchemy.orm import Session
 
-from app import who
+from app import kept, who
+from app.language import current
 from app.language import gettext as _
 from app.services import services
 from grading.errors import NotFound
 from grading.may import Actor, Subject, may
 from grading.store import gradebook
+from grading.store.database import now
+from grading.store.gradebook import Gradebook
 from grading.store.gradebook_cells import Cell
 
 pages = Blueprint("gradebook", __name__)
+PAGES = 40
+"""Of a course that are kept."""
 
 
 @pages.get("/courses/<int(max=2147483647):course_id>/grades")
@@ -22,18 +30,45 @@ def course(course_id: int) -> str:
     """Students × assignments, some students at a time; `part=rows` is only the table's rows."""
     actor = seen(course_id, "class.see")
     search = request.args.get("q", "")
-    with services().store.read() as session:
-        book = gradebook.page_of(session, gradebook.course_of(session, course_id), search, _page())
-    part = request.args.get("part") == "rows"
-    template = "gradebook/_rows.html" if part else "gradebook/course.html"
-    return render_template(template, book=book, search=search, actor=actor, note=notes())
+    shown = _shown(course_id, search, _page())
+    rows = shown.rows.get(current())
+    if rows is None:
+        made = render_template("gradebook/_rows.html", book=shown.book, note=notes())
+        rows = shown.rows[current()] = Markup(made)  # noqa: S704 - a rendered template
+    if request.args.get("part") == "rows":
+        return rows
+    return render_template("gradebook/course.html", book=shown.book, rows=rows, search=search, actor=actor)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A page of the gradebook, and its rows by language."""
+
+    book: Gradebook
+    rows: dict[str, Markup] = field(default_factory=dict)
+
+
+def _shown(course_id: int, search: str, page: int) -> Shown:
+    """A page, kept as long as nothing changes and no date passes; what is searched for is looked up anew."""
+    with services().store.look() as session:
+        known = {} if search else kept.of_course("gradebook", session, course_id, _no_pages)
+        found = known.get(page)
+        if found is None or (found.book.until is not None and found.book.until <= now(session)):
+            found = Shown(gradebook.page_of(session, gradebook.course_of(session, course_id), search, page))
+            if len(known) < PAGES:
+                known[page] = found
+    return found
+
+
+def _no_pages(_session: Session, _course_id: int) -> dict[int, Shown]:
+    return {}
 
 
 @pages.get("/courses/<int(max=2147483647):course_id>/my-grades")
 def mine(course_id: int) -> str:
     """What the reader got, as far as it is released."""
     actor = seen(course_id, "grades.own")
-    with services().store.read() as session:
+    with services().store.look() as session:
         book = gradebook.of_student(session, gradebook.course_of(session, course_id), actor.user_id)
     return render_template("gradebook/mine.html", book=book, actor=actor, note=notes())
 

@@ -100,7 +100,7 @@ def upload(assignment_id: int) -> tuple[str, int] | BaseResponse:
 def download(assignment_id: int) -> Response:
     """The groups as CSV, to be changed and sent back."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = _assignment(session, actor, assignment_id)
         rows, labels = _rows(session, found)
     text = io.StringIO()
@@ -126,11 +126,12 @@ def _done(assignment_id: int, made: tuple[int, int]) -> BaseResponse:
 
 
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = _assignment(session, actor, assignment_id)
-        rows, labels = _rows(session, found)
-        waiting = groups.unconfirmed(session, assignment_id)
-        state, course = groups.state(session, assignment_id), found.course
+        shared, course = found.group_size > 1, found.course
+        rows, labels = _rows(session, found) if shared else ([], {})
+        waiting = groups.unconfirmed(session, assignment_id) if shared else frozenset()
+        state = groups.state(session, assignment_id) if shared else ""
     typed = _typed() if problem else {}
     return render_template(
         "groups.html",

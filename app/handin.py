@@ -33,7 +33,11 @@ FORM_KEY = re.compile(r"[A-Za-z0-9_-]{16,64}")
 
 def limits(server: Server) -> Limits:
     """The bounds of one hand-in as configured."""
-    return Limits(max_upload_bytes=server.max_upload_mb * MIB, max_files=server.max_files)
+    return Limits(
+        max_upload_bytes=server.max_upload_mb * MIB,
+        max_data_bytes=server.max_data_mb * MIB,
+        max_files=server.max_files,
+    )
 
 
 def uploaded(files: Iterable[FileStorage]) -> tuple[UploadedFile, ...]:

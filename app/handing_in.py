@@ -131,7 +131,7 @@ def _refused(actor: Actor, assignment_id: int, error: DocumentError | Shut) -> t
 
 
 def _receipt(actor: Actor, submission_id: str) -> Receipt:
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = receipts.receipt(session, submission_id)
     if not may(actor, "submission.see", Subject(found.course_id, found.student_id, members=found.members)):
         raise NotFound("There is no such submission.")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from flask import render_template, request
-from sqlalchemy.orm import Session
+from typing import cast as typed
+
+from flask import Flask, current_app, render_template, request
 
 from app import who
 from app.pages import pages
 from app.services import services
 from grading.may import Actor
 from grading.model import RoundState
+from grading.store import cards, lists
 from grading.store import home as first
-from grading.store import lists
 from grading.store.database import now
+from grading.store.home import Tallies
 from grading.store.lists import Filters
 
 
@@ -21,13 +23,12 @@ def home() -> str:
     """Students see their assignments, staff what waits for them; who is both sees both."""
     actor = who.actor()
     studied = studies(actor)
-    with services().store.read() as session:
-        cards = first.cards(session, actor.user_id, studied) if studied else []
-        waits = first.waiting(session, actor.staff_courses) if actor.staff else []
+    with services().store.look() as session:
+        waits = first.waiting(session, actor.staff_courses, _tallies()) if actor.staff else []
         moment = now(session)
-        own = _own(session, actor) if studied or not actor.staff else None
+        mine = cards.mine(session, actor.user_id, studied) if studied or not actor.staff else None
     return render_template(
-        "home.html", cards=cards, waits=waits, now=moment, actor=actor, own=own, studies=bool(studied)
+        "home.html", mine=mine, waits=waits, now=moment, actor=actor, studies=bool(studied)
     )
 
 
@@ -36,14 +37,16 @@ def hand_ins() -> str:
     """All hand-ins this reader may see, the newest first, with filters."""
     actor = who.actor()
     state = request.args.get("state")
+    # an "or" costs the order of an index: only for staff who may have hand-ins of their own elsewhere
+    both = actor.staff and bool(studies(actor))
     chosen = Filters(
-        course_ids=actor.staff_courses,
-        # an "or" costs the order of an index: only for who may have hand-ins elsewhere
-        own=None if actor.staff and not studies(actor) else actor.user_id,
+        course_ids=actor.staff_courses if actor.staff else None,
+        own=actor.user_id if both else None,
+        student_id=None if actor.staff else actor.user_id,
         assignment_id=_number("assignment"),
         state=state if state in {s.value for s in RoundState} else None,
     )
-    with services().store.read() as session:
+    with services().store.look() as session:
         listed = lists.list_submissions(session, chosen, _number("page") or 1)
         courses = None if actor.administrator else frozenset(actor.roles)
         known = lists.assignments(session, courses, actor.staff_courses)
@@ -57,9 +60,13 @@ def studies(actor: Actor) -> list[int]:
     return [course for course, role in actor.roles.items() if role == "student"]
 
 
-def _own(session: Session, actor: Actor) -> lists.Page:
-    """The newest hand-ins of a student."""
-    return lists.list_submissions(session, Filters(student_id=actor.user_id))
+def remember(app: Flask) -> None:
+    """Keep with this app what waits for staff."""
+    app.extensions["grader-tallies"] = Tallies()
+
+
+def _tallies() -> Tallies:
+    return typed(Tallies, current_app.extensions["grader-tallies"])
 
 
 def _number(name: str) -> int | None:

@@ -77,7 +77,7 @@ def _table(text: str, criteria: tuple[gradeout.Criterion, ...]) -> Table:
 
 
 def _form(assignment: Assignment, problem: str = "", reason: str = "", table: str = "") -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         criteria = gradeout.criteria_of(session, assignment.id)
     return render_template(
         "gradebook/import.html",
@@ -91,7 +91,7 @@ def _form(assignment: Assignment, problem: str = "", reason: str = "", table: st
 
 
 def _preview(assignment: Assignment, text: str, reason: str, problem: str = "") -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         plan = gradein.plan(session, assignment, _table(text, gradeout.criteria_of(session, assignment.id)))
     return render_template(
         "gradebook/import_preview.html",

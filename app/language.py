@@ -7,35 +7,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime, time
 from functools import lru_cache
-from gettext import GNUTranslations, NullTranslations
-from io import BytesIO
+from gettext import NullTranslations
 from pathlib import Path
 
 from babel import Locale
-from babel.dates import format_datetime
-from babel.messages.mofile import write_mo
+from babel.dates import format_date, format_time
 from babel.messages.pofile import read_po
 from babel.numbers import get_decimal_symbol, get_group_symbol
 from flask import Flask, g, has_request_context, request, session
 from flask_login import current_user
 
+from grading import catalogues
+
 FOLDER = Path(__file__).parent / "translations"
 ENGLISH = "en"
-MOMENT = {ENGLISH: "dd MMM y, HH:mm"}
+ENGLISH_TEXTS = NullTranslations()
+MOMENT = {ENGLISH: "dd MMM y"}
+TIME = {ENGLISH: "HH:mm"}
 """How a moment is written where `medium` would not be clear everywhere: 12 Nov 2026, not Nov 12."""
 
 
 def languages() -> tuple[str, ...]:
     """All there are, English first."""
-    return _listed(FOLDER)
-
-
-@lru_cache(maxsize=8)
-def _listed(folder: Path) -> tuple[str, ...]:
-    """Looked up once: every text of a page asks for it."""
-    return (ENGLISH, *sorted(file.stem for file in folder.glob("*.po")))
+    return (ENGLISH, *catalogues.translated(FOLDER))
 
 
 def title_of(language: str) -> str:
@@ -95,27 +91,23 @@ def told(sentence: str) -> str:
     return sentence
 
 
-@lru_cache(maxsize=32)
 def _catalogue(language: str) -> NullTranslations:
-    file = FOLDER / f"{language}.po"
-    if language == ENGLISH or not file.is_file():
-        return NullTranslations()
-    compiled = BytesIO()
-    with file.open("rb") as opened:
-        write_mo(compiled, read_po(opened, locale=language))
-    compiled.seek(0)
-    return GNUTranslations(compiled)
+    return catalogues.catalogue(FOLDER, language)
 
 
 def current() -> str:
     """The reader's language: what they chose, else what the browser likes best."""
     if not has_request_context():
         return ENGLISH
-    if "language" not in g:
-        _ = not g.get("broken") and current_user.is_authenticated  # loads the reader, and what they chose
+    known = g.get("language") or _looked_up()
+    return known if known == ENGLISH or known in languages() else ENGLISH
+
+
+def _looked_up() -> str:
+    _ = not g.get("broken") and current_user.is_authenticated  # loads the reader, and what they chose
     if "language" not in g:
         speak(session.get("language"))
-    return str(g.language) if g.language in languages() else ENGLISH
+    return str(g.language)
 
 
 def speak(chosen: str | None) -> None:
@@ -147,7 +139,25 @@ N_ = later
 def when(moment: datetime) -> str:
     """Day and time, as they are written in the reader's language."""
     language = current()
-    return format_datetime(moment, MOMENT.get(language, "medium"), locale=language)
+    day, time = _day(language, moment.date()), _time(language, moment.time().replace(microsecond=0))
+    return _joined(language).replace("{0}", time).replace("{1}", day)
+
+
+@lru_cache(maxsize=4096)
+def _day(language: str, day: date) -> str:
+    return format_date(day, MOMENT.get(language, "medium"), locale=language)
+
+
+@lru_cache(maxsize=4096)
+def _time(language: str, at: time) -> str:
+    return format_time(at, TIME.get(language, "medium"), locale=language)
+
+
+@lru_cache(maxsize=32)
+def _joined(language: str) -> str:
+    """How day and time stand together, with `{1}` and `{0}`."""
+    known = Locale.parse(language).datetime_formats
+    return "{1}, {0}" if language in MOMENT else str(known["medium"]).replace("'", "")
 
 
 def number(value: float | None) -> str:
@@ -177,6 +187,12 @@ def translate(app: Flask) -> None:
     env.globals.update(language=current, languages=languages, language_title=title_of)
     env.filters.update(when=when, number=number, whole=whole, told=told)
     env.globals.update(texts_of_scripts=texts_of_scripts)
+
+
+def catalogue_of_reader() -> NullTranslations:
+    """All texts in the reader's language."""
+    language = current()
+    return ENGLISH_TEXTS if language == ENGLISH else _catalogue(language)
 
 
 def _catalogue_gettext(text: str) -> str:

@@ -58,7 +58,7 @@ def live(view: Standing, progress: Progress, *, sees_score: bool) -> Live:
     """The state of a submission as this reader may see it."""
     headline, detail = _headline(view, progress, sees_score=sees_score)
     seen = int(sees_score and view.graded)
-    stages = () if view.final and not sees_score else progress.stages.items()
+    stages = () if view.final and not sees_score else _told(view, progress)
     return Live(
         status=view.state,
         headline=headline,
@@ -68,6 +68,13 @@ def live(view: Standing, progress: Progress, *, sees_score: bool) -> Live:
         settled=view.final and (sees_score or not view.graded),
         result=f"{view.round_id}-{view.state}-{seen}-{int(view.released)}",
     )
+
+
+def _told(view: Standing, progress: Progress) -> list[tuple[str, StageStatus]]:
+    """The stages that are shown: when it is over, those that never began are not said to wait."""
+    over = view.state == RoundState.FAILED
+    stages = progress.stages.items()
+    return [(name, one) for name, one in stages if not (over and one.status == StageState.WAITING)]
 
 
 def _headline(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[str, str]:
@@ -125,8 +132,10 @@ def _why(view: Standing) -> str:
 
 def _stage(name: str, stage: StageStatus) -> LiveStage:
     words = PHASES.get(stage.phase or "") or WORDS.get(StageState(stage.status), stage.status)
-    parts = [_("on %(machine)s", machine=stage.machine) if stage.machine else "", stage.model or ""]
-    parts.append(f"{stage.seconds:.0f} s" if stage.seconds is not None else "")
+    model = _("fixed rules") if stage.model == "rules" else stage.model or ""
+    parts = [_("on %(machine)s", machine=stage.machine) if stage.machine else "", model]
+    # fixed rules answer at once, and "0 s" says nothing to anybody
+    parts.append(f"{stage.seconds:.0f} s" if stage.seconds is not None and stage.seconds >= 0.5 else "")
     parts.append(_tokens(stage))
     title = TITLES.get(name, name.capitalize())
     return LiveStage(

@@ -22,6 +22,8 @@ class SeenMachine:
     condition: Condition
     last: Sequence[Taken]
     drained_why: str = ""
+    out: bool = False
+    """An operator took it out, whether it has heard of that yet or not."""
 
     @property
     def word(self) -> str:
@@ -62,7 +64,7 @@ def look() -> Seen:
         waiting = expecting().waiting(session)
     states = given.dispatch.machines()
     seen = [
-        SeenMachine(state, condition(state), last.get(state.name, ()), reasons.get(state.name, ""))
-        for state in states
+        SeenMachine(state, condition(state), last.get(one, ()), reasons.get(one, ""), out=one in reasons)
+        for one, state in ((state.name, state) for state in states)
     ]
     return Seen(seen, given.dispatch.backlog(), waiting, machines_that_differ(states))

@@ -19,6 +19,7 @@ from pygments.token import Text, _TokenType
 
 from app import colours
 from grading.model import Cell
+from grading.remembered import Remembered
 
 TAGS = set("p br em strong code pre ul ol li blockquote h3 h4 h5 h6 hr".split())
 MARKDOWN_CHARS = 50_000
@@ -46,8 +47,17 @@ PLAIN = {code: f"⟨U+{code:04X}⟩" for code in _UNSEEN}
 _MARKED = {code: f'<span class="unseen">⟨U+{code:04X}⟩</span>' for code in _UNSEEN}
 
 
+_read: Remembered[Markup] = Remembered(8 * 1024 * 1024)
+_lit: Remembered[list[Markup]] = Remembered(32 * 1024 * 1024)
+"""Texts and cells as HTML, by their words; weights are characters."""
+
+
 def markdown(text: str) -> Markup:
     """A model's or a person's Markdown as clean HTML: no pictures, links, HTML or scripts."""
+    return _read.get(text, len(text) + 100, lambda: _html(text))
+
+
+def _html(text: str) -> Markup:
     if not readable(text):
         return Markup("<p>{}</p>").format(seen(text))
     html = _HIGH.sub(r"<\1h3>", reader().render(seen(text)))
@@ -81,6 +91,16 @@ def highlighted(cell: Cell, lines: Sequence[str], until: float) -> list[Markup]:
     """Each line as HTML: with colours where that is cheap and the time is not over, else only escaped."""
     source = "\n".join(lines)
     language = cell.language if cell.kind == "code" else "text"
+    key = (language, len(lines), source)
+    found = _lit.find(key)
+    if found is None:
+        found = _highlighted(language, source, lines, until)
+        if time.monotonic() < until:  # else it may lack colours
+            _lit.put(key, 4 * len(source) + 100, found)
+    return found
+
+
+def _highlighted(language: str, source: str, lines: Sequence[str], until: float) -> list[Markup]:
     cheap = len(source) <= COLOURED_CHARS and max(map(len, lines), default=0) <= COLOURED_LINE
     if language not in COLOURED or not cheap:
         return [_shown(escape(line)) for line in lines]

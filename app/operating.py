@@ -19,8 +19,8 @@ from grading.beats import Lease
 from grading.canaries import PartBeat
 from grading.may import Actor
 from grading.model import RoundState
-from grading.store import measures, operating, replay
-from grading.store.measures import Open
+from grading.store import measures, operating, replay, sending
+from grading.store.measures import Waiting
 from grading.store.operating import InWork
 
 LITTLE_ROOM = 0.1
@@ -116,7 +116,7 @@ class Overview:
     troubles: Sequence[Trouble]
     seen: Seen
     backlog: Sequence[Backlog]
-    open: Open
+    outbox: Mapping[str, Waiting]
     working: Sequence[Working]
     working_total: int
     parts: Sequence[Part]
@@ -131,19 +131,21 @@ def overview(actor: Actor) -> Overview:
     """As this member of staff may see it."""
     given = services()
     seen, parts = look(), _parts(given)
-    with given.store.read() as session:
-        open_, dead = measures.open_now(session), operating.dead_counts(session)
+    with given.store.look() as session:
+        rounds, outbox = measures.rounds_now(session), measures.outbox_now(session)
+        dead = operating.dead_counts(session)
         runs, total = operating.in_work(session)
+        paused = [one.name for one in sending.standings(session) if one.paused_at is not None]
         given_up, size = replay.count(session, actor.staff_courses), operating.size_bytes(session)
         kind = session.get_bind().dialect.name
     leases = given.dispatch.leases([run.run_id for run in runs]) if runs else {}
     room = _room(given)
-    troubles = [*_troubles(seen, parts, room), *_to_look_at(actor, given_up, dead)]
+    troubles = [*_troubles(seen, parts, room), *_to_look_at(actor, given_up, dead, paused)]
     return Overview(
         troubles=sorted(troubles, key=lambda one: not one.grave),
         seen=seen,
-        backlog=_backlog(open_),
-        open=open_,
+        backlog=_backlog(rounds),
+        outbox=outbox,
         working=[Working(run, leases.get(run.run_id), actor.staff_in(run.course_id)) for run in runs],
         working_total=total,
         parts=parts,
@@ -159,17 +161,17 @@ def kind_title(kind: str) -> str:
     """A kind of messages in words; those to a receiver of events bear its name."""
     if kind in KINDS:
         return _(KINDS[kind])
-    return _("Events for %(name)s", name=kind.partition(":")[2]) if kind.startswith("event:") else kind
+    return _("Events for %(name)s", name=kind.partition(":")[2]) if kind.startswith("to:") else kind
 
 
-def _backlog(found: Open) -> list[Backlog]:
+def _backlog(found: Mapping[tuple[str, str], Waiting]) -> list[Backlog]:
     titles = {
         RoundState.RECEIVED: _("Being prepared"),
         RoundState.QUEUED: _("Waiting for a machine"),
         RoundState.RUNNING: _("Being graded"),
     }
     return [
-        Backlog(title, found.rounds[state.value, "interactive"], found.rounds[state.value, "batch"])
+        Backlog(title, found[state.value, "interactive"], found[state.value, "batch"])
         for state, title in titles.items()
     ]
 
@@ -247,7 +249,9 @@ def _machine_troubles(seen: Seen) -> Iterator[Trouble]:
         )
 
 
-def _to_look_at(actor: Actor, given_up: int, dead: Mapping[str, int]) -> Iterator[Trouble]:
+def _to_look_at(
+    actor: Actor, given_up: int, dead: Mapping[str, int], paused: Sequence[str]
+) -> Iterator[Trouble]:
     if given_up:
         yield Trouble(
             ngettext(
@@ -255,6 +259,12 @@ def _to_look_at(actor: Actor, given_up: int, dead: Mapping[str, int]) -> Iterato
             ),
             _("See why, mend the cause, and try again. Nothing is lost."),
             endpoint="given_up.listing",
+        )
+    if actor.administrator and paused:
+        yield Trouble(
+            _("These receivers of events are paused: %(names)s.", names=", ".join(paused)),
+            _("They took nothing for two days. Their messages wait; see what they answered, then go on."),
+            endpoint="deliveries.listing",
         )
     if actor.administrator and dead:
         count = sum(dead.values())

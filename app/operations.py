@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import time
 from ipaddress import ip_address
+from typing import Any
 
 from flask import Blueprint, Flask, Response, flash, g, jsonify, redirect, render_template, request, url_for
 from prometheus_client import (
@@ -27,8 +28,9 @@ from app.metrics import FromStore
 from app.services import Services, services
 from grading.cluster import weights
 from grading.condition import an_hour, duration, span
-from grading.errors import NotSignedIn
-from grading.store import measures, migrate
+from grading.errors import NotFound, NotSignedIn
+from grading.may import may
+from grading.store import drains, measures, migrate
 from grading.store import operating as stored
 
 pages = Blueprint("operations", __name__)
@@ -78,17 +80,41 @@ def machines() -> str:
     """The machines and the queues, for staff."""
     actor = who.actor()
     who.require(actor, "machines.see")
-    words = {"an_hour": an_hour, "duration": duration, "span": span, "short": weights.short}
+    words: dict[str, Any] = {"an_hour": an_hour, "duration": duration, "span": span, "short": weights.short}
+    words["operates"] = may(actor, "administer")
     return render_template("machines.html", seen=look(), **words)
+
+
+@pages.post("/machines/<machine>/service")
+def service(machine: str) -> BaseResponse:
+    """Take a machine out, which finishes what it has, or give it work again."""
+    actor = who.actor()
+    who.require(actor, "administer")
+    given, out = services(), request.form.get("out") == "1"
+    if machine not in {one.name for one in given.config.machines}:
+        raise NotFound(_("There is no such machine in the configuration."))
+    with given.store.write() as session:
+        why = " ".join(request.form.get("why", "")[:200].split())
+        gone = drains.put(session, machine, actor.name, out=out, why=why)
+    heard = given.dispatch.tell_out(gone)
+    if heard and not out:
+        given.dispatch.release()
+    told = (
+        _("%(name)s finishes what it has and gets nothing new.", name=machine)
+        if out
+        else _("%(name)s gets work again.", name=machine)
+    )
+    flash(told if heard else _("Redis is away; %(name)s hears of it when Redis is back.", name=machine))
+    return redirect(url_for("operations.machines", _anchor=f"machine-{machine}"), 303)
 
 
 @pages.get("/operations/messages")
 def messages() -> str:
     """What waits to be sent, and what was given up, for administrators."""
     who.require(who.actor(), "administer")
-    with services().store.read() as session:
-        waiting, dead = measures.open_now(session).outbox, stored.dead_messages(session)
-        counts = stored.dead_counts(session)
+    with services().store.look() as session:
+        waiting, counts = measures.outbox_now(session), stored.dead_counts(session)
+        dead = stored.dead_messages(session, counts)
     return render_template(
         "operations/messages.html", waiting=waiting, dead=dead, counts=counts, span=span,
         kind_title=operating.kind_title,
@@ -114,7 +140,7 @@ def tokens() -> str:
     """All tokens in use, for administrators."""
     who.require(who.actor(), "administer")
     page = request.args.get("page", "")
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = stored.tokens(session, int(page) if page.isdecimal() and len(page) < 7 else 1)
     return render_template("operations/tokens.html", tokens=found)
 

@@ -7,6 +7,8 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
 from app import mailing, provenance, results, who
+from app.language import gettext as _
+from app.language import ngettext
 from app.live import Live, live
 from app.progress import progress
 from app.services import services
@@ -23,7 +25,7 @@ pages = Blueprint("pages", __name__)
 def submission(submission_id: str) -> str:
     """Live status that turns into the result."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         view, now = _seen(session, actor, submission_id)
         mine = actor.user_id == view.student_id or actor.user_id in view.members
         attempts = lists.attempts(session, actor.user_id if mine else view.student_id, view.assignment_id)
@@ -38,8 +40,8 @@ def submission(submission_id: str) -> str:
 def result(submission_id: str) -> str:
     """The part of the page below the status."""
     actor = who.actor()
-    with services().store.read() as session:
-        view, _ = _seen(session, actor, submission_id)
+    with services().store.look() as session:
+        view = _seen(session, actor, submission_id)[0]
         return results.result(session, actor, view)
 
 
@@ -47,8 +49,8 @@ def result(submission_id: str) -> str:
 def prompt(submission_id: str, run_id: str) -> str:
     """The exact messages a run's model was sent, for staff."""
     actor = who.actor()
-    with services().store.read() as session:
-        view = views.submission_view(session, submission_id)
+    with services().store.look() as session:
+        view = views.submission_view(session, submission_id, stages=False)
         who.require_seen(actor, view)
         who.require(actor, "prompt.see", who.subject_of(view))
         run = prompts.run_prompt(session, submission_id, run_id)
@@ -66,10 +68,10 @@ def release(submission_id: str) -> BaseResponse:
     """Let the student see this grade, also a held one: a person decided."""
     actor = who.actor()
     with services().store.write() as session:
-        view, _ = _seen(session, actor, submission_id)
+        view = _seen(session, actor, submission_id)[0]
         who.require(actor, "grade.release", who.subject_of(view))
         grades.release(session, view.round_id, actor)
-    flash("The student can see this grade now.")
+    flash(_("The student can see this grade now."))
     return redirect(url_for("pages.submission", submission_id=submission_id), 303)
 
 
@@ -81,7 +83,8 @@ def release_all(assignment_id: int) -> BaseResponse:
     who.require(actor, "grade.release", Subject(line.course_id))
     with services().store.write() as session:
         count = grades.release_all(session, assignment_id, actor)
-    flash(f"{count} grade{'' if count == 1 else 's'} released. Held ones still wait for you.")
+    done = ngettext("%(count)s grade released.", "%(count)s grades released.", count)
+    flash(f"{done} {_('Held ones still wait for you.')}")
     return redirect(url_for("assignments.assignment", assignment_id=assignment_id), 303)
 
 

@@ -14,7 +14,7 @@ from grading import rosterfile
 from grading.errors import Conflict, GraderError
 from grading.may import Actor, Subject, may
 from grading.rosterfile import Roster
-from grading.store import courses, links, members, roster, tables
+from grading.store import courses, links, members, roster
 from grading.store.roster import Plan
 
 pages = Blueprint("people", __name__, url_prefix="/courses/<int(max=2147483647):course_id>/people")
@@ -32,14 +32,14 @@ def _listing(course_id: int, problem: str = "") -> str:
     search, role = request.args.get("q", "")[:200], request.args.get("role", "")
     page = request.args.get("page", "")
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
-    with services().store.read() as session:
+    with services().store.look() as session:
         course = courses.find(session, course_id)
         people = members.listing(session, course_id, search, role if role in rosterfile.ROLES else "", number)
-        waiting = members.linkable(session, actor, course_id)
-    changes = may(actor, "roster.change", Subject(course_id))
+        changes = may(actor, "roster.change", Subject(course_id))
+        uninvited = members.uninvited(session, course_id) if changes else 0
     return render_template(
         "people/roster.html", course=course, people=people, search=search, role=role, problem=problem,
-        uninvited=len(waiting), changes=changes, form=request.form,
+        uninvited=uninvited, changes=changes, form=request.form,
     )  # fmt: skip
 
 
@@ -117,10 +117,10 @@ def invite(course_id: int) -> Response | BaseResponse:
 def person(course_id: int, user_id: int) -> str:
     """Somebody in the course, and what may be done about them."""
     actor = who.in_course("roster.see", course_id)
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = roster.member(session, course_id, user_id)
         course = courses.find(session, course_id)
-        one = members.person(session, session.get_one(tables.User, user_id), found.role)
+        one = members.person(session, user_id, found.role)
         linkable = user_id in members.linkable(session, actor, course_id, [user_id])
     changes = may(actor, "roster.change", Subject(course_id))
     own = user_id == actor.user_id and not actor.administrator
@@ -172,7 +172,7 @@ def _given() -> str:
 
 
 def _import_page(course_id: int, problem: str = "") -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         course = courses.find(session, course_id)
     return render_template(
         "people/import.html", course=course, problem=problem, table=request.form.get("table", "")
@@ -180,7 +180,7 @@ def _import_page(course_id: int, problem: str = "") -> str:
 
 
 def _preview_page(course_id: int, text: str, table: Roster, actor: Actor, problem: str = "") -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         course = courses.find(session, course_id)
         plan = roster.plan(session, course_id, table, actor)
     return render_template("people/preview.html", course=course, plan=plan, table=text, problem=problem)

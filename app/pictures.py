@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import threading
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from grading.documents.outputs import joined
+from grading.remembered import Remembered
 
 MOST_BYTES = 2 * 1024 * 1024
 """Largest picture that is shown."""
@@ -23,6 +22,10 @@ MOST_INSIDE = 64_000_000
 MOST_PICTURES = 200
 """Of one notebook."""
 STEP = 1024 * 1024
+MOST_KEPT = 32 * 1024 * 1024
+"""Bytes of the pictures that are kept for the next request."""
+MOST_NUMBERS = 50_000
+"""Pictures of which it is kept that they can be shown."""
 PNG = b"\x89PNG\r\n\x1a\n"
 _KEPT = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 """Parts of a PNG that make its picture; texts, colour profiles and times are left out."""
@@ -42,10 +45,10 @@ class Picture:
     height: int
 
 
-def pictures(notebook: bytes, only: tuple[int, int] | None = None) -> dict[tuple[int, int], Picture]:
+def pictures(notebook: bytes) -> dict[tuple[int, int], Picture]:
     """(cell from 1, number of the picture in its outputs from 0) -> picture. Empty for what is no notebook.
 
-    Numbers of what cannot be shown are left out. With `only`, no other picture is looked into.
+    Numbers of what cannot be shown are left out.
     """
     try:
         book = json.loads(notebook)
@@ -55,8 +58,6 @@ def pictures(notebook: bytes, only: tuple[int, int] | None = None) -> dict[tuple
     found: dict[tuple[int, int], Picture] = {}
     for number, cell in enumerate(cells if isinstance(cells, list) else [], start=1):
         for index, data in enumerate(_outputs(cell)):
-            if only not in (None, (number, index)):
-                continue
             if len(found) >= MOST_PICTURES:
                 return found
             if (picture := _picture(data)) is not None:
@@ -166,20 +167,25 @@ def _jpeg(data: bytes) -> Picture | None:
 class Numbers:
     """Which pictures of a notebook can be shown, by its content, so that pages need not look again."""
 
-    def __init__(self, most: int = 512) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[tuple[int, int], ...]] = OrderedDict()
+    def __init__(self) -> None:
+        self._known: Remembered[tuple[tuple[int, int], ...]] = Remembered(MOST_NUMBERS)
+        self._pictures: Remembered[dict[tuple[int, int], Picture]] = Remembered(MOST_KEPT)
 
     def of(self, sha256: str, read: Callable[[], bytes]) -> tuple[tuple[int, int], ...]:
         """(cell, number) of each; `read` gives the notebook where it is not known."""
-        with self._lock:
-            if (found := self._known.get(sha256)) is not None:
-                self._known.move_to_end(sha256)
-                return found
-        found = tuple(pictures(read()))
-        with self._lock:
-            self._known[sha256] = found
-            while len(self._known) > self._most:
-                self._known.popitem(last=False)
+        found = self._known.find(sha256)
+        if found is None:
+            found = tuple(self._all(sha256, read))
+            self._known.put(sha256, len(found) + 1, found)
+        return found
+
+    def picture(self, sha256: str, cell: int, number: int, read: Callable[[], bytes]) -> Picture | None:
+        """One of a notebook's, or nothing; a page asks for them one after the other."""
+        return self._all(sha256, read).get((cell, number))
+
+    def _all(self, sha256: str, read: Callable[[], bytes]) -> dict[tuple[int, int], Picture]:
+        found = self._pictures.find(sha256)
+        if found is None:
+            found = pictures(read())
+            self._pictures.put(sha256, sum(len(one.data) for one in found.values()) + 1000, found)
         return found

@@ -180,7 +180,7 @@ def _columns(plot: Plot, width: int) -> tuple[int, list[Markup]]:
             inside.append(_text(x + step / 2, bottom - tall - 6, f"{column.value:g}", anchor="middle"))
         parts.append(_hover(column.tip, inside))
         # the last label leaves room for the end of the scale
-        if at % every == 0 and (at < last or not plot.last or step > 2 * widest or every == 1):
+        if at % every == 0 and (at < last or not plot.last or step > 2 * widest):
             parts.append(_text(x + 1, bottom + 18, column.label, "plot-soft"))
     parts.append(_text(right, bottom + 18, plot.last, "plot-soft", "end"))
     parts.append(_text((left + right) / 2, height - 8, plot.axis, "plot-soft", "middle"))

@@ -14,6 +14,7 @@ from app.live import TITLES
 from app.markup import beyond_fonts, one_line, seen
 from app.pictures import Picture
 from app.render import hand_in
+from app.said import said as in_words
 from grading.model import CheckOutcome, Document
 from grading.outcome import Corrected, CriterionGrade, Report
 from grading.store.standing import Terms
@@ -57,7 +58,7 @@ def data(given: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
         "foot": f"{one_line(view.assignment_title, 60)} · {one_line(view.student, 60)}",
         "points": summed.total or summed.so_far,
         "of": _("of %(most)s points", most=summed.most) if summed.total else _("points so far, no total yet"),
-        "sums": [line for line in (summed.steps, summed.late, seen(report.notice)) if line],
+        "sums": [line for line in (summed.steps, summed.late, seen(in_words(report.notice))) if line],
         "first": _feedback(report),
         "notes": [*_failures(report), *_flags(report, given.staff)],
         "criteria": [_criterion(one, given) for one in report.criteria],

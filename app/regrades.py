@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from flask import Blueprint, flash, g, redirect, render_template, request, url_for
+from flask import Blueprint, flash, redirect, render_template, request, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
@@ -74,7 +74,7 @@ def listing() -> str:
     if not actor.staff:
         who.require(actor, "regrade.answer")
     course = _number("course")
-    with services().store.read() as session:
+    with services().store.look() as session:
         found = regrades.listing(session, actor.staff_courses, course, _number("page") or 1)
         courses = regrades.courses(session, actor.staff_courses)
     return render_template("regrades/list.html", found=found, courses=courses, course=course)
@@ -84,7 +84,7 @@ def listing() -> str:
 def one(request_id: int) -> str:
     """A request with the grade it is about, and the form for the answer."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         found, view = _answerable(session, actor, request_id)
     return _page(actor, found, view)
 
@@ -153,7 +153,7 @@ def _answerable(session: Session, actor: Actor, request_id: int) -> tuple[Reques
     found = regrades.find(session, request_id)
     if not may(actor, "regrade.answer", Subject(found.course_id)):
         raise NotFound("There is no such request.")
-    return found, views.submission_view(session, found.submission_id)
+    return found, views.submission_view(session, found.submission_id, stages=False)
 
 
 def _points(text: str) -> float | None:
@@ -171,9 +171,5 @@ def _number(name: str) -> int | None:
 
 
 def open_requests() -> int:
-    """How many requests wait for the reader, for the badge in the menu; asked once a page."""
-    if "open_requests" not in g:
-        courses = who.actor().staff_courses
-        with services().store.read() as session:
-            g.open_requests = regrades.open_count(session, courses)
-    return int(g.open_requests)
+    """How many requests wait for the reader, for the badge in the menu."""
+    return who.user().open_requests

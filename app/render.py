@@ -128,6 +128,10 @@ class Room:
             kept.append(text)
         return tuple(kept)
 
+    def coloured(self) -> bool:
+        """Whether there was time for all colours."""
+        return time.monotonic() < self.until
+
     def some(self, pictures: Sequence[int]) -> tuple[int, ...]:
         """As many of these pictures as there is room for."""
         kept = tuple(pictures[: self.pictures])

@@ -6,10 +6,20 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import cast
 
-from flask import Blueprint, Flask, Response, current_app, render_template, stream_with_context
+from flask import Blueprint, Flask, Response, current_app, render_template, request, stream_with_context
 from sqlalchemy.orm import Session
 
-from app import changed, flags, pictures, points, printing, render, typesetting, viewing, who, zipping
+from app import (
+    changed,
+    pictures,
+    points,
+    printing,
+    result_parts,
+    typesetting,
+    viewing,
+    who,
+    zipping,
+)
 from app.language import gettext as _
 from app.pictures import Numbers, Picture
 from app.services import services
@@ -19,14 +29,13 @@ from grading.evidence.showing import for_student
 from grading.may import Actor, Subject, may
 from grading.model import Document
 from grading.outcome import Report
-from grading.store import lists, regrades, standing, tables, views
+from grading.remembered import mark
+from grading.store import contents, lists, regrades, standing, tables, views
 from grading.store.lists import SubmissionLine
 from grading.store.standing import Terms
 from grading.store.views import SubmissionView
 
 pages = Blueprint("results", __name__)
-AT_ONCE = 8
-"""Pictures of a page that are fetched with it; of more, each when it comes into sight."""
 NO_RESULT = "There is no result to look at yet."
 
 
@@ -45,34 +54,30 @@ def result(
     if attempts is None:
         whose = actor.user_id if own else view.student_id
         attempts = lists.attempts(session, whose, view.assignment_id)
-    documents, notes = standing.handed_in(session, view.id)
+    given = contents.handed_in(session, view.id, view.round_id)
     terms = standing.terms(session, view.id, view.round_id)
-    original = view.grade.original if view.grade is not None else None
     titles = {one.criterion: one.title for one in report.criteria} if report else {}
-    trial = views.trial(session, view.round_id)
-    found = _pictures(session, view.id, documents)
-    shown = render.hand_in(documents, report, original, trial=trial, staff=staff, pictures=found)
+    found = _pictures(session, view.id, given.documents)
+    written = {one.stage: one.written_at for one in view.stages if one.written_at} if report else {}
     sent = may(actor, "prompt.see", who.subject_of(view))
+    parts = result_parts.parts(
+        result_parts.Given(view, report, given, terms, written, found, staff=staff, own=own)
+    )
     return render_template(
         "_result.html",
         view=view,
         report=report,
-        shown=shown,
-        notes=notes,
+        parts=parts,
         actor=actor,
         staff=staff,
         own=own,
-        terms=terms,
         sum=points.summed(view.grade, terms) if report and view.grade else None,
         counted=_counted(actor, view, terms, attempts),
         touched=touched(report),
-        many_pictures=sum(map(len, found.values())) > AT_ONCE,
-        written=standing.written_at(session, view.round_id) if report else {},
-        gradings=standing.gradings(session, view.id),
-        changes=changed.told(standing.changes(session, view.id), titles) if staff else (),
+        written=written,
+        gradings=standing.gradings(session, view.id) if view.regraded else (),
+        changes=changed.told(standing.changes(session, view.id), titles) if staff and view.changed else (),
         prompts={s.stage: s.accepted_run for s in view.stages if s.accepted_run} if sent else {},
-        level_words=points.level_words,
-        place_words=flags.place_words,
         **_regrades(session, actor, view, titles),
     )
 
@@ -108,7 +113,7 @@ def _regrades(
     session: Session, actor: Actor, view: SubmissionView, titles: dict[str, str]
 ) -> dict[str, object]:
     """Requests for this hand-in, and what may still be asked."""
-    requests = regrades.of_submission(session, view.id)
+    requests = regrades.of_submission(session, view.id) if view.asked else ()
     taken = {one.criterion for one in requests if one.open}
     may_ask = bool(titles) and may(actor, "regrade.ask", who.subject_of(view))
     whole = [("", _("The whole grade"))]
@@ -128,6 +133,7 @@ def _regrades(
 def remember(app: Flask) -> None:
     """Keep what is known of pictures with this app."""
     app.extensions["grader-pictures"] = Numbers()
+    result_parts.remember(app)
 
 
 def _pictures(
@@ -157,24 +163,29 @@ def _notebooks(
 def picture(submission_id: str, document: int, cell: int, number: int) -> Response:
     """One picture of the outputs that were handed in, without anything else of its file."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         view = views.submission_view(session, submission_id)
         who.require_seen(actor, view)
-        data = _notebook(session, view.id, document)
-    found = pictures.pictures(data, only=(cell, number)).get((cell, number))
+        name = _notebook(session, view.id, document)
+        known = cast(Numbers, current_app.extensions["grader-pictures"])
+        found = known.picture(name, cell, number, partial(standing.content, session, name))
     if found is None:
         raise NotFound("There is no such picture.")
     response = Response(found.data, mimetype=f"image/{found.kind}")
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
-    return response
+    # browsers keep it, but ask each time: whoever uses this browser next may not see it
+    response.headers["Cache-Control"] = "private, no-cache"
+    response.set_etag(mark(name, cell, number))
+    return cast(Response, response.make_conditional(request))
 
 
-def _notebook(session: Session, submission_id: str, number: int) -> bytes:
-    documents = views.documents(session, submission_id)
+def _notebook(session: Session, submission_id: str, number: int) -> str:
+    """The SHA-256 of the file. Raises NotFound."""
+    documents = contents.documents(session, submission_id)
     names = standing.notebooks(session, submission_id)
     if number >= len(documents) or documents[number].path not in names:
         raise NotFound("There is no such picture.")
-    return standing.content(session, names[documents[number].path])
+    return names[documents[number].path]
 
 
 # --- PDF ----------------------------------------------------------------------------------------------
@@ -229,13 +240,13 @@ def _of_class(submission_id: str) -> bytes:
 
 
 def _printed(session: Session, view: SubmissionView, report: Report, staff: bool) -> printing.Printed:
-    documents = views.documents(session, view.id)
+    documents = contents.documents(session, view.id)
     found: dict[tuple[str, int], dict[int, Picture]] = {}
     for path, name in _notebooks(session, view.id, documents):
         for (cell, number), one in pictures.pictures(standing.content(session, name)).items():
             found.setdefault((path, cell), {})[number] = one
     terms = standing.terms(session, view.id, view.round_id)
-    trial = views.trial(session, view.round_id)
+    trial = contents.trial(session, view.round_id)
     return printing.Printed(view, report, documents, terms, trial, found, staff)
 
 

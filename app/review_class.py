@@ -9,7 +9,7 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from pydantic import ValidationError
 from werkzeug.wrappers import Response
 
-from app import moments, review, review_filter, who
+from app import kept, moments, review, review_filter, review_lists, who
 from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
@@ -33,7 +33,7 @@ def chosen(assignment_id: int) -> Answer:
     """Release, withdraw or mark what was ticked in the list."""
     actor, do = who.actor(), request.form.get("do", "")
     ids = [one for one in request.form.getlist("chosen") if one.isalnum() and len(one) <= 32][:CHOSEN]
-    with services().store.read() as session:
+    with services().store.look() as session:
         review.of_class(session, actor, assignment_id, "mark.give")
     if not ids:
         flash(_("Tick one or more hand-ins in the list first."))
@@ -150,7 +150,7 @@ def _require_sure() -> None:
 
 
 def _ask_withdrawal(actor: Actor, assignment_id: int, ids: list[str]) -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         assignment = review.of_class(session, actor, assignment_id, "grade.release")
         line = lists.assignment_line(assignment, assignment.course)
     address = review_filter.address_of(review_filter.filters_of(request.args))
@@ -171,10 +171,10 @@ def _moment() -> datetime | None:
 
 
 def _releasing_page(actor: Actor, assignment_id: int, problem: str = "") -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         assignment = review.of_class(session, actor, assignment_id, "grade.release")
         line = lists.assignment_line(assignment, assignment.course)
-        counts = grades.counts(session, assignment_id)
+        counts = kept.of_assignment("counts", session, assignment.course_id, assignment_id, grades.counts)
         release_at = assignment.release_at
     return render_template(
         "review/releasing.html",
@@ -190,7 +190,7 @@ def _adjusting_page(
     actor: Actor, assignment_id: int, form: dict[str, str], problem: str = "", status: int = 200
 ) -> Answer:
     preview: Preview | None = None
-    with services().store.read() as session:
+    with services().store.look() as session:
         assignment = review.of_class(session, actor, assignment_id, "grade.adjust_all")
         line = lists.assignment_line(assignment, assignment.course)
         if form.get("kind"):
@@ -200,7 +200,7 @@ def _adjusting_page(
                 problem, status = problem or _(error.message), error.status
         values: dict[str, Any] = {
             "assignment": line,
-            "criteria": review.rubric_of(session, assignment),
+            "criteria": review_lists.rubric_of(session, assignment),
             "bulks": adjusting.bulks(session, assignment_id),
         }
     shown = {"preview": preview, "form": form, "problem": problem, "shown": SHOWN}

@@ -6,7 +6,7 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app import who
+from app import review_filter, who
 from app.language import gettext as _
 from app.services import services
 from grading.errors import NotFound
@@ -58,7 +58,7 @@ def _course(session: Session, actor: Actor, course_id: int) -> tables.Course:
 
 
 def _page(actor: Actor, course_id: int, problem: str = "") -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         course = _course(session, actor, course_id)
-        kept = saved_comments.listed(session, course_id)
+        kept = saved_comments.page_of(session, course_id, review_filter.page_of(request.args))
     return render_template("review/comments.html", course=course, kept=kept, problem=problem, actor=actor)

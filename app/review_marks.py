@@ -9,11 +9,11 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app import render, review, review_filter, who
+from app import review, review_filter, review_parts, who
 from app.language import gettext as _
 from app.services import services
 from grading.may import Actor
-from grading.store import lists, marking, review_list, tables, views
+from grading.store import contents, lists, marking, review_list, tables
 from grading.store.marking import MOST, MarkRefused, ToMark
 from grading.store.views import SubmissionView
 
@@ -24,7 +24,7 @@ pages = Blueprint("marking", __name__)
 def listing(assignment_id: int) -> str:
     """What was chosen or drawn, and how far it is marked; or a form to draw some."""
     actor = who.actor()
-    with services().store.read() as session:
+    with services().store.look() as session:
         assignment = review.of_class(session, actor, assignment_id, "mark.give")
         line = lists.assignment_line(assignment, assignment.course)
         found = _drawn(session, assignment, actor)
@@ -67,25 +67,20 @@ def give(submission_id: str) -> Response | tuple[str, int]:
 
 
 def _page(actor: Actor, submission_id: str, problem: str = "") -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         view: SubmissionView = review.seen(session, actor, submission_id, "mark.give")
-        shown = render.hand_in(views.documents(session, submission_id), None, staff=True)
-        values: dict[str, Any] = {
-            "criteria": marking.rubric_of(session, view.round_id).criteria,
-            "given": {**marking.given(session, view.round_id, actor), **_levels()},
-            "known": marking.has_seen(session, submission_id, actor),
-            "notes": views.notes(session, submission_id),
-        }
+        handed_in = contents.handed_in(session, submission_id, view.round_id)
+        before = marking.before(session, submission_id, view.round_id, actor)
     return render_template(
         "review/mark.html",
         view=view,
-        report=None,
-        shown=shown,
-        staff=True,
+        documents=review_parts.documents(view, handed_in),
         draw=_draw(),
         problem=problem,
         actor=actor,
-        **values,
+        criteria=before.rubric.criteria,
+        given={**before.given, **_levels()},
+        known=before.known,
     )
 
 

@@ -14,7 +14,9 @@ from grading.jobs import Finding, Suggestion
 from grading.model import Document
 from grading.outcome import CriterionGrade, Report
 from grading.report.changing import at_level
-from grading.store import marking, review_history, reviewing, views
+from grading.rubric import Rubric
+from grading.store import contents, review_history, reviewing
+from grading.store.contents import HandedIn
 from grading.store.review_history import Made
 from grading.store.views import SubmissionView
 
@@ -113,22 +115,41 @@ class Pane:
     places: tuple[Place, ...]
 
 
-def pane(session: Session, view: SubmissionView) -> Pane:
+@dataclass(frozen=True)
+class Given:
+    """All that a pane is made of."""
+
+    view: SubmissionView
+    handed_in: HandedIn
+    made: tuple[Made, ...]
+    """People's changes, the newest first."""
+    stamp: str
+    rubric: Rubric
+    """What its round is graded by."""
+
+
+def given(session: Session, view: SubmissionView, rubric: Rubric) -> Given:
+    """What there is of a hand-in."""
+    made = review_history.history(session, view.round_id) if view.changed else ()
+    stamp = review_history.stamp_of(session, view.round_id, made)
+    return Given(view, contents.handed_in(session, view.id, view.round_id), made, stamp, rubric)
+
+
+def pane(given: Given, room: render.Room) -> Pane:
     """What a reviewer sees of a hand-in."""
-    documents = views.documents(session, view.id)
+    view, handed_in = given.view, given.handed_in
     report = view.grade.report if view.grade else None
     original = view.grade.original if view.grade else None
-    trial = views.trial(session, view.round_id)
-    made = review_history.history(session, view.round_id)
-    told = entries(made, report)
-    counts = [one for one in made if one.undone_at is None]
+    told = entries(given.made, report)
+    counts = [one for one in given.made if one.undone_at is None]
+    documents = handed_in.documents
     return Pane(
         view=view,
-        stamp=review_history.stamp(session, view.round_id),
-        shown=render.hand_in(documents, report, original, trial=trial, staff=True),
-        notes=views.notes(session, view.id),
+        stamp=given.stamp,
+        shown=render.hand_in(documents, report, original, trial=handed_in.trial, staff=True, room=room),
+        notes=handed_in.notes,
         report=report,
-        criteria=_criteria(session, view, report, original, counts) if report and original else (),
+        criteria=_criteria(given.rubric, report, original, counts) if report and original else (),
         remarks=_remarks(original, counts) if report and original else (),
         words=_words(report, original, counts) if report and original else (),
         comments=tuple(one for one in told if one.made.kind == "add" and one.made.undone_at is None),
@@ -153,10 +174,8 @@ def entries(made: Sequence[Made], report: Report | None) -> tuple[Entry, ...]:
     return tuple(Entry(one, words.words) for one, words in zip(made, told, strict=True))
 
 
-def _criteria(
-    session: Session, view: SubmissionView, now: Report, was: Report, counts: Sequence[Made]
-) -> tuple[Criterion, ...]:
-    rubric = {one.id: one for one in marking.rubric_of(session, view.round_id).criteria}
+def _criteria(given: Rubric, now: Report, was: Report, counts: Sequence[Made]) -> tuple[Criterion, ...]:
+    rubric = {one.id: one for one in given.criteria}
     made = []
     for number, (new, old) in enumerate(zip(now.criteria, was.criteria, strict=True), start=1):
         words = rubric[new.criterion].levels if new.criterion in rubric else ()

@@ -12,6 +12,7 @@ from flask_wtf.csrf import CSRFProtect
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 from werkzeug.middleware.proxy_fix import ProxyFix
 
+from app.lti import framing
 from app.services import Services
 
 MIB = 1024 * 1024
@@ -40,6 +41,7 @@ def secure(app: Flask, services: Services) -> CSRFProtect:
     )
     if services.https:
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1, x_proto=1, x_host=1)  # type: ignore[method-assign]
+    framing.install(app)
     app.before_request(_nonce)
     app.before_request(_refuse_large)
     app.after_request(_headers)
@@ -76,15 +78,16 @@ def _headers(response: Response) -> Response:
     policy = (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; "
         "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; "
-        "base-uri 'none'; frame-ancestors 'none'"
+        f"base-uri 'none'; frame-ancestors {framing.ancestors()}"
     )
     response.headers.setdefault("Content-Security-Policy", policy)  # a view may have a stricter one
     response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["X-Frame-Options"] = "DENY"
+    if not framing.framed():  # which platforms may, the policy says
+        response.headers["X-Frame-Options"] = "DENY"
     response.headers.setdefault("Referrer-Policy", "same-origin")
     response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
     response.headers["Cross-Origin-Embedder-Policy"] = "require-corp"
-    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+    response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
     response.headers["Permissions-Policy"] = NO_DEVICES
     response.headers["X-Permitted-Cross-Domain-Policies"] = "none"
     response.headers["X-DNS-Prefetch-Control"] = "off"

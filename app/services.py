@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -21,6 +21,12 @@ class Dispatch(Protocol):
 
     def announce(self, round_id: str) -> bool:
         """Say after the commit that a round waits; best effort."""
+
+    def release(self) -> bool:
+        """Ask for waiting rounds to be dispatched; best effort."""
+
+    def tell_out(self, machines: Iterable[str]) -> bool:
+        """Tell machines which of them are out of service; False while that cannot be told."""
 
     def leases(self, run_ids: Sequence[str]) -> dict[str, Lease]:
         """Who works on these runs."""

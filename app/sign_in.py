@@ -8,13 +8,13 @@ from flask import Blueprint, Response, flash, redirect, render_template, request
 from flask_login import login_user, logout_user
 from werkzeug.wrappers import Response as BaseResponse
 
+from app import who
 from app.language import gettext as _
 from app.language import ngettext
 from app.security import safe_next
 from app.services import services
-from app.who import SignedIn
 from grading.errors import GraderError
-from grading.store import accounts, links, tables
+from grading.store import accounts, links
 
 pages = Blueprint("sign_in", __name__)
 WARN_AT = 7
@@ -24,7 +24,8 @@ WARN_AT = 7
 @pages.get("/sign-in")
 def form() -> str:
     """The form."""
-    return render_template("sign_in.html", next=safe_next(request.args.get("next")))
+    name = session.pop("signs_in_as", "")  # of who just set a password
+    return render_template("sign_in.html", next=safe_next(request.args.get("next")), name=name)
 
 
 @pages.post("/sign-in")
@@ -37,11 +38,10 @@ def enter() -> tuple[str, int] | BaseResponse:
         problem = _refused(_count(name))
         return render_template("sign_in.html", next=target, name=name, problem=problem), 401
     with services().store.read() as store:
-        user = store.get_one(tables.User, user_id)
-        signed_in = SignedIn(user, accounts.actor_of(store, user))
+        found = who.signed_in_as(store, user_id)
     session.clear()
     session.permanent = True
-    login_user(signed_in)
+    login_user(found)
     return redirect(target or url_for("pages.home"), 303)
 
 
@@ -117,6 +117,7 @@ def set_password() -> tuple[str, int] | BaseResponse:
     except GraderError as error:
         return _set_page(error.message), error.status
     session.clear()
+    session["signs_in_as"] = request.form.get("username", "")[:200]
     flash(_("Your password is set. Sign in with it now."))
     return redirect(url_for("sign_in.form"), 303)
 

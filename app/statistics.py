@@ -8,9 +8,8 @@ from flask import Blueprint, Response, render_template
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 
-from app import plots, who
+from app import kept, plots, who
 from app.class_plots import PLOTS, duration
-from app.kept import kept
 from app.language import current
 from app.plots import NARROW, WIDE
 from app.services import services
@@ -18,7 +17,7 @@ from grading.errors import NotFound
 from grading.may import Actor, Subject, may
 from grading.statistics import FEWEST
 from grading.statistics.overview import Overview, overview
-from grading.store import class_facts, tables
+from grading.store import class_facts, lists, review_list, tables
 
 pages = Blueprint("statistics", __name__)
 NAMES = "any(scores,criteria,people,tested,times)"
@@ -34,21 +33,25 @@ class Seen:
     pages: dict[str, Markup] = field(default_factory=dict)
 
 
-def _seen(session: Session, assignment_id: int) -> Seen:
-    make = kept("class", lambda s, number: Seen(overview(class_facts.read(s, number))))
-    return make.get(session, assignment_id)
+def _seen(session: Session, line: tables.Assignment) -> Seen:
+    return kept.of_assignment("class", session, line.course_id, line.id, _made)
+
+
+def _made(session: Session, assignment_id: int) -> Seen:
+    return Seen(overview(class_facts.read(session, assignment_id)))
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/statistics")
 def assignment(assignment_id: int) -> str:
     """How the class did: scores, criteria, people beside the grader, findings, time."""
-    with services().store.read() as session:
+    with services().store.look() as session:
         line = _assignment(session, who.actor(), assignment_id)
-        seen = _seen(session, assignment_id)
+        seen = _seen(session, line)
     body = seen.pages.get(current())
     if body is None:
         body = seen.pages[current()] = _body(line, seen.known)
-    return render_template("class/statistics.html", assignment=line, body=body)
+    shown = lists.assignment_line(line, line.course)
+    return render_template("class/statistics.html", assignment=shown, body=body)
 
 
 def _body(line: tables.Assignment, known: Overview) -> Markup:
@@ -70,18 +73,18 @@ def _body(line: tables.Assignment, known: Overview) -> Markup:
 @pages.get(f"/assignments/<int(max=2147483647):assignment_id>/statistics/<{NAMES}:plot>.svg")
 def picture(assignment_id: int, plot: str) -> Response:
     """A plot as a file of its own."""
-    with services().store.read() as session:
+    with services().store.look() as session:
         line = _assignment(session, who.actor(), assignment_id)
-        known = _seen(session, assignment_id).known
+        known = _seen(session, line).known
     return _file(plots.alone(PLOTS[plot](known)), f"{line.slug}-{plot}.svg", "image/svg+xml")
 
 
 @pages.get(f"/assignments/<int(max=2147483647):assignment_id>/statistics/<{NAMES}:plot>.csv")
 def numbers(assignment_id: int, plot: str) -> Response:
     """The numbers of a plot."""
-    with services().store.read() as session:
+    with services().store.look() as session:
         line = _assignment(session, who.actor(), assignment_id)
-        known = _seen(session, assignment_id).known
+        known = _seen(session, line).known
     return _file(plots.as_csv(PLOTS[plot](known)), f"{line.slug}-{plot}.csv", "text/csv; charset=utf-8")
 
 
@@ -93,8 +96,8 @@ def _file(content: bytes, name: str, kind: str) -> Response:
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     """The assignment, for its staff. Raises NotFound for who is not in the course, and Forbidden."""
-    found = session.get(tables.Assignment, assignment_id)
-    if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
+    found = review_list.require(session, assignment_id)
+    if not may(actor, "assignment.see", Subject(found.course_id)):
         raise NotFound("There is no such assignment.")
     who.require(actor, "class.see", Subject(found.course_id))
     return found

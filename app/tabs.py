@@ -15,11 +15,12 @@ from grading.may import Subject, may
 
 @dataclass(frozen=True)
 class Tab:
-    """A link; `here` where the reader is now."""
+    """A link; `here` where the reader is now; `page` is False where they are on a page below it."""
 
     title: str
     url: str
     here: bool
+    page: bool = True
 
 
 COURSE: tuple[tuple[str, str, str], ...] = (
@@ -28,6 +29,7 @@ COURSE: tuple[tuple[str, str, str], ...] = (
     ("people.roster", N_("People"), "roster.see"),
     ("gradebook.course", N_("Grades"), "class.see"),
     ("gradebook.mine", N_("My grades"), "grades.own"),
+    ("lti_course.course", N_("Learning platform"), "roster.see"),
     ("courses.settings", N_("Settings"), "course.change"),
     ("audit.course", N_("Audit"), "course.audit"),
 )
@@ -35,12 +37,35 @@ ASSIGNMENT: tuple[tuple[str, str, str], ...] = (
     # endpoint (its argument is `assignment_id`), title, action
     ("assignments.assignment", N_("Overview"), "assignment.see"),
     ("review.listing", N_("Review"), "score.see"),
-    ("statistics.assignment", N_("Class"), "class.see"),
+    ("statistics.assignment", N_("Statistics"), "class.see"),
     ("authoring.edit", N_("Rubric"), "assignment.change"),
     ("examples.listing", N_("Teaching"), "example.change"),
     ("extensions.listing", N_("Extensions"), "extension.give"),
     ("groups.listing", N_("Groups"), "group.manage"),
 )
+BELOW: dict[str, frozenset[str]] = {
+    "courses.course": frozenset({"authoring_versions"}),
+    "review.listing": frozenset({"review", "review_changes", "review_class", "marking"}),
+    "statistics.assignment": frozenset({"statistics"}),
+    "authoring.edit": frozenset(
+        {
+            "authoring",
+            "authoring_task",
+            "authoring_files",
+            "authoring_versions",
+            "authoring_proposals",
+            "dry_runs",
+        }
+    ),
+    "examples.listing": frozenset({"examples"}),
+    "extensions.listing": frozenset({"extensions"}),
+    "groups.listing": frozenset({"groups"}),
+    "people.roster": frozenset({"people"}),
+    "gradebook.course": frozenset({"exports", "imports"}),
+}
+"""Tab -> the blueprints whose pages lie below it, where it is marked, too."""
+_OWN = frozenset(endpoint for endpoint, _title, _action in (*COURSE, *ASSIGNMENT))
+"""Pages with a tab of their own."""
 
 
 def course_tabs(course_id: int) -> list[Tab]:
@@ -56,7 +81,13 @@ def assignment_tabs(course_id: int, assignment_id: int) -> list[Tab]:
 def _tabs(table: tuple[tuple[str, str, str], ...], course_id: int, ids: dict[str, Any]) -> list[Tab]:
     reader, subject = who.actor(), Subject(course_id)
     return [
-        Tab(_(title), url_for(endpoint, **ids), request.endpoint == endpoint)
+        Tab(_(title), url_for(endpoint, **ids), _here(endpoint), request.endpoint == endpoint)
         for endpoint, title, action in table
         if endpoint in current_app.view_functions and may(reader, action, subject)
     ]
+
+
+def _here(endpoint: str) -> bool:
+    return request.endpoint == endpoint or (
+        request.blueprint in BELOW.get(endpoint, ()) and request.endpoint not in _OWN
+    )

@@ -11,7 +11,7 @@ from app import who
 from app.services import services
 from grading.errors import GraderError
 from grading.may import SCOPES, Actor
-from grading.store import accounts
+from grading.store import accounts, tokens
 
 pages = Blueprint("tokens", __name__, url_prefix="/tokens")
 
@@ -43,7 +43,7 @@ def revoke(token_id: int) -> Response:
     actor = who.actor()
     who.require(actor, "tokens.own")
     with services().store.write() as session:
-        accounts.revoke_token(session, actor.user_id, token_id)
+        tokens.revoke_token(session, actor.user_id, token_id)
     return redirect(url_for("tokens.listing"), 303)
 
 
@@ -56,7 +56,14 @@ def _offered(actor: Actor) -> list[str]:
 def _page(secret: str | None = None) -> str:
     actor = who.actor()
     who.require(actor, "tokens.own")
-    with services().store.read() as session:
-        rows = accounts.tokens_of(session, actor.user_id)
+    with services().store.look() as session:
+        rows = tokens.tokens_of(session, actor.user_id, _before())
     scopes = _offered(actor)
-    return render_template("tokens.html", tokens=rows, secret=secret, scopes=scopes)
+    shown = rows[: tokens.TOKENS]
+    older = shown[-1].id if len(rows) > len(shown) else None
+    return render_template("tokens.html", tokens=shown, older=older, secret=secret, scopes=scopes)
+
+
+def _before() -> int | None:
+    text = request.args.get("before", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from app.language import gettext as _
 from app.language import later as N_
 from app.language import ngettext
+from app.said import said as in_words
 from grading.evidence.context import FIRST
 from grading.model import Cell, CheckOutcome, Flag, TestOutcome
 from grading.outcome import Report
@@ -152,8 +153,9 @@ def listed_tests(outcome: CheckOutcome, staff: bool) -> Tests | None:
 def said(outcome: CheckOutcome) -> str:
     """The message of a check. The list of its tests gives the example, and counts hidden ones."""
     if not outcome.tests:
-        return outcome.message
-    return "" if any(test.hidden for test in outcome.tests) else outcome.message.partition(FIRST)[0]
+        return in_words(outcome.message)
+    hidden = any(test.hidden for test in outcome.tests)
+    return "" if hidden else in_words(outcome.message.partition(FIRST)[0])
 
 
 def counted(tests: Iterable[TestOutcome]) -> str:
@@ -205,7 +207,7 @@ def run_notes(report: Report, staff: bool) -> tuple[RunNote, ...]:
 def _note(code: str, flags: Sequence[Flag], staff: bool) -> RunNote:
     title, student, other = RUN_NOTES[code]
     told = code in _OWN or (staff and code != _AT_LINES)
-    detail = " ".join(dict.fromkeys(flag.message for flag in flags)) if told else ""
+    detail = " ".join(dict.fromkeys(in_words(flag.message) for flag in flags)) if told else ""
     return RunNote(_(title), _(other if staff else student), detail, any(flag.hold for flag in flags))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ AT_ONCE = 2
 """PDFs that are made at the same time; others wait their turn."""
 PATIENCE_S = 20.0
 """For a turn."""
+KIND = re.compile(rb"^([A-Za-z_][A-Za-z_.]{0,60}(?:Error|Exception|Exit|Interrupt))\b", re.MULTILINE)
+MOST_SAID = 10_000
 _turns = threading.BoundedSemaphore(AT_ONCE)
 
 
@@ -68,10 +71,18 @@ def _made(data: Mapping[str, Any], pictures: Mapping[str, bytes]) -> bytes | Non
             log.warning("a PDF was given up after %.0f s", SECONDS)
             return None
     if done.returncode != 0 or not done.stdout.startswith(b"%PDF-"):
-        why = done.stderr[-300:].decode("utf-8", "replace")
-        log.warning("a PDF could not be made (%d): %s", done.returncode, why)
+        said = len(done.stderr)
+        log.warning(
+            "a PDF could not be made (%d): %s, %d bytes said", done.returncode, _kind(done.stderr), said
+        )
         return None
     return done.stdout
+
+
+def _kind(errors: bytes) -> str:
+    """The class of the last error only: what stands beside it may quote the hand-in."""
+    found = KIND.findall(errors[-MOST_SAID:])
+    return found[-1].decode() if found else "no error named"
 
 
 def _without_pictures(data: Mapping[str, Any]) -> dict[str, Any]:

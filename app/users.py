@@ -118,7 +118,7 @@ def _listing(problem: str = "") -> str:
     search, kind = request.args.get("q", "")[:200], request.args.get("kind", "")
     page = request.args.get("page", "")
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
-    with services().store.read() as session:
+    with services().store.look() as session:
         people = users.listing(session, search, kind, number)
     return render_template(
         "users/listing.html", people=people, search=search, kind=kind, problem=problem, form=request.form
@@ -127,7 +127,7 @@ def _listing(problem: str = "") -> str:
 
 def _person(user_id: int, problem: str = "") -> str:
     actor = _administrator()
-    with services().store.read() as session:
+    with services().store.look() as session:
         account = users.find(session, user_id)
     return render_template(
         "users/person.html", account=account, own=user_id == actor.user_id, problem=problem

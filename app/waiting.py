@@ -114,11 +114,11 @@ class Board:
             self._readers = {**self._readers, **readers}
 
     def _read_readers(self, users: Iterable[int]) -> dict[int, Reader]:
-        with self._store.read() as opened:
+        with self._store.look() as opened:
             return waits.readers(opened, users)
 
     def _read(self, submission_ids: Iterable[str]) -> dict[str, Seen]:
-        with self._store.read() as opened:
+        with self._store.look() as opened:
             found = waits.waits(opened, submission_ids)
         runs = [run for wait in found.values() for run in open_runs(wait)]
         leases = self._dispatch.leases(runs) if runs else {}
@@ -155,7 +155,7 @@ def _told(board: Board, actor: Actor, seen: Seen) -> dict[str, object]:
     subject = Subject(wait.course_id, wait.student_id, wait.released, wait.members)
     if not may(actor, "submission.see", subject):
         raise NotFound("There is no such submission.")
-    with services().store.read() as opened:
+    with services().store.look() as opened:
         how_far = progress(opened, wait, seen.leases)
     now = live(wait, how_far, sees_score=may(actor, "score.see", subject))
     next_s = next_look_s(wait, how_far, now, board.alike(seen))

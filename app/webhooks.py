@@ -5,50 +5,40 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import Any, Literal
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from flask import Blueprint, Response, jsonify, request
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from app import handin
+from app import fetching, handin
 from app.api import InvalidField, parse
-from app.api_values import PRINTABLE
 from app.services import services
+from grading import messages
 from grading.documents import HandIn, UploadedFile
-from grading.errors import Conflict, NotFound, SignatureInvalid
-from grading.store import accounts, assignments, tables
+from grading.errors import Conflict, GraderError, NotFound, SignatureInvalid
+from grading.messages import Assigned, HandedIn, Part, Roster
+from grading.store import accounts, assignments, lms, tables, webhook_secrets
 from grading.store.database import now
 from grading.store.submissions import Incoming
 
 endpoints = Blueprint("webhooks", __name__, url_prefix="/webhooks")
+P = TypeVar("P", bound=Part)
 LEAST_SECRET = 24
 """Bytes a signing secret must have."""
+WITHIN_S = 10.0
+"""What is not stored by then is not stored at all: who sent it has stopped waiting."""
 
 
-class Student(BaseModel):
-    """Who handed in, as the learning system knows them."""
+class TooLate(GraderError):
+    """The message could not be taken within 10 s, so nothing was stored; send it again."""
 
-    id: str = Field(max_length=200, pattern=PRINTABLE)
-    name: str = Field(default="", max_length=200)
-    email: str = Field(default="", max_length=200)
-
-
-class File(BaseModel):
-    """A file of the hand-in."""
-
-    name: str = Field(min_length=1, max_length=400)
-    content_base64: str
-
-
-class Data(BaseModel):
-    """What was handed in."""
-
-    assignment: str = Field(max_length=130, pattern=PRINTABLE)
-    student: Student
-    files: list[File] = Field(min_length=1, max_length=1000)
-    priority: Literal["interactive", "batch"] = "interactive"
+    code = "too_late"
+    status = 503
 
 
 class Event(BaseModel):
@@ -59,33 +49,44 @@ class Event(BaseModel):
     data: dict[str, Any] = Field(default_factory=dict)
 
 
+@endpoints.get("/schemas/<kind>.json")
+def schema(kind: str) -> Response:
+    """The JSON schema of a type of messages, to Grader or from it, with examples."""
+    found = messages.schema(kind)
+    if found is None:
+        raise NotFound(f"There is no such type of messages; there are {', '.join(messages.kinds())}.")
+    return jsonify(found)
+
+
 @endpoints.post("/lms/<connection>")
 def receive(connection: str) -> Response:
     """Take a message of a learning system; 2xx only after the commit."""
     body = request.get_data()
+    until = time.monotonic() + WITHIN_S
     verify(connection, body)
     message_id, digest = request.headers["webhook-id"], hashlib.sha256(body).hexdigest()
     if not (message_id.isprintable() and len(message_id) <= 200):
         raise InvalidField("webhook-id: at most 200 printable characters.")
+    message = Taking(connection, message_id, digest, until)
     with services().store.read() as session:
-        before = _before(session, connection, message_id, digest)
+        before = message.before(session)
     if before is not None:
-        return _answer(before)
+        return jsonify(before)
     event = parse_event(body)
-    if event.type != "submission.created":
-        return jsonify(status="ignored")
-    data = parse(Data, event.data)
-    content = handin.read(_files(data))
-    return _answer(_take_once(connection, message_id, digest, data, content))
+    take = KINDS.get(event.type)
+    return jsonify(take(message, event.data) if take is not None else {"status": "ignored"})
 
 
 def verify(connection: str, body: bytes) -> None:
-    """Check id, time (at most 300 s old) and signature with every active secret. Raises SignatureInvalid."""
+    """Check id, time (at most 300 s old) and signature with every live secret. Raises SignatureInvalid."""
     given = services()
-    secrets = given.lms_secrets.get(connection, ())
-    if connection not in given.config.server.lms_connections or not secrets:
+    if connection not in given.config.server.lms_connections:
         raise SignatureInvalid
-    if not any(_verified(secret, body) for secret in secrets):
+    if any(_verified(secret, body) for secret in given.lms_secrets.get(connection, ())):
+        return
+    with given.store.read() as session:
+        made_here = webhook_secrets.live(session, connection, given.secret_key)
+    if not any(_verified(secret, body) for secret in made_here):
         raise SignatureInvalid
 
 
@@ -109,61 +110,134 @@ def parse_event(body: bytes) -> Event:
         raise InvalidField("body: JSON with 'type' and 'data' is expected.") from None
 
 
-def _files(data: Data) -> tuple[UploadedFile, ...]:
-    files = []
-    for file in data.files:
-        try:
-            files.append(UploadedFile(file.name, base64.b64decode(file.content_base64, validate=True)))
-        except ValueError:
-            raise InvalidField(f"data.files: the content of {file.name[:80]!r} is not base64.") from None
-    return tuple(files)
-
-
-def _take_once(connection: str, message_id: str, digest: str, data: Data, content: HandIn) -> str | None:
-    """Hand in and note the message in one transaction; of parallel ones exactly one gets through."""
-
-    def build(session: Session) -> Incoming:
-        before = _before(session, connection, message_id, digest)
-        if before is not None:
-            raise _Seen(before)
-        return _incoming(session, connection, data, content)
-
-    def remember(session: Session, submission_id: str) -> None:
-        session.add(
-            tables.InboundWebhook(
-                connection=connection,
-                message_id=message_id,
-                body_hash=digest,
-                submission_id=submission_id,
-                received_at=now(session),
-            )
-        )
-
-    try:
-        return handin.accept(build, remember).submission_id
-    except _Seen as seen:
-        return seen.submission_id
-
-
 class _Seen(Exception):
     """This message was taken before."""
 
-    def __init__(self, submission_id: str) -> None:
-        super().__init__(submission_id)
-        self.submission_id = submission_id
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__(answer)
+        self.answer = answer
 
 
-def _before(session: Session, connection: str, message_id: str, digest: str) -> str | None:
-    """The submission this message led to before. Raises Conflict for another body under its id."""
-    row = session.get(tables.InboundWebhook, (connection, message_id))
-    if row is None:
-        return None
-    if row.body_hash != digest:
-        raise Conflict("Another message was sent under this webhook-id.")
-    return row.submission_id
+class Taking:
+    """One message, by its id and the hash of its body, that is to be done once and in time."""
+
+    def __init__(self, connection: str, message_id: str, digest: str, until: float) -> None:
+        self.connection, self.message_id, self.digest, self.until = connection, message_id, digest, until
+
+    def before(self, session: Session) -> dict[str, Any] | None:
+        """What it was answered before. Raises Conflict for another body under its id."""
+        row = session.get(tables.InboundWebhook, (self.connection, self.message_id))
+        if row is None:
+            return None
+        if row.body_hash != self.digest:
+            raise Conflict("Another message was sent under this webhook-id.")
+        if row.answer is not None:
+            return row.answer
+        if row.submission_id is None:
+            raise NotFound
+        return _accepted(row.submission_id)
+
+    def require_first(self, session: Session) -> None:
+        """Go on, or raise _Seen: of parallel ones exactly one gets through."""
+        before = self.before(session)
+        if before is not None:
+            raise _Seen(before)
+
+    def remember(
+        self, session: Session, submission_id: str | None = None, answer: dict[str, Any] | None = None
+    ) -> None:
+        """Note it in the transaction of what it does. Raises TooLate."""
+        session.add(
+            tables.InboundWebhook(
+                connection=self.connection,
+                message_id=self.message_id,
+                body_hash=self.digest,
+                submission_id=submission_id,
+                answer=answer,
+                received_at=now(session),
+            )
+        )
+        session.flush()
+        if time.monotonic() > self.until:
+            raise TooLate
+
+    def once(self, work: Callable[[Session], dict[str, Any]]) -> dict[str, Any]:
+        """Do it and note it in one transaction."""
+        for last in (False, True):
+            try:
+                with services().store.write() as session:
+                    self.require_first(session)
+                    answer = {"status": "done", **work(session)}
+                    self.remember(session, answer=answer)
+                    return answer
+            except _Seen as seen:
+                return seen.answer
+            except IntegrityError:
+                # two of the same at once on a database that locks rows: now the first one's row is there
+                if last:
+                    raise
+        raise AssertionError
 
 
-def _incoming(session: Session, connection: str, data: Data, content: HandIn) -> Incoming:
+def _hand_in(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
+    data = _data(HandedIn, given)
+    with services().store.read() as session:  # before anything is got from elsewhere
+        assignments.version(session, assignments.find(session, data.assignment))
+    content = handin.read(_files(data, message.until))
+
+    def build(session: Session) -> Incoming:
+        message.require_first(session)
+        return _incoming(session, message.connection, data, content)
+
+    try:
+        return _accepted(handin.accept(build, message.remember).submission_id)
+    except _Seen as seen:
+        return seen.answer
+
+
+def _enrol(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
+    data = _data(Roster, given)
+    return message.once(lambda session: lms.update_roster(session, message.connection, data))
+
+
+def _assign(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
+    data = _data(Assigned, given)
+    return message.once(lambda session: lms.upsert_assignment(session, message.connection, data))
+
+
+KINDS: dict[str, Callable[[Taking, dict[str, Any]], dict[str, Any]]] = {
+    "submission.created": _hand_in,
+    "roster.updated": _enrol,
+    "assignment.upserted": _assign,
+}
+
+
+def _data(model: type[P], given: dict[str, Any]) -> P:
+    return parse(model, given)
+
+
+def _files(data: HandedIn, until: float) -> tuple[UploadedFile, ...]:
+    """Their contents, at most as many bytes as an upload may have; got from elsewhere one after the other."""
+    files, left = [], handin.limits(services().config.server).max_upload_bytes
+    fetched_by = min(until, time.monotonic() + fetching.FETCH_S)
+    for file in data.files:
+        if file.content_base64 is not None:
+            content = _decoded(file.name, file.content_base64)
+        else:
+            content = fetching.fetch(file, fetched_by, left)
+        left = max(0, left - len(content))
+        files.append(UploadedFile(file.name, content))
+    return tuple(files)
+
+
+def _decoded(name: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise InvalidField(f"data.files: the content of {name[:80]!r} is not base64.") from None
+
+
+def _incoming(session: Session, connection: str, data: HandedIn, content: HandIn) -> Incoming:
     assignment = assignments.find(session, data.assignment)
     student = accounts.find_or_create_student(
         session,
@@ -177,7 +251,5 @@ def _incoming(session: Session, connection: str, data: Data, content: HandIn) ->
     return Incoming(assignment.id, student.id, "webhook", content, data.priority, trusted=True)
 
 
-def _answer(submission_id: str | None) -> Response:
-    if submission_id is None:
-        raise NotFound
-    return jsonify(status="accepted", id=submission_id)
+def _accepted(submission_id: str) -> dict[str, Any]:
+    return {"status": "accepted", "id": submission_id}

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from cli.settings import Settings
 from grading.assignment import Assignment, read_folder
 from grading.errors import AssignmentError, NotFound
-from grading.store import Store, accounts, assignments, lateness_again, migrate
+from grading.store import Store, accounts, assignments, lateness_again, migrate, tokens
 from grading.store.audit import note
 
 
@@ -156,11 +156,15 @@ def user_add(
 @click.password_option(help="Asked for when not given.")
 @click.pass_obj
 def user_password(settings: Settings, sign_in_name: str, password: str) -> None:
-    """Set the password of SIGN_IN_NAME, also of a student who came from an upload or the API."""
+    """Set the password of SIGN_IN_NAME, also of a student who came from an upload or the API.
+
+    Their sessions and API tokens end.
+    """
     with writing(settings) as session:
         found = accounts.find_user(session, "local", sign_in_name)
         if found is None:
             raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")
         accounts.set_password(session, found, password)
+        tokens.revoke_tokens(session, found.id, "cli")
         note(session, "cli", "user.password", f"user:{found.id}", {})
     click.echo(f"'{sign_in_name}' can sign in with it now.")

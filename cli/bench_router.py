@@ -87,6 +87,7 @@ def bench_router(
             played.append(report.Played(plan, outcomes))
     except (rivals.Missing, NoClient, TimeoutError) as error:
         raise click.ClickException(str(error)) from error
+    played = report.side_by_side(played)
     if plots:
         for one in played:
             one.plots(plots)

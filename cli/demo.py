@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cli import demo_class
+from cli import demo_class, demo_platform
 from cli.admin import store_assignment
 from cli.embedded import free_port
 from cli.settings import Settings
@@ -56,6 +56,9 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
     os.environ["GRADER_DATABASE_URL"] = f"sqlite:///{(folder / 'grader.db').resolve()}"
     os.environ.pop("GRADER_REDIS_URL", None)
     chosen = port or _port(settings.config.server.port)
+    os.environ["GRADER_PUBLIC_URL"] = f"http://localhost:{chosen}"
+    os.environ["GRADER_OUTSIDE_ALLOWED"] = demo_platform.ALLOWED
+    settings = Settings(settings.path)  # read with these addresses
     click.echo("Starting Redis, the web app, the store worker, the pool, the sweeper and four machines …")
     with System(settings, engine="rules", port=chosen, folder=folder, own_redis=True) as system:
         people = _furnish(settings, system)
@@ -63,18 +66,20 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
         views = _hand_in(Client(system.url, people.token), samples())
         store = Store(settings.config.database.url)
         demo_class.bring_to_life(store, {(one.assignment, one.student): view["id"] for one, view in views})
-        store.close()
         _show(views)
         _say_what_was_not_run(views)
         graded = all(view["status"] == "graded" for _, view in views)
         if once:
+            store.close()
             if not graded:
                 raise GraderError("Not every sample was graded; see the logs in " + str(folder))
             click.echo(f"All were graded. Logs and data are in {system.folder}.")
             return
-        _say_where(system, people)
-        click.echo("Ctrl-C ends it.")
-        system.wait()
+        with demo_platform.DemoPlatform(store, f"http://localhost:{chosen}", COURSE) as platform:
+            store.close()
+            _say_where(system, people, platform.url)
+            click.echo("Ctrl-C ends it.")
+            system.wait()
 
 
 @dataclass(frozen=True)
@@ -160,10 +165,12 @@ def _say_what_was_not_run(views: Sequence[tuple[Sample, dict[str, Any]]]) -> Non
         click.echo()
 
 
-def _say_where(system: System, people: People) -> None:
+def _say_where(system: System, people: People, platform: str) -> None:
     click.echo(f"Look at {system.url} and sign in as")
     for name, password in people.passwords.items():
         click.echo(f"  {name:<11} {password}")
+    if platform:
+        click.echo(f"Or come by a learning platform: {platform} shows Grader in a frame, and its grades.")
     click.echo(f"Logs and data are in {system.folder}.")
 
 

@@ -66,7 +66,7 @@ def examine(
             yield failure("configuration", line, "correct it; docs/configuration.md has every key")
         return
     yield ok("configuration", f"{settings.path} is valid")
-    from cli.checks import broker, database, machines, sandbox, server
+    from cli.checks import broker, database, machines, mail, messages, sandbox, server
 
     patient = Patient(config, folder, os.environ, bounds)
     yield from server.secrets(patient)
@@ -75,8 +75,10 @@ def examine(
         usable = usable or finding.level == "ok"
         yield finding
     yield from database.check(patient, redis=usable)
+    yield from messages.check(patient)
     yield from server.disks(patient)
     yield from server.web(patient)
+    yield from mail.check(patient)
     yield from sandbox.check(patient)
     if usable:
         yield from server.parts(patient)

@@ -10,7 +10,7 @@ import click
 from cli.admin import writing
 from cli.settings import Settings
 from grading.beats import DEAD_AFTER_S
-from grading.dispatch import AWAY, Dispatch, MachineState, open_dispatch
+from grading.dispatch import Dispatch, MachineState, open_dispatch
 from grading.errors import GraderError
 from grading.store import drains
 
@@ -35,15 +35,9 @@ def drain(settings: Settings, machine: str, back: bool, why: str, patience_s: fl
     """Take MACHINE out: it gets nothing new, and this returns when it has finished what it had."""
     settings.config.machine(machine)
     with writing(settings) as session:
-        if back:
-            drains.undrain(session, machine, BY)
-        else:
-            drains.drain(session, machine, BY, why)
-        out = drains.drained(session)
+        out = drains.put(session, machine, BY, out=not back, why=why)
     dispatch = open_dispatch(settings.running)
-    try:
-        dispatch.registry.drain(out)
-    except AWAY:
+    if not dispatch.tell_out(out):
         click.echo("Redis is away; the machine hears of it when Redis is back.")
         return
     if back:

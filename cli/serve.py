@@ -14,6 +14,8 @@ from cli.supervisor import end_with_supervisor
 from grading import redis_guard, tracing
 from grading.config import Config
 
+TRANSLATIONS = Path(__file__).parents[1] / "app" / "translations"
+"""Letters say it in the words of the pages; their package is not loaded for that."""
 ENGINE = click.option(
     "--engine",
     type=click.Choice(["rules", "instant"]),
@@ -121,6 +123,7 @@ def sweep(settings: Settings) -> None:
     start_sweeper(
         settings.config,
         event_secrets(settings.config, os.environ),
+        TRANSLATIONS,
         mail_password(settings.config, os.environ),
     )
 

@@ -97,8 +97,12 @@ def with_own_redis(config: Config, folder: Path) -> Config:
 
 
 def lms_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """The signing secrets of each LMS connection: GRADER_LMS_<NAME>_SECRET, several with spaces between."""
-    return _secrets("server.lms_connections", "LMS", config.server.lms_connections, environ)
+    """The secrets of LMS connections in GRADER_LMS_<NAME>_SECRET, several with spaces between.
+
+    A connection may have none there: `grader webhook secret add` makes others, which are in the database.
+    """
+    names = config.server.lms_connections
+    return {name: tuple(environ.get(_variable("LMS", name), "").split()) for name in names}
 
 
 def event_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -115,12 +119,16 @@ def mail_password(config: Config, environ: Mapping[str, str]) -> str:
     return password if config.mail.user else ""
 
 
+def _variable(prefix: str, name: str) -> str:
+    return f"GRADER_{prefix}_{name.upper().replace('-', '_')}_SECRET"
+
+
 def _secrets(
     key: str, prefix: str, names: Iterable[str], environ: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
     found = {}
     for name in names:
-        variable = f"GRADER_{prefix}_{name.upper().replace('-', '_')}_SECRET"
+        variable = _variable(prefix, name)
         value = environ.get(variable, "").split()
         if not value:
             raise ConfigError(f"{key}: '{name}' needs {variable} in the environment.")

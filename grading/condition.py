@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from grading.beats import Beat
 from grading.dispatch import MachineState
 from grading.peers import pace_told
 
@@ -113,11 +114,25 @@ def condition(state: MachineState) -> Condition:
     if beat is None or not state.alive:
         return Condition()
     limit = min(max(0, beat.limit), beat.slots)
+    return Condition(
+        limit=limit,
+        reserved=beat.reserved,
+        joins_after_s=beat.joins_after_s,
+        speeds=_speeds(beat, limit or beat.slots),
+        loading_s={stage: seconds for stage, seconds in beat.load_s.items() if seconds >= 1},
+        circuits=_circuits(beat),
+        takes=tuple(str(name) for name in beat.takes),
+        why=beat.why[:WORDS],
+        guests=state.guests if state.guests > 0 else 0,
+    )
+
+
+def _speeds(beat: Beat, at_once: int) -> tuple[StageSpeed, ...]:
     told = {stage: pace_told(pace) for stage, pace in beat.paces.items()}
-    speeds = tuple(
+    return tuple(
         StageSpeed(
             stage=stage,
-            jobs_per_hour=3600 * pace.rate(limit or beat.slots),
+            jobs_per_hour=3600 * pace.rate(at_once),
             alone_s=pace.alone_s,
             full_s=pace.full_s,
             full=pace.full,
@@ -128,7 +143,10 @@ def condition(state: MachineState) -> Condition:
         for stage, pace in told.items()
         if pace is not None
     )
-    circuits = tuple(
+
+
+def _circuits(beat: Beat) -> tuple[CircuitTold, ...]:
+    return tuple(
         CircuitTold(
             engine[:WORDS],
             str(one.get("state", "open")),
@@ -138,17 +156,6 @@ def condition(state: MachineState) -> Condition:
         )
         for engine, one in beat.circuits.items()
         if one.get("state") != "closed"
-    )
-    return Condition(
-        limit=limit,
-        reserved=beat.reserved,
-        joins_after_s=beat.joins_after_s,
-        speeds=speeds,
-        loading_s={stage: seconds for stage, seconds in beat.load_s.items() if seconds >= 1},
-        circuits=circuits,
-        takes=tuple(str(name) for name in beat.takes),
-        why=beat.why[:WORDS],
-        guests=state.guests if state.guests > 0 else 0,
     )
 
 

@@ -1,8 +1,7 @@
 """config.toml as frozen values, validated at start; an error names the key and says what is allowed.
 
-Secrets and addresses with passwords come from the environment: `GRADER_REDIS_URL`, `GRADER_DATABASE_URL`,
-`GRADER_SECRET_KEY`, `GRADER_MAIL_PASSWORD`, `GRADER_LMS_<CONNECTION>_SECRET` for each inbound webhook
-connection, and `GRADER_EVENTS_<NAME>_SECRET` for each receiver of events.
+Secrets come from the environment: `GRADER_REDIS_URL`, `GRADER_DATABASE_URL`, `GRADER_SECRET_KEY`,
+`GRADER_MAIL_PASSWORD`, `GRADER_LMS_<CONNECTION>_SECRET` and `GRADER_EVENTS_<NAME>_SECRET`.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from pydantic import (
 )
 
 from grading import redis_url
+from grading.addresses import Allowed
 from grading.errors import ConfigError
 from grading.gateway import Gateway
 from grading.machines import ENGINES, EngineSettings, HttpUrl, Machine, Name, Placement, Ssh
@@ -82,6 +82,8 @@ class Server(Value):
     """Requests answered at the same time."""
     max_upload_mb: int = Field(default=32, ge=1, le=1024)
     """The largest upload, and the most that may be unpacked from it, in MiB."""
+    max_data_mb: int = Field(default=10, ge=0, le=1024)
+    """Data files (.csv, .xlsx …) of one hand-in together, for its run, in MiB; 0 takes none."""
     max_files: int = Field(default=50, ge=1, le=1000)
     """Readable files of one hand-in after unpacking."""
     uploads_per_minute: int = Field(default=120, ge=1)
@@ -92,6 +94,19 @@ class Server(Value):
     """Names of the LMS connections that may post webhooks."""
     event_receivers: tuple[EventReceiver, ...] = ()
     """Who is told what happens to submissions; a table each, `[[server.event_receivers]]`."""
+    outside_allowed: tuple[str, ...] = ()
+    """Hosts and networks beside the public internet that this system may speak to, such as `10.0.0.0/8`."""
+
+    @property
+    def allowed(self) -> Allowed:
+        """The same, for `grading.outside`."""
+        return Allowed.of(self.outside_allowed)
+
+    @field_validator("outside_allowed")
+    @classmethod
+    def _readable(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        Allowed.of(entries)
+        return entries
 
     @field_validator("event_receivers")
     @classmethod
@@ -241,9 +256,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Config:
         raise ConfigError(f"{path}: there is no such file; give one with --config.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}.") from None
-    for key, variable in (("redis", "GRADER_REDIS_URL"), ("database", "GRADER_DATABASE_URL")):
-        if environ.get(variable):
-            raw[key] = {**raw.get(key, {}), "url": environ[variable]}
+    raw = _with_addresses(raw, environ)
     config = parse(raw)
     for stage in config.stages:
         if not any(stage in machine.stages for machine in config.machines):
@@ -253,6 +266,20 @@ def load(path: Path, environ: Mapping[str, str]) -> Config:
                 f"stages.{stage}: all machines that do this stage are reserved, so hand-ins would wait"
             )
     return config
+
+
+def _with_addresses(raw: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """With the addresses of the environment: of Redis, the database and the web app, and who may be asked."""
+    for key, variable in (("redis", "GRADER_REDIS_URL"), ("database", "GRADER_DATABASE_URL")):
+        if environ.get(variable):
+            raw[key] = {**raw.get(key, {}), "url": environ[variable]}
+    server = raw.get("server", {})
+    if environ.get("GRADER_PUBLIC_URL"):
+        server = {**server, "public_url": environ["GRADER_PUBLIC_URL"]}
+    if environ.get("GRADER_OUTSIDE_ALLOWED"):
+        more = environ["GRADER_OUTSIDE_ALLOWED"].split()
+        server = {**server, "outside_allowed": [*server.get("outside_allowed", ()), *more]}
+    return {**raw, "server": server} if server else raw
 
 
 def parse(raw: dict[str, Any]) -> Config:

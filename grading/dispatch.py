@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -211,6 +211,14 @@ class Dispatch:
     def tell_backlog(self, runs: Mapping[tuple[str, str], int]) -> None:
         """Tell machines how many runs of each stage and priority still wait in SQL. Raises redis errors."""
         Backlog(self.registry.redis).tell(runs)
+
+    def tell_out(self, machines: Iterable[str]) -> bool:
+        """Tell machines which of them are out. False while Redis is away: the sweeper tells it then."""
+        try:
+            self.registry.drain(machines)
+        except AWAY:
+            return False
+        return True
 
     def _or(self, otherwise: T, read: Callable[[], T]) -> T:
         if not self.breaker.admits():

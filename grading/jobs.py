@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -93,6 +94,14 @@ class Job(Value):
     """Machines that failed at it; they hand it on while another one that can do it is alive."""
     alone: bool = False
     """It was lost together with other runs: nothing else runs beside it."""
+
+
+def read_job(raw: Mapping[str, Any]) -> Job:
+    """What a machine was sent. Raises ValidationError.
+
+    Fields this version does not know are left out, or machines that are updated last would refuse all work.
+    """
+    return Job.model_validate(raw, extra="ignore")
 
 
 class Quote(Value):
@@ -222,3 +231,8 @@ class Result(Value):
     def _older(cls, retry: object) -> object:
         """Machines of version 0.1 say only whether another try may help."""
         return {True: "elsewhere", False: "never"}[retry] if isinstance(retry, bool) else retry
+
+
+def read_result(raw: object) -> Result:
+    """What a machine sent back, without fields this version does not know. Raises ValidationError."""
+    return Result.model_validate(raw, extra="ignore")

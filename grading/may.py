@@ -81,6 +81,7 @@ RULES: dict[str, tuple[str | None, Rule]] = {
     "assignment.see": ("read", _member),
     "submit": ("submit", lambda a, s: _staff(a, s) or (_owner(a, s) and _member(a, s))),
     "submit.for_others": ("submit", _staff),
+    "submit.enrols": ("submit", _instructor),
     "submit.class": (None, _instructor),
     "submission.see": ("read", lambda a, s: _owner(a, s) or _staff(a, s)),
     "score.see": ("read", lambda a, s: _staff(a, s) or (_owner(a, s) and s.released)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from celery import Celery
 
 from grading import transport
@@ -65,27 +67,8 @@ def celery_app(redis_url: str, visibility_timeout_s: int) -> Celery:
     transport.install()
     backend = f"grading.results:UnwatchedRedis+{redis_url}"
     app = Celery("grader", broker=redis_url, backend=backend, set_as_current=False)
-    timeout = {"visibility_timeout": visibility_timeout_s}
+    app.conf.update(_reliable(visibility_timeout_s))
     app.conf.update(
-        task_acks_late=True,
-        task_reject_on_worker_lost=True,
-        worker_prefetch_multiplier=1,
-        broker_transport_options={
-            **timeout,
-            "unacked_restore_interval": 1,
-            "unacked_restore_throttle": 1,
-            "queue_order_strategy": "priority",
-            "socket_connect_timeout": 5,
-            "socket_timeout": 30,
-        },
-        result_backend_transport_options=timeout,
-        visibility_timeout=visibility_timeout_s,
-        result_backend_always_retry=True,
-        result_backend_max_sleep_between_retries_ms=2000,
-        result_expires=3600,
-        broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,
-        broker_pool_acquire_timeout=5,
         task_serializer="json",
         result_serializer="json",
         accept_content=["json"],
@@ -99,3 +82,29 @@ def celery_app(redis_url: str, visibility_timeout_s: int) -> Celery:
         timezone="UTC",
     )
     return app
+
+
+def _reliable(visibility_timeout_s: int) -> dict[str, Any]:
+    """Nothing is lost, whatever dies, and Redis is asked again until it is back."""
+    timeout = {"visibility_timeout": visibility_timeout_s}
+    return {
+        "task_acks_late": True,
+        "task_reject_on_worker_lost": True,
+        "worker_prefetch_multiplier": 1,
+        "broker_transport_options": {
+            **timeout,
+            "unacked_restore_interval": 1,
+            "unacked_restore_throttle": 1,
+            "queue_order_strategy": "priority",
+            "socket_connect_timeout": 5,
+            "socket_timeout": 30,
+        },
+        "result_backend_transport_options": timeout,
+        "visibility_timeout": visibility_timeout_s,
+        "result_backend_always_retry": True,
+        "result_backend_max_sleep_between_retries_ms": 2000,
+        "result_expires": 3600,
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "broker_pool_acquire_timeout": 5,
+    }

@@ -1,0 +1,3 @@
+from tests import ports
+
+ports.take(ports.number_of_this_process())

@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 from cli.embedded import RedisProcess, start_redis
-from tests import guard
+from tests import guard, order
 from tests.services import (
     BROWSER_FLAGS,
     Databases,
@@ -31,8 +31,20 @@ hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("soak", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-WAIT_MS = 30_000
+WAIT_MS = 60_000
 """How long a browser waits for what must come."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The same order in every process."""
+    order.put_in_order(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What `-n auto` means."""
+    return order.processes()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,6 +53,13 @@ def only_loopback() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         guard.install(patch)
         yield
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this run of the tests, the same in all processes that share them."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 # --- Redis --------------------------------------------------------------------------------------------

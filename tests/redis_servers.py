@@ -116,4 +116,4 @@ def password() -> str:
 
 def client(url: str) -> redis.Redis:
     """A plain client; close it."""
-    return redis.Redis.from_url(url, decode_responses=True, socket_timeout=5)
+    return redis.Redis.from_url(url, decode_responses=True, socket_timeout=30)

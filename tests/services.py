@@ -28,7 +28,7 @@ from cli.embedded import free_port
 Prepare = Callable[[str], None]
 """Brings the empty database at a URL to the state that tests start from, for example by migrating it."""
 
-START_S = 30.0
+START_S = 90.0
 BROWSER_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -275,7 +275,7 @@ def _wait_for_postgres(url: str, process: subprocess.Popen[bytes], log: Path) ->
     end = time.monotonic() + START_S
     while process.poll() is None and time.monotonic() < end:
         with suppress(psycopg.OperationalError):
-            psycopg.connect(libpq(url), connect_timeout=2).close()
+            psycopg.connect(libpq(url), connect_timeout=10).close()
             return
         time.sleep(0.05)
     raise ServiceMissing(f"PostgreSQL did not start:\n{log.read_text(errors='replace')[-2000:]}")

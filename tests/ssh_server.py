@@ -18,7 +18,7 @@ from pathlib import Path
 from cli.embedded import free_port
 from tests.services import ServiceMissing
 
-START_S = 10.0
+START_S = 60.0
 SHARED = "  ControlMaster auto\n  ControlPath {}/%C\n  ControlPersist 60\n"
 
 
@@ -71,7 +71,7 @@ def ssh_server(folder: Path, environment: dict[str, str] | None = None) -> Itera
     finally:
         # the connection that the clients shared
         close = ["ssh", "-F", str(folder / "config"), "-O", "exit", "-p", str(port), "127.0.0.1"]
-        subprocess.run(close, capture_output=True, timeout=10, check=False)
+        subprocess.run(close, capture_output=True, timeout=60, check=False)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
@@ -110,7 +110,7 @@ def _start(program: str, folder: Path, port: int, environment: dict[str, str]) -
 
 def _keygen(path: Path) -> None:
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(path)]
-    subprocess.run(command, check=True, timeout=10)
+    subprocess.run(command, check=True, timeout=60)
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -36,28 +36,30 @@ def run_worker(
     def on_stopping(**_: Any) -> None:
         stopping()
 
-    monitored = app.conf.worker_send_task_events
     # the thread that takes messages off Redis must not wait 5 ms for one that computes
     sys.setswitchinterval(SWITCH_S)
     # logging is set up by the command, once for all
     signals.setup_logging.connect(_leave_logging, weak=False)
     signals.worker_ready.connect(on_ready, weak=False)
     signals.worker_shutting_down.connect(on_stopping, weak=False)
-    app.worker_main(
-        [
-            "--quiet",
-            "worker",
-            "--pool=threads",
-            f"--concurrency={concurrency}",
-            f"--queues={','.join(queues)}",
-            f"--hostname={name}@%h",
-            "--loglevel=WARNING",
-            "--without-gossip",
-            "--without-mingle",
-            # beats of Celery's own, for monitors only; see grading/leases.py for ours
-            *([] if monitored else ["--without-heartbeat"]),
-        ]
-    )
+    app.worker_main(_arguments(app, name, queues, concurrency))
+
+
+def _arguments(app: Celery, name: str, queues: Sequence[str], concurrency: int) -> list[str]:
+    monitored = app.conf.worker_send_task_events
+    return [
+        "--quiet",
+        "worker",
+        "--pool=threads",
+        f"--concurrency={concurrency}",
+        f"--queues={','.join(queues)}",
+        f"--hostname={name}@%h",
+        "--loglevel=WARNING",
+        "--without-gossip",
+        "--without-mingle",
+        # beats of Celery's own, for monitors only; see grading/leases.py for ours
+        *([] if monitored else ["--without-heartbeat"]),
+    ]
 
 
 def _leave_logging(**_: Any) -> None:

@@ -4,12 +4,19 @@
 const focusOn = (id) => {
   const part = id && document.getElementById(id);
   if (!part) return;
+  for (let fold = part.querySelector(":scope > [data-check]") || part; fold; fold = fold.parentElement?.closest("details")) {
+    if (fold.matches("details")) fold.open = true;
+  }
   const field = part.matches("input, textarea, select") ? part : part.querySelector("input:not([type=hidden]), textarea, select");
   (field || part).focus();
 };
 
+// What is written in a check, wherever it is moved to: checks that were unfolded stay so.
+const content = (check) => JSON.stringify([...check.querySelectorAll("input, textarea, select")].map((one) => (one.type === "checkbox" ? one.checked : one.value)));
+
 // The server does what a button says; only the editor is exchanged, so nothing jumps.
 async function act(form, button) {
+  const open = new Set([...form.querySelectorAll("[data-check][open]")].map(content));
   const data = new URLSearchParams(new FormData(form));
   data.set("do", button.value);
   button.setAttribute("aria-busy", "true");
@@ -19,6 +26,7 @@ async function act(form, button) {
   const fresh = page.querySelector("[data-editor]");
   if (!fresh) { form.submit(); return; }
   document.querySelector("[data-editor]").replaceWith(fresh);
+  for (const one of fresh.querySelectorAll("[data-check]")) one.open ||= open.has(content(one));
   watch(fresh);
   dirty = true;
   if (button.value === "preview") document.getElementById("preview")?.focus();
@@ -88,5 +96,16 @@ function poll(place) {
 }
 
 document.querySelectorAll("[data-editor]").forEach((editor) => { watch(editor); if (editor.querySelector("#problems")) editor.querySelector("#problems").focus(); });
+// A short name made of the title, until somebody writes one of their own.
+const slugOf = (title) => title.toLowerCase().replace(/ä/g, "ae").replace(/ö/g, "oe").replace(/ü/g, "ue").replace(/ß/g, "ss").normalize("NFD").replace(/[^a-z0-9]+/g, (gap) => (/^\p{M}+$/u.test(gap) ? "" : "-")).replace(/^-+|-+$/g, "").slice(0, 64).replace(/-+$/, "");
+for (const slug of document.querySelectorAll("[data-slug]")) {
+  const title = document.getElementById(slug.dataset.slug);
+  let made = slug.value;
+  title.addEventListener("input", () => {
+    if (slug.value !== made && slug.value !== "") return;
+    made = slug.value = slugOf(title.value);
+  });
+}
+
 document.querySelectorAll("[data-dates]").forEach(dates);
 document.querySelectorAll("[data-poll]").forEach(poll);

@@ -82,8 +82,4 @@ const keepFresh = (region) => {
   }
   plan();
 };
-for (const tab of document.querySelectorAll(".tabs .active")) {
-  const row = tab.closest(".tabs");
-  row.scrollLeft = tab.offsetLeft - row.offsetLeft - (row.clientWidth - tab.offsetWidth) / 2;
-}
 document.querySelectorAll("[data-fresh]").forEach(keepFresh);

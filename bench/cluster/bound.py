@@ -32,10 +32,12 @@ def bound_s(
     slots: int,
     hand_ins: Sequence[HandIn],
     changes: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+    thrown_s: Mapping[str, float] | None = None,
 ) -> float:
     """Seconds by the linear program for all these, had they all come at once, at `slots` in every batch.
 
-    `changes` of speed, machine -> (time, speed)s, are known from the beginning. Where a card is quicker with
+    `changes` of speed, machine -> (time, speed)s, are known from the beginning; `thrown_s`,
+    machine -> seconds, is work that had to be done twice. Where a card is quicker with
     fewer at once, a schedule may be faster by as much: see `brute_s`.
     """
     works = works_of(hand_ins)
@@ -43,7 +45,9 @@ def bound_s(
     speeds = rates(cards, slots, works)
     makespan = before = shares(speeds, counts).makespan_s
     for _ in range(TURNS if changes else 0):
-        missing = {m: _missing_s(of, makespan) for m, of in (changes or {}).items()}
+        missing = {
+            m: (thrown_s or {}).get(m, 0.0) + _missing_s(of, makespan) for m, of in (changes or {}).items()
+        }
         before, makespan = makespan, shares(speeds, counts, missing).makespan_s
         if abs(makespan - before) < 0.01:
             break

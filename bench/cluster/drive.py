@@ -47,12 +47,12 @@ def play_product(plan: Plan, say: Say, wanted: Wanted | None = None) -> Outcome:
             _rest(system, plan, start)
             _until_over(system, plan, say)
             wall = time.monotonic() - wall
-        ended, done = system.ended(start), servers.ended()
+        ended, done, thrown = system.ended(start), servers.ended(), servers.thrown_s()
         used = servers.cpu_s()
         system.parts.stop()
         cpu = (children_cpu_s() - before + used) / (time.monotonic() - since)
     visits = guests.tally.visits() if guests else None
-    return Outcome(OURS_GUESTS if guests else OURS, ended, done, cpu, wall, visits, watched.reacted())
+    return Outcome(OURS_GUESTS if guests else OURS, ended, done, cpu, wall, visits, watched.reacted(), thrown)
 
 
 def play_rival(rival: Rival, plan: Plan, say: Say) -> Outcome:
@@ -64,9 +64,9 @@ def play_rival(rival: Rival, plan: Plan, say: Say) -> Outcome:
             with _changes(plan, servers, None, wall):
                 ended = send(parts, way, plan, servers, say)
             wall = time.monotonic() - wall
-        done, used = servers.ended(), servers.cpu_s()
+        done, used, thrown = servers.ended(), servers.cpu_s(), servers.thrown_s()
         cpu = (children_cpu_s() - before + used) / wall
-    return Outcome(rival.name, ended, done, cpu, wall)
+    return Outcome(rival.name, ended, done, cpu, wall, thrown_s=thrown)
 
 
 @contextmanager

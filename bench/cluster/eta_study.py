@@ -23,6 +23,8 @@ from grading.cluster.pace import with_guesses
 
 EVERY_S = 30.0
 COMING_S = 300.0
+Told = tuple[int, float, float]
+"""A hand-in, when it was told, and the seconds to go that were told."""
 DEFAULT = ("poisson50", "poisson80", "poisson95", "backlog400", "spike")
 
 
@@ -30,10 +32,10 @@ DEFAULT = ("poisson50", "poisson80", "poisson95", "backlog400", "spike")
 class Errors:
     """What was predicted: (hand-in, when, seconds to go)."""
 
-    handed_in: list[tuple[int, float, float]] = field(default_factory=list)
-    waiting: list[tuple[int, float, float]] = field(default_factory=list)
+    handed_in: list[Told] = field(default_factory=list)
+    waiting: list[Told] = field(default_factory=list)
     """While a stage waits."""
-    running: list[tuple[int, float, float]] = field(default_factory=list)
+    running: list[Told] = field(default_factory=list)
     """While all that is left is under way."""
     forecasts: int = 0
     spent_s: float = 0.0
@@ -75,7 +77,7 @@ class Watched(Cluster):
             self._predict(new, self.errors.handed_in)
         super()._release()
 
-    def _predict(self, hand_ins: Sequence[int], into: list[tuple[int, float, float]]) -> None:
+    def _predict(self, hand_ins: Sequence[int], into: list[Told]) -> None:
         still = [n for n in hand_ins if any(run.done > self.now for run in self.mine[n])]
         if not still:
             return
@@ -122,7 +124,7 @@ class Watched(Cluster):
         return forecast(Scene(peers, running, waiting, arriving))
 
 
-def errors(cluster: Watched, told: Sequence[tuple[int, float, float]]) -> tuple[list[float], list[float]]:
+def errors(cluster: Watched, told: Sequence[Told]) -> tuple[list[float], list[float]]:
     """The relative errors, and the same with their signs; of at least 5 s that were to go."""
     found = []
     for number, at, seconds in told:
@@ -132,8 +134,29 @@ def errors(cluster: Watched, told: Sequence[tuple[int, float, float]]) -> tuple[
     return [abs(one) for one in found], found
 
 
-def study(scenario: Scenario, *, learned: bool) -> str:
-    """A row of the table."""
+def of_the_whole(cluster: Watched, told: Sequence[Told]) -> list[float]:
+    """Absolute errors as parts of the whole time from handing in to the grade."""
+    found = []
+    for number, at, seconds in told:
+        came, done = cluster.mine[number][0].came, max(run.done for run in cluster.mine[number])
+        if done - at >= 5.0:
+            found.append(abs(seconds - (done - at)) / (done - came))
+    return found
+
+
+def pooled(groups: Sequence[Sequence[float]]) -> float:
+    """The median over all groups, each of which weighs as much as any other."""
+    weighed = sorted((value, 1.0 / len(group)) for group in groups for value in group)
+    half, reached = sum(weight for _, weight in weighed) / 2, 0.0
+    for value, weight in weighed:
+        reached += weight
+        if reached >= half:
+            return value
+    return 0.0
+
+
+def study(scenario: Scenario, *, learned: bool) -> tuple[str, Sequence[Sequence[float]]]:
+    """A row of the table; errors at handing in, while anything waits, of all looks, of the whole time."""
     policy = Ours(oracle=not learned, said=warm(scenario) if learned and not scenario.cold else {})
     cluster = Watched(scenario.setting, scenario.hand_ins, policy)
     watched = cluster.watch()
@@ -143,7 +166,12 @@ def study(scenario: Scenario, *, learned: bool) -> str:
         middle = (median(sizes), quantile(sizes, 0.9), median(signed)) if sizes else (0.0, 0.0, 0.0)
         row += f"  {len(sizes):6} {middle[0]:6.1%} {middle[1]:6.1%} {middle[2]:+6.1%}"
     each = 1000 * watched.spent_s / max(1, watched.forecasts)
-    return row + f"  {each:5.1f} ms"
+    handed_in, waiting, running = (
+        errors(cluster, told)[0] for told in (watched.handed_in, watched.waiting, watched.running)
+    )
+    every = [*handed_in, *waiting, *running]
+    whole = of_the_whole(cluster, [*watched.handed_in, *watched.waiting, *watched.running])
+    return row + f"  {each:5.1f} ms", (handed_in, [*handed_in, *waiting], every, whole)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -158,11 +186,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     head = "  number median    p90   bias"
     print(f"{'':12}{'at handing in':>29}{'while it waits':>29}{'while it runs':>29}")
     print(f"{'':12}{head}{head}{head}  a forecast")
+    found = []
     for name in chosen.scenario:
         for seed in range(1, chosen.seeds + 1):
             scenario = SCENARIOS[name](chosen.slots, seed)
             scenario = replace(scenario, setting=replace(scenario.setting, release=chosen.release))
-            print(study(scenario, learned=not chosen.oracle), flush=True)
+            row, sizes = study(scenario, learned=not chosen.oracle)
+            found.append(sizes)
+            print(row, flush=True)
+    names = ("at handing in", "till all is under way", "all looks", "all looks, of the whole time")
+    print("pooled, each scenario alike:", end="")
+    print(
+        ", ".join(
+            f" {name} {pooled(of):.1%}" for name, of in zip(names, zip(*found, strict=True), strict=True)
+        )
+    )
 
 
 if __name__ == "__main__":

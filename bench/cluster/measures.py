@@ -24,6 +24,8 @@ class Waits:
     stretch_p50: float
     stretch_p95: float
     """Of a stage: from handing in to the end, over from its slot to the end."""
+    whole_p95: float
+    """The same of a hand-in: until its last stage ends, over what it takes where none waits for a slot."""
 
 
 def quantile(values: Sequence[float], part: float) -> float:
@@ -39,9 +41,12 @@ def waits(runs: Sequence[Run]) -> Waits:
     stretch = [(run.done - run.came) / (run.done - run.began) for run in own]
     took = [run.done - run.began for run in runs]
     residual = sum(s * s for s in took) / (2 * sum(took))
-    return Waits(
-        quantile(slot, 0.5), quantile(slot, 0.95), residual, quantile(stretch, 0.5), quantile(stretch, 0.95)
-    )
+    parts: dict[int, list[Run]] = {}
+    for run in own:
+        parts.setdefault(run.hand_in, []).append(run)
+    whole = [max(r.done - r.came for r in of) / max(r.done - r.began for r in of) for of in parts.values()]
+    middle, late = ([quantile(of, part) for of in (slot, stretch)] for part in (0.5, 0.95))
+    return Waits(middle[0], late[0], residual, middle[1], late[1], quantile(whole, 0.95))
 
 
 def returns(scenario: Scenario) -> tuple[str, float] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ from bench.cluster.runs import OURS, Outcome, Plan
 
 HEADS = ("scenario", "way", "makespan s", "× bound", "p50 s", "p95 s", "interactive p95 s", "failed", "cores")
 KNOWN = "× bound, changes known"
+COUNTED = "× bound, lost work too"
+LOST_WORK, LONGER, LOST = "lost work s", "longer by s", "lost capacity s"
 BEATS, WORKS, NOTICED = "return → beat s", "return → work s", "slow → noticed s"
 MORE, ANSWERED, BROKEN, REFUSED = "over ours %", "guests answered", "broken off", "refused"
-SOMETIMES = (KNOWN, BEATS, WORKS, NOTICED, MORE, ANSWERED, BROKEN, REFUSED)
+SOMETIMES = (KNOWN, COUNTED, LOST_WORK, LONGER, LOST, BEATS, WORKS, NOTICED, MORE, ANSWERED, BROKEN, REFUSED)
 """Columns that stand only where a scenario or a way has what they tell."""
 NEVER = "never"
 
@@ -29,6 +31,8 @@ class Played:
 
     plan: Plan
     outcomes: Sequence[Outcome]
+    without: Sequence[Outcome] = ()
+    """What became of the same hand-ins in this call where nothing happened to machines."""
 
     @property
     def bound_s(self) -> float:
@@ -71,7 +75,24 @@ class Played:
         told = {BEATS: seen.beats_s, WORKS: seen.works_s, NOTICED: seen.noticed_s}
         return {
             KNOWN: round(outcome.makespan / known, 3) if self.at_once else None,
+            **self._lost(outcome),
             **{head: _seconds(value) for head, value in told.items() if value is not None},
+        }
+
+    def _lost(self, outcome: Outcome) -> dict[str, Any]:
+        """What the loss of a machine took, where one is lost: capacity, and the time that all needed more."""
+        of = self.plan.scenario
+        gone = {m for m, changes in of.setting.changes.items() if any(not speed for _, speed in changes)}
+        if not gone or not self.at_once:
+            return {}
+        thrown = {m: outcome.thrown_s.get(m, 0.0) for m in gone}
+        least = bound_s(CARDS, self.plan.slots, of.hand_ins, of.setting.changes, thrown)
+        alone = next((one.makespan for one in self.without if one.way == outcome.way and one.makespan), None)
+        return {
+            COUNTED: round(outcome.makespan / least, 3),
+            LOST_WORK: round(sum(thrown.values())),
+            **({LONGER: round(outcome.makespan - alone)} if alone else {}),
+            LOST: round(least - self.bound_s),
         }
 
     def _visited(self, outcome: Outcome) -> dict[str, Any]:
@@ -137,6 +158,17 @@ def table(played: Sequence[Played]) -> list[str]:
     heads = (*HEADS, *asked)
     lines = [f"| {' | '.join(heads)} |", f"| {' | '.join('---' for _ in heads)} |"]
     return [*lines, *(f"| {' | '.join(_cell(row.get(head)) for head in heads)} |" for row in rows)]
+
+
+def side_by_side(played: Sequence[Played]) -> list[Played]:
+    """Each with what the others made of the same hand-ins with nothing happening to machines."""
+    calm = [one for one in played if not one.plan.scenario.setting.changes]
+
+    def without(of: Played) -> Sequence[Outcome]:
+        same = (one.outcomes for one in calm if one.plan.scenario.hand_ins == of.plan.scenario.hand_ins)
+        return next(same, ())
+
+    return [replace(one, without=without(one)) for one in played]
 
 
 def _seconds(value: float) -> int | str:

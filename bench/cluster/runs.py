@@ -99,6 +99,8 @@ class Outcome:
     visits: Visits | None = None
     """Where guests were about."""
     reacted: Reacted = Reacted()
+    thrown_s: Mapping[str, float] = field(default_factory=dict)
+    """machine -> seconds of its full work on answers that were broken off."""
 
     @property
     def makespan(self) -> float:

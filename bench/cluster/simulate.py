@@ -91,7 +91,8 @@ def remarks(scenario: Scenario, outcome: Outcome) -> str:
         batch = max(r.done for r in outcome.runs if r.priority == "batch")
         return (
             f"slot p50 {of.slot_p50_s:.0f} s, p95 {of.slot_p95_s:.0f} s (residual {of.residual_s:.0f} s), "
-            f"total × {of.stretch_p50:.2f}, p95 × {of.stretch_p95:.2f}; batch done {batch:.0f} s"
+            f"of a stage × {of.stretch_p50:.2f}, p95 × {of.stretch_p95:.2f}, "
+            f"of a hand-in p95 × {of.whole_p95:.2f}; batch done {batch:.0f} s"
         )
     if (back := returned_s(scenario, [(r.machine, r.began) for r in outcome.runs])) is not None:
         return f"used {back:.0f} s after its return"

@@ -104,17 +104,21 @@ class Cluster:
     def finish(self) -> None:
         """Until everything is graded."""
         while self.open:
-            boxes = [(m.box.next_event(), m) for m in self.machines.values()]
-            due = min(at for at, _ in boxes)
-            self.now = max(self.now, min(due, self._agenda[0][0]))
-            for at, machine in boxes:
-                if at <= self.now:
-                    self._advance(machine)
-            while self._agenda and self._agenda[0][0] <= self.now:
-                _, _, what, about = heapq.heappop(self._agenda)
-                self._happens(what, about)
-            self._release()
-            self._serve()
+            self.step()
+
+    def step(self) -> None:
+        """On to the next thing that happens."""
+        boxes = [(m.box.next_event(), m) for m in self.machines.values()]
+        due = min(at for at, _ in boxes)
+        self.now = max(self.now, min(due, self._agenda[0][0]))
+        for at, machine in boxes:
+            if at <= self.now:
+                self._advance(machine)
+        while self._agenda and self._agenda[0][0] <= self.now:
+            _, _, what, about = heapq.heappop(self._agenda)
+            self._happens(what, about)
+        self._release()
+        self._serve()
 
     def _plan(self, at: float, what: str, about: object) -> None:
         self._number += 1

@@ -56,6 +56,11 @@ def more(store: Store, school: School, count: int) -> None:
                         kind="to:lms", key=f"k{number}", payload={"submission": row.id}, created_at=moment,
                         not_before=moment, done_at=moment, error="answered 500", tries=9,
                     ),
+                    tables.SentMessage(
+                        receiver="lms", message_id=f"m{number}", event=f"k{number}", type="grade.released",
+                        submission_id=row.id, attempt=9, at=moment, seconds=0.1, url="https://lms.example/",
+                        headers={}, body="{}", status=500, error="answered 500", answer="no",
+                    ),
                 ]
             )  # fmt: skip
             accounts.create_token(session, by, f"t{number}", ("read",), timedelta(days=1))
@@ -83,12 +88,15 @@ def things(session: Session, school: School) -> dict[str, object]:
         "round_id": round_, "run_id": run or "0", "user_id": school.students[0], "filename": "x",
         "student_id": school.students[0], "connection": "canvas", "number": 1, "language": "en",
         "version_number": 1, "path": "work.py", "secret": "x", "draft_id": "0" * 32, "upload_id": "0" * 32,
-        "batch_id": "0" * 32, "document": 0, "cell": 1,
+        "batch_id": "0" * 32, "document": 0, "cell": 1, "machine": "dgx-spark-1",
+        "platform_id": 1, "context_id": 1, "launch_id": "0" * 32, "ticket": "x",
+        "receiver": "lms", "kind": "submission.created",
     }  # fmt: skip
     kinds: dict[str, Any] = {
         "version_id": tables.RubricVersion, "change_id": tables.Change, "mark_id": tables.Mark,
         "example_id": tables.Example, "request_id": tables.RegradeRequest, "dry_run_id": tables.DryRun,
         "comment_id": tables.SavedComment, "token_id": tables.Token,
+        "delivery_id": tables.SentMessage,
     }  # fmt: skip
     for name, table in kinds.items():
         known = session.scalar(select(table.id).order_by(table.id).limit(1))

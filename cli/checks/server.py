@@ -10,7 +10,7 @@ from pathlib import Path
 import requests
 
 from cli.checks.finding import Finding, Patient, disk, failure, ok, warning
-from cli.settings import MIN_SECRET, event_secrets, lms_secrets
+from cli.settings import MIN_SECRET, event_secrets
 from grading.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
 from grading.dispatch import AWAY
 from grading.errors import ConfigError
@@ -27,11 +27,10 @@ def secrets(patient: Patient) -> Iterator[Finding]:
     """What must stand in the environment or in the folder for generated secrets."""
     given = patient.environ.get("GRADER_SECRET_KEY")
     yield _kept_key(patient.folder / "secret_key") if given is None else _key("GRADER_SECRET_KEY", given)
-    for read in (lms_secrets, event_secrets):
-        try:
-            read(patient.config, patient.environ)
-        except ConfigError as error:
-            yield failure("secrets", error.message, "set it to what the other side signs with")
+    try:
+        event_secrets(patient.config, patient.environ)
+    except ConfigError as error:
+        yield failure("secrets", error.message, "set it to what the other side signs with")
 
 
 def _kept_key(path: Path) -> Finding:

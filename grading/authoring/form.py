@@ -297,5 +297,4 @@ def _name_criteria(data: dict[str, Any]) -> None:
 
 def as_json(rubric: Rubric) -> dict[str, Any]:
     """The rubric without its defaults, as the text mode and exported folders have it."""
-    found: dict[str, Any] = plain(rubric)
-    return found
+    return {**plain(rubric)}

@@ -21,6 +21,8 @@ PLAYED = 200
 """Waiting runs that are played one by one; those behind them are reckoned by the pace of the plan."""
 TICK_S = 2.0
 """Machines that leave a job to others look again after so long."""
+COMING_FOR_S = 100.0
+"""Others come as often as lately for so long only: a crowd before a deadline ends, and nobody knows when."""
 MOST_STEPS = 4_000
 MOST_IDLE = 30
 """Ticks in which nobody does anything, after which nobody will."""
@@ -239,8 +241,7 @@ class _Play:
     def _end(self, tickets: Iterable[int]) -> bool:
         some = False
         for ticket in tickets:
-            what, number, begun, size = self.tickets[ticket]
-            some = True
+            some, (what, number, begun, size) = True, self.tickets[ticket]
             if isinstance(what, str):
                 self.ended[what] = self.now
             else:  # of a job of usual size, whatever this one's was
@@ -254,7 +255,7 @@ class _Play:
         for line, every in self.arrives.items():
             self.coming[line] -= span
             if self.coming[line] <= 1e-9:
-                self.coming[line] += every
+                self.coming[line] += every if self.now < COMING_FOR_S else math.inf
                 self.lines[line] += 1
 
     def _take(self, names: Iterable[str]) -> None:
@@ -269,8 +270,8 @@ class _Play:
             return False
         peers = {n: one.as_peer() for n, one in self.stations.items()}
         left_s = {stage: self.now - since for stage, since in station.left_since.items()}
-        waits_s = dict.fromkeys(station.runs, self.now + TICK_S)
-        view = View(name, peers, self.lines, waits_s=waits_s, left_s=left_s, taken=station.taken)
+        oldest = dict.fromkeys(station.runs, self.now + TICK_S)
+        view = View(name, peers, self.lines, waits_s=oldest, left_s=left_s, taken=station.taken)
         queues = [line for line in decide(view).queues if self.lines.get(line, 0) > 0]
         leaves = {stage for (stage, _), n in self.lines.items() if n} - {stage for stage, _ in queues}
         station.left_since = {stage: station.left_since.get(stage, self.now) for stage in leaves}

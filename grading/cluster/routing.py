@@ -132,25 +132,32 @@ def _committed(peer: Peer) -> float:
 
 def _meant(peer: Peer, plan: Shares, stage: str) -> bool:
     """Whether the plan gives this machine work of the stage."""
+    return _planned(peer, plan, stage) > PLANNED_JOBS
+
+
+def _planned(peer: Peer, plan: Shares, stage: str) -> float:
+    """Jobs of the stage that the plan gives this machine."""
     pace = peer.paces.get(stage)
-    return pace is not None and plan.seconds[peer.name].get(stage, 0.0) * pace.rate(peer.slots) > PLANNED_JOBS
+    return plan.seconds[peer.name].get(stage, 0.0) * pace.rate(peer.slots) if pace else 0.0
 
 
 def _candidates(view: View, me: Peer, plan: Shares) -> list[str]:
     """The one stage that this machine should take from, or all where nothing waits that it is meant for.
 
     First one at which nobody works although people wait, then others at which they do, unless it is the turn
-    of batch work; then the one of its batch, then what takes longer, so that the end is made of short jobs.
+    of batch work; then the one of its batch, or to begin with one that fills its batch, as few jobs of
+    another would soon be mixed with it; then what takes longer, so that the end is made of short jobs.
     """
     now = max(me.running, key=lambda s: me.running[s], default="")
     others = [p for p in view.peers.values() if p.name != me.name]
 
-    def rank(stage: str) -> tuple[bool, bool, bool, bool, float]:
+    def rank(stage: str) -> tuple[bool, bool, bool, bool, bool, float]:
         people = view.waiting.get((stage, INTERACTIVE), 0) > 0 and me.reserved != BATCH
         alone = people and not any(p.running.get(stage) for p in others)
         meant = _meant(me, plan, stage) or (stage == now and _stays_with(view, me, plan, now))
         behind = not people and not _batch_turn(view)
-        return not meant, not alone, behind, stage != now, -me.paces[stage].seconds(me.slots)
+        few = not now and _planned(me, plan, stage) < me.slots
+        return not meant, not alone, behind, stage != now, few, -me.paces[stage].seconds(me.slots)
 
     order = sorted(me.paces, key=rank)
     first = [s for s in order if not rank(s)[0] and _takeable(view, me, s)]

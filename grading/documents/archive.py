@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from grading.documents.files import (
+    DATA,
     KINDS,
     UploadedFile,
     extension,
@@ -46,7 +47,7 @@ def unpack(upload: UploadedFile, limits: Limits, budget: Budget, depth: int = 1)
             junk += 1
         elif extension(path) == ".zip":
             _nested(reader, entry, path, result, depth)
-        elif extension(path) not in KINDS:
+        elif extension(path) not in KINDS and not (limits.max_data_bytes and extension(path) in DATA):
             other.append(path)
         elif entry.size == 0:
             result.notes.append(f"{shown(path)} is empty and was left out.")

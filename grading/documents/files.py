@@ -30,6 +30,9 @@ KINDS: dict[str, tuple[Kind, str]] = {
 }
 """Kind and language by extension, in lower case."""
 
+DATA = (".csv", ".tsv", ".xlsx", ".xls", ".json", ".parquet", ".rds")
+"""What may lie beside the work when it is run. Nobody reads it but the work, and it is not graded."""
+
 ALLOWED = (
     ".ipynb, .R, .Rmd, .qmd, .py, .sql, .java, .c, .cpp, .h, .hpp, .js, .ts, .md, .txt or a .zip of these"
 )

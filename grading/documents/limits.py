@@ -15,6 +15,8 @@ class Limits:
     max_upload_bytes: int = 32 * MIB
     """All uploaded files together, and again all that is unpacked from them."""
     max_file_bytes: int = 10 * MIB
+    max_data_bytes: int = 0
+    """Data files together, which lie beside the work when it is run; 0: there are none."""
     max_files: int = 50
     """Readable files after unpacking."""
     max_entries: int = 1000

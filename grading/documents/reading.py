@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from grading.documents.archive import unpack
 from grading.documents.files import (
     ALLOWED,
+    DATA,
     KINDS,
     HandIn,
     Kind,
     UploadedFile,
     extension,
+    listed,
     megabytes,
     same_name,
     shown,
@@ -35,7 +37,13 @@ def read(files: Sequence[UploadedFile], limits: Limits | None = None) -> HandIn:
     limits = limits or Limits()
     _check_upload(files, limits)
     members, notes = _members(files, limits)
-    documents = tuple(read_document(member, limits) for member in members)
+    data = [member for member in members if extension(member.name) in DATA]
+    notes += _check_data(data, limits)
+    documents = tuple(
+        read_document(member, limits) for member in members if extension(member.name) not in DATA
+    )
+    if not documents:
+        raise EmptyUpload(f"There is only data, and nothing to grade; hand in {ALLOWED}, too.")
     return HandIn(tuple(members), documents, tuple(notes))
 
 
@@ -99,7 +107,8 @@ def _members(files: Sequence[UploadedFile], limits: Limits) -> tuple[list[Upload
             members += [UploadedFile(folder + member.name, member.data) for member in unpacked.files]
             notes += unpacked.notes
             continue
-        _kind(name)
+        if not (limits.max_data_bytes and extension(name) in DATA):
+            _kind(name)
         if len(file.data) > limits.max_file_bytes:
             most = megabytes(limits.max_file_bytes)
             raise UploadTooLarge(
@@ -108,6 +117,18 @@ def _members(files: Sequence[UploadedFile], limits: Limits) -> tuple[list[Upload
         members.append(upload)
     _check_members(members, limits)
     return members, notes
+
+
+def _check_data(data: Sequence[UploadedFile], limits: Limits) -> list[str]:
+    """What to say of them. Raises UploadTooLarge."""
+    if sum(len(file.data) for file in data) > limits.max_data_bytes:
+        most = megabytes(limits.max_data_bytes)
+        raise UploadTooLarge(
+            f"The data files are larger than {most} together; hand in your work without them, "
+            "or with the part that it needs."
+        )
+    names = listed([file.name for file in data])
+    return [f"Lies beside your work when it is run, and is not graded itself: {names}."] if data else []
 
 
 def _check_members(members: list[UploadedFile], limits: Limits) -> None:

@@ -19,7 +19,7 @@ HIDDEN = "a hidden test"
 _Whole = TypeVar("_Whole", Evidence, Report)
 
 
-SETTLED = ("disagreement", "prompt_leaked", "unsupported")
+SETTLED = ("disagreement", "other_weights", "prompt_leaked", "unsupported")
 """Doubts about a model, which a person has settled before a student sees the report."""
 
 

@@ -37,6 +37,7 @@ from grading.evidence.support import OwnWork
 from grading.jobs import AnalysisOutput, FeedbackOutput, Judgement, Result
 from grading.model import CriterionEvidence, Document, Evidence, Flag, RoundState
 from grading.outcome import Basis, CriterionGrade, Report
+from grading.report.weights import other_weights
 from grading.rubric import Criterion, Rubric
 
 APART = 1.0
@@ -67,16 +68,8 @@ def combine(
     outputs = {stage: _output(result) for stage, result in results.items()}
     judgements = _judgements(outputs)
     flags = [*evidence.flags, *(flag for result in results.values() for flag in result.flags)]
-    grades = []
-    for criterion in rubric.criteria:
-        result = results.get(criterion.stage)
-        second_opinion = result is not None and result.provenance.uses_model
-        grade, apart = _grade(
-            criterion, evidence.of(criterion.id), judgements.get(criterion.id), second_opinion, evidence
-        )
-        grades.append(grade)
-        if apart is not None:
-            flags.append(apart)
+    grades, apart = _grades(rubric, evidence, results, judgements)
+    flags += [*apart, *other_weights(results)]
     flags += _unsupported(rubric, evidence, results, judgements, documents)
     status = _status(results, failures)
     flags += _ungraded(grades) if status == RoundState.GRADED else []
@@ -124,6 +117,22 @@ def _judgements(outputs: Mapping[str, BaseModel]) -> dict[str, Judgement]:
         if isinstance(output, AnalysisOutput | FeedbackOutput):
             found.update({judgement.criterion: judgement for judgement in output.judgements})
     return found
+
+
+def _grades(
+    rubric: Rubric, evidence: Evidence, results: Mapping[str, Result], judgements: Mapping[str, Judgement]
+) -> tuple[list[CriterionGrade], list[Flag]]:
+    """Of each criterion, and where checks and model are too far apart."""
+    grades, flags = [], []
+    for criterion in rubric.criteria:
+        result = results.get(criterion.stage)
+        second_opinion = result is not None and result.provenance.uses_model
+        grade, apart = _grade(
+            criterion, evidence.of(criterion.id), judgements.get(criterion.id), second_opinion, evidence
+        )
+        grades.append(grade)
+        flags += [apart] if apart is not None else []
+    return grades, flags
 
 
 def _grade(

@@ -6,14 +6,14 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import select, true, update
 from sqlalchemy.orm import Session
 
-from grading.errors import Conflict, Forbidden, GraderError, NotFound
+from grading.errors import Conflict, Forbidden, GraderError
 from grading.may import SCOPES, Actor
 from grading.store import tables
 from grading.store.audit import note
@@ -32,18 +32,6 @@ class NewToken:
 
     id: int
     secret: str
-
-
-@dataclass(frozen=True)
-class TokenView:
-    """A token as its owner sees it."""
-
-    id: int
-    name: str
-    scopes: tuple[str, ...]
-    created_at: datetime
-    expires_at: datetime
-    active: bool
 
 
 def create_user(
@@ -186,7 +174,7 @@ def find_or_create_student(
 ) -> tables.User:
     """The student with this identity, made and enrolled when needed. Staff keep their role."""
     subject = subject.strip()
-    name, email = _printable(name), _printable(email)
+    name, email = printable(name), printable(email)
     if not 0 < len(subject) <= 200 or not subject.isprintable():
         raise GraderError("A student's id needs 1 to 200 printable characters.")
     user = find_user(session, provider, subject)
@@ -239,7 +227,7 @@ def create_token(
     moment = now(session)
     row = tables.Token(
         user_id=user_id,
-        name=(_printable(name) or "token")[:100],
+        name=(printable(name) or "token")[:100],
         hash=_token_hash(secret),
         scopes=wanted,
         created_at=moment,
@@ -264,33 +252,7 @@ def verify_token(session: Session, secret: str) -> Actor | None:
     return Actor(user.id, user.administrator, roles(session, user.id), frozenset(row.scopes), row.id)
 
 
-def revoke_token(session: Session, user_id: int, token_id: int) -> None:
-    """End one's own token. Raises NotFound for those of others."""
-    row = session.get(tables.Token, token_id)
-    if row is None or row.user_id != user_id:
-        raise NotFound("There is no such token of yours.")
-    row.revoked_at = row.revoked_at or now(session)
-    note(session, f"user:{user_id}", "token.revoke", f"token:{token_id}")
-
-
-def tokens_of(session: Session, user_id: int) -> tuple[TokenView, ...]:
-    """A user's tokens, the newest first."""
-    moment = now(session)
-    query = select(tables.Token).where(tables.Token.user_id == user_id).order_by(tables.Token.id.desc())
-    return tuple(
-        TokenView(
-            row.id,
-            row.name,
-            tuple(row.scopes),
-            row.created_at,
-            row.expires_at,
-            row.revoked_at is None and row.expires_at > moment,
-        )
-        for row in session.scalars(query)
-    )
-
-
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Without control characters, which databases and readers stumble over."""
     return "".join(c for c in text if c.isprintable()).strip()
 

@@ -22,6 +22,7 @@ from grading.store.counting import counts_of
 from grading.store.database import now
 from grading.store.removal import chunks
 from grading.store.tables import Assignment, Change, Grade, Round, Submission, User, new_id
+from grading.store.touches import BY_HAND
 
 
 class CurveRefused(GraderError):
@@ -128,7 +129,7 @@ def apply(
             rows.append({**change, "value": {"points": one.delta}, "before": {"points": grade.adjustment}})
             _set(session, assignment, grade, round(grade.adjustment + one.delta, 2), bulk, actor, "change")
     if rows:
-        session.execute(insert(Change), rows)
+        session.execute(insert(Change), rows, execution_options=BY_HAND)  # their grades are touched
     detail = {"bulk": bulk, "curve": curve.model_dump(), "count": len(rows), "reason": reason}
     note(session, actor.name, "grade.adjust_all", f"assignment:{assignment.id}", detail)
     return len(rows)

@@ -14,6 +14,7 @@ from grading.changes import Change
 from grading.outcome import Report
 from grading.store import settling, tables
 from grading.store.removal import chunks
+from grading.store.touches import BY_HAND, touch
 
 COPIED = ("submission_id", "kind", "value", "before", "reason", "bulk", "by", "at")
 MARKED = ("submission_id", "criterion", "level", "blind", "by", "at")
@@ -64,7 +65,8 @@ def copy(session: Session, pairs: Sequence[tuple[int, int]]) -> set[int]:
             target, round_id = targets[row.id]
             rows.append({**_columns(row, COPIED), "target": target, "round_id": round_id})
     if rows:
-        session.execute(insert(tables.Change), rows)
+        session.execute(insert(tables.Change), rows, execution_options=BY_HAND)
+        touch(session, {row["submission_id"] for row in rows})
     _copy_marks(session, pairs)
     return set(found)
 

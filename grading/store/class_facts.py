@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Subquery, func, select, true
+from sqlalchemy import Subquery, func, select
 from sqlalchemy.orm import Session
 
 from grading.changes import Change
@@ -19,44 +19,12 @@ from grading.statistics.works import Judged, Looked, PersonLevel, StageRun, Test
 from grading.store import tables
 from grading.store.counting import counting
 
-Stamp = tuple[Any, ...]
-"""Equal as long as nothing has changed that statistics of an assignment rest on."""
 TRIAL = "trial"
 """The source of what staff handed in to try a rubric; it counts nowhere."""
 MOST_REMARKS = 30
 MOST_CHARS = 200
 AT_ONCE = 50
 """Reports held in memory at a time."""
-
-
-def stamp(session: Session, assignment_id: int) -> Stamp:
-    """What tells whether statistics are still true, in one cheap query."""
-    own = tables.Submission.assignment_id == assignment_id
-    submission, round_, grade = tables.Submission, tables.Round, tables.Grade
-    rounds = select(
-        func.count(),
-        func.max(round_.finished_at),
-        func.max(round_.created_at),
-        func.max(submission.created_at),
-        func.sum(round_.number),  # grows whenever another grading counts
-    ).select_from(submission)
-    rounds = rounds.join(round_, (round_.submission_id == submission.id) & round_.current).where(own)
-    grades = select(
-        func.count(), func.max(grade.id), func.sum(grade.final_points), func.count(grade.reviewed_at)
-    ).join(submission, submission.id == grade.submission_id)
-    change, mark = tables.Change, tables.Mark
-    changes = select(func.count(), func.max(change.id), func.count(change.undone_at))
-    changes = changes.join(submission, submission.id == change.submission_id)
-    marks = select(func.count(), func.max(mark.at), func.sum(mark.level))
-    marks = marks.join(submission, submission.id == mark.submission_id)
-    roster = select(func.count()).select_from(tables.Membership).where(_students_of(assignment_id))
-    counts = select(tables.Assignment.counts, tables.Assignment.title)
-    parts = [query.where(own).subquery() for query in (grades, changes, marks)] + [roster.subquery()]
-    first = counts.where(tables.Assignment.id == assignment_id).subquery()
-    joined: Any = first.join(rounds.subquery(), true())
-    for part in parts:
-        joined = joined.join(part, true())
-    return tuple(session.execute(select(joined)).one())
 
 
 def _students_of(assignment_id: int) -> Any:

@@ -8,12 +8,14 @@ from sqlalchemy import Table, select
 from sqlalchemy.orm import Session
 
 from grading.jobs import Result
+from grading.messages import GRADED
 from grading.model import RoundState, StageState
 from grading.outcome import Report
 from grading.store import carrying, mails, outbox, replacing
 from grading.store.database import now
 from grading.store.grades import by_itself
 from grading.store.locking import LockedRound, locked, read_accepted, set_round
+from grading.store.lti.wake import wake
 from grading.store.rounds import storable
 from grading.store.settling import at_the_end
 from grading.store.tables import Assignment, Base, Grade, Round, RoundStage, Submission
@@ -58,7 +60,7 @@ def finish(session: Session, current: LockedRound, report: Report, *, release: b
     """running → graded, partial or failed, with its grade and the news of it for the outside."""
     moment = now(session)
     # whoever took the grading before it back decides about this one, too
-    withdrawn_by = _withdrawn_by(session, current) if release else None
+    withdrawn_by = _withdrawn_by(session, current)
     release = release and withdrawn_by is None
     counts = at_the_end(session, current.id, current.submission_id, report)
     why = "" if report.status == RoundState.GRADED else " ".join(dict.fromkeys(report.failures.values()))
@@ -86,15 +88,26 @@ def finish(session: Session, current: LockedRound, report: Report, *, release: b
         replacing.came_in(session, current.id)
         return
     carrying.go_on(session, current.id, current.submission_id)
+    # after a replay there is news again when the outcome is another
+    _tell(session, current, report.status)
     if release:
         mails.ready(session, [current.id])
-    news = {"type": f"submission.{report.status}", "submission": current.submission_id}
-    # after a replay there is news again when the outcome is another
-    outbox.put(session, "event", f"{report.status}:{current.id}", news)
+        wake(session, [current.submission_id])
+        news = {"type": "grade.released", "submission": current.submission_id}
+        outbox.put(session, "event", f"released:{current.id}", news)
+
+
+def _tell(session: Session, current: LockedRound, state: str) -> None:
+    """The news for the outside; once for each outcome of a round."""
+    news = {"type": f"submission.{GRADED[state]}", "submission": current.submission_id}
+    outbox.put(session, "event", f"{state}:{current.id}", news)
 
 
 def _withdrawn_by(session: Session, current: LockedRound) -> int | None:
     """Who took back what students had last seen of this hand-in, if somebody did."""
+    replayed = session.scalar(select(Round.withdrawn_by).where(Round.id == current.id))
+    if replayed is not None:
+        return replayed
     query = (
         select(Grade.released_at, Grade.released_by)
         .join(Round, Round.id == Grade.round_id)
@@ -111,3 +124,5 @@ def give_up(session: Session, current: LockedRound, sentence: str) -> None:
     set_round(
         session, current.id, state=RoundState.FAILED, finished_at=now(session), failure=storable(sentence)
     )
+    if current.current:
+        _tell(session, current, RoundState.FAILED)

@@ -10,9 +10,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, make_url, text
+from sqlalchemy import ColumnElement, Engine, create_engine, event, literal_column, make_url, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session, sessionmaker
+
+from grading.store import touches
 
 WAIT_S = 30.0
 """Seconds a write waits for others to finish theirs."""
@@ -55,11 +57,18 @@ class Store:
         self.clock_offset_s = clock_offset_s
         self.engine = _engine(url, wait_s)
         self._write = sessionmaker(self.engine.execution_options(write=True), expire_on_commit=False)
+        touches.watch(self._write)
         # SQLite has one writer; threads that wait here take turns at once, those that wait there sleep
         self._turn: AbstractContextManager[object] = (
             _Turn(wait_s) if self.engine.dialect.name == "sqlite" else nullcontext()
         )
         self._read = sessionmaker(self.engine, expire_on_commit=False)
+        # at "read committed" a transaction shows no more than each query by itself, and costs two more ways
+        self._look = (
+            sessionmaker(self.engine.execution_options(isolation_level="AUTOCOMMIT"), expire_on_commit=False)
+            if self.engine.dialect.name == "postgresql"
+            else self._read
+        )
 
     @contextmanager
     def write(self) -> Iterator[Session]:
@@ -75,13 +84,21 @@ class Store:
             session.info["offset"] = self.clock_offset_s
             yield session
 
+    @contextmanager
+    def look(self) -> Iterator[Session]:
+        """A session that only reads, for pages with a few short queries; nothing is streamed from it."""
+        with self._look() as session:
+            session.info["offset"] = self.clock_offset_s
+            yield session
+
     def close(self) -> None:
         """Give back all connections."""
         self.engine.dispose()
 
 
-_SQLITE_TIME = text("select strftime('%Y-%m-%dT%H:%M:%f', 'now')")
-_POSTGRESQL_TIME = text("select clock_timestamp()")
+_SQLITE_CLOCK, _POSTGRESQL_CLOCK = "strftime('%Y-%m-%dT%H:%M:%f', 'now')", "clock_timestamp()"
+_SQLITE_TIME = text(f"select {_SQLITE_CLOCK}")
+_POSTGRESQL_TIME = text(f"select {_POSTGRESQL_CLOCK}")
 
 
 def now(session: Session) -> datetime:
@@ -93,12 +110,28 @@ def now(session: Session) -> datetime:
     return known
 
 
+def clock(dialect: str) -> ColumnElement[Any]:
+    """The time as a column, for a query that reads something else, too; `told` understands it."""
+    return literal_column(_SQLITE_CLOCK if dialect == "sqlite" else _POSTGRESQL_CLOCK).label("clock")
+
+
+def told(session: Session, value: Any) -> datetime:
+    """What `now` is, by a `clock` that a query of this session brought along; an earlier one stays."""
+    if "now" not in session.info:
+        session.info["now"] = _time_of(value) + timedelta(seconds=session.info.get("offset", 0.0))
+    return now(session)
+
+
 def _ask_time(session: Session) -> datetime:
-    if session.get_bind().dialect.name == "sqlite":
-        value = session.execute(_SQLITE_TIME).scalar_one()
+    sqlite = session.get_bind().dialect.name == "sqlite"
+    return _time_of(session.execute(_SQLITE_TIME if sqlite else _POSTGRESQL_TIME).scalar_one())
+
+
+def _time_of(value: Any) -> datetime:
+    if isinstance(value, str):  # of SQLite
         return datetime.fromisoformat(value).replace(tzinfo=UTC)
-    answer: datetime = session.execute(_POSTGRESQL_TIME).scalar_one()
-    return answer.astimezone(UTC)
+    moment: datetime = value
+    return moment.astimezone(UTC)
 
 
 def _engine(url: str, wait_s: float) -> Engine:

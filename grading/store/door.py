@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
@@ -73,16 +74,32 @@ def door(
 ) -> Door:
     """How things stand for `student_id`, who hands in with `people` (themselves among them)."""
     due = due_of(session, assignment, student_id)
-    rule = LateRule.model_validate(assignment.late or {})
+    used = max((count for count, _ in taken(session, assignment.id, people).values()), default=0)
+    terms = Terms(assignment.due_at, assignment.late, assignment.max_hand_ins, assignment.course.archived)
+    return stands(terms, due, used, moment)
+
+
+class Terms(NamedTuple):
+    """What an assignment says about handing in."""
+
+    due_at: datetime | None
+    late: Mapping[str, Any] | None
+    most: int | None
+    archived: bool
+
+
+def stands(terms: Terms, due: datetime | None, used: int, moment: datetime) -> Door:
+    """How things stand for somebody with this date and so many hand-ins."""
+    rule = LateRule.model_validate(terms.late or {})
     return Door(
         due=due,
-        extended=due != assignment.due_at,
+        extended=due != terms.due_at,
         rule=rule,
         closes=closes(due, rule),
         lateness=lateness(moment, due, rule),
-        used=max((count for count, _ in taken(session, assignment.id, people).values()), default=0),
-        most=assignment.max_hand_ins,
-        archived=assignment.course.archived,
+        used=used,
+        most=terms.most,
+        archived=terms.archived,
     )
 
 

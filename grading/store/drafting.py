@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import ScalarSelect, select
+from sqlalchemy.orm import Session, aliased
 
 from grading.assignment import Assignment, read_files
 from grading.authoring.diff import Side, differences
@@ -67,11 +67,27 @@ class Working:
 
 def working(session: Session, assignment: tables.Assignment) -> Working:
     """What is written on now. Raises NotFound where there is no version at all."""
-    newest = assignments.newest(session, assignment)
-    if newest is None:
+    row = session.execute(
+        select(tables.RubricVersion, _counting(assignment.id).label("counting"))
+        .where(tables.RubricVersion.assignment_id == assignment.id)
+        .order_by(tables.RubricVersion.number.desc())
+        .limit(1)
+    ).one_or_none()
+    if row is None:
         raise NotFound("This assignment has no rubric yet.")
-    counts = assignments.counting(session, assignment)
-    return Working(newest, counts.number if counts else None)
+    return Working(row[0], row.counting)
+
+
+def _counting(assignment_id: int) -> ScalarSelect[int]:
+    """The number of the version that counts."""
+    table = aliased(tables.RubricVersion)
+    return (
+        select(table.number)
+        .where(table.assignment_id == assignment_id, table.published_at.is_not(None))
+        .order_by(table.published_at.desc(), table.number.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
 
 
 def version(session: Session, assignment_id: int, number: int) -> tables.RubricVersion:
@@ -89,14 +105,19 @@ def lines(session: Session, assignment: tables.Assignment) -> list[VersionLine]:
     """The versions, the newest first, in one query and without what is in them."""
     table = tables.RubricVersion
     rows = session.execute(
-        select(table.number, table.created_at, table.note, table.published_at, tables.User.name)
+        select(
+            table.number,
+            table.created_at,
+            table.note,
+            table.published_at,
+            tables.User.name,
+            _counting(assignment.id).label("counting"),
+        )
         .outerjoin(tables.User, tables.User.id == table.created_by)
         .where(table.assignment_id == assignment.id)
         .order_by(table.number.desc())
         .limit(MOST_LINES)
     ).all()
-    counts = assignments.counting(session, assignment)
-    number = counts.number if counts else None
     return [
         VersionLine(
             number=row.number,
@@ -104,7 +125,7 @@ def lines(session: Session, assignment: tables.Assignment) -> list[VersionLine]:
             by=row.name or "",
             note=row.note,
             published_at=row.published_at,
-            counts=row.number == number,
+            counts=row.number == row.counting,
         )
         for row in rows
     ]

@@ -33,3 +33,12 @@ def undrain(session: Session, machine: str, by: str) -> bool:
         return False
     audit.note(session, by, "machine.undrain", f"machine:{machine}")
     return True
+
+
+def put(session: Session, machine: str, by: str, *, out: bool, why: str = "") -> dict[str, str]:
+    """Take a machine out, or in again; all that are out then, for `Dispatch.tell_out`."""
+    if out:
+        drain(session, machine, by, why)
+    else:
+        undrain(session, machine, by)
+    return drained(session)

@@ -28,7 +28,8 @@ Purpose = Literal["try", "rubric", "rerun", "examples"]
 REASONS: dict[str, str] = {"try": "try", "rubric": "dry run", "rerun": "re-run"}
 ENDED = tuple(state.value for state in RoundState if state.final)
 DISCARDED = "The dry run was discarded."
-MOST_LISTED = 50
+MOST_LISTED = 25
+RECENT = 25
 Which = Literal["latest", "all"]
 
 
@@ -118,6 +119,23 @@ def begin(
     return Begun(made.id, tuple(rounds))
 
 
+def _last_rounds(
+    session: Session, assignment: tables.Assignment, submissions: Sequence[str]
+) -> Sequence[Any]:
+    """Those of this assignment, locked, each with its student and its last round's number."""
+    theirs = tables.Submission.id.in_(submissions)
+    one_order = select(tables.Submission.id).where(theirs).order_by(tables.Submission.id)
+    session.execute(one_order.with_for_update(key_share=True))
+    last = func.max(tables.Round.number)
+    return session.execute(
+        select(tables.Submission.id, tables.Submission.student_id, func.coalesce(last, 0).label("last"))
+        .outerjoin(tables.Round, tables.Round.submission_id == tables.Submission.id)
+        .where(theirs, tables.Submission.assignment_id == assignment.id)
+        .group_by(tables.Submission.id, tables.Submission.student_id)
+        .order_by(tables.Submission.id)
+    ).all()
+
+
 def _add_rounds(
     session: Session,
     made: tables.DryRun,
@@ -126,21 +144,7 @@ def _add_rounds(
     submissions: Sequence[str],
 ) -> list[str]:
     """Rounds that are not current, with their stages and outbox rows; few statements for many."""
-    moment, theirs = now(session), tables.Submission.id.in_(submissions)
-    session.execute(
-        select(tables.Submission.id)
-        .where(theirs)
-        .order_by(tables.Submission.id)
-        .with_for_update(key_share=True)
-    )
-    last = func.max(tables.Round.number)
-    found = session.execute(
-        select(tables.Submission.id, tables.Submission.student_id, func.coalesce(last, 0).label("last"))
-        .outerjoin(tables.Round, tables.Round.submission_id == tables.Submission.id)
-        .where(theirs, tables.Submission.assignment_id == assignment.id)
-        .group_by(tables.Submission.id, tables.Submission.student_id)
-        .order_by(tables.Submission.id)
-    ).all()
+    moment, found = now(session), _last_rounds(session, assignment, submissions)
     ids = {row.id: tables.new_id() for row in found}
     common: dict[str, Any] = {
         "reason": REASONS.get(made.purpose, made.purpose),
@@ -186,13 +190,14 @@ def lines(session: Session, assignment_id: int, dry_run_id: str | None = None) -
         .outerjoin(tables.User, tables.User.id == run.by)
         .outerjoin(link, link.dry_run_id == run.id)
         .outerjoin(round_, round_.id == link.round_id)
-        .where(run.assignment_id == assignment_id, run.purpose.in_(REASONS))
         .group_by(run.id, version.number, tables.User.name)
         .order_by(run.created_at.desc(), run.id)
-        .limit(MOST_LISTED)
     )
+    newest = select(run.id).where(run.assignment_id == assignment_id, run.purpose.in_(REASONS))
     if dry_run_id is not None:
-        query = query.where(run.id == dry_run_id)
+        newest = newest.where(run.id == dry_run_id)
+    newest = newest.order_by(run.created_at.desc(), run.id).limit(MOST_LISTED)
+    query = query.where(run.id.in_(newest.subquery().select()))
     return [
         DryRunLine(
             id=row.id,
@@ -207,6 +212,35 @@ def lines(session: Session, assignment_id: int, dry_run_id: str | None = None) -
         )
         for row, number, name, total, over in session.execute(query)
     ]
+
+
+class Recent(Value):
+    """A hand-in that can be chosen."""
+
+    id: str
+    student: str
+    number: int
+    points: float | None
+
+
+def recent(session: Session, assignment_id: int) -> tuple[tuple[Recent, ...], bool]:
+    """The newest hand-ins of an assignment, and whether there are more."""
+    submission, round_, grade = tables.Submission, tables.Round, tables.Grade
+    query = (
+        select(submission.id, tables.User.name.label("student"), submission.number, grade.final_points)
+        .join(tables.User, tables.User.id == submission.student_id)
+        .join(round_, (round_.submission_id == submission.id) & round_.current)
+        .outerjoin(grade, grade.round_id == round_.id)
+        .where(submission.assignment_id == assignment_id)
+        .order_by(submission.created_at.desc(), submission.id)
+        .limit(RECENT + 1)
+    )
+    rows = session.execute(query).all()
+    found = (
+        Recent(id=row.id, student=row.student, number=row.number, points=row.final_points)
+        for row in rows[:RECENT]
+    )
+    return tuple(found), len(rows) > RECENT
 
 
 def states(session: Session, dry_run_id: str) -> dict[str, int]:

@@ -36,6 +36,11 @@ from grading.store.tables import (
     GroupMember,
     IdempotencyKey,
     Identity,
+    LtiDifference,
+    LtiLaunch,
+    LtiMember,
+    LtiScore,
+    LtiTry,
     MailWish,
     Membership,
     Outbox,
@@ -101,6 +106,8 @@ def erase(session: Session, student: Student, by: str) -> Erased:
     counts += _scattered(session, student)
     for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailWish):
         counts += gone(session, table, table.user_id == student.user_id)
+    for told in (LtiMember, LtiDifference, LtiScore, LtiTry, LtiLaunch):
+        counts += gone(session, told, told.user_id == student.user_id)
     for asked in (Extension, RegradeRequest):
         counts += gone(session, asked, asked.student_id == student.user_id)
     callers = [student.name, *(f"token:{one}" for one in student.tokens)]

@@ -38,6 +38,10 @@ from grading.store.tables import (
     Identity,
     InboundWebhook,
     KeptTrial,
+    LtiDifference,
+    LtiMember,
+    LtiScore,
+    LtiTry,
     MailWish,
     Mark,
     Membership,
@@ -116,7 +120,8 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     ids = [student.user_id]
     courses = select(Round.course_id).where(Round.student_id == student.user_id)
     yield User, _plain(_in(session, User, User.id, ids))
-    for table in (Identity, Membership, Token, ResetLink, GroupMember, SubmissionMember, MailWish):
+    told = (LtiMember, LtiScore, LtiTry, LtiDifference)
+    for table in (Identity, Membership, Token, ResetLink, GroupMember, SubmissionMember, MailWish, *told):
         yield table, _plain(_in(session, table, table.user_id, ids))
     yield Course, _plain(session.scalars(select(Course).where(Course.id.in_(courses))))
     mine = select(Submission.assignment_id).where(Submission.student_id == student.user_id)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import ScalarSelect, func, select
 from sqlalchemy.orm import Session
 
 from grading.errors import GraderError, NotFound
 from grading.may import Actor
-from grading.rubric import Value
 from grading.store import lateness_again, tables
 from grading.store.assignment_settings import lock
 from grading.store.audit import note
@@ -20,12 +20,11 @@ REASON = 1000
 """Characters of a reason."""
 
 
-class ExtensionRow(Value):
+class ExtensionRow(NamedTuple):
     """A student of the course with their own due date, if they have one."""
 
     student_id: int
     student: str
-    hand_ins: int
     due_at: datetime | None
     reason: str = ""
     by: str = ""
@@ -41,29 +40,16 @@ class NotExtended(GraderError):
 
 def listed(session: Session, assignment: tables.Assignment) -> list[ExtensionRow]:
     """All students of the course, those with an extension first, then by name."""
-    own, submission, user, by = tables.Extension, tables.Submission, tables.User, _by()
-    handed_in = (
-        select(func.count(submission.id))
-        .where(submission.assignment_id == assignment.id, submission.student_id == user.id)
-        .scalar_subquery()
-    )
+    own, user, by = tables.Extension, tables.User, _by()
     query = (
-        select(user.id, user.name, handed_in, own.due_at, own.reason, by, own.at)
+        select(user.id, user.name, own.due_at, own.reason, by, own.at)
         .join(tables.Membership, tables.Membership.user_id == user.id)
         .outerjoin(own, (own.student_id == user.id) & (own.assignment_id == assignment.id))
         .where(tables.Membership.course_id == assignment.course_id, tables.Membership.role == "student")
-        .order_by(own.due_at.is_(None), user.name, user.id)
+        .order_by(own.due_at.is_(None), func.lower(user.name), user.id)
     )
     return [
-        ExtensionRow(
-            student_id=row[0],
-            student=row[1],
-            hand_ins=row[2],
-            due_at=row[3],
-            reason=row[4] or "",
-            by=row[5] or "",
-            at=row[6],
-        )
+        ExtensionRow(row[0], row[1], row[2], row[3] or "", row[4] or "", row[5])
         for row in session.execute(query)
     ]
 

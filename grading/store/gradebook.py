@@ -31,6 +31,8 @@ AT_ONCE = 100
 """Students whose grades are read together, where all are wanted."""
 MOST = 200
 """Assignments that are shown."""
+BY_NAME = (func.lower(User.name), User.id)
+"""As people look names up, who write some of them small."""
 
 
 class Student(Value):
@@ -61,6 +63,8 @@ class Gradebook(Value):
     page: int
     pages: int
     total: int
+    until: datetime | None = None
+    """When the next of its dates is over, which changes what is missing."""
 
 
 def course_of(session: Session, course_id: int) -> Course:
@@ -77,18 +81,23 @@ def page_of(session: Session, course: Course, search: str = "", page: int = 1) -
     total = session.scalar(students.with_only_columns(func.count(), maintain_column_froms=True)) or 0
     pages = max(1, -(-total // PER_PAGE))
     page = min(max(page, 1), pages)
-    order = students.order_by(User.name, User.id).offset((page - 1) * PER_PAGE).limit(PER_PAGE)
+    order = students.order_by(*BY_NAME).offset((page - 1) * PER_PAGE).limit(PER_PAGE)
     listed, head = columns(session, course.id), _named(session, order)
     found = rows(session, course, listed, head)
     return Gradebook(
         course_id=course.id, course_title=course.title, drop_lowest=course.drop_lowest, columns=listed,
-        rows=found, page=page, pages=pages, total=total,
+        rows=found, page=page, pages=pages, total=total, until=_until(session, listed, head),
     )  # fmt: skip
+
+
+def _until(session: Session, listed: Sequence[Column], head: Sequence[Student]) -> datetime | None:
+    dates = [*(column.due_at for column in listed), *_own_dates(session, listed, head).values()]
+    return min((one for one in dates if one is not None and one > now(session)), default=None)
 
 
 def everybody(session: Session, course: Course, listed: Sequence[Column]) -> Iterator[Row]:
     """All students by name, some at a time."""
-    head = _named(session, _students(course.id, "").order_by(User.name, User.id))
+    head = _named(session, _students(course.id, "").order_by(*BY_NAME))
     for some in chunks(head, AT_ONCE):
         yield from rows(session, course, listed, some)
 

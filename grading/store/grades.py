@@ -15,6 +15,7 @@ from grading.rubric import Value
 from grading.store import chores, mails, outbox, tables
 from grading.store.audit import note
 from grading.store.database import now
+from grading.store.lti import wake as waking
 
 POLICIES = ("at_once", "after_review", "at")
 DUE = "release:"
@@ -123,6 +124,7 @@ def by_itself(release: str, release_at: datetime | None, moment: datetime) -> bo
 def tell(session: Session, grade: tables.Grade, what: str, key: str) -> None:
     """Leave the news for the outside; it names the submission, not the points."""
     news = {"type": what, "submission": grade.submission_id}
+    waking.wake(session, [grade.submission_id])
     if not outbox.put(session, "event", key, news):
         # a grade of this round was released before: this is another time
         outbox.put(session, "event", f"{key}:{now(session):%Y%m%d%H%M%S%f}", news)
@@ -185,7 +187,7 @@ def _release(session: Session, grades: Sequence[tables.Grade], by: int | None, n
     for grade in grades:
         grade.released_at, grade.released_by = moment, by
         note(session, name, "grade.release", f"submission:{grade.submission_id}", {"held": grade.held})
-        tell(session, grade, "submission.released", f"released:{grade.round_id}")
+        tell(session, grade, "grade.released", f"released:{grade.round_id}")
     session.flush()
     mails.ready(session, [grade.round_id for grade in grades])
     return len(grades)

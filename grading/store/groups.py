@@ -43,13 +43,18 @@ def together(session: Session, assignment: Assignment, student_id: int) -> tuple
     """The numbers of all a hand-in of this student counts for, the student among them, sorted."""
     if assignment.group_size < 2:
         return (student_id,)
+    return confirmed_with(session, assignment.id, student_id)
+
+
+def confirmed_with(session: Session, assignment_id: int, student_id: int) -> tuple[int, ...]:
+    """The same, where there are groups."""
     mine = (
         select(GroupMember.group_id)
-        .where(GroupMember.assignment_id == assignment.id, GroupMember.user_id == student_id)
+        .where(GroupMember.assignment_id == assignment_id, GroupMember.user_id == student_id)
         .where(GroupMember.confirmed)
     )
     others = select(GroupMember.user_id).where(
-        GroupMember.assignment_id == assignment.id,
+        GroupMember.assignment_id == assignment_id,
         GroupMember.group_id.in_(mine),
         GroupMember.confirmed,
     )
@@ -88,7 +93,7 @@ def _groups(session: Session, assignment_id: int, group_id: str | None = None) -
         select(GroupMember.group_id, GroupMember.confirmed, User.id, User.name, name)
         .join(User, User.id == GroupMember.user_id)
         .where(GroupMember.assignment_id == assignment_id)
-        .order_by(User.name, User.id)
+        .order_by(func.lower(User.name), User.id)
     )
     if group_id is not None:
         query = query.where(GroupMember.group_id == group_id)

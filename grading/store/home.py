@@ -1,178 +1,28 @@
-"""What somebody sees first: a student's assignments, and what waits for staff. A fixed number of queries."""
+"""What waits for staff, by assignment: counted anew only where something changed since it was counted."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Integer, and_, cast, func, select
 from sqlalchemy.orm import Session
 
-from grading.late import Lateness, LateRule, closes, lateness, own_due
 from grading.model import RoundState
 from grading.rubric import Value
-from grading.store.database import now
-from grading.store.door import counting_for
-from grading.store.tables import (
-    Assignment,
-    Course,
-    Extension,
-    Grade,
-    GroupMember,
-    RegradeRequest,
-    Round,
-    Submission,
-    Upload,
-)
+from grading.store.tables import Assignment, Course, Grade, RegradeRequest, Round, Submission, Touch
 
 NOT_GRADED = (RoundState.FAILED.value, RoundState.PARTIAL.value)
 IN_GRADING = (RoundState.RECEIVED.value, RoundState.QUEUED.value, RoundState.RUNNING.value)
-
-
-class Newest(Value):
-    """The newest hand-in of a card."""
-
-    id: str
-    number: int
-    state: str
-    created_at: datetime
-    lateness: Lateness
-    released: bool
-    points: float | None = None
-    """Nothing before the release."""
-    points_so_far: float | None = None
-    max_points: float | None = None
-
-
-class Card(Value):
-    """An assignment as its student sees it."""
-
-    assignment_id: int
-    course_id: int
-    course_title: str
-    title: str
-    due: datetime | None
-    extended: bool
-    closes: datetime | None
-    lateness: Lateness
-    """Of what is handed in now."""
-    hand_ins: int
-    most: int | None
-    newest: Newest | None
-    uploaded_at: datetime | None
-    """Something was uploaded then and is not handed in."""
-    invited: bool
-    """A classmate asks them into a group."""
-
-    @property
-    def open(self) -> bool:
-        """Whether something can be handed in now."""
-        return not self.lateness.closed and (self.most is None or self.hand_ins < self.most)
-
-
-def cards(session: Session, user_id: int, course_ids: Iterable[int]) -> list[Card]:
-    """The assignments that a student of these courses sees: those still to be done first, by due date."""
-    moment = now(session)
-    mine = _hand_ins(session, user_id)
-    uploads = {
-        row.assignment_id: row.created_at
-        for row in session.execute(
-            select(Upload.assignment_id, Upload.created_at).where(Upload.user_id == user_id)
-        )
-    }
-    asked = select(GroupMember.assignment_id).where(
-        GroupMember.user_id == user_id, GroupMember.confirmed.is_(False)
-    )
-    invited = set(session.scalars(asked))
-    own = and_(Extension.assignment_id == Assignment.id, Extension.student_id == user_id)
-    query = (
-        select(Assignment, Course.title.label("course_title"), Extension.due_at.label("own"))
-        .join(Course, Course.id == Assignment.course_id)
-        .outerjoin(Extension, own)
-        .where(Assignment.course_id.in_(list(course_ids)), Assignment.visible, Course.archived.is_(False))
-    )
-    found = []
-    rows: Any = session.execute(query)
-    for assignment, course_title, own_date in rows:
-        rule = LateRule.model_validate(assignment.late or {})
-        due = own_due(assignment.due_at, own_date)
-        hand_ins = mine.get(assignment.id, [])
-        card = Card(
-            assignment_id=assignment.id,
-            course_id=assignment.course_id,
-            course_title=course_title,
-            title=assignment.title,
-            due=due,
-            extended=own_date is not None,
-            closes=closes(due, rule),
-            lateness=lateness(moment, due, rule),
-            hand_ins=len(hand_ins),
-            most=assignment.max_hand_ins,
-            newest=_newest(hand_ins, assignment.due_at, rule) if hand_ins else None,
-            uploaded_at=uploads.get(assignment.id),
-            invited=assignment.id in invited,
-        )
-        found.append(card)
-    return sorted(found, key=lambda card: _order(card, moment))
-
-
-def _order(card: Card, moment: datetime) -> tuple[int, float, str]:
-    """What is due next first, then what has no date, then what is over, the latest first."""
-    if card.due is None:
-        return 1, 0.0, card.title.casefold()
-    distance = (card.due - moment).total_seconds()
-    return (0 if distance >= 0 else 2), abs(distance), card.title.casefold()
-
-
-def _hand_ins(session: Session, user_id: int) -> dict[int, list[Any]]:
-    """Hand-ins that count for somebody, by assignment, the first one first; columns only."""
-    query = (
-        select(
-            Submission.id,
-            Submission.assignment_id,
-            Submission.number,
-            Submission.created_at,
-            Round.state,
-            Grade.released_at,
-            Grade.final_points,
-            Grade.points_so_far,
-            Grade.max_points,
-            Extension.due_at.label("own"),
-        )
-        .join(Round, and_(Round.submission_id == Submission.id, Round.current))
-        .outerjoin(Grade, Grade.round_id == Round.id)
-        .outerjoin(
-            Extension,
-            and_(
-                Extension.assignment_id == Submission.assignment_id,
-                Extension.student_id == Submission.student_id,
-            ),
-        )
-        .where(counting_for(user_id))
-        .order_by(Submission.number, Submission.created_at)
-    )
-    found: dict[int, list[Any]] = {}
-    for row in session.execute(query):
-        found.setdefault(row.assignment_id, []).append(row)
-    return found
-
-
-def _newest(hand_ins: list[Any], all_due: datetime | None, rule: LateRule) -> Newest:
-    row = hand_ins[-1]
-    released = row.released_at is not None
-    return Newest(
-        id=row.id,
-        number=row.number,
-        state=row.state,
-        created_at=row.created_at,
-        lateness=lateness(row.created_at, own_due(all_due, row.own), rule),
-        released=released,
-        points=row.final_points if released else None,
-        points_so_far=row.points_so_far if released else None,
-        max_points=row.max_points if released else None,
-    )
+MOST = 10_000
+"""Assignments whose counts are kept."""
+Stamp = tuple[tuple[int, int], ...]
+"""Number and sum of the marks of an assignment, of its course and of everything."""
 
 
 class Waits(Value):
@@ -199,41 +49,112 @@ class Waits(Value):
         return not (self.to_review or self.requests or self.not_graded or self.in_grading)
 
 
-def waiting(session: Session, course_ids: frozenset[int] | None) -> list[Waits]:
+@dataclass(frozen=True)
+class Tally:
+    """What waits of an assignment."""
+
+    to_review: int = 0
+    held: int = 0
+    requests: int = 0
+    not_graded: int = 0
+    in_grading: int = 0
+
+
+class Tallies:
+    """Those of assignments, kept as long as nothing of them changed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[int, tuple[Stamp, Tally]] = OrderedDict()
+
+    def of(self, session: Session, courses: Mapping[int, int]) -> dict[int, Tally]:
+        """By assignment; `courses` says the course of each of these assignments."""
+        # looked at first: what commits while it is counted gives another stamp next time
+        stamps = _stamps(session, courses)
+        with self._lock:
+            known = {one: self._known[one] for one in courses if one in self._known}
+        found = {one: tally for one, (stamp, tally) in known.items() if stamp == stamps[one]}
+        missing = courses.keys() - found.keys()
+        if missing:
+            counted = _counted(session, missing)
+            with self._lock:
+                self._known.update({one: (stamps[one], tally) for one, tally in counted.items()})
+                while len(self._known) > MOST:
+                    self._known.popitem(last=False)
+            found.update(counted)
+        return found
+
+
+def waiting(
+    session: Session, course_ids: frozenset[int] | None, tallies: Tallies | None = None
+) -> list[Waits]:
     """What waits in these courses (nothing: all that are not archived), by course and due date."""
-    query = select(Assignment, Course.title.label("course_title")).join(Course)
-    query = query.where(Course.archived.is_(False))
+    query = _listed()
     if course_ids is not None:
         query = query.where(Course.id.in_(course_ids))
-    order = query.order_by(Course.title, Course.id, Assignment.due_at.desc(), Assignment.title)
-    listed = session.execute(order).all()
-    review, held = _to_review(session)
-    states, requests = _states(session), _requests(session)
+    listed = session.execute(query).all()
+    found = (tallies or Tallies()).of(session, {row.id: row.course_id for row in listed})
     return [
         Waits(
-            assignment_id=assignment.id,
-            course_id=assignment.course_id,
-            course_title=course_title,
-            title=assignment.title,
-            due=assignment.due_at,
-            visible=assignment.visible,
-            to_review=review[assignment.id],
-            held=held[assignment.id],
-            requests=requests[assignment.id],
-            not_graded=sum(states[assignment.id, state] for state in NOT_GRADED),
-            in_grading=sum(states[assignment.id, state] for state in IN_GRADING),
+            assignment_id=row.id,
+            course_id=row.course_id,
+            course_title=row.course_title,
+            title=row.title,
+            due=row.due_at,
+            visible=row.visible,
+            to_review=found[row.id].to_review,
+            held=found[row.id].held,
+            requests=found[row.id].requests,
+            not_graded=found[row.id].not_graded,
+            in_grading=found[row.id].in_grading,
         )
-        for assignment, course_title in listed
+        for row in listed
     ]
 
 
-def _to_review(session: Session) -> tuple[Counter[int], Counter[int]]:
+@cache
+def _listed() -> Any:
+    columns = (Assignment.id, Assignment.course_id, Assignment.title, Assignment.due_at, Assignment.visible)
+    query = select(*columns, Course.title.label("course_title")).join(Course)
+    query = query.where(Course.archived.is_(False))
+    return query.order_by(Course.title, Course.id, Assignment.due_at.desc(), Assignment.title)
+
+
+def _stamps(session: Session, courses: Mapping[int, int]) -> dict[int, Stamp]:
+    """As `touches.stamp`, of many assignments at once."""
+    query = select(Touch.course_id, Touch.assignment_id, func.count(), func.sum(Touch.mark))
+    query = query.where(Touch.course_id.in_({0, *courses.values()}))
+    rows = session.execute(query.group_by(Touch.course_id, Touch.assignment_id))
+    marks = {(course, assignment): (count, int(total)) for course, assignment, count, total in rows}
+    none = (0, 0)
+    return {
+        one: (marks.get((course, one), none), marks.get((course, 0), none), marks.get((0, 0), none))
+        for one, course in courses.items()
+    }
+
+
+def _counted(session: Session, ids: Collection[int]) -> dict[int, Tally]:
+    review, held = _to_review(session, ids)
+    states, requests = _states(session, ids), _requests(session, ids)
+    return {
+        one: Tally(
+            to_review=review[one],
+            held=held[one],
+            requests=requests[one],
+            not_graded=sum(states[one, state] for state in NOT_GRADED),
+            in_grading=sum(states[one, state] for state in IN_GRADING),
+        )
+        for one in ids
+    }
+
+
+def _to_review(session: Session, ids: Collection[int]) -> tuple[Counter[int], Counter[int]]:
     query = (
         select(Submission.assignment_id, func.count(), func.sum(cast(Grade.held, Integer)))
         .select_from(Grade)
         .join(Round, and_(Round.id == Grade.round_id, Round.current))
-        .join(Submission, Submission.id == Round.submission_id)
-        .where(Grade.released_at.is_(None), Grade.reviewed_at.is_(None))
+        .join(Submission, Submission.id == Grade.submission_id)
+        .where(Grade.released_at.is_(None), Grade.reviewed_at.is_(None), Submission.assignment_id.in_(ids))
         .group_by(Submission.assignment_id)
     )
     every, held = Counter[int](), Counter[int]()
@@ -242,22 +163,22 @@ def _to_review(session: Session) -> tuple[Counter[int], Counter[int]]:
     return every, held
 
 
-def _states(session: Session) -> Counter[tuple[int, str]]:
+def _states(session: Session, ids: Collection[int]) -> Counter[tuple[int, str]]:
     query = (
         select(Submission.assignment_id, Round.state, func.count())
         .join(Submission, Submission.id == Round.submission_id)
-        .where(Round.current, Round.state.in_((*NOT_GRADED, *IN_GRADING)))
+        .where(Round.current, Round.state.in_((*NOT_GRADED, *IN_GRADING)), Submission.assignment_id.in_(ids))
         .group_by(Submission.assignment_id, Round.state)
     )
     return Counter({(assignment_id, state): n for assignment_id, state, n in session.execute(query)})
 
 
-def _requests(session: Session) -> Counter[int]:
+def _requests(session: Session, ids: Collection[int]) -> Counter[int]:
     query = (
         select(Submission.assignment_id, func.count())
         .select_from(RegradeRequest)
         .join(Submission, Submission.id == RegradeRequest.submission_id)
-        .where(RegradeRequest.state == "open")
+        .where(RegradeRequest.state == "open", Submission.assignment_id.in_(ids))
         .group_by(Submission.assignment_id)
     )
     return Counter({assignment_id: n for assignment_id, n in session.execute(query)})  # noqa: C416

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.errors import NotFound
-from grading.store import accounts, tables
+from grading.store import accounts, tables, tokens
 from grading.store.audit import note
 from grading.store.database import Store, now
 
@@ -49,7 +49,7 @@ def owner(session: Session, secret: str) -> tables.User:
 
 
 def use(store: Store, secret: str, password: str) -> None:
-    """Set the password of a link's owner. Raises LinkGone, also for the second of two at once."""
+    """Set the password of a link's owner; their tokens end. Raises LinkGone, also for the second of two."""
     with store.read() as session:
         owner(session, secret)  # before the slow part, which nobody may have for nothing
     hashed = accounts.hash_password(password)
@@ -57,6 +57,8 @@ def use(store: Store, secret: str, password: str) -> None:
         link, user = _open(session, secret, lock=True)
         link.used_at = now(session)
         accounts.set_password(session, user, password, hashed)
+        # who could sign in before may have made tokens, and nobody knows that they did not
+        tokens.revoke_tokens(session, user.id, f"user:{user.id}")
 
 
 def _open(session: Session, secret: str, lock: bool = False) -> tuple[tables.ResetLink, tables.User]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, and_, false, func, select
-from sqlalchemy.orm import Session, defer
+from sqlalchemy import Select, Subquery, and_, bindparam, false, func, select
+from sqlalchemy.orm import Session
 
 from grading.late import Lateness, LateRule, lateness, own_due
 from grading.rubric import Value
-from grading.store import tables
+from grading.store import list_queries, tables
 from grading.store.door import counting_for
-from grading.store.views import current_rounds
 
 PER_PAGE = 25
-MOST_COUNTED = 10_000
-"""A list says "more than" instead of counting further."""
+MOST_COUNTED = 1000
+"""A list says "more than" instead of counting further than this, or than some pages from where one is."""
+MOST_PAGES = 400
 
 
 class SubmissionLine(Value):
@@ -27,6 +29,7 @@ class SubmissionLine(Value):
     course_id: int
     course: str
     assignment: str
+    assignment_id: int
     assignment_title: str
     student_id: int
     student: str
@@ -80,32 +83,60 @@ class Page(Value):
     page: int
     pages: int
     total: int
-    """At most MOST_COUNTED."""
+    """At least MOST_COUNTED: there may be more."""
+
+    @property
+    def more(self) -> bool:
+        """Whether it was not counted to the end."""
+        return self.total >= max(MOST_COUNTED, (self.page + 4) * PER_PAGE)
 
 
 def list_submissions(session: Session, filters: Filters, page: int = 1) -> Page:
     """One page of submissions, the newest first."""
     # first which they are, by indexes alone, then all that belongs to those few
-    ids = _filtered(select(tables.Submission.id), filters)
-    some = ids.limit(MOST_COUNTED).subquery()
-    total = session.execute(select(func.count()).select_from(some)).scalar_one()
-    pages = max(1, -(-total // PER_PAGE))
-    page = min(max(page, 1), pages)
-    newest = ids.order_by(tables.Submission.created_at.desc(), tables.Submission.id)
-    shown: list[str] = list(session.scalars(newest.offset((page - 1) * PER_PAGE).limit(PER_PAGE)))
-    lines = _lines(session, _all_of_them().where(tables.Submission.id.in_(shown)))
-    lines.sort(key=lambda line: shown.index(line.id))
-    return Page(items=tuple(lines), page=page, pages=pages, total=total)
+    page = min(max(page, 1), MOST_PAGES)
+    found, total = _ids(session, filters, page)
+    if not found and page > 1:
+        page = min(page, _pages(_count(session, filters, page)))
+        found, total = _ids(session, filters, page)
+    return Page(items=lines(session, found), page=page, pages=_pages(total), total=total)
+
+
+def _ids(session: Session, filters: Filters, page: int) -> tuple[list[str], int]:
+    """Those of a page in order, and how many there are."""
+    ids = _filtered(filters)
+    some = select(func.count()).select_from(_counted(ids, page)).scalar_subquery()
+    newest = ids.add_columns(some.label("total")).order_by(
+        ids.selected_columns[1].desc(), ids.selected_columns[0]
+    )
+    rows = session.execute(newest.offset((page - 1) * PER_PAGE).limit(PER_PAGE)).all()
+    return [row.id for row in rows], rows[0].total if rows else 0
+
+
+def _count(session: Session, filters: Filters, page: int) -> int:
+    return session.scalar(select(func.count()).select_from(_counted(_filtered(filters), page))) or 0
+
+
+def _counted(ids: Select[Any], page: int) -> Subquery:
+    """As far as it is counted: some pages further than one is."""
+    return ids.limit(max(MOST_COUNTED, (page + 4) * PER_PAGE)).subquery()
+
+
+def _pages(total: int) -> int:
+    return max(1, -(-total // PER_PAGE))
 
 
 def attempts(session: Session, student_id: int, assignment_id: int) -> tuple[SubmissionLine, ...]:
     """All hand-ins of an assignment that count for a student, the first one first."""
-    query = _all_of_them().where(
-        # not through `_filtered`: one list of ids within another is looked for among all hand-ins
-        counting_for(student_id, assignment_id),
-        tables.Submission.assignment_id == assignment_id,
-    )
-    return tuple(_lines(session, query.order_by(tables.Submission.number, tables.Submission.created_at)))
+    wanted = {"user_id": student_id, "assignment_id": assignment_id}
+    return put_together(session.execute(_attempts(), wanted))
+
+
+@cache
+def _attempts() -> Select[Any]:
+    theirs = list_queries.counting(bindparam("user_id"), bindparam("assignment_id"))
+    order = (tables.Submission.number, tables.Submission.created_at, tables.Submission.id)
+    return list_queries.lines_of(theirs).order_by(*order, tables.SubmissionMember.user_id)
 
 
 def assignments(
@@ -138,64 +169,81 @@ def assignment_line(assignment: tables.Assignment, course: tables.Course) -> Ass
     )
 
 
-def _filtered(query: Select[tuple[str]], filters: Filters) -> Select[tuple[str]]:
+def _filtered(filters: Filters) -> Select[Any]:
+    """Number and moment of those wanted."""
     submission, assignment = tables.Submission, tables.Assignment
+    if filters.student_id is not None:
+        theirs = list_queries.counting(filters.student_id, filters.assignment_id)
+        query: Select[Any] = select(theirs.c.id, theirs.c.created_at)
+        return _in_state(query, theirs.c.id, filters.state)
+    query = select(submission.id, submission.created_at)  # type: ignore[assignment]  # of two columns
     if filters.course_ids is not None:
         mine = counting_for(filters.own) if filters.own is not None else false()
         in_courses = select(assignment.id).where(assignment.course_id.in_(filters.course_ids))
         query = query.where(submission.assignment_id.in_(in_courses) | mine)
-    if filters.student_id is not None:
-        query = query.where(counting_for(filters.student_id))
     if filters.assignment_id is not None:
         query = query.where(submission.assignment_id == filters.assignment_id)
-    if filters.state is not None:
-        current = and_(tables.Round.submission_id == submission.id, tables.Round.current)
-        query = query.join(tables.Round, current).where(tables.Round.state == filters.state)
-    return query
+    return _in_state(query, submission.id, filters.state)
 
 
-def _all_of_them() -> Select[Any]:
-    """Submissions with all that a line needs, but for reports and other large things."""
-    own = tables.Extension
-    same = and_(
-        own.assignment_id == tables.Submission.assignment_id, own.student_id == tables.Submission.student_id
-    )
-    query = current_rounds().outerjoin(own, same).add_columns(own.due_at)
-    return query.options(defer(tables.Grade.report), defer(tables.Grade.criterion_points))
+def _in_state(query: Select[Any], id_: Any, state: str | None) -> Select[Any]:
+    if state is None:
+        return query
+    current = and_(tables.Round.submission_id == id_, tables.Round.current)
+    return query.join(tables.Round, current).where(tables.Round.state == state)
 
 
-def _lines(session: Session, query: Select[Any]) -> list[SubmissionLine]:
-    rows = session.execute(query).all()
-    member = tables.SubmissionMember
-    theirs = select(member.submission_id, member.user_id).where(
-        member.submission_id.in_([row[0].id for row in rows])
-    )
+def lines(session: Session, ids: Sequence[str]) -> tuple[SubmissionLine, ...]:
+    """These hand-ins, in this order."""
+    rows = session.execute(_lines(), {"ids": list(ids)}) if ids else ()
+    found = {line.id: line for line in put_together(rows)}
+    return tuple(found[one] for one in ids if one in found)
+
+
+@cache
+def _lines() -> Select[Any]:
+    some = tables.Submission.id.in_(bindparam("ids", expanding=True))
+    return list_queries.lines_of().where(some).order_by(tables.SubmissionMember.user_id)
+
+
+def of_subquery(some: Subquery, *more: Any) -> Select[Any]:
+    """What `put_together` needs of the hand-ins whose `id` is among these, with more columns."""
+    return list_queries.lines_of(some).add_columns(*more).order_by(tables.SubmissionMember.user_id)
+
+
+def put_together(rows: Iterable[Any]) -> tuple[SubmissionLine, ...]:
+    """Lines of rows, in the order in which they come first."""
     members: dict[str, list[int]] = {}
-    for submission_id, user_id in session.execute(theirs.order_by(member.user_id)) if rows else ():
-        members.setdefault(submission_id, []).append(user_id)
-    return [_line(row, tuple(members.get(row[0].id, ()))) for row in rows]
+    firsts = []
+    for row in rows:
+        if row.id not in members:
+            firsts.append(row)
+        known = members.setdefault(row.id, [])
+        if row.member is not None:
+            known.append(row.member)
+    return tuple(_line(row, tuple(members[row.id])) for row in firsts)
 
 
 def _line(row: Any, members: tuple[int, ...]) -> SubmissionLine:
-    submission, round_, assignment, course, student, grade, own_date = row
-    rule = LateRule.model_validate(assignment.late or {})
+    rule = LateRule.model_validate(row.late or {})
     return SubmissionLine(
-        id=submission.id,
-        number=submission.number,
-        course_id=course.id,
-        course=course.slug,
-        assignment=assignment.slug,
-        assignment_title=assignment.title,
-        student_id=student.id,
-        student=student.name,
-        state=round_.state,
-        created_at=submission.created_at,
-        points=grade.final_points if grade else None,
-        points_so_far=grade.points_so_far if grade else None,
-        max_points=grade.max_points if grade else None,
-        held=bool(grade and grade.held),
-        released=bool(grade and grade.released_at),
-        flags=tuple(filter(None, grade.flag_text.split("\n"))) if grade else (),
-        lateness=lateness(submission.created_at, own_due(assignment.due_at, own_date), rule),
+        id=row.id,
+        number=row.number,
+        course_id=row.course_id,
+        course=row.course,
+        assignment=row.slug,
+        assignment_id=row.assignment_id,
+        assignment_title=row.title,
+        student_id=row.student_id,
+        student=row.student,
+        state=row.state,
+        created_at=row.created_at,
+        points=row.final_points,
+        points_so_far=row.points_so_far,
+        max_points=row.max_points,
+        held=bool(row.held),
+        released=row.released_at is not None,
+        flags=tuple(filter(None, (row.flag_text or "").split("\n"))),
+        lateness=lateness(row.created_at, own_due(row.due_at, row.own), rule),
         members=members,
     )

@@ -1,4 +1,4 @@
-"""Who wants to hear by mail that a result is ready, and the letters that wait to be sent."""
+"""Who wants to hear by mail that a result is ready or a question answered, and the letters that wait."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ KIND = "mail"
 
 @dataclass(frozen=True)
 class Letter:
-    """To whom, and about which hand-in for what."""
+    """To whom, in which language (empty: they chose none), and about which hand-in for what."""
 
     address: str
+    language: str
     title: str
     submission_id: str
+    answer: bool = False
+    """It tells of an answer to a request for a regrade, not of a result."""
 
 
 def wish(session: Session, submission_id: str, user_id: int, *, wanted: bool) -> None:
@@ -63,6 +66,15 @@ def ready(session: Session, round_ids: Sequence[str]) -> int:
     return count
 
 
+def answered(session: Session, submission_id: str, user_id: int, request_id: int) -> bool:
+    """In the transaction that answers a request for a regrade: leave a letter to who asked and wants one."""
+    wants, address = wanted(session, submission_id, user_id)
+    if not wants or not address:
+        return False
+    payload = {"submission": submission_id, "user": user_id, "answer": request_id}
+    return outbox.put(session, KIND, f"answered:{request_id}:{user_id}", payload)
+
+
 def letter(session: Session, payload: dict[str, Any]) -> Letter | None:
     """What is to be written; nothing when there is no reason for it any more.
 
@@ -82,4 +94,6 @@ def letter(session: Session, payload: dict[str, Any]) -> Letter | None:
         return None
     theirs = row.student_id == user_id or session.get(SubmissionMember, (submission_id, user_id)) is not None
     wants, address = wanted(session, submission_id, user_id)
-    return Letter(address, row.title, submission_id) if theirs and wants and address else None
+    if not (theirs and wants and address):
+        return None
+    return Letter(address, user.language, row.title, submission_id, answer="answer" in payload)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
-from sqlalchemy import distinct, func, select
+from sqlalchemy import Label, distinct, exists, func, select
 from sqlalchemy.orm import Session
 
 from grading.errors import GraderError, NotFound
@@ -76,20 +76,37 @@ def rubric_of(session: Session, round_id: str) -> Rubric:
     return Rubric.model_validate(session.execute(query).scalar_one())
 
 
-def given(session: Session, round_id: str, actor: Actor) -> dict[str, float]:
-    """The levels this person gave, by criterion."""
-    query = select(Mark.criterion, Mark.level).where(Mark.round_id == round_id, Mark.by == actor.user_id)
-    return {row.criterion: row.level for row in session.execute(query)}
+class Before(Value):
+    """What somebody marks by, and how they did before."""
+
+    rubric: Rubric
+    given: dict[str, float]
+    """Criterion -> the level they gave."""
+    known: bool
+    """They looked at the grade, so that they know what the model gave."""
+
+
+def before(session: Session, submission_id: str, round_id: str, actor: Actor) -> Before:
+    """What a form to mark needs."""
+    mine = (Mark.round_id == round_id, Mark.by == actor.user_id)
+    columns = (RubricVersion.rubric, exists().where(*mine).label("marked"), _looked(submission_id, actor))
+    row = session.execute(select(*columns).join(Round).where(Round.id == round_id)).one()
+    levels = session.execute(select(Mark.criterion, Mark.level).where(*mine)) if row.marked else ()
+    return Before(
+        rubric=Rubric.model_validate(row.rubric),
+        given={one.criterion: one.level for one in levels},
+        known=row.known,
+    )
+
+
+def _looked(submission_id: str, actor: Actor) -> Label[bool]:
+    theirs = (Audit.object == f"submission:{submission_id}", Audit.actor == actor.name)
+    return exists().where(*theirs, Audit.action.in_(SEEN)).label("known")
 
 
 def has_seen(session: Session, submission_id: str, actor: Actor) -> bool:
     """Whether this person looked at the grade, so that they know what the model gave."""
-    query = select(Audit.id).where(
-        Audit.object == f"submission:{submission_id}",
-        Audit.actor == actor.name,
-        Audit.action.in_(SEEN),
-    )
-    return session.scalar(query.limit(1)) is not None
+    return bool(session.scalar(select(_looked(submission_id, actor))))
 
 
 def mark(session: Session, submission_id: str, levels: Mapping[str, float], actor: Actor) -> bool:

@@ -226,15 +226,16 @@ class Open:
 def open_now(session: Session) -> Open:
     """Count what is open; through indexes, so the size of the history does not matter."""
     return Open(
-        rounds=_open_rounds(session),
+        rounds=rounds_now(session),
         stages=_open_stages(session),
         dead=_dead_letters(session),
-        outbox=_outbox(session),
+        outbox=outbox_now(session),
         drained=frozenset(session.execute(select(Drain.machine)).scalars()),
     )
 
 
-def _open_rounds(session: Session) -> dict[tuple[str, str], Waiting]:
+def rounds_now(session: Session) -> dict[tuple[str, str], Waiting]:
+    """Rounds that have not ended, by state and priority."""
     query = (
         select(Round.state, Round.priority, func.count(), func.min(Round.created_at))
         .where(Round.state.in_(UNFINISHED))
@@ -271,7 +272,8 @@ def _dead_letters(session: Session) -> dict[tuple[str, str], int]:
     return {(row[0], row[1] or ""): int(row[2]) for row in session.execute(query)}
 
 
-def _outbox(session: Session) -> dict[str, Waiting]:
+def outbox_now(session: Session) -> dict[str, Waiting]:
+    """What is to be told and was not yet, by kind."""
     query = (
         select(Outbox.kind, func.count(), func.min(Outbox.created_at))
         .where(Outbox.done_at.is_(None))

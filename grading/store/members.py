@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, exists, func, or_, select
+from sqlalchemy import ColumnElement, case, exists, func, literal, or_, select
 from sqlalchemy.orm import Session
 
-from grading.errors import Forbidden
+from grading.errors import Forbidden, NotFound
 from grading.may import STAFF, Actor
-from grading.store import links, tables
+from grading.store import tables
 from grading.store.database import now
 from grading.store.removal import chunks
 
-PER_PAGE = 50
+PER_PAGE = 25
+NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,28 @@ class People:
     total: int
 
 
+SHOWN = (
+    tables.User.id,
+    tables.User.name,
+    tables.User.email,
+    tables.User.administrator,
+    tables.User.disabled,
+    tables.User.password_hash.is_not(None).label("enters"),
+    tables.User.locked_until,
+    select(func.max(tables.ResetLink.expires_at))
+    .where(tables.ResetLink.user_id == tables.User.id, tables.ResetLink.used_at.is_(None))
+    .correlate(tables.User)
+    .scalar_subquery()
+    .label("invited_until"),
+)
+"""What a list reads of somebody; their role follows."""
+
+
 def listing(session: Session, course_id: int, search: str = "", role: str = "", page: int = 1) -> People:
     """The people of a course, staff first, then by name."""
     query = (
-        select(tables.User, tables.Membership.role)
+        select(*SHOWN, tables.Membership.role)
+        .select_from(tables.User)
         .join(tables.Membership, tables.Membership.user_id == tables.User.id)
         .where(tables.Membership.course_id == course_id)
     )
@@ -61,18 +80,22 @@ def listing(session: Session, course_id: int, search: str = "", role: str = "", 
     return people_page(session, query, search, (first, func.lower(tables.User.name), tables.User.id), page)
 
 
-def people_page(
-    session: Session, query: Select[tables.User, str], search: str, order: Sequence[Any], page: int
-) -> People:
+def people_page(session: Session, query: Any, search: str, order: Sequence[Any], page: int) -> People:
     """A page of users with a role each; `search` finds names, addresses and ids."""
+    page = max(page, 1)
     if search.strip():
         query = query.where(_found(search.strip()[:200]))
+    listed = query.add_columns(func.count().over().label("total")).order_by(*order).limit(PER_PAGE)
+    rows = session.execute(listed.offset((page - 1) * PER_PAGE)).all()
+    if not rows and page > 1:
+        return people_page(session, query, "", order, _pages(session, query))
+    total = rows[0].total if rows else 0
+    return People(_people(session, rows), page, max(1, -(-total // PER_PAGE)), total)
+
+
+def _pages(session: Session, query: Any) -> int:
     counted = select(func.count()).select_from(query.with_only_columns(tables.User.id).subquery())
-    total = session.execute(counted).scalar_one()
-    pages = max(1, -(-total // PER_PAGE))
-    page = min(max(page, 1), pages)
-    rows = session.execute(query.order_by(*order).offset((page - 1) * PER_PAGE).limit(PER_PAGE)).all()
-    return People(_people(session, [(row[0], row[1]) for row in rows]), page, pages, total)
+    return max(1, -(-session.execute(counted).scalar_one() // PER_PAGE))
 
 
 def _found(search: str) -> ColumnElement[bool]:
@@ -86,25 +109,30 @@ def _found(search: str) -> ColumnElement[bool]:
     )
 
 
-def _people(session: Session, rows: Sequence[tuple[tables.User, str]]) -> tuple[Person, ...]:
-    ids = [user.id for user, _ in rows]
-    names = subjects(session, ids)
-    invited, moment = links.waiting(session, ids), now(session)
-    return tuple(
-        Person(
-            user.id,
-            user.name,
-            user.email,
-            names.get(user.id, ()),
-            role,
-            user.administrator,
-            user.disabled,
-            user.password_hash is not None,
-            user.locked_until if user.locked_until and user.locked_until > moment else None,
-            invited.get(user.id),
-        )
-        for user, role in rows
+def _people(session: Session, rows: Sequence[Any]) -> tuple[Person, ...]:
+    names = subjects(session, [row.id for row in rows])
+    return tuple(person_of(session, row, row.role, names.get(row.id, ())) for row in rows)
+
+
+def person_of(session: Session, row: Any, role: str, ids: tuple[str, ...]) -> Person:
+    """Somebody, of a row with what is SHOWN."""
+    moment = now(session) if row.invited_until or row.locked_until else NEVER
+    return Person(
+        row.id,
+        row.name,
+        row.email,
+        ids,
+        role,
+        row.administrator,
+        row.disabled,
+        row.enters,
+        _still(row.locked_until, moment),
+        _still(row.invited_until, moment),
     )
+
+
+def _still(until: datetime | None, moment: datetime) -> datetime | None:
+    return until if until is not None and until > moment else None
 
 
 def subjects(session: Session, user_ids: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
@@ -138,9 +166,14 @@ def named(session: Session, user_ids: Sequence[int]) -> tuple[Named, ...]:
     return tuple(found[one] for one in user_ids)
 
 
-def person(session: Session, user: tables.User, role: str) -> Person:
-    """One of them."""
-    return _people(session, [(user, role)])[0]
+def person(session: Session, user_id: int, role: str) -> Person:
+    """One of them. Raises NotFound."""
+    found = session.execute(
+        select(*SHOWN, literal(role).label("role")).where(tables.User.id == user_id)
+    ).all()
+    if not found:
+        raise NotFound("There is no such person.")
+    return _people(session, found)[0]
 
 
 def require_linkable(session: Session, actor: Actor, course_id: int, user_ids: Sequence[int]) -> None:
@@ -151,6 +184,23 @@ def require_linkable(session: Session, actor: Actor, course_id: int, user_ids: S
     """
     if set(user_ids) - set(linkable(session, actor, course_id, user_ids)):
         raise Forbidden("Links for staff and for disabled accounts are made by an administrator.")
+
+
+def uninvited(session: Session, course_id: int) -> int:
+    """How many students of the course have no password yet, and a name to sign in with.
+
+    Not all of them may be given a link by everybody: who makes links is told by `linkable`, which is slow.
+    """
+    here = tables.Membership
+    signs_in = exists().where(tables.Identity.user_id == tables.User.id, tables.Identity.provider == "local")
+    query = (
+        select(func.count())
+        .select_from(tables.User)
+        .join(here, here.user_id == tables.User.id)
+        .where(here.course_id == course_id, here.role == "student", signs_in)
+        .where(tables.User.disabled.is_(False), tables.User.password_hash.is_(None))
+    )
+    return session.execute(query).scalar_one()
 
 
 def _only_theirs(actor: Actor) -> tuple[ColumnElement[bool], ...]:
@@ -181,5 +231,6 @@ def linkable(
         query = query.where(*_only_theirs(actor))
     if user_ids is None:
         return tuple(session.scalars(query.where(tables.User.password_hash.is_(None))))
-    allowed = set(session.scalars(query))
+    these = (query.where(tables.User.id.in_(some)) for some in chunks(user_ids))
+    allowed = {one for some in these for one in session.scalars(some)}
     return tuple(one for one in user_ids if one in allowed)

@@ -79,11 +79,11 @@ def moves(session: Session, dry_run: tables.DryRun) -> Moves:
     return Moves(rows=tuple(order), conflicts=conflicts)
 
 
-def _query() -> Any:
-    link, new, grade = tables.DryRunRound, tables.Round, tables.Grade
-    prev, before = aliased(tables.Round, name="prev"), aliased(tables.Grade, name="before")
+def _counted() -> Any:
+    """The round that counts beside a new one, or counted before it took its place."""
+    new, prev = tables.Round, aliased(tables.Round, name="prev")
     earlier = and_(new.current, prev.number < new.number, prev.reason.not_in(UNSEEN))
-    counted = (
+    return (
         select(prev.id)
         .where(prev.submission_id == new.submission_id, prev.id != new.id, or_(prev.current, earlier))
         .order_by(prev.current.desc(), prev.number.desc())
@@ -91,13 +91,17 @@ def _query() -> Any:
         .correlate(new)
         .scalar_subquery()
     )
+
+
+def _query() -> Any:
+    link, new, grade = tables.DryRunRound, tables.Round, tables.Grade
+    submission, before = tables.Submission, aliased(tables.Grade, name="before")
     changed = (
         select(func.count())
         .where(tables.Change.round_id == before.round_id, tables.Change.undone_at.is_(None))
         .correlate(before)
         .scalar_subquery()
     )
-    submission = tables.Submission
     return (
         select(
             new.submission_id,
@@ -122,7 +126,7 @@ def _query() -> Any:
         .join(submission, submission.id == new.submission_id)
         .join(tables.User, tables.User.id == submission.student_id)
         .outerjoin(grade, grade.round_id == new.id)
-        .outerjoin(before, before.round_id == counted)
+        .outerjoin(before, before.round_id == _counted())
     )
 
 

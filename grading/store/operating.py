@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,9 +15,9 @@ from grading.store.audit import note
 from grading.store.database import now
 from grading.store.tables import Assignment, Course, Outbox, Round, Run, Submission, Token, User
 
-SHOWN = 50
+SHOWN = 25
 """Of what is in work, and of messages of a kind."""
-PER_PAGE = 50
+PER_PAGE = 25
 # as the index has it, word for word: a bound value would keep it from being used
 _DEAD: tuple[ColumnElement[bool], ...] = (Outbox.done_at.is_not(None), literal_column("outbox.error <> ''"))
 
@@ -71,8 +71,9 @@ def in_work(session: Session) -> tuple[list[InWork], int]:
         )
         for row in session.execute(query)
     ]
-    total = session.execute(select(func.count()).select_from(Run).where(out)).scalar_one()
-    return found, total
+    if len(found) < SHOWN:
+        return found, len(found)
+    return found, session.execute(select(func.count()).select_from(Run).where(out)).scalar_one()
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,8 @@ def dead_counts(session: Session) -> Mapping[str, int]:
     return {row[0]: row[1] for row in session.execute(query)}
 
 
-def dead_messages(session: Session) -> list[DeadMessage]:
-    """Those given up last, SHOWN of each kind."""
+def dead_messages(session: Session, kinds: Iterable[str]) -> list[DeadMessage]:
+    """Those of these kinds given up last, SHOWN of each."""
     columns = (
         Outbox.id,
         Outbox.kind,
@@ -106,7 +107,7 @@ def dead_messages(session: Session) -> list[DeadMessage]:
         Outbox.done_at,
     )
     found: list[DeadMessage] = []
-    for kind in dead_counts(session):
+    for kind in kinds:
         query = select(*columns).where(Outbox.kind == kind, *_DEAD).order_by(Outbox.id.desc()).limit(SHOWN)
         found += [DeadMessage(*row) for row in session.execute(query)]
     return found
@@ -158,14 +159,16 @@ class Tokens:
 def tokens(session: Session, page: int = 1) -> Tokens:
     """All tokens in use, the newest first."""
     usable = (Token.revoked_at.is_(None), Token.expires_at > now(session), User.disabled.is_(False))
-    base = select(Token, User.name).join(User, User.id == Token.user_id).where(*usable)
+    told = (Token.id, Token.name, Token.scopes, Token.user_id, User.name.label("owner"))
+    base = select(*told, Token.created_at, Token.expires_at).join(User, User.id == Token.user_id)
+    base = base.where(*usable)
     total = session.execute(select(func.count()).select_from(base.subquery())).scalar_one()
     pages = max(1, -(-total // PER_PAGE))
     page = min(max(page, 1), pages)
     rows = session.execute(base.order_by(Token.id.desc()).limit(PER_PAGE).offset((page - 1) * PER_PAGE))
     items = tuple(
-        TokenInUse(t.id, t.name, tuple(t.scopes), t.user_id, owner, t.created_at, t.expires_at)
-        for t, owner in rows
+        TokenInUse(t.id, t.name, tuple(t.scopes), t.user_id, t.owner, t.created_at, t.expires_at)
+        for t in rows
     )
     return Tokens(items, page, pages, total)
 

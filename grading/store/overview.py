@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, exists, select
+from sqlalchemy.orm import Session, aliased, joinedload
 
 from grading.errors import NotFound
-from grading.late import LateRule, steps
+from grading.late import LateRule, own_due, steps
+from grading.remembered import Remembered, mark
 from grading.rubric import Rubric, Value
-from grading.store import groups, tables
+from grading.store import groups, lists, tables
 from grading.store.blobs import fetch
-from grading.store.database import now
-from grading.store.door import Door, door
+from grading.store.database import clock, told
+from grading.store.door import Door, Terms, stands, taken
 from grading.store.groups import Group
+from grading.store.lists import SubmissionLine
 
 OFFERED = ("starter/", "data/")
 """Folders whose files students may have; solutions, tests and instructions never leave."""
+
+MOST_READ = 1024 * 1024
+"""Characters of rubrics that are kept as they were read."""
 
 
 class Offered(Value):
@@ -78,84 +85,166 @@ class Overview(Value):
 
 def find(session: Session, assignment_id: int) -> tables.Assignment:
     """The assignment. Raises NotFound."""
-    found = session.get(tables.Assignment, assignment_id)
+    found = session.get(tables.Assignment, assignment_id, options=[joinedload(tables.Assignment.course)])
     if found is None:
         raise NotFound("There is no such assignment.")
     return found
 
 
+_rubrics: Remembered[tuple[tuple[ShownCriterion, ...], float]] = Remembered(MOST_READ)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """An assignment as a page reads it."""
+
+    shown: Overview
+    attempts: tuple[SubmissionLine, ...]
+    """All hand-ins of the reader."""
+    uploaded: bool
+    """The reader has uploaded something."""
+
+
+def look(
+    session: Session,
+    assignment_id: int,
+    user_id: int,
+    allow: Callable[[int, bool], None],
+) -> Looked:
+    """The assignment as this user sees it, in few queries. Raises NotFound.
+
+    `allow` gets its course and whether students see it, before anything else is read; it may raise, too.
+    """
+    query = _head(session.get_bind().dialect.name)
+    row = session.execute(query, {"assignment_id": assignment_id, "user_id": user_id}).first()
+    if row is None:
+        raise NotFound("There is no such assignment.")
+    allow(row.course_id, row.visible)
+    moment, alone = told(session, row.clock), row.group_size < 2
+    attempts = lists.attempts(session, user_id, assignment_id)
+    if alone:
+        used = len(attempts)
+    else:
+        people = groups.confirmed_with(session, assignment_id, user_id)
+        used = max((count for count, _ in taken(session, assignment_id, people).values()), default=0)
+    terms = Terms(row.due_at, row.late, row.max_hand_ins, row.archived)
+    stand = stands(terms, own_due(row.due_at, row.own), used, moment)
+    group = None if alone else groups.group_of(session, assignment_id, user_id)
+    return Looked(_shown(session, row, stand, group, moment), attempts, row.uploaded)
+
+
 def overview(session: Session, assignment: tables.Assignment, user_id: int) -> Overview:
     """The assignment as this user sees it."""
-    people = groups.together(session, assignment, user_id)
-    moment = now(session)
-    stands = door(session, assignment, user_id, people, moment)
+    return look(session, assignment.id, user_id, lambda _course_id, _visible: None).shown
+
+
+_OF_ASSIGNMENT = (
+    tables.Assignment.id,
+    tables.Assignment.course_id,
+    tables.Assignment.slug,
+    tables.Assignment.title,
+    tables.Assignment.due_at,
+    tables.Assignment.late,
+    tables.Assignment.max_hand_ins,
+    tables.Assignment.group_size,
+    tables.Assignment.counts,
+    tables.Assignment.visible,
+)
+
+
+@cache
+def _head(dialect: str) -> Select[Any]:
+    """An assignment with its course, the version that counts, and what is there of the reader."""
+    assignment, course, version, own = (
+        tables.Assignment,
+        tables.Course,
+        tables.RubricVersion,
+        tables.Extension,
+    )
+    other = aliased(version)
+    counts = select(other.id).where(other.assignment_id == assignment.id, other.published_at.is_not(None))
+    newest = counts.order_by(other.published_at.desc(), other.number.desc()).limit(1).scalar_subquery()
+    user_id: ColumnElement[int] = bindparam("user_id")
+    uploaded = (tables.Upload.user_id == user_id, tables.Upload.assignment_id == assignment.id)
+    columns = (
+        *_OF_ASSIGNMENT,
+        course.slug.label("course"),
+        course.title.label("course_title"),
+        course.archived,
+        own.due_at.label("own"),
+        version.id.label("version"),
+        version.task,
+        cast(version.rubric, Text).label("rubric"),
+        version.files,
+        exists().where(*uploaded).label("uploaded"),
+        clock(dialect),
+    )
+    query: Select[Any] = select(*columns).select_from(assignment)
+    return (
+        query.join(course, course.id == assignment.course_id)
+        .outerjoin(version, version.id == newest)
+        .outerjoin(own, and_(own.assignment_id == assignment.id, own.student_id == user_id))
+        .where(assignment.id == bindparam("assignment_id"))
+    )
+
+
+def _shown(session: Session, row: Any, stand: Door, group: Group | None, moment: datetime) -> Overview:
     found = Overview(
-        id=assignment.id,
-        course_id=assignment.course_id,
-        course=assignment.course.slug,
-        course_title=assignment.course.title,
-        slug=assignment.slug,
-        title=assignment.title,
-        due_at=assignment.due_at,
-        visible=assignment.visible,
-        archived=assignment.course.archived,
-        counts=assignment.counts,
-        group_size=assignment.group_size,
+        id=row.id,
+        course_id=row.course_id,
+        course=row.course,
+        course_title=row.course_title,
+        slug=row.slug,
+        title=row.title,
+        due_at=row.due_at,
+        visible=row.visible,
+        archived=row.archived,
+        counts=row.counts,
+        group_size=row.group_size,
         now=moment,
         ready=False,
-        steps=_steps(stands.due, stands.rule),
-        door=stands,
-        group=groups.group_of(session, assignment.id, user_id) if assignment.group_size > 1 else None,
+        steps=_steps(stand.due, stand.rule),
+        door=stand,
+        group=group,
     )
-    version = _version(session, assignment)
-    if version is None:
+    if row.version is None:
         return found
-    rubric = Rubric.model_validate(version.rubric)
-    shown = {
-        "ready": True,
-        "task": version.task,
-        "criteria": tuple(
-            ShownCriterion(title=one.title, points=one.points, levels=one.levels) for one in rubric.criteria
-        ),
-        "max_points": rubric.max_points,
-        "files": _offered(session, version.files),
-    }
-    return found.model_copy(update=shown)
+    criteria, most = _rubrics.get(mark(row.rubric), len(row.rubric), lambda: _criteria(row.rubric))
+    shown = {"ready": True, "task": row.task, "criteria": criteria, "max_points": most}
+    return found.model_copy(update={**shown, "files": _offered(session, row.files)})
+
+
+def _criteria(text: str) -> tuple[tuple[ShownCriterion, ...], float]:
+    rubric = Rubric.model_validate_json(text)
+    shown = (ShownCriterion(title=one.title, points=one.points, levels=one.levels) for one in rubric.criteria)
+    return tuple(shown), rubric.max_points
 
 
 def offered(session: Session, assignment: tables.Assignment, path: str) -> bytes:
     """The bytes of a file that students may have. Raises NotFound for all others."""
-    version = _version(session, assignment)
-    name = version.files.get(path) if version is not None and path.startswith(OFFERED) else None
+    name = _files(session, assignment).get(path) if path.startswith(OFFERED) else None
     if name is None:
         raise NotFound("There is no such file.")
     return fetch(session, name)
 
 
-class _Version(Value):
-    """What a page needs of the version that counts; starter and solution as documents are large."""
-
-    task: str
-    rubric: dict[str, Any]
-    files: dict[str, str]
-
-
-def _version(session: Session, assignment: tables.Assignment) -> _Version | None:
+def _files(session: Session, assignment: tables.Assignment) -> Mapping[str, str]:
+    """The files of the version that counts."""
     version = tables.RubricVersion
     query = (
-        select(version.task, version.rubric, version.files)
+        select(version.files)
         .where(version.assignment_id == assignment.id, version.published_at.is_not(None))
         .order_by(version.published_at.desc(), version.number.desc())
     )
-    row = session.execute(query.limit(1)).one_or_none()
-    return None if row is None else _Version(**row._mapping)
+    found: Mapping[str, str] | None = session.scalar(query.limit(1))
+    return found or {}
 
 
 def _offered(session: Session, files: Mapping[str, str]) -> tuple[Offered, ...]:
     names = {path: name for path, name in files.items() if path.startswith(OFFERED)}
     blob = tables.Blob
     known = select(blob.sha256, blob.size).where(blob.sha256.in_(set(names.values())))
-    sizes = {name: size for name, size in session.execute(known)}  # noqa: C416 - rows are no pairs to mypy
+    sizes = {name: size for name, size in session.execute(known)} if names else {}  # noqa: C416 - rows are no pairs to mypy
     order = sorted(names, key=lambda path: (not path.startswith(OFFERED[0]), path.casefold()))
     return tuple(Offered(path=path, size=sizes.get(names[path], 0)) for path in order)
 

@@ -13,6 +13,7 @@ from grading.store import outbox, waiting
 from grading.store.database import now
 from grading.store.rounds import storable
 from grading.store.tables import Outbox, Round
+from grading.store.touches import BY_HAND, touch
 
 PREPARING = ("prepare", "trial")
 """Outbox rows of a round that is not prepared yet: its checks, and the running of its work."""
@@ -21,16 +22,22 @@ PREPARING = ("prepare", "trial")
 def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> bool:
     """received → queued, with the documents and evidence all its jobs carry."""
     moment = now(session)
-    done = session.execute(
-        update(Round)
-        .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
-        .values(state=RoundState.QUEUED, prepared=prepared, prepared_at=moment, line=waiting.LAST_IN_LINE)
-        .returning(Round.id)
-    ).first()
+    done = (
+        session.execute(
+            update(Round)
+            .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
+            .values(state=RoundState.QUEUED, prepared=prepared, prepared_at=moment, line=waiting.LAST_IN_LINE)
+            .returning(Round.submission_id)
+            .execution_options(**BY_HAND)
+        )
+        .scalars()
+        .all()
+    )
+    touch(session, done)
     rows = (Outbox.kind.in_(PREPARING), Outbox.key == round_id)
     # why it was put off before is no error of a row that is done
     session.execute(update(Outbox).where(*rows).values(done_at=moment, error=""))
-    return done is not None
+    return bool(done)
 
 
 def hand_on(session: Session, round_id: str) -> bool:
@@ -69,11 +76,18 @@ def student_of(session: Session, round_id: str) -> int | None:
 def reject(session: Session, round_id: str, sentence: str) -> None:
     """received → failed: the round cannot be prepared, whoever tries."""
     moment = now(session)
-    session.execute(
+    failed = session.execute(
         update(Round)
         .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
         .values(state=RoundState.FAILED, failure=storable(sentence), finished_at=moment)
-    )
+        .returning(Round.submission_id, Round.current)
+        .execution_options(**BY_HAND)
+    ).all()
+    touch(session, [row.submission_id for row in failed])
+    for row in failed:
+        if row.current:  # of a dry run nobody hears
+            news = {"type": "submission.failed", "submission": row.submission_id}
+            outbox.put(session, "event", f"failed:{round_id}", news)
     rows = (Outbox.kind.in_(PREPARING), Outbox.key == round_id)
     # why it was put off before is no error of a row that is done
     session.execute(update(Outbox).where(*rows).values(done_at=moment, error=""))

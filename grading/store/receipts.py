@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from datetime import datetime
+from functools import cache
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, and_, bindparam, exists, select
 from sqlalchemy.orm import Session
 
 from grading.errors import NotFound
-from grading.late import Lateness
+from grading.late import Lateness, LateRule, lateness, own_due
 from grading.rubric import Value
 from grading.store import tables
-from grading.store.settling import lateness_of
 
 
 class ReceivedFile(Value):
@@ -68,31 +69,71 @@ def received(path: str, data: bytes) -> ReceivedFile:
 
 def receipt(session: Session, submission_id: str) -> Receipt:
     """The receipt of a hand-in. Raises NotFound. Older ones get the fingerprint their files give."""
-    found = session.get(tables.Submission, submission_id) if submission_id.isalnum() else None
-    if found is None:
+    row = (
+        session.execute(_head(), {"submission_id": submission_id}).first()
+        if submission_id.isalnum()
+        else None
+    )
+    if row is None:
         raise NotFound("There is no such submission.")
     files = files_of(session, submission_id)
-    member = tables.SubmissionMember
-    others = select(tables.User.id, tables.User.name).join(member, member.user_id == tables.User.id)
-    known = session.execute(others.where(member.submission_id == submission_id).order_by(tables.User.name))
-    names = [(row.id, row.name) for row in known]
-    assignment = found.assignment
+    names: list[tuple[int, str]] = []
+    if row.in_group:
+        member = tables.SubmissionMember
+        others = select(tables.User.id, tables.User.name).join(member, member.user_id == tables.User.id)
+        known = session.execute(
+            others.where(member.submission_id == submission_id).order_by(tables.User.name)
+        )
+        names = [(one.id, one.name) for one in known]
+    due = own_due(row.due_at, row.own)
     return Receipt(
-        submission_id=found.id,
-        course_id=assignment.course_id,
-        course_title=assignment.course.title,
-        assignment_id=assignment.id,
-        assignment_title=assignment.title,
-        number=found.number,
-        student_id=found.student_id,
-        student=found.student.name,
+        submission_id=row.id,
+        course_id=row.course_id,
+        course_title=row.course_title,
+        assignment_id=row.assignment_id,
+        assignment_title=row.assignment_title,
+        number=row.number,
+        student_id=row.student_id,
+        student=row.student,
         members=tuple(user_id for user_id, _ in names),
         member_names=tuple(name for _, name in names),
-        source=found.source,
-        created_at=found.created_at,
-        lateness=lateness_of(session, found),
+        source=row.source,
+        created_at=row.created_at,
+        lateness=lateness(row.created_at, due, LateRule.model_validate(row.late or {})),
         files=files,
-        fingerprint=found.fingerprint or fingerprint(files),
+        fingerprint=row.fingerprint or fingerprint(files),
+    )
+
+
+@cache
+def _head() -> Select[Any]:
+    """A hand-in with its assignment, course and student, and whether it counts for others, too."""
+    own, assignment, extension = tables.Submission, tables.Assignment, tables.Extension
+    theirs = and_(extension.assignment_id == assignment.id, extension.student_id == own.student_id)
+    columns = (
+        own.id,
+        own.number,
+        own.student_id,
+        own.source,
+        own.created_at,
+        own.fingerprint,
+        assignment.course_id,
+        assignment.id.label("assignment_id"),
+        assignment.title.label("assignment_title"),
+        assignment.due_at,
+        assignment.late,
+        tables.Course.title.label("course_title"),
+        tables.User.name.label("student"),
+        extension.due_at.label("own"),
+        exists().where(tables.SubmissionMember.submission_id == own.id).label("in_group"),
+    )
+    query: Select[Any] = select(*columns).select_from(own)
+    return (
+        query.join(assignment, assignment.id == own.assignment_id)
+        .join(tables.Course, tables.Course.id == assignment.course_id)
+        .join(tables.User, tables.User.id == own.student_id)
+        .outerjoin(extension, theirs)
+        .where(own.id == bindparam("submission_id"))
     )
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import Select, case, func, select
+from sqlalchemy import Select, bindparam, case, func, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.changes import Change
 from grading.errors import Conflict, NotFound
 from grading.may import Actor
 from grading.rubric import Value
-from grading.store import reviewing, tables
+from grading.store import mails, reviewing, tables
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.review_history import stamp
@@ -131,6 +132,7 @@ def answer(session: Session, actor: Actor, request_id: int, given: Answer) -> st
     row.answer, row.answered_by, row.answered_at = _storable(given.words), actor.user_id, now(session)
     said = {**_about(row), "verdict": given.verdict, "points": given.points}
     note(session, actor.name, "regrade.answer", f"submission:{row.submission_id}", said)
+    mails.answered(session, row.submission_id, row.student_id, row.id)
     return new
 
 
@@ -204,9 +206,13 @@ def find(session: Session, request_id: int) -> Request:
 
 def of_submission(session: Session, submission_id: str) -> tuple[Request, ...]:
     """All requests for a hand-in, the newest first."""
+    return tuple(map(_request, session.execute(_of_submission(), {"submission_id": submission_id})))
+
+
+@cache
+def _of_submission() -> Select[Any]:
     row = tables.RegradeRequest
-    query = _requests().where(row.submission_id == submission_id).order_by(row.id.desc())
-    return tuple(map(_request, session.execute(query)))
+    return _requests().where(row.submission_id == bindparam("submission_id")).order_by(row.id.desc())
 
 
 def listing(session: Session, courses: frozenset[int] | None, course_id: int | None, page: int = 1) -> Page:
@@ -222,13 +228,6 @@ def listing(session: Session, courses: frozenset[int] | None, course_id: int | N
     return Page(items=tuple(map(_request, rows)), page=page, pages=pages, total=total)
 
 
-def open_count(session: Session, courses: frozenset[int] | None) -> int:
-    """How many wait for an answer in these courses; one look into an index."""
-    row = tables.RegradeRequest
-    query = _of(select(func.count()).select_from(row).where(row.state == "open"), courses, None)
-    return session.scalar(query) or 0
-
-
 def courses(session: Session, of: frozenset[int] | None) -> tuple[tuple[int, str], ...]:
     """(number, title) of these courses (nothing: all), for the filter."""
     query = select(tables.Course.id, tables.Course.title).order_by(tables.Course.title)
@@ -242,6 +241,7 @@ def _of(query: Select[Any], courses: frozenset[int] | None, course_id: int | Non
     return query if course_id is None else query.where(row.course_id == course_id)
 
 
+@cache
 def _requests() -> Select[Any]:
     row, answerer = tables.RegradeRequest, aliased(tables.User)
     query: Select[Any] = (

@@ -31,6 +31,7 @@ from grading.store.tables import (
     RoundStage,
     RubricVersion,
     Run,
+    SentMessage,
     Submission,
     SubmissionFile,
     SubmissionMember,
@@ -41,7 +42,7 @@ from grading.store.tables import (
 T = TypeVar("T")
 AT_ONCE = 500
 """Ids of one statement; databases bound how many they take."""
-EVENTS = ("graded", "released")
+EVENTS = ("graded", "partial", "failed", "released", "withdrawn")
 
 
 def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
@@ -66,7 +67,8 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
             counts += gone(session, theirs, theirs.submission_id.in_(some))
         for few in chunks(rounds):
             counts += _of_rounds(session, few)
-        for table in (Grade, Round, IdempotencyKey, InboundWebhook, SubmissionFile, KeptTrial):
+        counts += gone(session, Outbox, Outbox.key.in_([f"received:{one}" for one in some]))
+        for table in (Grade, Round, IdempotencyKey, InboundWebhook, SubmissionFile, KeptTrial, SentMessage):
             counts += gone(session, table, table.submission_id.in_(some))
         counts += gone(session, Submission, Submission.id.in_(some))
         counts["blobs"] += remove_unused_blobs(session, names)

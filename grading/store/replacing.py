@@ -13,11 +13,13 @@ from sqlalchemy.orm import Session, aliased, defer
 from grading.errors import Conflict
 from grading.late import LateRule, lateness, own_due
 from grading.may import Actor
+from grading.messages import GRADED
 from grading.model import RoundState
 from grading.store import dry_runs, grades, mails, tables
 from grading.store.audit import note
 from grading.store.carrying import copy
 from grading.store.database import now
+from grading.store.lti.wake import wake
 from grading.store.removal import chunks
 from grading.store.settling import settle
 
@@ -151,7 +153,6 @@ def _query() -> Any:
     new, grade = tables.Round, tables.Grade
     old, before = aliased(tables.Round, name="old"), aliased(tables.Grade, name="before")
     own, submission, assignment = tables.Extension, tables.Submission, tables.Assignment
-    counts = and_(old.submission_id == new.submission_id, old.current)
     return (
         select(
             new.submission_id,
@@ -183,7 +184,7 @@ def _query() -> Any:
         .join(assignment, assignment.id == submission.assignment_id)
         .outerjoin(own, and_(own.assignment_id == assignment.id, own.student_id == submission.student_id))
         .outerjoin(grade, grade.round_id == new.id)
-        .outerjoin(old, counts)
+        .outerjoin(old, and_(old.submission_id == new.submission_id, old.current))
         .outerjoin(before, before.round_id == old.id)
         .where(~new.current)
         .order_by(new.id)
@@ -262,11 +263,9 @@ def _take_over(
 def _tell(session: Session, pairs: Sequence[Pair]) -> None:
     """News for the outside, as any grading leaves it; these rounds never had any."""
     moment = now(session)
-    news = [(f"submission.{one.new_state}", f"{one.new_state}:{one.new_round}", one) for one in pairs]
+    news = [(f"submission.{GRADED[one.new_state]}", f"{one.new_state}:{one.new_round}", one) for one in pairs]
     news += [
-        ("submission.released", f"released:{one.new_round}", one)
-        for one in pairs
-        if one.released_at is not None
+        ("grade.released", f"released:{one.new_round}", one) for one in pairs if one.released_at is not None
     ]
     rows = [
         {
@@ -281,6 +280,7 @@ def _tell(session: Session, pairs: Sequence[Pair]) -> None:
     if rows:
         session.execute(insert(tables.Outbox), rows)
     mails.ready(session, [one.new_round for one in pairs if one.shown])
+    wake(session, [one.submission_id for one in pairs])
 
 
 def _carry(session: Session, pairs: Sequence[Pair]) -> set[str]:

@@ -124,11 +124,13 @@ def replay(session: Session, round_id: str, actor: str) -> bool:
     if current is None or current.state not in GIVEN_UP or not _is_current(session, round_id):
         return False
     detail: dict[str, Any] = {"was": current.state, "stages": _begin_again(session, current)}
-    gone = session.execute(
-        delete(Grade).where(Grade.round_id == round_id).returning(Grade.points_so_far, Grade.released_at)
-    ).first()
+    grade = delete(Grade).where(Grade.round_id == round_id)
+    gone = session.execute(grade.returning(Grade.points_so_far, Grade.released_at, Grade.released_by)).first()
     if gone is not None:
         detail["points_so_far"], detail["released"] = gone.points_so_far, gone.released_at is not None
+        if gone.released_at is None and gone.released_by is not None:
+            # who took it back decides about the grade that comes, too
+            set_round(session, round_id, withdrawn_by=gone.released_by)
     note(session, actor, "round.replay", f"submission:{current.submission_id}", detail)
     return True
 

@@ -36,9 +36,11 @@ from grading.store.tables import (
     Outbox,
     Round,
     Run,
+    SentMessage,
     Submission,
     Upload,
 )
+from grading.store.touches import BY_HAND
 
 HELPING = 50
 """Submissions, rounds or class zips of one transaction."""
@@ -80,6 +82,7 @@ def _queries(session: Session, kept: Retention) -> dict[str, Select[Any]]:
         "idempotency keys": kept.messages_days,
         "inbound webhooks": kept.messages_days,
         "outbox": kept.messages_days,
+        "sent messages": kept.messages_days,
     }
     queries = {
         kind: _query(kind, moment - timedelta(days=number)) for kind, number in days.items() if number > 0
@@ -110,6 +113,8 @@ def _query(kind: str, before: datetime) -> Any:
     if kind == "inbound webhooks":
         table = InboundWebhook
         return select(table.connection, table.message_id).where(table.received_at < before)
+    if kind == "sent messages":
+        return select(SentMessage.id).where(SentMessage.at < before)
     # announcements of rounds go with their submission: a round may be set going again
     return select(Outbox.id).where(Outbox.done_at < before, Outbox.kind != "prepare")
 
@@ -160,7 +165,8 @@ def _remove_rows(session: Session, table: type[Base], query: Select[Any]) -> int
 
 def _strip(session: Session, rounds: list[str]) -> None:
     """Leave of each run only how its result came about; the report and the grade stay."""
-    session.execute(update(Round).where(Round.id.in_(rounds)).values(prepared=null()))
+    unread = update(Round).where(Round.id.in_(rounds)).values(prepared=null())
+    session.execute(unread.execution_options(**BY_HAND))
     remove_prompts(session, rounds)
     for run in session.execute(select(Run.id, Run.result).where(Run.round_id.in_(rounds))):
         origin = (run.result or {}).get("provenance")
@@ -180,5 +186,6 @@ TABLES: dict[str, type[Base]] = {
     "idempotency keys": IdempotencyKey,
     "inbound webhooks": InboundWebhook,
     "outbox": Outbox,
+    "sent messages": SentMessage,
     "trials": KeptTrial,
 }

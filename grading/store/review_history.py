@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.store import standing
@@ -32,26 +34,38 @@ def stamp(session: Session, round_id: str) -> str:
     return f"{round_id}.{newest or 0}.{undone}"
 
 
+def stamp_of(session: Session, round_id: str, made: Sequence[Made]) -> str:
+    """The same, of a history that was read; it is asked for only where the history was cut."""
+    if len(made) >= MOST:
+        return stamp(session, round_id)
+    newest = made[0].id if made else 0
+    return f"{round_id}.{newest}.{sum(one.undone_at is not None for one in made)}"
+
+
 def history(session: Session, round_id: str) -> tuple[Made, ...]:
     """The changes of a round, the newest first."""
-    undoer = aliased(User)
-    query = (
-        select(Change, User.name, undoer.name, Round.number)
-        .join(Round, Round.id == Change.round_id)
-        .outerjoin(User, User.id == Change.by)
-        .outerjoin(undoer, undoer.id == Change.undone_by)
-        .where(Change.round_id == round_id)
-        .order_by(Change.id.desc())
-        .limit(MOST)
-    )
     return tuple(
         Made(
             id=row.id, at=row.at, by=by or "", kind=row.kind, target=row.target, value=row.value,
             before=row.before, reason=row.reason, bulk=bool(row.bulk), grading=number,
             undone_at=row.undone_at, undone_by=undone_by or "",
         )
-        for row, by, undone_by, number in session.execute(query)
+        for row, by, undone_by, number in session.execute(_history(), {"round_id": round_id})
     )  # fmt: skip
+
+
+@cache
+def _history() -> Select[Change, str, str, int]:
+    undoer = aliased(User)
+    query = select(Change, User.name, undoer.name, Round.number)
+    return (
+        query.join(Round, Round.id == Change.round_id)
+        .outerjoin(User, User.id == Change.by)
+        .outerjoin(undoer, undoer.id == Change.undone_by)
+        .where(Change.round_id == bindparam("round_id"))
+        .order_by(Change.id.desc())
+        .limit(MOST)
+    )
 
 
 def since(session: Session, round_id: str, seen: str) -> tuple[Made, ...]:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, case, exists, func, literal, or_, select, true, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, joinedload
 
 from grading.errors import NotFound
 from grading.late import LateRule
@@ -36,15 +36,27 @@ MOST_COUNTED = 5_000
 """More hand-ins than that are not counted, nor paged through: a filter finds what is wanted."""
 
 
-def page_of(session: Session, assignment: Assignment, filters: Filters, page: int = 1) -> Page:
-    """One page of hand-ins, in the order of the filter.
-
-    What fits is found once, as ids; all else is read for the lines of the page only.
-    """
+def order_of(session: Session, assignment: Assignment, filters: Filters) -> tuple[str, ...]:
+    """The ids of what fits, in the order of the filter; one more than are counted at most."""
     keys, down = _order(filters)
     found = _filtered(session, assignment, filters, (Submission.id,))
     ordered = found.order_by(*((key.desc() if down else key.asc()) for key in keys))
-    order = list(session.scalars(ordered.limit(MOST_COUNTED + 1)))
+    return tuple(session.scalars(ordered.limit(MOST_COUNTED + 1)))
+
+
+def page_of(
+    session: Session,
+    assignment: Assignment,
+    filters: Filters,
+    page: int = 1,
+    order: Sequence[str] | None = None,
+) -> Page:
+    """One page of hand-ins, in the order of the filter, which somebody may know already.
+
+    What fits is found once, as ids; all else is read for the lines of the page only.
+    """
+    if order is None:
+        order = order_of(session, assignment, filters)
     total = min(len(order), MOST_COUNTED)
     pages = max(1, -(-total // PER_PAGE))
     page = min(max(page, 1), pages)
@@ -90,7 +102,7 @@ def neighbours(
 
 def require(session: Session, assignment_id: int) -> Assignment:
     """The assignment. Raises NotFound."""
-    found = session.get(Assignment, assignment_id)
+    found = session.get(Assignment, assignment_id, options=[joinedload(Assignment.course)])
     if found is None:
         raise NotFound("There is no such assignment.")
     return found

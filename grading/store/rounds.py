@@ -151,7 +151,13 @@ def record(session: Session, result: Result) -> Recorded:
         return Recorded("accepted", combine=_ready(current, stage.stage))
     if result.ok:
         return Recorded("duplicate")
-    dead = counts and _fail(
+    dead = counts and _failed(session, current, stage, result)
+    return Recorded("failed", combine=dead and _ready(current, stage.stage))
+
+
+def _failed(session: Session, current: LockedRound, stage: Stage, result: Result) -> bool:
+    """The stage's run came to an end without an answer; whether that was its last try."""
+    return _fail(
         session,
         current,
         stage,
@@ -161,7 +167,6 @@ def record(session: Session, result: Result) -> Recorded:
         avoid=_avoid(stage, result),
         alone=False,  # it came to an end, so it kills nobody
     )
-    return Recorded("failed", combine=dead and _ready(current, stage.stage))
 
 
 def _measures(how: Provenance) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from grading.errors import GraderError, NotFound
@@ -26,6 +27,9 @@ class CommentRefused(GraderError):
     status = 422
 
 
+PER_PAGE = 25
+
+
 class Saved(Value):
     """A comment that is kept."""
 
@@ -35,18 +39,43 @@ class Saved(Value):
     at: datetime
 
 
-def listed(session: Session, course_id: int) -> tuple[Saved, ...]:
-    """Those of a course, by their words."""
+def texts(session: Session, course_id: int) -> tuple[str, ...]:
+    """Those of a course, in order."""
+    return tuple(session.scalars(_texts(), {"course_id": course_id}))
+
+
+@cache
+def _texts() -> Select[str]:
+    query = select(SavedComment.text).where(SavedComment.course_id == bindparam("course_id"))
+    return query.order_by(func.lower(SavedComment.text), SavedComment.id).limit(MOST)
+
+
+class Page(Value):
+    """One page of comments."""
+
+    items: tuple[Saved, ...]
+    page: int
+    pages: int
+    total: int
+
+
+def page_of(session: Session, course_id: int, page: int = 1) -> Page:
+    """One page of those of a course, by their words."""
+    of_course = SavedComment.course_id == course_id
+    total = session.scalar(select(func.count()).select_from(SavedComment).where(of_course)) or 0
+    pages = max(1, -(-total // PER_PAGE))
+    page = min(max(page, 1), pages)
     query = (
-        select(SavedComment, User.name)
+        select(SavedComment.id, SavedComment.text, User.name, SavedComment.at)
         .outerjoin(User, User.id == SavedComment.by)
-        .where(SavedComment.course_id == course_id)
+        .where(of_course)
         .order_by(func.lower(SavedComment.text), SavedComment.id)
-        .limit(MOST)
+        .offset((page - 1) * PER_PAGE)
+        .limit(PER_PAGE)
     )
-    return tuple(
-        Saved(id=row.id, text=row.text, by=name or "", at=row.at) for row, name in session.execute(query)
-    )
+    rows = session.execute(query)
+    items = tuple(Saved(id=row.id, text=row.text, by=row.name or "", at=row.at) for row in rows)
+    return Page(items=items, page=page, pages=pages, total=total)
 
 
 def save(session: Session, course_id: int, text: str, actor: Actor) -> None:

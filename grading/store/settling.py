@@ -22,10 +22,11 @@ def changes_of(session: Session, round_id: str) -> list[Change]:
         .where(tables.Change.round_id == round_id, tables.Change.undone_at.is_(None))
         .order_by(tables.Change.id)
     )
-    return [_change(row, name or "") for row, name in session.execute(query)]
+    return [change_of(row, name or "") for row, name in session.execute(query)]
 
 
-def _change(row: tables.Change, by: str) -> Change:
+def change_of(row: tables.Change, by: str) -> Change:
+    """A row as what it changes; `by` is the name of who made it."""
     said = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
     return Change.model_validate({**said, "reason": row.reason, "by": by})
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Executable, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.late import Lateness, LateRule, lateness, own_due
-from grading.model import Document
 from grading.rubric import Value
-from grading.store import tables, views
+from grading.store import tables
 from grading.store.blobs import fetch
 from grading.store.counting import counts_of
 
@@ -66,26 +66,7 @@ class Made(Value):
 
 def terms(session: Session, submission_id: str, round_id: str) -> Terms:
     """What decides beside the report, by the rules of now; in one query."""
-    own, version = tables.Extension, tables.RubricVersion
-    query = (
-        select(
-            tables.Submission.created_at,
-            tables.Assignment.due_at,
-            own.due_at.label("own"),
-            tables.Assignment.late,
-            tables.Assignment.counts,
-            version.rubric,
-        )
-        .join(tables.Assignment, tables.Assignment.id == tables.Submission.assignment_id)
-        .join(tables.Round, tables.Round.id == round_id)
-        .join(version, version.id == tables.Round.rubric_version_id)
-        .outerjoin(
-            own,
-            (own.assignment_id == tables.Assignment.id) & (own.student_id == tables.Submission.student_id),
-        )
-        .where(tables.Submission.id == submission_id)
-    )
-    row = session.execute(query).one()
+    row = session.execute(_terms(), {"submission_id": submission_id, "round_id": round_id}).one()
     due = own_due(row.due_at, row.own)
     criteria = row.rubric.get("criteria", [])
     return Terms(
@@ -97,12 +78,44 @@ def terms(session: Session, submission_id: str, round_id: str) -> Terms:
     )
 
 
+@cache
+def _terms() -> Executable:
+    own, version = tables.Extension, tables.RubricVersion
+    query = (
+        select(
+            tables.Submission.created_at,
+            tables.Assignment.due_at,
+            own.due_at.label("own"),
+            tables.Assignment.late,
+            tables.Assignment.counts,
+            version.rubric,
+        )
+        .join(tables.Assignment, tables.Assignment.id == tables.Submission.assignment_id)
+        .join(tables.Round, tables.Round.id == bindparam("round_id"))
+        .join(version, version.id == tables.Round.rubric_version_id)
+        .outerjoin(
+            own,
+            (own.assignment_id == tables.Assignment.id) & (own.student_id == tables.Submission.student_id),
+        )
+        .where(tables.Submission.id == bindparam("submission_id"))
+    )
+    return query
+
+
 def gradings(session: Session, submission_id: str) -> tuple[Grading, ...]:
     """The rounds of a hand-in, the newest first, without those of a dry run that was not applied."""
+    rows = session.execute(_gradings(), {"submission_id": submission_id})
+    return tuple(Grading.model_validate(dict(row._mapping)) for row in rows)
+
+
+@cache
+def _gradings() -> Executable:
     tried = (
         select(tables.DryRunRound.round_id)
         .join(tables.DryRun, tables.DryRun.id == tables.DryRunRound.dry_run_id)
-        .where(tables.DryRunRound.submission_id == submission_id, tables.DryRun.applied_at.is_(None))
+        .where(
+            tables.DryRunRound.submission_id == bindparam("submission_id"), tables.DryRun.applied_at.is_(None)
+        )
     )
     grade = tables.Grade
     query = (
@@ -120,48 +133,39 @@ def gradings(session: Session, submission_id: str) -> tuple[Grading, ...]:
         )
         .join(tables.RubricVersion, tables.RubricVersion.id == tables.Round.rubric_version_id)
         .outerjoin(grade, grade.round_id == tables.Round.id)
-        .where(tables.Round.submission_id == submission_id, tables.Round.id.not_in(tried))
+        .where(tables.Round.submission_id == bindparam("submission_id"), tables.Round.id.not_in(tried))
         .order_by(tables.Round.number.desc())
         .limit(MOST)
     )
-    return tuple(Grading.model_validate(dict(row._mapping)) for row in session.execute(query))
+    return query
 
 
 def changes(session: Session, submission_id: str) -> tuple[Made, ...]:
     """What people changed in the gradings of a hand-in, the newest first."""
-    change, undoer = tables.Change, aliased(tables.User)
-    query = (
-        select(change, tables.User.name, undoer.name, tables.Round.number)
-        .join(tables.Round, tables.Round.id == change.round_id)
-        .outerjoin(tables.User, tables.User.id == change.by)
-        .outerjoin(undoer, undoer.id == change.undone_by)
-        .where(change.submission_id == submission_id)
-        .order_by(change.id.desc())
-        .limit(MOST)
-    )
+    rows = session.execute(_changes(), {"submission_id": submission_id})
     return tuple(
         Made(
             at=row.at, by=by or "", kind=row.kind, target=row.target, value=row.value, before=row.before,
             reason=row.reason, grading=number, bulk=bool(row.bulk), undone_at=row.undone_at,
             undone_by=undone_by or "",
         )
-        for row, by, undone_by, number in session.execute(query)
+        for row, by, undone_by, number in rows
     )  # fmt: skip
 
 
-def handed_in(session: Session, submission_id: str) -> tuple[tuple[Document, ...], tuple[str, ...]]:
-    """The documents of a hand-in, as by `views.documents`, and what was noted while reading its files."""
-    query = select(tables.Submission.documents, tables.Submission.notes)
-    stored, notes = session.execute(query.where(tables.Submission.id == submission_id)).one()
-    return views.apart(session, submission_id, stored), tuple(map(str, notes))
-
-
-def written_at(session: Session, round_id: str) -> dict[str, datetime]:
-    """Stage -> when the result that counts came."""
-    query = select(tables.Run.stage, tables.Run.finished_at).where(
-        tables.Run.round_id == round_id, tables.Run.accepted, tables.Run.finished_at.is_not(None)
+@cache
+def _changes() -> Executable:
+    change, undoer = tables.Change, aliased(tables.User)
+    query = (
+        select(change, tables.User.name, undoer.name, tables.Round.number)
+        .join(tables.Round, tables.Round.id == change.round_id)
+        .outerjoin(tables.User, tables.User.id == change.by)
+        .outerjoin(undoer, undoer.id == change.undone_by)
+        .where(change.submission_id == bindparam("submission_id"))
+        .order_by(change.id.desc())
+        .limit(MOST)
     )
-    return {stage: at for stage, at in session.execute(query) if at is not None}
+    return query
 
 
 def notebooks(session: Session, submission_id: str) -> dict[str, str]:

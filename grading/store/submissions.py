@@ -29,6 +29,7 @@ from grading.store.tables import (
     User,
     new_id,
 )
+from grading.store.touches import BY_HAND
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,8 @@ def accept(session: Session, incoming: Incoming) -> Accepted:
             )
         )
     session.flush()
+    news = {"type": "submission.received", "submission": submission.id}
+    outbox.put(session, "event", f"received:{submission.id}", news)
     return Accepted(submission.id, current.id)
 
 
@@ -164,7 +167,8 @@ def add_round(
     mine = select(Submission.id).where(Submission.id == submission.id)
     # not the key: who holds a round, which this may wait for, refers to it
     session.execute(mine.with_for_update(key_share=True))
-    session.execute(update(Round).where(Round.submission_id == submission.id).values(current=False))
+    earlier = update(Round).where(Round.submission_id == submission.id).values(current=False)
+    session.execute(earlier.execution_options(**BY_HAND))  # the new one touches the same
     number = session.execute(
         select(func.coalesce(func.max(Round.number), 0)).where(Round.submission_id == submission.id)
     ).scalar_one()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from grading.store.database import now
@@ -31,12 +31,17 @@ class Taken:
 def last_taken(session: Session, each: int = 5) -> dict[str, list[Taken]]:
     """machine -> its last runs, the newest first."""
     moment = now(session)
-    query = (
+    newest = (
         select(Run.machine, Run.stage, Run.state, Run.error, Run.seconds, Run.output_tokens, Run.finished_at)
         .where(Run.finished_at.is_not(None))
         .order_by(Run.finished_at.desc())
         .limit(LOOKED_AT)
+        .subquery()
     )
+    place = func.row_number().over(partition_by=newest.c.machine, order_by=newest.c.finished_at.desc())
+    placed = select(newest, place.label("place")).subquery()
+    columns = [placed.c[one.key] for one in newest.c]
+    query = select(*columns).where(placed.c.place <= each).order_by(placed.c.finished_at.desc())
     found: dict[str, list[Taken]] = {}
     for machine, stage, state, error, seconds, tokens, at in session.execute(query):
         mine = found.setdefault(machine or "", [])

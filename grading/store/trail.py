@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from grading.store.tables import Assignment, Audit, Batch, Course, Identity, Submission, Token, User
 
-PER_PAGE = 50
+PER_PAGE = 25
 MAX_PEOPLE = 50
 
 

@@ -15,6 +15,16 @@ from grading.store.database import now
 from grading.store.tables.assignments import TRIAL
 
 
+def _next_number(session: Session, assignment_id: int, user_id: int) -> int:
+    """Below those of real hand-ins, which begin with 1."""
+    table = tables.Submission
+    # the same lock as that of a hand-in
+    session.execute(select(tables.User.id).where(tables.User.id == user_id).with_for_update())
+    mine = (table.assignment_id == assignment_id, table.student_id == user_id, table.source == TRIAL)
+    lowest = session.scalar(select(func.min(table.number)).where(*mine))
+    return (1 if lowest is None else lowest) - 1
+
+
 def trial(
     session: Session,
     assignment: tables.Assignment,
@@ -36,16 +46,11 @@ def trial(
     known = session.execute(same.order_by(table.number).limit(1)).scalar_one_or_none()
     if known is not None:
         return known
-    # the same lock as that of a hand-in, for the number
-    session.execute(select(tables.User.id).where(tables.User.id == actor.user_id).with_for_update())
-    mine = (table.assignment_id == assignment.id, table.student_id == actor.user_id)
-    # below those of real hand-ins, which begin with 1
-    lowest = session.scalar(select(func.min(table.number)).where(*mine, table.source == TRIAL))
     made = table(
         id=tables.new_id(),
         assignment_id=assignment.id,
         student_id=actor.user_id,
-        number=(1 if lowest is None else lowest) - 1,
+        number=_next_number(session, assignment.id, actor.user_id),
         source=TRIAL,
         documents=documents,
         notes=[what],

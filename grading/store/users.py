@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from typing import Literal as L
 
-from sqlalchemy import exists, func, literal, select
+from sqlalchemy import bindparam, exists, func, literal, select
 from sqlalchemy.orm import Session
 
 from grading.errors import Forbidden, GraderError, NotFound
 from grading.may import STAFF, Actor
-from grading.store import accounts, members, tables
+from grading.store import accounts, members, tables, tokens
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.members import People, Person
@@ -49,11 +50,16 @@ class Wishes:
     mail_when_ready: bool
 
 
+_OF_ONE = select(
+    *members.SHOWN, tables.User.created_at, tables.User.language, tables.User.mail_when_ready
+).where(tables.User.id == bindparam("user_id"))
+
+
 def listing(session: Session, search: str = "", kind: str = "", page: int = 1) -> People:
     """A page of everybody, by name. Who was erased is left out."""
     user = tables.User
     known = exists().where(tables.Identity.user_id == user.id)
-    query = select(user, literal("").label("role")).where(known)
+    query = select(*members.SHOWN, literal("").label("role")).where(known)
     staff = exists().where(tables.Membership.user_id == user.id, tables.Membership.role.in_(STAFF))
     filters = {
         "administrators": user.administrator,
@@ -69,8 +75,22 @@ def listing(session: Session, search: str = "", kind: str = "", page: int = 1) -
 
 def find(session: Session, user_id: int) -> Account:
     """Somebody. Raises NotFound, also for who was erased."""
-    user = session.get(tables.User, user_id)
-    if user is None or not user.identities:
+    return _found(session, user_id, session.execute(_OF_ONE, {"user_id": user_id}).first())
+
+
+def own(session: Session, user_id: int) -> tuple[Account, Wishes]:
+    """Somebody, and what they have set. Raises NotFound."""
+    row = session.execute(_OF_ONE, {"user_id": user_id}).first()
+    account = _found(session, user_id, row)
+    assert row is not None  # or there was no account
+    return account, Wishes(row.email, row.language, row.mail_when_ready)
+
+
+def _found(session: Session, user_id: int, row: Any) -> Account:
+    identity = tables.Identity
+    named = select(identity.provider, identity.subject).where(identity.user_id == user_id)
+    providers = [(one.provider, one.subject) for one in session.execute(named.order_by(identity.id))]
+    if row is None or not providers:
         raise NotFound("There is no such person.")
     query = (
         select(tables.Membership.course_id, tables.Course.title, tables.Membership.role)
@@ -78,9 +98,10 @@ def find(session: Session, user_id: int) -> Account:
         .where(tables.Membership.user_id == user_id)
         .order_by(tables.Course.title)
     )
-    places = tuple(Place(*row) for row in session.execute(query))
-    providers = tuple((one.provider, one.subject) for one in user.identities)
-    return Account(members.person(session, user, ""), places, user.created_at, providers)
+    places = tuple(Place(*one) for one in session.execute(query))
+    first = sorted(providers, key=lambda one: one[0] != "local")  # stable: the others as they came
+    person = members.person_of(session, row, "", tuple(subject for _, subject in first))
+    return Account(person, places, row.created_at, tuple(providers))
 
 
 def create(
@@ -113,7 +134,9 @@ def put_flag(session: Session, user_id: int, flag: Flag, value: bool, actor: Act
     if getattr(user, flag) == value:
         return
     setattr(user, flag, value)
-    user.sessions += flag == "disabled"  # so that old ones do not come back with the account
+    if flag == "disabled":  # so that old sessions and tokens do not come back with the account
+        user.sessions += 1
+        tokens.revoke_tokens(session, user_id, actor.name)
     accounts.end_links(session, [user_id])
     note(session, actor.name, f"user.{flag if value else f'not_{flag}'}", f"user:{user_id}")
 
@@ -124,12 +147,6 @@ def unlock(session: Session, user_id: int, actor: Actor) -> None:
     user = session.get_one(tables.User, user_id, with_for_update=True)
     user.failed_logins, user.locked_until = 0, None
     note(session, actor.name, "account.unlock", f"user:{user_id}")
-
-
-def wishes_of(session: Session, user_id: int) -> Wishes:
-    """What somebody has set."""
-    user = session.get_one(tables.User, user_id)
-    return Wishes(user.email, user.language, user.mail_when_ready)
 
 
 def wish(session: Session, user_id: int, wanted: Wishes) -> None:

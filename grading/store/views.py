@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from statistics import median
-from typing import Any, cast
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Select, func, select
-from sqlalchemy.orm import Session, defer, joinedload
+from sqlalchemy.orm import Session
 
-from grading.documents import set_apart
 from grading.errors import NotFound, for_student
-from grading.model import Cell, Document, RoundState, StageState
+from grading.model import RoundState, StageState
 from grading.outcome import Report
+from grading.remembered import Remembered, mark
 from grading.report import changed
 from grading.rubric import Value
-from grading.store import outbox, tables
-from grading.store.database import now
-from grading.store.settling import changes_of
-from grading.trials.shown import ShownTrial
+from grading.store import view_queries
+from grading.store.settling import change_of
+from grading.store.tables import Change
 
-TYPICAL_S = 60.0
-"""What one grading takes as long as none has been seen."""
-DIMMED_CHARS = 300_000
-"""Longest hand-in that is compared with the starter at each look."""
+MOST_READ = 16 * 1024 * 1024
+"""Characters of the reports that are kept as they were read."""
+_read: Remembered[Report] = Remembered(MOST_READ)
 
 
 class StageView(Value):
@@ -45,6 +41,8 @@ class StageView(Value):
     error: str | None = None
     message: str = ""
     """Why it failed, for staff."""
+    written_at: datetime | None = None
+    """When the result that counts came."""
 
     @property
     def student(self) -> str:
@@ -74,6 +72,8 @@ class GradeView(Value):
     report: Report
     original: Report
     """As it was before anybody changed it."""
+    mark: str = ""
+    """Equal where report and original are."""
 
 
 class SubmissionView(Value):
@@ -104,7 +104,14 @@ class SubmissionView(Value):
     dispatched_at: datetime | None
     finished_at: datetime | None
     max_points: float
+    regraded: bool
+    """There are gradings beside the current one."""
+    changed: bool
+    """People changed something, also where it was taken back."""
+    asked: bool
+    """Somebody asked for a regrade."""
     stages: tuple[StageView, ...]
+    """None where they were not asked for."""
     grade: GradeView | None
 
     @property
@@ -136,218 +143,80 @@ class Queue(Value):
     """Nothing where that is not known."""
 
 
-def submission_view(session: Session, submission_id: str) -> SubmissionView:
-    """A submission with its current round, stages and grade. Raises NotFound."""
-    if not submission_id.isalnum():
+def submission_view(session: Session, submission_id: str, *, stages: bool = True) -> SubmissionView:
+    """A submission with its current round, grade and, where they are asked for, stages. Raises NotFound."""
+    row = None
+    if submission_id.isalnum():
+        row = session.execute(view_queries.head(), {"submission_id": submission_id}).first()
+    if row is None:
         raise NotFound("There is no such submission.")
-    query = current_rounds().options(joinedload(tables.Round.rubric_version))
-    found = session.execute(query.where(tables.Submission.id == submission_id)).first()
-    if found is None:
-        raise NotFound("There is no such submission.")
-    submission, round_, assignment, course, student, grade = cast("Row", found)
-    rubric = round_.rubric_version.rubric
     return SubmissionView(
-        id=submission.id,
-        number=submission.number,
-        source=submission.source,
-        course_id=course.id,
-        course=course.slug,
-        course_title=course.title,
-        assignment_id=assignment.id,
-        assignment=assignment.slug,
-        assignment_title=assignment.title,
-        release=assignment.release,
-        student_id=student.id,
-        student=student.name,
-        members=members_of(session, submission.id),
-        round_id=round_.id,
-        state=round_.state,
-        priority=round_.priority,
-        failure=round_.failure,
-        to_run=round_.state == RoundState.RECEIVED and outbox.is_open(session, "trial", round_.id),
-        created_at=submission.created_at,
-        prepared_at=round_.prepared_at,
-        dispatched_at=round_.dispatched_at,
-        finished_at=round_.finished_at,
-        max_points=grade.max_points if grade else sum(c["points"] for c in rubric.get("criteria", [])),
-        stages=_stages(session, round_),
-        grade=None if grade is None else _grade(session, grade),
+        id=row.id,
+        number=row.number,
+        source=row.source,
+        course_id=row.course_id,
+        course=row.course,
+        course_title=row.course_title,
+        assignment_id=row.assignment_id,
+        assignment=row.assignment,
+        assignment_title=row.assignment_title,
+        release=row.release,
+        student_id=row.student_id,
+        student=row.student,
+        members=tuple(sorted(map(int, row.members.split(",")))) if row.members else (),
+        round_id=row.round_id,
+        state=row.state,
+        priority=row.priority,
+        failure=row.failure,
+        to_run=bool(row.to_run),
+        created_at=row.created_at,
+        prepared_at=row.prepared_at,
+        dispatched_at=row.dispatched_at,
+        finished_at=row.finished_at,
+        max_points=row.max_points if row.grade else _most(row.rubric),
+        regraded=row.regraded,
+        changed=row.changed,
+        asked=row.asked,
+        stages=_stages(session, row.round_id) if stages else (),
+        grade=_grade(session, row) if row.grade else None,
     )
 
 
-def members_of(session: Session, submission_id: str) -> tuple[int, ...]:
-    """Who handed in together with the student."""
-    member = tables.SubmissionMember
-    query = select(member.user_id).where(member.submission_id == submission_id).order_by(member.user_id)
-    return tuple(session.scalars(query))
+def _most(rubric: str) -> float:
+    return float(sum(one["points"] for one in json.loads(rubric).get("criteria", [])))
 
 
-def _grade(session: Session, grade: tables.Grade) -> GradeView:
-    original = Report.model_validate(grade.report)
+def _grade(session: Session, row: Any) -> GradeView:
+    made = mark(row.report)
+    original = _read.get(made, len(row.report), lambda: Report.model_validate_json(row.report))
+    changes: Sequence[Any] = ()
+    if row.changed:
+        changes = session.execute(view_queries.changes(), {"round_id": row.round_id}).all()
+    counting = [change_of(one, name or "") for one, name in changes if one.undone_at is None]
     return GradeView(
-        points=grade.points,
-        points_so_far=grade.points_so_far,
-        max_points=grade.max_points,
-        adjustment=grade.adjustment,
-        credit=grade.credit,
-        final_points=grade.final_points,
-        held=grade.held,
-        released_at=grade.released_at,
-        withdrawn=grade.released_at is None and grade.released_by is not None,
-        changed_at=_changed_at(session, grade),
-        reviewed_at=grade.reviewed_at,
-        report=changed(original, changes_of(session, grade.round_id)),
+        points=row.points,
+        points_so_far=row.points_so_far,
+        max_points=row.max_points,
+        adjustment=row.adjustment,
+        credit=row.credit,
+        final_points=row.final_points,
+        held=row.held,
+        released_at=row.released_at,
+        withdrawn=row.released_at is None and row.released_by is not None,
+        changed_at=_changed_at(row.released_at, (one for one, _ in changes)),
+        reviewed_at=row.reviewed_at,
+        report=changed(original, counting),
         original=original,
+        mark=mark(row.report, *(one.model_dump_json() for one in counting)),
     )
 
 
-def _changed_at(session: Session, grade: tables.Grade) -> datetime | None:
+def _changed_at(released_at: datetime | None, changes: Iterable[Change]) -> datetime | None:
     """When people changed a released grade the last time since."""
-    if grade.released_at is None:
-        return None
-    last = func.max(func.coalesce(tables.Change.undone_at, tables.Change.at))
-    found = session.scalar(select(last).where(tables.Change.round_id == grade.round_id))
-    return found if found is not None and found > grade.released_at else None
+    last = max((one.undone_at or one.at for one in changes), default=None)
+    return last if last is not None and released_at is not None and last > released_at else None
 
 
-def _stages(session: Session, round_: tables.Round) -> tuple[StageView, ...]:
-    accepted = {
-        run.stage: run
-        for run in session.scalars(
-            select(tables.Run).where(tables.Run.round_id == round_.id, tables.Run.accepted)
-        )
-    }
-    views = []
-    for row in round_.stages:
-        run = accepted.get(row.stage)
-        view = StageView(
-            stage=row.stage,
-            state=row.state,
-            tries=row.tries,
-            run_id=row.run_id,
-            error=row.error,
-            message=row.message,
-        )
-        if run is not None:
-            origin = (run.result or {}).get("provenance", {})
-            tokens = origin.get("tokens", {}).get("output")
-            view = view.model_copy(
-                update={
-                    "accepted_run": run.id,
-                    "machine": run.machine or origin.get("machine"),
-                    "model": origin.get("model"),
-                    "seconds": origin.get("seconds"),
-                    "tokens": tokens,
-                }
-            )
-        views.append(view)
-    return tuple(views)
-
-
-def documents(session: Session, submission_id: str) -> tuple[Document, ...]:
-    """The documents of a submission; `added` says which lines the student wrote, all in very long ones."""
-    query = select(tables.Submission.documents).where(tables.Submission.id == submission_id)
-    return apart(session, submission_id, session.execute(query).scalar_one())
-
-
-def apart(session: Session, submission_id: str, stored: list[Any]) -> tuple[Document, ...]:
-    """These documents of a submission, as they are stored, set apart from the starter."""
-    query = select(tables.RubricVersion.starter).join(tables.Round).where(tables.Round.current)
-    starter = session.scalar(query.where(tables.Round.submission_id == submission_id)) or []
-    read = [Document.model_validate(document) for document in stored]
-    if starter and sum(len(cell.source) for document in read for cell in document.cells) <= DIMMED_CHARS:
-        return set_apart(read, [Document.model_validate(document) for document in starter])
-    return tuple(document.model_copy(update={"cells": tuple(map(_own, document.cells))}) for document in read)
-
-
-def _own(cell: Cell) -> Cell:
-    return cell.model_copy(update={"added": tuple(range(1, len(cell.lines) + 1))})
-
-
-def trial(session: Session, round_id: str) -> ShownTrial | None:
-    """What running the work showed; of the large `prepared` only this part is read."""
-    found = session.scalar(select(tables.Round.prepared["trial"]).where(tables.Round.id == round_id))
-    return None if found is None else ShownTrial.model_validate(found)
-
-
-def notes(session: Session, submission_id: str) -> tuple[str, ...]:
-    """What was noted while reading the files."""
-    return tuple(str(text) for text in session.get_one(tables.Submission, submission_id).notes)
-
-
-@dataclass(frozen=True)
-class Speed:
-    """How fast grading went in the last hour, in seconds."""
-
-    now: datetime
-    typical_s: float = TYPICAL_S
-    """From sending a round to its end."""
-    every_s: float = TYPICAL_S
-    """Between two that finish."""
-    prepare_s: float = 0.0
-    """From a hand-in to the queue, with running its work."""
-    combine_s: float = 0.0
-    """From the last result to the grade."""
-
-
-def speed(session: Session) -> Speed:
-    """What the last hour's 50 newest rounds tell."""
-    moment = now(session)
-    last = (
-        select(
-            tables.Round.created_at,
-            tables.Round.prepared_at,
-            tables.Round.dispatched_at,
-            tables.Round.finished_at,
-            select(func.max(tables.Run.finished_at))
-            .where(tables.Run.round_id == tables.Round.id)
-            .scalar_subquery(),
-        )
-        .where(tables.Round.dispatched_at.is_not(None))
-        .where(tables.Round.finished_at > moment - timedelta(hours=1))
-        .order_by(tables.Round.finished_at.desc())
-        .limit(50)
-    )
-    rows = session.execute(last).all()
-    if not rows:
-        return Speed(moment)
-    spans = [(row[2], row[3]) for row in rows if row[2] and row[3]]
-    busy = (max(end for _, end in spans) - min(start for start, _ in spans)).total_seconds()
-    return Speed(
-        moment,
-        typical_s=max(1.0, _typical(spans)),
-        every_s=busy / len(spans),
-        prepare_s=_typical((row[0], row[1]) for row in rows),
-        combine_s=_typical((row[4], row[3]) for row in rows),
-    )
-
-
-def _typical(spans: Iterable[tuple[datetime | None, datetime | None]]) -> float:
-    known = [(end - start).total_seconds() for start, end in spans if start and end]
-    return max(0.0, median(known)) if known else 0.0
-
-
-Row = tuple[
-    tables.Submission, tables.Round, tables.Assignment, tables.Course, tables.User, tables.Grade | None
-]
-
-
-def current_rounds() -> Select[Row]:
-    """Submissions with their current round and all that belongs to it."""
-    query = (
-        select(
-            tables.Submission,
-            tables.Round,
-            tables.Assignment,
-            tables.Course,
-            tables.User,
-            tables.Grade,
-        )
-        .join(tables.Round, (tables.Round.submission_id == tables.Submission.id) & tables.Round.current)
-        .join(tables.Assignment, tables.Assignment.id == tables.Submission.assignment_id)
-        .join(tables.Course, tables.Course.id == tables.Assignment.course_id)
-        .join(tables.User, tables.User.id == tables.Submission.student_id)
-        .outerjoin(tables.Grade, tables.Grade.round_id == tables.Round.id)
-        .options(defer(tables.Submission.documents))
-    )
-    return cast("Select[Row]", query)
+def _stages(session: Session, round_id: str) -> tuple[StageView, ...]:
+    rows = session.execute(view_queries.staged(), {"round_id": round_id})
+    return tuple(StageView.model_construct(**row._mapping) for row in rows)

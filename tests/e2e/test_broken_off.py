@@ -40,7 +40,7 @@ def test_what_a_worker_cannot_finish_stops_at_the_model_server(
         worker = system.parts.running["spark"]
         worker.send_signal(signal.SIGTERM)
         until(lambda: server.stats.disconnects == 1, 20, "the server sees that nobody waits")
-        assert worker.wait(20) == 0
+        assert worker.wait(60) == 0
         assert (server.stats.active, server.stats.finished) == (0, 0)
         assert system.dispatch.registry.held() == []
         lengths = system.dispatch.registry.lengths(["analysis", queue.STORE])

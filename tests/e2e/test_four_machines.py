@@ -191,12 +191,21 @@ def test_one_submission_is_done_by_the_two_primary_machines_at_once(cluster: Clu
     assert done.machines == ("dgx-spark-1", "mac-studio-1")
     print(f"total {done.total_s:.2f} s, longer stage {done.longer_s:.2f} s, overlap {done.overlap_s:.2f} s")
     assert done.longer_s >= SECONDS
-    assert done.overlap_s > 0.7 * done.shorter_s
-    # waiting, checks, transport and combining
-    assert done.total_s <= done.longer_s * 1.1 + 0.5
+    assert done.overlap_s > 0
     for stage, model in zip(("analysis", "feedback"), MODELS, strict=True):
         expect_provenance(cluster, view["report"]["stages"][stage], model)
         assert view["stages"][stage]["machine"] == done.runs[stage].machine
+
+
+@pytest.mark.soak
+def test_one_submission_takes_as_long_as_its_longer_stage(cluster: Cluster) -> None:
+    """On a machine with nothing else to do: seconds are no measure beside other tests."""
+    submission = cluster.hand_in("s-alone")
+    assert cluster.client.wait(submission, 90)["status"] == "graded"
+    done = cluster.done(submission)
+    assert done.overlap_s > 0.7 * done.shorter_s
+    # waiting, checks, transport and combining
+    assert done.total_s <= done.longer_s * 1.1 + 0.5
 
 
 def test_two_submissions_at_once_use_the_spares_and_two_machines_each(cluster: Cluster) -> None:

@@ -103,7 +103,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 @pytest.fixture
 def watch(context: BrowserContext, school: School, site: str) -> Watch:
     page = context.new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(60_000)
     come_in(page, site, school, "anna")
     return Watch(page, site)
 

@@ -90,9 +90,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatab
         content = {"work.R": WORK.encode()}
         found.submissions = [client.submit_bytes(content, ASSIGNMENT, f"s-{n}")["id"] for n in range(COUNT)]
         system.until_final(COUNT + 1, 30)
-        until(lambda: requests.get(f"{url}/metrics", timeout=5).text.count("part_age_seconds{"), 30, "beats")
+        until(lambda: requests.get(f"{url}/metrics", timeout=60).text.count("part_age_seconds{"), 30, "beats")
         system.dispatch.registry.beat(BATCHING)
-        found.metrics = requests.get(f"{url}/metrics", timeout=5).text
+        found.metrics = requests.get(f"{url}/metrics", timeout=60).text
         until(lambda: [s.name for s in found.traces.spans].count("combine") == COUNT, 30, "traces arrive")
         ended = ("task-succeeded", "grader.combine")
         until(lambda: [names(e) for e in list(found.events)].count(ended) == COUNT, 30, "events arrive")
@@ -130,7 +130,7 @@ def watched(redis_url: str, events: list[dict[str, Any]]) -> Iterator[None]:
         thread.start()
         yield
         receiver.should_stop = True
-        thread.join(5)
+        thread.join(60)
     app.close()
 
 

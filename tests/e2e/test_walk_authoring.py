@@ -32,8 +32,11 @@ def test_from_a_new_assignment_to_a_published_rubric(
     page = careful
     come_in(page, site, school, "teacher")
     page.goto(f"{site}/courses/{school.course}/assignments/new")
+    slug = page.get_by_label("Short name, as in addresses and file names")
+    page.get_by_label("Title").fill("1. Flüße und Café: Rivers!")
+    expect(slug).to_have_value("1-fluesse-und-cafe-rivers")
     page.get_by_label("Title").fill("Rivers")
-    page.get_by_label("Short name, as in addresses and file names").fill("rivers")
+    expect(slug).to_have_value("rivers")
     page.get_by_label("Due", exact=True).fill("2026-12-01T23:59")
     look(page, pictures, "authoring-1-new")
     page.get_by_role("button", name="Make the assignment").click()
@@ -69,6 +72,7 @@ def edit_the_rubric(page: Page, pictures: Path) -> None:
     page.get_by_role("button", name="Add a criterion").click()
     title = page.locator('[id="criteria.2.title"]')
     expect(title).to_be_focused()
+    assert page.locator("[data-check][open]").count() == 0  # checks are folded until one is wanted
     title.fill("Finds the mean")
     page.locator('[id="criteria.2.points"]').fill("ten")
     page.locator('[id="new:criteria.2.checks"]').select_option(label="Uses functions")

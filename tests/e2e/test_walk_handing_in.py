@@ -168,7 +168,7 @@ def test_a_lost_answer_is_found_again(careful: Page, school: School, site: str, 
     )
     page.get_by_label("Your files").set_input_files([WORK])
     page.get_by_role("button", name="Hand in at once").click()
-    expect(page.locator("[data-live]")).to_contain_text("Received", timeout=30_000)
+    expect(page.locator("[data-live]")).to_contain_text("Received", timeout=60_000)
     assert school.count(tables.Submission) == before + 1
 
 

@@ -103,7 +103,8 @@ class Cluster:
         """The output of a command."""
         command = [sys.executable, "-m", "cli", "--config", str(self.site.folder / "config.toml"), *words]
         environ = {**os.environ, **self.site.parts.environ}
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=90)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
 
     def end(self) -> None:
@@ -124,11 +125,11 @@ class Cluster:
         """The runs that a machine works on."""
         return [lease for lease in self.site.dispatch.registry.held() if lease.machine == machine]
 
-    def until_busy(self, machine: str, runs: int, timeout_s: float = 30.0) -> set[str]:
+    def until_busy(self, machine: str, runs: int, timeout_s: float = 90.0) -> set[str]:
         """Wait until a machine works on so many runs; their ids."""
         return self.until_all_busy({machine: runs}, timeout_s)[machine]
 
-    def until_all_busy(self, runs: Mapping[str, int], timeout_s: float = 30.0) -> dict[str, set[str]]:
+    def until_all_busy(self, runs: Mapping[str, int], timeout_s: float = 90.0) -> dict[str, set[str]]:
         """Wait until each machine works on so many runs, all at the same moment; their ids."""
 
         def held() -> dict[str, set[str]]:
@@ -141,7 +142,7 @@ class Cluster:
         )
         return found
 
-    def until_idle(self, machine: str, timeout_s: float = 60.0) -> None:
+    def until_idle(self, machine: str, timeout_s: float = 90.0) -> None:
         """Wait until a machine beats and has nothing in hand."""
 
         def idle() -> bool:
@@ -191,11 +192,11 @@ def cluster(
         for name in (*SERVER, *running.boxes):
             running.start(name)
         made.until_alive(*running.boxes)
-        until(lambda: accepts_uploads(url), 30, f"the web app answers; logs in {folder}")
+        until(lambda: accepts_uploads(url), 90, f"the web app answers; logs in {folder}")
         keeper = threading.Thread(target=running.keep_running, name="keeper", daemon=True)
         keeper.start()
         try:
             yield running
         finally:
             running.end()
-            keeper.join(10)
+            keeper.join(60)

@@ -35,7 +35,7 @@ class Link:
 
 def ip(*words: str) -> None:
     """The command `ip`."""
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=10)
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=60)
 
 
 def permitted() -> bool:

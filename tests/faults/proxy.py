@@ -41,7 +41,7 @@ class Proxy:
                 near, _ = self.listening.accept()
                 self._open.wait()
                 try:
-                    far = socket.create_connection(("127.0.0.1", self.target), timeout=5)
+                    far = socket.create_connection(("127.0.0.1", self.target), timeout=30)
                 except OSError:
                     near.close()
                     continue
@@ -71,7 +71,7 @@ class Proxy:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         for one in (self.listening, *self._sockets):
             one.close()
 
@@ -87,4 +87,4 @@ def running_proxy(target: int) -> Iterator[Proxy]:
         yield proxy
     finally:
         proxy.close()
-        accepting.join(10)
+        accepting.join(60)

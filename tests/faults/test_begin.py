@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from typing import Any
+from tests.faults.scenes import Scenes
 
 
-def test_scenarios_begin(played: dict[str, Future[Any]]) -> None:
-    assert all(not future.cancelled() for future in played.values())
+def test_scenarios_begin(played: Scenes) -> None:
+    assert (played.folder / "player.log").read_text() == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -83,19 +84,22 @@ def play(folder: Path, database_url: str) -> Outcome:
             made.parts.start(part[-1], *part)
         assignment = add_python(made.store)
         begin(made, assignment, [WORK.format(2 + number % 2) + f"# {number}\n" for number in range(COUNT)])
-        boxes = until(lambda: len(running_drivers()), 60, "work is run")
+        pool = made.parts.running["checks"].pid
+        until(lambda: drivers_of(pool), 60, "work is run")
+        os.killpg(pool, signal.SIGSTOP)  # so that it begins nothing in the last moment
+        boxes = drivers_of(pool)
         made.parts.kill("checks")
         began = time.monotonic()
-        left = 0 if gone_soon() else len(running_drivers())
+        left = left_of(boxes)
         made.parts.start("checks", "checks")
         made.until_final(COUNT, 90)
         taken_over_s = time.monotonic() - began
         begin(made, assignment, [LONG.format(number) for number in range(2)])
-        until(lambda: len(running_drivers()) >= 2, 60, "long work is run")
-        told = tell(made)
+        pool = made.parts.running["checks"].pid
+        told = tell(made, until(lambda: two_or_none(drivers_of(pool)), 60, "long work is run"))
         made.parts.start("checks", "checks")
         made.until_final(COUNT + 2, 90)
-        return Outcome(boxes, left, taken_over_s, shares(made), open_rows(made), told)
+        return Outcome(len(boxes), len(left), taken_over_s, shares(made), open_rows(made), told)
 
 
 def begin(made: Site, assignment: int, sources: list[str]) -> None:
@@ -105,8 +109,12 @@ def begin(made: Site, assignment: int, sources: list[str]) -> None:
         made.dispatch.announce(done.round_id)
 
 
-def tell(made: Site) -> Told:
-    """SIGTERM, and what is found when it has ended."""
+def two_or_none(drivers: set[int]) -> set[int]:
+    return drivers if len(drivers) >= 2 else set()
+
+
+def tell(made: Site, boxes: set[int]) -> Told:
+    """SIGTERM, and what is found of its boxes when it has ended."""
     process = made.parts.running.pop("checks")
     began = time.monotonic()
     os.kill(process.pid, signal.SIGTERM)
@@ -116,7 +124,7 @@ def tell(made: Site) -> Told:
         query = select(Outbox).where(Outbox.kind == "trial", Outbox.done_at.is_(None))
         rows = session.scalars(query).all()
         due = all(row.not_before <= now(session) for row in rows)
-    return Told(status, took, len(running_drivers()), [row.tries for row in rows], due)
+    return Told(status, took, len(boxes & running_drivers()), [row.tries for row in rows], due)
 
 
 def add_python(store: Store) -> int:
@@ -125,9 +133,9 @@ def add_python(store: Store) -> int:
         return assignments.put(session, COURSE, new)[0].id
 
 
-def running_drivers() -> list[int]:
-    """Processes of drivers in boxes, on this computer."""
-    found = []
+def running_drivers() -> set[int]:
+    """Processes of drivers in boxes, on this computer; other tests run some, too."""
+    found = set()
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
@@ -135,15 +143,33 @@ def running_drivers() -> list[int]:
             except OSError:
                 continue  # it ended in between
             if DRIVER in words and b"bwrap" not in words[0]:
-                found.append(int(folder.name))
+                found.add(int(folder.name))
     return found
 
 
-def gone_soon() -> bool:
-    try:
-        return bool(until(lambda: not running_drivers(), 30, "boxes end with their pool"))
-    except AssertionError:
-        return False
+def drivers_of(pool: int) -> set[int]:
+    """Those of one pool."""
+    return {pid for pid in running_drivers() if pool in ancestors(pid)}
+
+
+def ancestors(pid: int) -> list[int]:
+    """The parent of a process, the parent's parent and so on, as far as they still live."""
+    found: list[int] = []
+    while pid > 1:
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        except OSError:
+            break
+        pid = int(status.rpartition(")")[2].split()[1])
+        found.append(pid)
+    return found
+
+
+def left_of(boxes: set[int]) -> set[int]:
+    """What is still there of these after half a minute."""
+    with suppress(AssertionError):
+        until(lambda: not boxes & running_drivers(), 30, "boxes end with their pool")
+    return boxes & running_drivers()
 
 
 def shares(made: Site) -> list[float | None]:

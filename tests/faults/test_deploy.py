@@ -37,7 +37,7 @@ def play(folder: Path, database_url: str) -> Outcome:
             running.start(box.name)
         for upload in uploads:
             upload.result()
-        verdict = running.until_all_end(60)
+        verdict = running.until_all_end(90)
         return Outcome(in_hand, codes, verdict, known_runs(running.store))
 
 

@@ -33,9 +33,6 @@ from tests.integration.test_app_webhooks import message, signed
 from tests.integration.webapp import School, form_token
 from tests.system import ASSIGNMENT, furnish, site, until
 
-LIMITS_THIS_PROCESS = True
-"""The size of files, for moments: nothing else may run beside it; see tests/faults/conftest.py."""
-
 Way = Callable[[School], TestResponse]
 
 

@@ -33,25 +33,25 @@ def play(folder: Path, database_url: str) -> Outcome:
         running.handed_in(["a", "b", "c", "d"])
         in_hand = running.until_busy("slow", 1)
         begun = time.monotonic()
-        code = running.stop("slow").wait(30)
+        code = running.stop("slow").wait(60)
         ended_s = time.monotonic() - begun
-        running.until_all_end(20)
+        running.until_all_end(90)
         runs_then = known_runs(running.store)
         said = running.grader("drain", "two", "--why", "a new disk")
         running.handed_in(["e", "f"])
-        running.until_all_end(20)
+        running.until_all_end(90)
         drained_runs = known_runs(running.store)[len(runs_then) :]
         before = len(runs_then) + len(drained_runs)
         running.grader("drain", "two", "--back")
         running.handed_in(["g", "h"])
-        verdict = running.until_all_end(30)
+        verdict = running.until_all_end(90)
         back_runs = known_runs(running.store)[before:]
         return Outcome(ended_s, code, in_hand, runs_then, said, drained_runs, back_runs, verdict)
 
 
 def test_what_is_not_done_within_the_grace_goes_to_others_at_once(outcome: Outcome) -> None:
     assert outcome.code == 0
-    assert 1 <= outcome.ended_s < 8
+    assert 1 <= outcome.ended_s < 25  # its answers take 30 s
     handed_back = [run for run in outcome.runs_then if run.id in outcome.in_hand]
     # the same runs, by others; what was only on its way to it may have been sent again
     assert all(run.accepted and run.machine in ("one", "two") for run in handed_back)

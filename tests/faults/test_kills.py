@@ -95,7 +95,7 @@ def system_in(folder: Path) -> Iterator[Running]:
 def play(folder: Path, _database_url: str) -> bool:
     """Every part of the server is killed once."""
     with system_in(folder) as running:
-        running.system.until_ready(60)
+        running.system.until_ready(90)
         kill_in_the_middle(running, PARTS)
     return True
 
@@ -129,14 +129,14 @@ def kill_in_the_middle(running: Running, parts: Sequence[str]) -> None:
         killed = datetime.now(UTC)
         for part in sorted(parts, key=lambda name: name != "web"):
             if part == "web":
-                until(lambda: sum(one.done() for one in handed_in) >= COUNT // 5, 30, "the first uploads")
+                until(lambda: sum(one.done() for one in handed_in) >= COUNT // 5, 90, "the first uploads")
             else:
-                until(lambda: count_final(store) >= before + COUNT // 5, 30, "the first grades")
+                until(lambda: count_final(store) >= before + COUNT // 5, 90, "the first grades")
             killed = datetime.now(UTC)
             running.kill(part)
         ids = {one.result() for one in handed_in}
     assert len(ids) == COUNT
-    until(lambda: count_final(store) >= before + COUNT, 60, f"all end; see {running.system.folder}")
+    until(lambda: count_final(store) >= before + COUNT, 120, f"all end; see {running.system.folder}")
     assert_graded_once(store, before + COUNT)
     waits = taken_over(store, killed)
     print(f"{parts}: {(datetime.now(UTC) - killed).total_seconds():.1f} s, sent again after {waits}")

@@ -53,7 +53,7 @@ def play(folder: Path, database_url: str) -> Outcome:
         submissions = running.handed_in(NEIGHBOURS)
         running.until_all_busy({box.name: 1 for box in BOXES})
         poisoned = running.ledger.hand_in("poison", POISON)
-        until(lambda: running.deaths, 30, "a worker dies")
+        until(lambda: running.deaths, 90, "a worker dies")
         verdict = running.until_all_end(150)
         return replace(
             outcome_of(running, poisoned, submissions, verdict), replayed=mended(running, poisoned)
@@ -68,7 +68,7 @@ def mended(running: Cluster, poisoned: str) -> Verdict:
         running.kill(name)
         running.start(name)
     running.grader("replay", poisoned)
-    return running.until_all_end(60)
+    return running.until_all_end(90)
 
 
 def outcome_of(running: Cluster, poisoned: str, neighbours: list[str], verdict: Verdict) -> Outcome:

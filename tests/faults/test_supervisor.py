@@ -39,7 +39,11 @@ def start(folder: Path, database_url: str, port: int) -> subprocess.Popen[bytes]
             stderr=log,
             start_new_session=True,
         )
-    until(lambda: accepts_uploads(f"http://127.0.0.1:{port}"), 60, f"the web app answers; see {folder}")
+    try:
+        until(lambda: accepts_uploads(f"http://127.0.0.1:{port}"), 90, f"the web app answers; see {folder}")
+    except AssertionError:
+        process.terminate()
+        raise
     return process
 
 
@@ -60,7 +64,7 @@ def play(folder: Path, database_url: str) -> Outcome:
     process.kill()
     process.wait()
     gone = lambda: not any(lives(pid) for pid in parts.values())  # noqa: E731
-    until(gone, 30, f"all parts end; see {folder}")
+    until(gone, 90, f"all parts end; see {folder}")
     left = {pid for pid in parts.values() if lives(pid)}
     again = start(folder, database_url, port)
     try:

@@ -50,7 +50,7 @@ def play(folder: Path, database_url: str) -> Outcome:
         running.handed_in(names("flushed"))
         done.flushed = running.until_busy("one", 1)
         running.broker.forget_everything()
-        done.verdict = running.until_all_end(90)
+        done.verdict = running.until_all_end(120)
     return done
 
 
@@ -61,7 +61,7 @@ def names(fault: str, count: int = 8) -> list[str]:
 def deliver_everything_several_times(running: Cluster, done: Outcome) -> None:
     with Duplicator(running.broker.url, seed=1) as duplicator:
         running.handed_in(names("copied", 10))
-        running.until_all_end(60)
+        running.until_all_end(90)
     done.copies, done.run_ids = dict(duplicator.copies), run_ids(running.store)
 
 
@@ -73,7 +73,7 @@ def run_ids(store: Store) -> set[str]:
 def lose_chords(running: Cluster, done: Outcome) -> None:
     uploads = running.hand_in(names("chord"))
     running.until_busy("one", 1)
-    done.chord_keys = until(running.broker.forget_chords, 30, "a chord")
+    done.chord_keys = until(running.broker.forget_chords, 90, "a chord")
     for upload in uploads:
         upload.result()
     done.chord_keys += running.broker.forget_chords()

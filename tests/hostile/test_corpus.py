@@ -113,12 +113,12 @@ def test_neighbours_were_not_disturbed(stage: Stage) -> None:
     for outcome in stage.neighbours:
         assert (outcome.work.end, outcome.share("cases"), outcome.share("tests")) == ("finished", 1, 1)
     slowest = max(outcome.seconds for outcome in stage.neighbours)
-    assert slowest < 5 * stage.alone_s + 2, f"{slowest:.1f} s beside the others, {stage.alone_s:.1f} s alone"
+    assert slowest < 5 * stage.alone_s + 10, f"{slowest:.1f} s beside the others, {stage.alone_s:.1f} s alone"
 
 
 def test_no_process_is_left(stage: Stage) -> None:
     stage.all_through()
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     # the neighbour still starts boxes: what is left of the programs is what does not go away
     left = descendants() - stage.before
     while left and time.monotonic() < until:

@@ -42,7 +42,7 @@ def test_changed_files_are_noticed(outside: Arena) -> None:
 
 def test_the_end_of_the_sentinel_is_noticed(outside: Arena) -> None:
     outside.run(CORPUS["signal_outside"])
-    outside.bait.sentinel.wait(5)
+    outside.bait.sentinel.wait(60)
     assert "the sentinel does not wait any more" in outside.bait.harm()
 
 

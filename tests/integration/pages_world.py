@@ -23,6 +23,7 @@ from grading.jobs import SentPrompt
 from grading.may import Actor
 from grading.store import accounts, batches, blobs, tables, uploads
 from grading.store.database import now
+from grading.store.lti import platforms
 from tests.integration.pages_expected import ROLES
 from tests.integration.webapp import School, form_token, report
 
@@ -33,7 +34,14 @@ Ids = dict[str, tuple[Any, Any, Any]]
 NO_IDS = {
     # arguments of routes that name nothing anybody owns, with a value that exists
     "connection": "canvas",
+    "platform_id": 1,
+    "context_id": 1,
+    "launch_id": "0" * 32,
+    "ticket": "none",
+    "kind": "submission.created",
+    "receiver": "lms",
     "plot": "scores",
+    "machine": "dgx-spark-1",
     "path": "data/a.csv",
     "document": 0,
     "cell": 1,
@@ -115,6 +123,11 @@ def _copy(one: Path, other: Path) -> None:
 
 def _ids(school: School) -> Ids:
     with school.store.write() as session:
+        new = platforms.NewPlatform(
+            "LMS", "https://lms.example", "c", "https://lms.example/a", "https://lms.example/t",
+            "https://lms.example/k",
+        )  # fmt: skip
+        platforms.add(session, new, "test")
         for name in ("mate", "far"):
             school.users[name] = accounts.create_user(session, name, name=name.capitalize()).id
         other = session.get_one(tables.Assignment, school.elsewhere).course_id
@@ -158,10 +171,20 @@ def _things(
         request = tables.RegradeRequest(
             student_id=user, course_id=course, reason="please", created_at=moment, **work
         )
+        sent = tables.SentMessage(
+            receiver="lms", message_id="msg_1", event=f"received:{submission}", type="submission.received",
+            submission_id=submission, attempt=1, at=moment, seconds=0.1, url="https://lms.example/",
+            headers={"webhook-id": "msg_1"}, body="{}", status=500, error="answered 500", answer="no",
+        )  # fmt: skip
+        told = {"kind": "to:lms", "key": f"received:{submission}", "payload": {}}
+        session.add(tables.Outbox(**told, created_at=moment, not_before=moment))
+        session.merge(
+            tables.EventReceiver(name="lms", mark="m", failures=9, failing_since=moment, paused_at=moment)
+        )
         comment = tables.SavedComment(course_id=course, text="well done", **made)
         dry = tables.DryRun(assignment_id=assignment, rubric_version_id=version.id, by=by, created_at=moment)
         due = moment + timedelta(days=1)
-        session.add_all([change, mark, example, request, comment, dry])
+        session.add_all([change, mark, example, request, comment, dry, sent])
         session.add_all(
             [
                 tables.SubmissionMember(submission_id=submission, user_id=mate),
@@ -197,6 +220,7 @@ def _things(
             "request_id": request.id,
             "comment_id": comment.id,
             "dry_run_id": dry.id,
+            "delivery_id": sent.id,
             "group_id": str(group["group_id"]),
         }
 

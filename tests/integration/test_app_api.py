@@ -180,19 +180,35 @@ def test_200_mb_is_refused_without_keeping_it(school: School) -> None:
 
 def test_staff_hand_in_for_students_they_name(school: School) -> None:
     answer = school.client().post(
-        "/api/v1/submissions", data=body(student="007", priority="batch"), headers=school.token("grader")
+        "/api/v1/submissions", data=body(student="007", priority="batch"), headers=school.token("teacher")
     )
     assert answer.status_code == 202
+    for who in ("007", " ben "):
+        hand_in = body(student=who, priority="batch")
+        answer = school.client().post("/api/v1/submissions", data=hand_in, headers=school.token("grader"))
+        assert answer.status_code == 202
     with school.store.read() as session:
-        round_ = session.query(tables.Round).one()
-        assert round_.priority == "batch"
+        assert {one.priority for one in session.query(tables.Round)} == {"batch"}
         assert session.query(tables.Identity).filter_by(subject="007").count() == 1
+
+
+@pytest.mark.parametrize("someone", ["nobody", "stranger"])
+def test_graders_add_nobody_to_their_course(school: School, someone: str) -> None:
+    answer = school.client().post(
+        "/api/v1/submissions", data=body(student=someone), headers=school.token("grader")
+    )
+    assert (answer.status_code, answer.get_json()["code"]) == (403, "student_unknown")
+    assert "ask an instructor" in answer.get_json()["detail"]
+    with school.store.read() as session:
+        assert session.query(tables.Submission).count() == 0
+        assert accounts.find_user(session, "local", "nobody") is None
+        assert school.course not in accounts.roles(session, school.users["stranger"])
 
 
 @pytest.mark.parametrize("someone", ["admin", "stranger"])
 def test_staff_of_elsewhere_do_not_become_students_by_their_id(school: School, someone: str) -> None:
     answer = school.client().post(
-        "/api/v1/submissions", data=body(student=someone), headers=school.token("grader")
+        "/api/v1/submissions", data=body(student=someone), headers=school.token("teacher")
     )
     assert answer.status_code == 403
     assert "belongs to a member of staff" in answer.get_json()["detail"]

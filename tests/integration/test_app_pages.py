@@ -246,7 +246,7 @@ def test_a_database_that_is_away_is_503_in_plain_words(
         raise OperationalError("select", {}, Exception("server closed the connection"))
 
     client = school.client("anna")
-    monkeypatch.setattr("app.who.accounts.session_stamp", away)
+    monkeypatch.setattr("app.who.signed_in.find", away)
     answer = client.get("/")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "30")
     assert "cannot be used right now" in answer.get_data(as_text=True)
@@ -338,6 +338,32 @@ def test_the_page_of_machines_says_why_one_is_out(school: School, monkeypatch: p
     monkeypatch.setattr(school.dispatch, "machines", lambda: states)
     page = school.client("teacher").get("/machines").get_data(as_text=True)
     assert page.count("Taken out by an operator: a new &lt;fan&gt;") == page.count("Taken out") == 1
+
+
+def test_administrators_take_machines_out_and_in_again(school: School) -> None:
+    url, admin = "/machines/dgx-spark-1/service", school.client("admin")
+    assert url not in school.client("teacher").get("/machines").get_data(as_text=True)
+    token = form_token(admin, "/machines")
+    assert admin.post(url, data={"out": "1"}).status_code == 400
+    form = {"csrf_token": token, "out": "1", "why": "a new\r\n <fan>"}
+    assert admin.post("/machines/unknown/service", data=form).status_code == 404
+    assert admin.post(url, data=form).headers["Location"] == "/machines#machine-dgx-spark-1"
+    assert school.dispatch.out == ("dgx-spark-1",)
+    page = admin.get("/machines").get_data(as_text=True)
+    assert "dgx-spark-1 finishes what it has" in page
+    assert "Give it work again" in page
+    school.dispatch.away = True
+    assert admin.post(url, data={"csrf_token": token, "out": "0"}).status_code == 303
+    assert (school.dispatch.out, school.dispatch.released) == ((), 0)
+    assert "hears of it when Redis is back" in admin.get("/machines").get_data(as_text=True)
+    school.dispatch.away = False
+    assert admin.post(url, data={"csrf_token": token, "out": "0"}).status_code == 303
+    assert school.dispatch.released == 1
+    with school.store.read() as session:
+        noted = session.query(tables.Audit).filter(tables.Audit.action.like("machine.%")).order_by("id").all()
+    said = [(one.actor, one.action, one.detail.get("why")) for one in noted]
+    by = f"user:{school.users['admin']}"
+    assert said == [(by, "machine.drain", "a new <fan>"), (by, "machine.undrain", None)]
 
 
 # --- class zips ---------------------------------------------------------------------------------------

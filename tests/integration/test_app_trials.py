@@ -13,7 +13,7 @@ import pytest
 
 from grading.evidence.showing import for_student
 from grading.model import CriterionEvidence, Evidence, Flag
-from grading.store import combining, export, locking, tables, views
+from grading.store import combining, contents, export, locking, tables, views
 from grading.store.database import now
 from grading.store.people import find_student
 from tests.integration.ran import (
@@ -141,10 +141,10 @@ def test_only_the_trial_is_read_of_what_was_prepared(database_url: str) -> None:
     submission = hand_in_tested(school)
     with school.store.read() as session:
         round_id = views.submission_view(session, submission).round_id
-        assert views.trial(session, round_id) == trial()
+        assert contents.trial(session, round_id) == trial()
     school.prepared(submission, {"documents": []})
     with school.store.read() as session:
-        assert views.trial(session, round_id) is None
+        assert contents.trial(session, round_id) is None
     school.close()
 
 
@@ -186,5 +186,8 @@ def test_events_say_only_where_to_look(school: School) -> None:
         assert current is not None
         combining.finish(session, current, ran_report(), release=True)
     with school.store.read() as session:
-        (event,) = session.query(tables.Outbox).filter_by(kind="event")
-        assert event.payload == {"type": "submission.graded", "submission": submission}
+        events = session.query(tables.Outbox).filter_by(kind="event").order_by(tables.Outbox.id)
+        kinds = ["submission.received", "submission.completed", "grade.released"]
+        assert [event.payload for event in events] == [
+            {"type": kind, "submission": submission} for kind in kinds
+        ]

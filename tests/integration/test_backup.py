@@ -28,9 +28,6 @@ from tests.factories import add_assignment, hand_in
 from tests.services import SqliteDatabases
 from tests.years import STAGES, Fresh, Played, everything, fill_0001, played
 
-LIMITS_THIS_PROCESS = True
-"""The size of files, for moments: nothing else may run beside it; see tests/faults/conftest.py."""
-
 CONFIG = """
 [[machines]]
 name = "dgx-spark-1"

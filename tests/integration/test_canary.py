@@ -111,5 +111,5 @@ def test_a_worker_whose_consumer_hangs_is_seen_and_ends_itself(
     canary.sweep(server)
     until(lambda: one.dispatch.machines()[0].hung, 30, "the machine is seen to hang")
     assert one.dispatch.registry.redis.llen("machine.one") == 1
-    assert worker.wait(30) == EXIT_STATUS
+    assert worker.wait(60) == EXIT_STATUS
     assert "machine.one took no work for" in (one.folder / "one.log").read_text()

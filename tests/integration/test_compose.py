@@ -137,7 +137,7 @@ def test_what_operators_look_at_does_not_start_without_its_secret(
     shell = ["/bin/sh", "-c", words[2].replace("$$", "$").split("exec ")[0]]
     assert words[:2] == shell[:2]
     environ = {key: str(value or "") for key, value in services[service]["environment"].items()}
-    refused = subprocess.run(shell, env=environ, capture_output=True, text=True, timeout=10)
+    refused = subprocess.run(shell, env=environ, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 1
     assert "in .env" in refused.stderr
 

@@ -140,6 +140,10 @@ def _no_lms_secret(case: Case, _stack: ExitStack) -> None:
     case.toml += '\n[server]\nlms_connections = ["moodle"]\n'
 
 
+def _no_mail(case: Case, _stack: ExitStack) -> None:
+    case.toml += f'\n[mail]\nurl = "smtp://127.0.0.1:{free_port()}"\nsender = "g@school.example"\n'
+
+
 def _no_database(case: Case, _stack: ExitStack) -> None:
     case.environ["GRADER_DATABASE_URL"] = f"sqlite:///{case.folder}/none.db"
 
@@ -234,6 +238,7 @@ def _stranger(case: Case, _stack: ExitStack) -> None:
         (_short_secret, "secrets", "failure", "shorter than 16", "long random one"),
         (_secret_for_all, "secrets", "failure", "others on this computer may read", "chmod 600"),
         (_no_lms_secret, "secrets", "failure", "GRADER_LMS_MOODLE_SECRET", "signs with"),
+        (_no_mail, "mail", "failure", "cannot be used (ConnectionRefusedError)", "correct mail.url"),
         (_no_database, "database", "failure", "there is no database", "grader db upgrade"),
         (_database_away, "database", "failure", "does not answer", "GRADER_DATABASE_URL"),
         (_old_tables, "database tables", "failure", "at revision 0001", "grader db upgrade"),

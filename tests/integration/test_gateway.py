@@ -107,7 +107,7 @@ def place(running: Place) -> Iterator[Place]:
 
 def _answers(url: str) -> bool:
     try:
-        return requests.get(url, timeout=5).ok
+        return requests.get(url, timeout=60).ok
     except requests.RequestException:
         return False
 

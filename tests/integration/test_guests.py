@@ -75,11 +75,13 @@ class Host:
     talks: Talks
     gate: Gate
     back: list[str] = field(default_factory=list)
+    threads: list[threading.Thread] = field(default_factory=list)
 
     def begin(self, name: str, ask: Ask | None = None) -> threading.Thread:
         self.talks.ask(name, ask or wish(), 60)
         thread = threading.Thread(target=self.serve, args=(name,), daemon=True)
         thread.start()
+        self.threads.append(thread)
         return thread
 
     def serve(self, name: str) -> None:
@@ -110,13 +112,16 @@ def hosting(
     guests = Guests(machine or configuration().machines[0], {"openai": engine}, talks, gate, **more)
     keeper = threading.Thread(target=guests.until_stopped, args=(stop,), daemon=True)
     keeper.start()
+    host = Host(guests, talks, gate)
     try:
-        yield Host(guests, talks, gate)
+        yield host
     finally:
         stop.set()
         guests.close()
         keeper.join(30)
         engine.close()
+        for thread in host.threads:
+            thread.join(60)  # they say good-bye to Redis
         redis.close()
 
 

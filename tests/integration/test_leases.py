@@ -125,7 +125,7 @@ def test_beats_carry_what_a_machine_is(leases: Leases) -> None:
     beat = leases.beats()[0]
     assert (beat.machine, beat.slots, beat.busy, beat.stages) == ("dgx-spark-1", 8, 3, stages)
     assert beat.alive
-    assert beat.age_s < 5
+    assert beat.age_s < 30
     leases.leave("p1")
     assert leases.beats() == []
 

@@ -57,7 +57,7 @@ def test_a_run_that_was_begun_too_often_ends_also_when_it_must_wait(
     engine.before = beside
     worker = threading.Thread(target=process.run, args=(job(),), daemon=True)
     worker.start()
-    worker.join(10)
+    worker.join(60)
     assert not worker.is_alive()
     assert [(one["run_id"], one["error"]) for one in sent] == [("suspect", "exhausted"), ("run", None)]
 
@@ -73,7 +73,7 @@ def test_all_that_is_handed_back_leaves_at_once(
 
     def wait(_request: Request, _progress: Progress) -> None:
         begun.append(1)
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     engine.before = wait
     process.beat()
@@ -89,7 +89,7 @@ def test_all_that_is_handed_back_leaves_at_once(
     assert process.hand_back() == 3
     go_on.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert states == [(0, 0)] * 3
 
 

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from app.language import FOLDER
+from cli.checks import mail as doctor_mail
+from cli.checks.finding import Patient
 from grading.config import Config
 from grading.errors import ConfigError
 from grading.mail import Mail, valid_address
 from grading.may import Actor
-from grading.store import Store, combining, erasure, grades, mails, outbox, tables
+from grading.store import Store, combining, erasure, grades, mails, outbox, regrades, tables
 from grading.store.locking import locked
 from grading.store.people import find_student
 from tests.integration.webapp import School, configuration, form_token, report
@@ -76,7 +79,9 @@ def release(school: School, submission: str) -> None:
 def sender(school: School, box: Mailbox | None, password: str = "", **mail: Any) -> MailSender:
     chosen = Mail(url=box.url, sender=SENDER, **mail) if box is not None else Mail(**mail)
     config: Config = configuration(public_url="https://grader.school.example")
-    return MailSender(Server(config.model_copy(update={"mail": chosen}), school.store, None), password)  # type: ignore[arg-type]
+    return MailSender(
+        Server(config.model_copy(update={"mail": chosen}), school.store, None), FOLDER, password
+    )  # type: ignore[arg-type]
 
 
 def rows(store: Store) -> list[tuple[bool, str, int]]:
@@ -111,6 +116,51 @@ def test_a_letter_says_where_to_look_and_nothing_else(either: School, box: Mailb
         assert secret not in text
     assert rows(either.store) == [(True, "", 1)]
     assert sender(either, box).send_due() == 0
+
+
+@pytest.mark.parametrize(
+    ("language", "subject", "words"),
+    [
+        ("de", "Ihr Ergebnis ist da: 100 % Übung", "kann jetzt angesehen werden"),
+        ("", "Your result is ready: 100 % Übung", "can be seen now"),
+        ("../de", "Your result is ready: 100 % Übung", "can be seen now"),
+    ],
+)
+def test_a_letter_speaks_the_language_of_its_reader(
+    school: School, box: Mailbox, language: str, subject: str, words: str
+) -> None:
+    wants(school, "anna")
+    submission = graded(school)
+    with school.store.write() as session:
+        session.get_one(tables.User, school.users["anna"]).language = language
+        session.query(tables.Assignment).update({"title": "100 % Übung"})
+    release(school, submission)
+    assert sender(school, box).send_due() == 1
+    message = read(box.letters[0][2])
+    assert message["Subject"] == subject
+    body = message.get_content()  # type: ignore[attr-defined]
+    assert '"100 % Übung"' in body.replace("„", '"').replace("“", '"')
+    assert words in " ".join(body.split())
+    assert f"https://grader.school.example/submissions/{submission}" in body.splitlines()
+
+
+def test_an_answer_to_a_request_is_told_to_who_asked(either: School, box: Mailbox) -> None:
+    wants(either, "anna")
+    submission = graded(either)
+    release(either, submission)
+    sender(either, box).send_due()
+    anna, teacher = Actor(either.users["anna"]), Actor(either.users["teacher"])
+    with either.store.write() as session:
+        asked = regrades.ask(session, anna, submission, "", "Cell 4 says it.")
+        declined = regrades.Answer(verdict="declined", words="It names no number.")
+        regrades.answer(session, teacher, asked, declined)
+    assert sender(either, box).send_due() == 1
+    message = read(box.letters[1][2])
+    assert message["Subject"] == "Your request was answered: Homework hw1"
+    text = box.letters[1][2].decode()
+    assert f"https://grader.school.example/submissions/{submission}" in text
+    assert "declined" not in text
+    assert "no number" not in text
 
 
 def test_who_gets_a_letter(either: School) -> None:
@@ -285,12 +335,12 @@ def test_signing_in_and_encryption(
 
     def one(password: str) -> MailSender:
         config = configuration().model_copy(update={"mail": named})
-        return MailSender(Server(config, school.store, None), password)  # type: ignore[arg-type]
+        return MailSender(Server(config, school.store, None), FOLDER, password)  # type: ignore[arg-type]
 
     assert one("s3cret").send_due() == 0  # nobody vouches for this server
     assert not any(line.startswith("AUTH") for line in box.commands)
     trusted = ssl.create_default_context(cafile=str(made.ca))
-    monkeypatch.setattr("workers.server.mail.ssl.create_default_context", lambda: trusted)
+    monkeypatch.setattr("workers.server.smtp.ssl.create_default_context", lambda: trusted)
     due_again(school.store)
     assert one("wrong").send_due() == 0
     due_again(school.store)
@@ -301,12 +351,41 @@ def test_signing_in_and_encryption(
 def test_no_password_and_no_letter_in_the_clear(
     school: School, box: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.server.mail.LOOPBACK", ())
+    monkeypatch.setattr("workers.server.smtp.LOOPBACK", ())
     wants(school, "anna")
     release(school, graded(school))
     assert sender(school, box).send_due() == 0
     assert not any(line.startswith(("AUTH", "MAIL")) for line in box.commands)
     assert "STARTTLS" in rows(school.store)[0][1]
+
+
+def test_the_doctor_looks_at_the_mail_server_and_sends_nothing(
+    tmp_path: Path, box: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.checks.mail.MAIL_S", 30.0)
+
+    def said(url: str, **environ: str) -> tuple[str, str, str]:
+        mail = Mail(url=url, sender=SENDER if url else "")
+        config = configuration().model_copy(update={"mail": mail})
+        (found,) = doctor_mail.check(Patient(config, tmp_path, environ))
+        return found.level, found.message, found.remedy
+
+    assert said("")[:2] == ("ok", "none is sent: config.toml names no server")
+    assert said(box.url)[:2] == ("ok", f"127.0.0.1:{box.port} takes letters")
+    signed = box.url.replace("//", "//us@")
+    assert "GRADER_MAIL_PASSWORD" in said(signed)[1]
+    box.users = {"us": "right"}
+    assert said(signed, GRADER_MAIL_PASSWORD="right")[0] == "ok"
+    assert "refuses the user" in said(signed, GRADER_MAIL_PASSWORD="wrong")[1]
+    assert "does not speak TLS" in said(box.url.replace("smtp:", "smtps:"))[1]
+    monkeypatch.setattr("workers.server.smtp.LOOPBACK", ())
+    level, message, remedy = said(box.url)
+    assert (level, "no encryption" in message, "smtps" in remedy) == ("failure", True, True)
+    box.says = lambda _: "hang"
+    monkeypatch.setattr("cli.checks.mail.MAIL_S", 0.3)
+    assert "did not answer as a mail server within 0.3 s" in said(box.url)[1]
+    assert not {"MAIL", "RCPT", "DATA"} & {line.split()[0] for line in box.commands if line.split()}
+    assert box.letters == []
 
 
 def test_without_a_server_nothing_waits(school: School) -> None:

@@ -27,7 +27,7 @@ from workers.machine.engines.mlx_sampling import Sampling
 from workers.machine.engines.mlx_tally import Tally
 from workers.machine.engines.mlx_waiting import Patience
 
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture(scope="module")

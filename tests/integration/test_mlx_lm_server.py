@@ -87,8 +87,8 @@ def test_a_dead_generation_thread_is_said_and_survived(tiny: Path, short: Reques
         engine = open_engine("openai", {"url": f"{address}/v1"})
         assert engine.generate(short, quiet).text
         with suppress(requests.ConnectionError):  # an empty prompt ends the thread: no answer comes
-            requests.post(f"{address}/v1/completions", json={"prompt": "", "max_tokens": 4}, timeout=20)
-        assert requests.get(f"{address}/health", timeout=5).status_code == 503
+            requests.post(f"{address}/v1/completions", json={"prompt": "", "max_tokens": 4}, timeout=60)
+        assert requests.get(f"{address}/health", timeout=60).status_code == 503
         with pytest.raises(EngineUnreachable, match=r"Restart mlx_lm\.server"):
             engine.generate(short, quiet)
     with mlx_lm_server(tiny, port=urlsplit(address).port or 0):

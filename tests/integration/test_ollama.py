@@ -206,7 +206,7 @@ def test_the_official_client_talks_to_the_test_server() -> None:
                 whole = client.chat("tiny", chat, format=SCHEMA)
                 parts = list(client.chat("tiny", chat, format=SCHEMA, stream=True))
                 plain = client.generate("tiny", "hello", options={"num_predict": 3})
-            stats = requests.get(f"{url}/stats", timeout=5).json()
+            stats = requests.get(f"{url}/stats", timeout=60).json()
         finally:
             process.terminate()
     parsed(whole.message.content or "")

@@ -154,6 +154,10 @@ def test_pages_of_students_and_nobody(school: School) -> None:
     assert "32 students, page 1 of 2" in first
     rows = text_of(teacher, f"/courses/{school.course}/grades?page=2&part=rows")
     assert (rows.count("<tr>"), "<html" in rows) == (7, False)
+    with school.store.write() as session:
+        session.get_one(tables.User, school.users["anna"]).name = "extra 15b"
+    names = re.findall(r'class="name">([^<]*)<', text_of(teacher, f"/courses/{school.course}/grades?q=extra"))
+    assert names[14:18] == ["Extra 14", "Extra 15", "extra 15b", "Extra 16"]
     assert "Nobody in this course" in text_of(teacher, f"/courses/{school.course}/grades?q=%25")
     assert text_of(teacher, f"/courses/{school.course}/grades?page=999999999&q=%00x")
     with school.store.write() as session:

@@ -672,6 +672,10 @@ def test_home_says_what_waits_for_staff(school: School) -> None:
         assert words in page
     assert "to review" not in school.client("stranger").get("/").get_data(as_text=True)
     assert open_
+    with school.store.write() as session:
+        session.query(tables.Grade).filter_by(submission_id=plain).one().released_at = now(session)
+    page = school.client("teacher").get("/").get_data(as_text=True)
+    assert "<strong>1</strong> to review" in page, "what was counted before is shown"
 
 
 def test_no_query_more_for_more_rows(school: School) -> None:

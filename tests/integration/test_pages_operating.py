@@ -73,7 +73,7 @@ def test_what_runs_is_shown_and_whose_only_to_those_of_the_course(school: School
 def test_the_overview_names_what_is_wrong_gravest_first(school: School) -> None:
     submission = school.hand_in("anna")
     school.grade(submission, report(points=None, status="partial"))
-    give_up(school, "event:lms")
+    give_up(school, "to:lms")
     admin = school.client("admin").get("/operations").get_data(as_text=True)
     assert "A hand-in was not graded." in admin
     assert "A message could not be sent." in admin
@@ -89,8 +89,8 @@ def test_the_overview_names_what_is_wrong_gravest_first(school: School) -> None:
 
 def test_messages_are_sent_again_one_kind_or_those_chosen(database_url: str) -> None:
     school = School(database_url)
-    give_up(school, "event:lms", 3)
-    give_up(school, "event:other", 2)
+    give_up(school, "to:lms", 3)
+    give_up(school, "to:other", 2)
     client = school.client("admin")
     page = client.get("/operations/messages").get_data(as_text=True)
     assert "it &lt;b&gt;answered&lt;/b&gt; 503" in page
@@ -101,12 +101,10 @@ def test_messages_are_sent_again_one_kind_or_those_chosen(database_url: str) -> 
     with school.store.read() as session:
         assert sum(operating.dead_counts(session).values()) == 4
         (audit,) = session.query(tables.Audit).filter_by(action="outbox.replay")
-        assert audit.detail == {"count": 1, "kinds": ["event:other"]} or audit.detail["kinds"] == [
-            "event:lms"
-        ]
-    client.post("/operations/messages", data={**form, "kind": "event:lms"})
+        assert audit.detail == {"count": 1, "kinds": ["to:other"]} or audit.detail["kinds"] == ["to:lms"]
+    client.post("/operations/messages", data={**form, "kind": "to:lms"})
     with school.store.read() as session:
-        assert set(operating.dead_counts(session)) <= {"event:other"}
+        assert set(operating.dead_counts(session)) <= {"to:other"}
     client.post("/operations/messages", data={**form, "kind": "prepare"})  # open ones are left alone
     assert "Choose at least one message first." in client.get("/operations/messages").get_data(as_text=True)
     school.close()
@@ -172,7 +170,7 @@ def test_a_page_of_an_error_needs_no_database(school: School, monkeypatch: pytes
         raise OperationalError("select", {}, Exception("server closed the connection"))
 
     client = school.client("anna")
-    monkeypatch.setattr("app.who.accounts.session_stamp", away)
+    monkeypatch.setattr("app.who.signed_in.find", away)
     for url, status in (("/", 503), ("/nothing-here", 404), ("/tokens/x", 404)):
         answer = client.get(url)
         assert answer.status_code == status, url
@@ -254,3 +252,53 @@ def test_an_error_of_the_domain_is_told_in_german_on_pages_and_in_english_to_pro
     assert "mindestens 10 Zeichen" in school.client().get("/refusing", headers=german).get_data(as_text=True)
     told = school.client().get("/refusing.json", headers=german).get_json()
     assert told["detail"] == "A password needs at least 10 characters."
+
+
+def test_deliveries_are_seen_sent_again_and_a_paused_receiver_goes_on(school: School) -> None:
+    with school.store.write() as session:
+        moment = now(session)
+        told = {
+            "created_at": moment,
+            "not_before": moment,
+            "done_at": moment,
+            "tries": 10,
+            "error": "answered 500",
+        }
+        session.add(
+            tables.Outbox(kind="to:lms", key="graded:1", payload={"type": "submission.completed"}, **told)
+        )
+        said = {
+            "headers": {"webhook-id": "msg_1"},
+            "body": '{"type": "x"}',
+            "answer": "<script>alert(1)</script>",
+        }
+        sent = tables.SentMessage(
+            receiver="lms", message_id="msg_1", event="graded:1", type="submission.completed", attempt=10,
+            at=moment, seconds=0.25, url="https://lms.example/", status=500, error="answered 500", **said,
+        )  # fmt: skip
+        paused = tables.EventReceiver(
+            name="lms", mark="m", failures=9, failing_since=moment, paused_at=moment
+        )
+        session.add_all([sent, paused])
+        session.flush()
+        number = sent.id
+    admin = school.client("admin")
+    assert "These receivers of events are paused: lms." in admin.get("/operations").get_data(as_text=True)
+    page = admin.get("/operations/deliveries?receiver=lms&state=failed").get_data(as_text=True)
+    assert "lms is paused." in page
+    assert "answered 500" in page
+    assert "answered 500" not in admin.get("/operations/deliveries?state=taken").get_data(as_text=True)
+    one = admin.get(f"/operations/deliveries/{number}").get_data(as_text=True)
+    assert "webhook-id: msg_1" in one
+    assert "<script>alert(1)" not in one
+    assert "&lt;script&gt;alert(1)" in one
+    assert admin.get("/operations/deliveries/999").status_code == 404
+    token = {"csrf_token": form_token(admin, "/operations/deliveries")}
+    for path in (f"{number}/replay", "receivers/lms/resume"):
+        assert admin.post(f"/operations/deliveries/{path}", data=token).status_code == 303
+    with school.store.read() as session:
+        row = session.query(tables.Outbox).filter_by(kind="to:lms").one()
+        assert (row.done_at, row.tries, row.error) == (None, 0, "")
+        assert session.get_one(tables.EventReceiver, "lms").paused_at is None
+        actions = {audit.action for audit in session.query(tables.Audit)}
+        assert {"delivery.replay", "receiver.resume"} <= actions

@@ -26,7 +26,7 @@ def walker(folder: Path, name: str, size: Size, extra: int) -> Walker:
 
 def test_no_query_count_grows_with_rows(tmp_path: Path) -> None:
     few = walker(tmp_path, "few", Size(students=5, assignments=2, submissions=20, audit=10), 10)
-    many = walker(tmp_path, "many", Size(students=50, assignments=8, submissions=800, audit=100), 100)
+    many = walker(tmp_path, "many", Size(students=50, assignments=8, submissions=240, audit=100), 100)
     before, after = few.queries(), many.queries()
     for one in (few, many):
         one.store.close()

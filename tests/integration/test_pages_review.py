@@ -17,7 +17,18 @@ from grading.may import Actor
 from grading.model import RoundState
 from grading.outcome import Report
 from grading.report.curves import Curve
-from grading.store import adjusting, chores, combining, grades, locking, marking, review_list, tables, views
+from grading.store import (
+    adjusting,
+    chores,
+    combining,
+    grades,
+    locking,
+    marking,
+    review_list,
+    saved_comments,
+    tables,
+    views,
+)
 from grading.store.database import now
 from grading.store.review_filters import Filters
 from grading.store.submissions import add_round
@@ -67,9 +78,10 @@ def grade_of(school: School, submission: str) -> tables.Grade:
 
 
 def news(school: School) -> list[str]:
+    """What other systems are told after the hand-in itself."""
     with school.store.read() as session:
         rows = session.query(tables.Outbox).filter_by(kind="event").order_by(tables.Outbox.id)
-        return [row.payload["type"] for row in rows]
+        return [row.payload["type"] for row in rows if row.payload["type"] != "submission.received"]
 
 
 def audited(school: School, action: str) -> list[dict[str, Any]]:
@@ -80,6 +92,63 @@ def audited(school: School, action: str) -> list[dict[str, Any]]:
 def names(page: str) -> list[str]:
     """Students in the list, in its order."""
     return re.findall(r'class="name"><bdi>([^<]*)</bdi>', page)
+
+
+def test_a_hand_in_and_its_review_lead_to_each_other(school: School) -> None:
+    submission = school.hand_in("anna")
+    school.grade(submission, given(1, 1), released=True)
+    page, review = f"/submissions/{submission}", f"/submissions/{submission}/review"
+    there = {who: school.client(who).get(page).get_data(as_text=True) for who in ("teacher", "anna")}
+    assert f'href="{review}"' in there["teacher"]
+    assert review not in there["anna"]
+    back = school.client("teacher").get(review).get_data(as_text=True)
+    assert f'href="{page}"' in back
+    tab = f'href="/assignments/{school.assignment}/review" aria-current="true"'
+    assert tab in back  # where one is, while looking at one hand-in, too
+
+
+def test_a_page_that_is_kept_is_never_out_of_date(school: School) -> None:
+    anna, ben = school.hand_in("anna"), school.hand_in("ben")
+    school.grade(anna, given(1, 1))
+    school.grade(ben, given(2, 6))
+    readers = {name: school.client(name) for name in ("teacher", "grader")}
+
+    def pages(path: str = f"/submissions/{anna}/review") -> dict[str, str]:
+        for client in readers.values():
+            client.get(path)  # the second look is at what is kept
+        return {name: client.get(path).get_data(as_text=True) for name, client in readers.items()}
+
+    def said(words: str) -> list[bool]:
+        return [words in page for page in pages().values()]
+
+    first = pages()
+    tokens = {who: set(re.findall(r'name="csrf_token" value="([^"]+)"', page)) for who, page in first.items()}
+    assert [len(found) for found in tokens.values()] == [1, 1]
+    assert not tokens["teacher"] & tokens["grader"]  # of kept parts, too
+    assert not re.search("<!--[0-9a-f]{32}-->", "".join(first.values()))
+    assert said("Never seen before.") == said("Ana Maria") == said("Saved elsewhere.") == [False, False]
+    assert change(readers["teacher"], anna, kind="add", text="Never seen before.").status_code == 303
+    assert said("Never seen before.") == [True, True]
+    assert (
+        change(readers["grader"], anna, kind="points", target="load", points="3", reason="r").status_code
+        == 303
+    )
+    assert said('<span class="review-total">4</span>') == [True, True]
+    with school.store.write() as session:
+        saved_comments.save(session, school.course, "Saved elsewhere.", Actor(1, True, {}))
+        session.query(tables.User).filter_by(name="Ben").one().name = "Ana Maria"
+    assert said("Saved elsewhere.") == said("Ana Maria") == [True, True]
+    listing = f"/assignments/{school.assignment}/review"
+    assert [names(page) for page in pages(listing).values()] == [["Ana Maria", "Anna"]] * 2
+    mark = f"/submissions/{anna}/mark"
+    assert "as not blind" in pages(mark)["grader"]
+    with school.store.write() as session:
+        session.query(tables.Membership).filter_by(role="grader").delete()
+    told = [
+        readers["grader"].get(path).status_code for path in (f"/submissions/{anna}/review", listing, mark)
+    ]
+    assert told == [404, 404, 404]
+    assert readers["teacher"].get(listing).status_code == 200
 
 
 # --- the list -----------------------------------------------------------------------------------------
@@ -434,7 +503,7 @@ def test_accepting_releases_where_the_assignment_does(school: School) -> None:
         seen=stamp(school.client("grader"), held),
     )
     assert grade_of(school, held).released_at is not None
-    assert news(school) == ["submission.released"]
+    assert news(school) == ["grade.released"]
 
 
 def test_withdrawn_grades_are_hidden_again(school: School) -> None:
@@ -454,10 +523,14 @@ def test_withdrawn_grades_are_hidden_again(school: School) -> None:
     assert "withdrawn" in teacher.get(f"/submissions/{submission}/review").get_data(as_text=True)
     post(teacher, f"/submissions/{submission}/review/release", seen=stamp(teacher, submission))
     assert "7.25" in anna.get(f"/submissions/{submission}").get_data(as_text=True)
-    assert news(school) == ["grade.withdrawn", "submission.released"]
+    assert news(school) == ["grade.withdrawn", "grade.released"]
 
 
-def test_what_was_withdrawn_is_not_released_by_itself_when_it_is_graded_again(school: School) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_was_withdrawn_is_not_released_by_itself_when_it_is_graded_again(
+    school: School, at_once: bool
+) -> None:
+    """Nor later: by its date, or when somebody accepts what was held."""
     submission, usual = school.hand_in("anna", school.quick), school.hand_in("ben", school.quick)
     for one in (submission, usual):
         school.grade(one, report(), released=True)
@@ -468,11 +541,11 @@ def test_what_was_withdrawn_is_not_released_by_itself_when_it_is_graded_again(sc
             again = add_round(session, row, row.assignment, reason="regrade", priority="interactive").id
             current = locking.locked(session, again)
             assert current is not None
-            combining.finish(session, current, report("again"), release=True)
+            combining.finish(session, current, report("again"), release=at_once)
     with school.store.read() as session:
         now_ = {one: views.submission_view(session, one) for one in (submission, usual)}
     assert (now_[submission].released, now_[submission].withdrawn) == (False, True)
-    assert now_[usual].released
+    assert (now_[usual].released, now_[usual].withdrawn) == (at_once, False)
 
 
 def test_chosen_ones_are_released_but_never_held_ones(school: School) -> None:

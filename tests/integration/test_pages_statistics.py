@@ -100,7 +100,7 @@ def test_the_page_says_all_of_it(school: School) -> None:
     ):
         assert words in page, words
     assert page.count("<svg class=") == 2 * len(PLOTS)
-    assert 'aria-current="page">Class' in page
+    assert 'aria-current="page">Statistics' in page
     seen = school.client("grader").get(f"/assignments/{school.assignment}/statistics")
     assert seen.status_code == 200
 

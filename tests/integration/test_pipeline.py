@@ -85,7 +85,7 @@ def test_submissions_are_graded_once_by_machines_that_share_the_work(two_machine
     two_machines.until_alive(*MACHINES)
     announce(two_machines, 6, "batch")
     announce(two_machines, 6)
-    two_machines.until_final(12, 40)
+    two_machines.until_final(12, 90)
     assert_graded_once(two_machines.store, 12)
     with two_machines.store.read() as session:
         reports = [Report.model_validate(row) for row in session.scalars(select(Grade.report))]
@@ -98,7 +98,7 @@ def test_submissions_are_graded_once_by_machines_that_share_the_work(two_machine
             assert provenance.tokens.prompt > 100
             assert provenance.tokens.output > 0
             assert provenance.first_token_s is not None
-            assert 0.1 <= provenance.first_token_s <= provenance.seconds < 10
+            assert 0.1 <= provenance.first_token_s <= provenance.seconds < 60
     assert {run.machine for run in runs} == set(MACHINES)
     assert all(run.attempt == 1 and run.finished_at >= run.dispatched_at for run in runs)
     assert two_machines.dispatch.registry.held() == []
@@ -121,7 +121,7 @@ def with_ollama(sqlite_databases: SqliteDatabases, redis_url: str, tmp_path: Pat
 def test_a_stage_that_cannot_be_done_leaves_the_points_so_far_and_says_why(with_ollama: WithOllama) -> None:
     with with_ollama("", 1024) as made:  # no room for any prompt
         (round_id,) = announce(made, 1)
-        made.until_final(1, 40)
+        made.until_final(1, 90)
         with made.store.read() as session:
             current = session.get_one(Round, round_id)
             failed = session.get_one(RoundStage, (round_id, "feedback"))
@@ -144,7 +144,7 @@ def test_a_stage_that_failed_once_is_done_at_the_second_try(with_ollama: WithOll
     with with_ollama("500", 32768) as made:
         made.parts.start("sweep", "sweep")
         (round_id,) = announce(made, 1)
-        made.until_final(1, 40)
+        made.until_final(1, 90)
         assert_graded_once(made.store, 1)
         with made.store.read() as session:
             query = select(Run.state).where(Run.round_id == round_id, Run.stage == "feedback")

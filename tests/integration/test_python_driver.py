@@ -479,5 +479,5 @@ def test_seventeen_questions_about_a_small_script_are_quick(box: Driver) -> None
         began = time.monotonic()
         assert shape(box, f"f({number})").text == str(number * 2)
         seconds.append(time.monotonic() - began)
-    assert sorted(seconds)[3] < 0.25
-    assert math.fsum(seconds) < 10
+    assert sorted(seconds)[3] < 1
+    assert math.fsum(seconds) < 30

@@ -344,12 +344,12 @@ def test_no_value_is_so_large_that_its_test_goes_away() -> None:
 
 
 def test_hostile_text_takes_no_square_of_its_length() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     lines_of("\x1b]" * 250_000)
     INDEX.sub(" ", "\n" * 500_000)
     VALUE_MAGIC.match(" " * 300_000)
     first_comments(cell("#" + " " * 300_000 + "x"))
-    assert time.perf_counter() - began < SOON_S
+    assert time.process_time() - began < SOON_S
 
 
 def test_texts_of_numbers_are_not_kept() -> None:

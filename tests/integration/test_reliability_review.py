@@ -318,7 +318,7 @@ def test_a_supervisor_outlives_a_start_that_fails(
         assert "cannot be started" in caplog.text
     finally:
         keeper.stop()
-        thread.join(5)
+        thread.join(60)
 
 
 PART = """
@@ -334,7 +334,7 @@ def test_a_part_that_ends_by_itself_is_not_aborted_by_its_lifeline() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PART], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environ
     ) as process:
-        assert (process.wait(20), process.stderr.read() if process.stderr else b"") == (0, b"")
+        assert (process.wait(60), process.stderr.read() if process.stderr else b"") == (0, b"")
 
 
 STARTING = """

@@ -11,9 +11,10 @@ from sqlalchemy import select
 
 from cli.main import grader
 from grading import report
+from grading.may import Actor
 from grading.model import Evidence, RoundState, StageState
 from grading.outcome import Report
-from grading.store import Store, combining, migrate, outbox, preparing, replay, rounds
+from grading.store import Store, accounts, combining, grades, migrate, outbox, preparing, replay, rounds
 from grading.store.tables import Audit, Grade, Outbox, Round, RoundStage
 from tests.factories import RUBRIC, add_assignment, document, hand_in, result
 from tests.integration.webapp import School, form_token
@@ -31,7 +32,7 @@ def store(fresh_database: Callable[..., str]) -> Iterator[Store]:
     made.close()
 
 
-def run_all(store: Store, round_id: str, **ok: bool) -> None:
+def run_all(store: Store, round_id: str, *, release: bool = False, **ok: bool) -> None:
     """Do what is due of a round, each stage well or for ever badly, and combine."""
     with store.write() as session:
         preparing.save_prepared(session, round_id, PREPARED)
@@ -44,7 +45,7 @@ def run_all(store: Store, round_id: str, **ok: bool) -> None:
     with store.write() as session:
         current = combining.close_chord(session, round_id)
         assert current is not None
-        combining.finish(session, current, outcome(session, round_id), release=False)
+        combining.finish(session, current, outcome(session, round_id), release=release)
 
 
 def outcome(session: object, round_id: str) -> Report:
@@ -79,10 +80,34 @@ def test_only_the_dead_stage_of_a_partial_round_is_done_again_and_there_is_one_g
     with store.read() as session:
         assert [grade.points is not None for grade in session.scalars(select(Grade))] == [True]
         told = session.scalars(select(Outbox.key).where(Outbox.kind == "event")).all()
-        assert sorted(told) == [f"graded:{round_id}", f"partial:{round_id}"]
+        assert sorted(key for key in told if not key.startswith("received:")) == [
+            f"graded:{round_id}",
+            f"partial:{round_id}",
+        ]
         (noted,) = session.scalars(select(Audit).where(Audit.action == "round.replay"))
     assert noted.detail["stages"] == ["feedback"]
     assert noted.detail["points_so_far"] > 0
+
+
+def test_a_replayed_grade_that_was_taken_back_is_not_shown_by_itself(store: Store) -> None:
+    assignment = add_assignment(store)
+    with store.write() as session:
+        teacher = Actor(accounts.create_user(session, "teacher").id)
+    for seen in ("withdrawn", "never", "still"):
+        round_id = hand_in(store, assignment, student=seen).round_id
+        run_all(store, round_id, analysis=True, feedback=False)
+        with store.write() as session:
+            if seen != "never":
+                grades.release(session, round_id, teacher)
+            if seen == "withdrawn":
+                grades.withdraw(session, round_id, teacher, "not yet")
+            assert replay.replay(session, round_id, teacher.name)
+        # the rule of the assignment would release it now, as it does what nobody took back
+        run_all(store, round_id, release=True, analysis=True, feedback=True)
+        with store.read() as session:
+            grade = session.scalars(select(Grade).where(Grade.round_id == round_id)).one()
+            assert (grade.released_at is None) == (seen == "withdrawn"), seen
+            assert grade.released_by == (teacher.user_id if seen == "withdrawn" else None), seen
 
 
 def test_a_replayed_stage_has_all_its_tries_again(store: Store) -> None:

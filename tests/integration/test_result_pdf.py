@@ -204,6 +204,22 @@ def test_typesetting_ends_in_time_and_has_turns(school: School, monkeypatch: pyt
     assert school.client("anna").get(f"/submissions/{submission}/result.pdf").status_code == 200
 
 
+def test_logs_quote_nothing_of_what_could_not_be_typeset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "Ada's words\x1b[2J\nWARNING root: all is lost"
+    (tmp_path / "print").mkdir()
+    (tmp_path / "print" / "result.typ").write_text('#panic(sys.inputs.at("data"))')
+    (tmp_path / "typesetting_there.py").write_bytes((typesetting.HERE / "typesetting_there.py").read_bytes())
+    monkeypatch.setattr("app.typesetting.HERE", tmp_path)
+    with pytest.raises(typesetting.NotPrinted), caplog.at_level("WARNING"):
+        typesetting.typeset({"title": secret}, {})
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "app.typesetting"]
+    assert re.fullmatch(r"a PDF could not be made \(1\): [A-Za-z_.]+, \d+ bytes said", line), line
+    for hostile in (b"\x1b[2J", b"a\x00b: Error", b"", b"x" * 20_000, b"\nFakeError\x1b[1m"):
+        assert re.fullmatch(r"[A-Za-z_. ]{1,70}", typesetting._kind(hostile))
+
+
 def test_a_class_comes_as_a_zip(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     graded(school)
     counts = graded(school)

@@ -21,6 +21,8 @@ from workers.checks.sandbox.base import Box, Mount, Sandbox
 
 # a real engine, where one is at hand: SANDBOX_TEST_ENGINE and SANDBOX_TEST_IMAGE
 KINDS = ["bubblewrap", "container"] + (["engine"] if "SANDBOX_TEST_ENGINE" in os.environ else [])
+SOON_S = 20.0
+"""What is not stopped goes on for longer."""
 
 
 def stand_in(folder: Path) -> Sandbox:
@@ -183,7 +185,7 @@ class TestHowItEnds:
         began = time.monotonic()
         ending = ended(sandbox, code, timeout_s=0.7)
         assert (ending.end, "no sign of life for 0.7 s" in ending.reason) == ("too long", True)
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < SOON_S
 
     def test_the_time_in_all(self, sandbox: Sandbox):
         began = time.monotonic()
@@ -191,7 +193,7 @@ class TestHowItEnds:
         ending = ended(sandbox, "while True: say(busy=1); import time; time.sleep(0.1)", limits)
         assert ending.end == "too long"
         assert "1.5 s" in ending.reason
-        assert 1.4 < time.monotonic() - began < 4
+        assert 1.4 < time.monotonic() - began < SOON_S
 
     @pytest.mark.parametrize(
         "code",
@@ -261,7 +263,7 @@ class TestHowItEnds:
             assert tell(session, daemon) == "daemon"
             before = time.monotonic()
             session.close()
-            assert time.monotonic() - before < 4
+            assert time.monotonic() - before < SOON_S
 
     def test_a_fork_bomb_costs_nobody_else(self, sandbox: Sandbox):
         bomb = "while True:\n try: os.fork()\n except OSError: pass"
@@ -306,7 +308,7 @@ def settled() -> tuple[int, int, list[str]]:
     """What is held when the watcher has found nothing more to watch."""
     for thread in threading.enumerate():
         if thread.name == "sandbox-watcher":
-            thread.join(10)
+            thread.join(60)
     return held()
 
 

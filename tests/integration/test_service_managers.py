@@ -28,7 +28,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
         path = tmp_path / "grader-worker-lab-1.service"
         path.write_text(text)
         said = subprocess.run(
-            [program, "verify", str(path)], capture_output=True, text=True, timeout=20, check=False
+            [program, "verify", str(path)], capture_output=True, text=True, timeout=60, check=False
         )
         assert "grader-worker-lab-1" not in said.stderr, said.stderr
 
@@ -40,7 +40,7 @@ def test_the_wrapper_reads_secrets_and_becomes_the_command(tmp_path: Path) -> No
     one = described(tmp_path, command=(sys.executable, "-c", show, ODD))
     argv = json.loads(one.rendered("supervised"))["command"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        said, _ = process.communicate(timeout=20)
+        said, _ = process.communicate(timeout=60)
     assert said == f"{process.pid} {secret} {ODD}\n"
 
 
@@ -129,7 +129,7 @@ def there(folder: Path, action: str, stop_s: float = 10, stdin: str = "") -> dic
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=True,
     )
     answer: dict[str, Any] = json.loads(said.stdout.splitlines()[-1])

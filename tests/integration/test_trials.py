@@ -14,13 +14,15 @@ from sqlalchemy import func, select, update
 from grading import queue
 from grading.canaries import Canaries
 from grading.config import Checks, load
+from grading.documents import Limits, UploadedFile, read
 from grading.model import Evidence, RoundState
 from grading.rubric import Case, Criterion, PassesTests, Rubric
-from grading.store import assignments, migrate
+from grading.store import assignments, migrate, receipts, submissions
 from grading.store.assignments import NewVersion
 from grading.store.database import now
+from grading.store.submissions import Incoming
 from grading.store.tables import KeptTrial, Outbox, Round
-from tests.factories import COURSE, hand_in
+from tests.factories import COURSE, add_student, hand_in
 from tests.services import SqliteDatabases
 from tests.system import close_dispatch
 from workers.checks.files import Shelf
@@ -172,6 +174,26 @@ def test_right_and_wrong_are_told_apart_by_running_them(school: School) -> None:
         (False, True),
         (True, False),
     ]
+
+
+def test_data_that_was_handed_in_lies_beside_the_work_when_it_is_run(lite: School) -> None:
+    source = (
+        "import csv\n\nwith open('factor.csv') as file:\n    factor = int(next(csv.reader(file))[0])\n\n\n"
+        "def double(x):\n    return x * factor\n"
+    )
+    files = [UploadedFile("double.py", source.encode()), UploadedFile("factor.csv", b"2\n")]
+    content = read(files, Limits(max_data_bytes=100))
+    store = lite.server.store
+    student = add_student(store, "ada")
+    with store.write() as session:
+        accepted = submissions.accept(session, Incoming(lite.assignment, student, "api", content))
+    assert not prepare(lite.server, accepted.round_id)
+    try_round(lite.server, lite.lab, lite.holding, accepted.round_id)
+    assert share(lite.evidence(accepted.round_id)) == 1.0
+    assert share(lite.tried("ben", source)) == 0.0  # without the file it does not run
+    with store.read() as session:
+        listed = receipts.files_of(session, accepted.submission_id)
+    assert [file.path for file in listed] == ["double.py", "factor.csv"]
 
 
 def test_machines_get_nothing_of_hidden_tests(lite: School) -> None:

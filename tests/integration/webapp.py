@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
@@ -41,7 +41,7 @@ from grading.jobs import (
 from grading.model import CheckOutcome, Flag, Location, RoundState
 from grading.outcome import CriterionGrade, Report
 from grading.rubric import Criterion, Rubric
-from grading.store import Store, accounts, assignments, prompts, submissions, tables
+from grading.store import Store, accounts, assignments, prompts, signed_in, submissions, tables
 from grading.store.assignments import NewVersion
 from grading.store.database import now
 from grading.store.submissions import Incoming
@@ -59,6 +59,8 @@ class FakeDispatch:
     held: dict[str, Lease] = field(default_factory=dict)
     away: bool = False
     able: tuple[str, ...] = ("analysis", "feedback")
+    out: tuple[str, ...] = ()
+    released: int = 0
 
     def announce(self, round_id: str) -> bool:
         self.announced.append(round_id)
@@ -73,6 +75,14 @@ class FakeDispatch:
             MachineState("dgx-spark-1", "primary", 8, stages, alive=not self.away, busy=3, beat_age_s=1.0),
             MachineState("mac-studio-1", "primary", 8, stages),
         ]
+
+    def tell_out(self, machines: Iterable[str]) -> bool:
+        self.out = tuple(machines)
+        return not self.away
+
+    def release(self) -> bool:
+        self.released += 1
+        return not self.away
 
     def backlog(self) -> dict[str, int] | None:
         return None if self.away else {"analysis": 2, "store": 0}
@@ -223,8 +233,9 @@ class School:
         client = self.app.test_client()
         if name is not None:
             with self.store.read() as session, client.session_transaction() as cookie:
-                user = session.get_one(tables.User, self.users[name])
-                cookie["_user_id"] = SignedIn(user, accounts.actor_of(session, user)).get_id()
+                found = signed_in.find(session, self.users[name])
+                assert found is not None, f"{name} may not sign in"
+                cookie["_user_id"] = SignedIn(found).get_id()
                 cookie["_fresh"] = True
         return client
 

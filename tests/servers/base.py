@@ -97,7 +97,7 @@ class ModelServer(ThreadingHTTPServer):
                 behaviour.times -= 1
             return behaviour.fault
 
-    def wait_for(self, what: str, count: int, seconds: float = 30.0) -> bool:
+    def wait_for(self, what: str, count: int, seconds: float = 60.0) -> bool:
         """Wait until a counter of `stats` reaches `count`."""
         with self.changed:
             return bool(self.changed.wait_for(lambda: getattr(self.stats, what) >= count, seconds))
@@ -108,7 +108,7 @@ class ModelServer(ThreadingHTTPServer):
             self.stats.written += 1
             self.changed.notify_all()
 
-    def wait_until_idle(self, seconds: float = 5.0) -> bool:
+    def wait_until_idle(self, seconds: float = 60.0) -> bool:
         """Wait until no generation is under way."""
         with self.changed:
             return bool(self.changed.wait_for(lambda: self.stats.active == 0, seconds))

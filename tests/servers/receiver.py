@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -25,6 +25,7 @@ class ReceiverServer:
 
     url: str = ""
     status: int = 204
+    says: bytes = b""
     posted: list[Posted] = field(default_factory=list)
     closing: threading.Event = field(default_factory=threading.Event)
 
@@ -45,8 +46,10 @@ def receiver_server(port: int = 0, into: ReceiverServer | None = None) -> Iterat
             self.send_response(state.status)
             if 300 <= state.status < 400:
                 self.send_header("Location", "/elsewhere")
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(state.says)))
             self.end_headers()
+            with suppress(OSError):  # who asked may have heard enough
+                self.wfile.write(state.says)
 
         def _trickle(self) -> None:
             self.close_connection = True

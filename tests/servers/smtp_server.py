@@ -88,6 +88,8 @@ class Talk:
         return True
 
     async def sign_in(self, rest: str) -> None:
+        if not rest.startswith("PLAIN "):
+            return await self.say("535 wrong")
         given = base64.b64decode(rest.split()[1]).split(b"\0")
         self.known = self.box.users.get(given[1].decode()) == given[2].decode()
         await self.say("235 ok" if self.known else "535 wrong")

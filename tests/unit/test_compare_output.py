@@ -78,6 +78,6 @@ def test_errors_are_no_output() -> None:
 
 @pytest.mark.parametrize("text", ["1 " * 50_000, "a 1\n" * 5_000, "<" * 9_000, "[1]" * 9_000, "1," * 9_000])
 def test_hostile_output_takes_little_time(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     found(text, text + "x")
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2

@@ -223,18 +223,18 @@ def test_two_hundred_cells_take_little_time() -> None:
             for c in starter.cells
         )
     )
-    started = time.perf_counter()
+    started = time.process_time()
     (result,) = set_apart([own], [starter])
-    assert time.perf_counter() - started < 1.0  # 0.1 s alone; the tests share the machine
+    assert time.process_time() - started < 1.0  # it takes 0.1 s
     assert all(cell.added for cell in result.cells)
 
 
 def test_long_hostile_scripts_take_little_time() -> None:
     starter = notebook(("code", "x <- 1\ny <- 2\n" * 2_000))
     own = notebook(("code", "x <- 1\n" * 20_000 + "new()\n"))
-    started = time.perf_counter()
+    started = time.process_time()
     (result,) = set_apart([own], [starter])
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
     assert 20_001 in result.cells[0].added
 
 

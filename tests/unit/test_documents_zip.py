@@ -181,10 +181,10 @@ CORPUS = {
 def test_unsafe_zip_is_refused_quickly_in_little_memory(name: str) -> None:
     data = CORPUS[name]
     tracemalloc.start()
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         refuse(data)
-        seconds, peak = time.perf_counter() - started, tracemalloc.get_traced_memory()[1]
+        seconds, peak = time.process_time() - started, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert seconds < 2

@@ -1,11 +1,15 @@
 import math
+import random
 from dataclasses import replace
 
 import pytest
 
 from bench.cluster.asking import Request
 from bench.cluster.bound import bound_s, brute_s, mixed_rates
-from bench.cluster.cards import ANALYSIS, CARDS, STAGES, job_s, rate
+from bench.cluster.cards import ANALYSIS, CARDS, GEMMA, STAGES, job_s, rate
+from bench.cluster.costs import Box
+from bench.cluster.eta_floor import length, rewrite
+from bench.cluster.eta_study import pooled
 from bench.cluster.measures import recognised_s, returned_s, waits
 from bench.cluster.ours import Ours
 from bench.cluster.policies import OTHERS, HomeFirst
@@ -121,8 +125,29 @@ def test_waits_count_those_who_wait_only():
         return Run(0, "analysis", priority, Request("1", "m", 1, 1), 0.0, began=began, done=done)
 
     of = waits([run("interactive", 5.0, 15.0), run("batch", 100.0, 120.0)])
-    assert (of.slot_p95_s, of.stretch_p95) == (5.0, 1.5)
+    assert (of.slot_p95_s, of.stretch_p95, of.whole_p95) == (5.0, 1.5, 1.5)
     assert of.residual_s == pytest.approx((10**2 + 20**2) / (2 * 30))
+    # the shorter stage of a hand-in may wait as long as the longer one takes
+    of = waits([run("interactive", 5.0, 15.0), run("interactive", 0.0, 40.0)])
+    assert (of.stretch_p95, of.whole_p95) == (1.5, 1.0)
+
+
+def test_an_answer_can_get_another_length_in_the_middle():
+    box = Box(CARDS["mac-studio-1"], slots=2)
+    for name in "ab":
+        box.submit(0.0, Request(name, GEMMA.name, 5000, 800))
+    middle = 60.0
+    box.advance(middle)
+    written = box.snapshot().tokens
+    assert 0 < written["b"] <= written["a"] < 400
+    rewrite(box, {"a": 700, "b": 400})
+    ends = [(event.id, event.tokens) for event in box.advance(1e4) if event.kind == "done"]
+    assert ends == [("b", 400), ("a", 700)]
+    assert all(length(random.Random(n), "feedback", 1_500) > 1_500 for n in range(20))
+
+
+def test_a_pool_gives_each_group_the_same_weight():
+    assert pooled([[0.1] * 1000, [0.3, 0.4], [0.5]]) == 0.3
 
 
 def test_the_search_finds_a_schedule_near_the_bound():

@@ -95,6 +95,16 @@ def test_those_who_come_later_fill_the_batch() -> None:
     assert after > before + 20
 
 
+def test_a_crowd_is_not_believed_to_come_for_ever() -> None:
+    """A machine that does 4 in 100 s, and 4 come each 10 s: who waits behind them is reached all the same."""
+    for rate in (0.4, 4.0):
+        coming = {("analysis", "interactive"): rate}
+        crowd = Scene({"a": peer(analysis=ALONE)}, (), {("analysis", "batch"): 8}, coming)
+        last = forecast(crowd).waiting("analysis", "batch", 7)
+        assert last is not None
+        assert last <= (100 * rate + 9) * 100 / 4 + 110
+
+
 def test_nobody_does_it_nothing_is_said() -> None:
     assert forecast(scene(5)).waiting("feedback", "interactive", 0) is None
     assert forecast(Scene({})).waiting("analysis", "interactive", 0) is None

@@ -188,9 +188,9 @@ def test_errors_have_lines_and_unknown_languages_no_names() -> None:
     ],
 )
 def test_hostile_code_is_bounded(language: str, code: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     code_facts(code, language)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_too_much_code_is_cut() -> None:

@@ -22,6 +22,7 @@ RELEASED = Subject(COURSE, owner_id=4, released=True)
         ("assignment.see", Subject(COURSE), {1, 2, 3, 4, 5}),
         ("submit", WAITING, {1, 2, 3, 4}),
         ("submit.for_others", Subject(COURSE), {1, 2, 3}),
+        ("submit.enrols", Subject(COURSE), {1, 2}),
         ("submit.class", Subject(COURSE), {1, 2}),
         ("submission.see", WAITING, {1, 2, 3, 4}),
         ("score.see", WAITING, {1, 2, 3}),

@@ -34,9 +34,9 @@ def plain(html: str) -> str:
     ],
 )
 def test_hostile_code_is_shown_in_little_time(source: str, language: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     lines = [line for cell in shown(source, language).cells for line in cell.lines]
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert "\n".join(plain(line.html) for line in lines) == source.removesuffix("\n")
 
 

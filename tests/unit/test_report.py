@@ -59,6 +59,29 @@ def test_model_and_checks_one_level_apart_are_averaged() -> None:
     assert (made.points, made.max_points, made.held) == (32.5, 40, False)
 
 
+@pytest.mark.parametrize(
+    ("digests", "model", "flagged"),
+    [
+        (("sha256:aa", "sha256:bb"), "qwen", True),
+        (("sha256:aa", "sha256:aa"), "qwen", False),
+        (("sha256:aa", ""), "qwen", False),  # one engine does not tell
+        (("sha256:aa", "sha256:bb"), "gemma", False),
+    ],
+)
+def test_parts_with_other_weights_under_one_name_are_flagged(
+    digests: tuple[str, str], model: str, flagged: bool
+) -> None:
+    first, second = result("analysis", {"clean": 3, "style": 2}), result("feedback", {"reflect": 4})
+    first = first.model_copy(
+        update={"provenance": first.provenance.model_copy(update={"digest": digests[0], "machine": "a"})}
+    )
+    how = second.provenance.model_copy(update={"digest": digests[1], "machine": "b", "model": model})
+    second = second.model_copy(update={"provenance": how})
+    made = combine(RUBRIC, evidence(0.75), {"analysis": first, "feedback": second}, {})
+    found = [flag for flag in made.flags if flag.code == "other_weights"]
+    assert [(flag.hold, "aa on a; bb on b" in flag.message) for flag in found] == [(False, True)] * flagged
+
+
 def test_further_apart_the_checks_count_and_a_person_decides() -> None:
     made = report(0.25, 4)
     assert points(made)["clean"] == 5.0

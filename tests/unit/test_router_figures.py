@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
+from bench.cluster.asking import Request
 from bench.cluster.bound import bound_s
 from bench.cluster.cards import CARDS, GEMMA
+from bench.cluster.costs import Box
 from bench.cluster.guests import MOST, PROMPT, Tally, prompt
-from bench.cluster.report import Played, table
+from bench.cluster.report import COUNTED, KNOWN, LONGER, LOST, LOST_WORK, Played, side_by_side, table
 from bench.cluster.runs import OURS, OURS_GUESTS, Ended, Outcome, Plan, Reacted
 from bench.cluster.scenarios import Scenario, backlog, lost, slow
 from bench.cluster.sizes import Asked, padded
@@ -40,6 +42,36 @@ def test_a_return_counts_from_the_new_workers_beat_and_run():
     watched.see(73.0, [beat("new")], [lease("new")])
     watched.see(99.0, [beat("new")], [lease("new")])
     assert watched.reacted() == Reacted(8.0, 13.0)
+
+
+def test_a_loss_is_compared_with_the_same_hand_ins_without_it():
+    calm, loss = Plan(backlog(40, 2, 1), 10.0), Plan(lost(2, 1, 40), 10.0)
+    done = [
+        Outcome(OURS, [Ended(0, 0.0, end)], thrown_s={MAC: thrown})
+        for end, thrown in ((900.0, 0), (950.0, 80))
+    ]
+    rows = [
+        row for one in side_by_side([Played(calm, done[:1]), Played(loss, done[1:])]) for row in one.rows()
+    ]
+    assert LOST not in rows[0]
+    assert (rows[1][LOST_WORK], rows[1][LONGER]) == (80, 50)
+    known, bare = (
+        bound_s(CARDS, 2, of.scenario.hand_ins, of.scenario.setting.changes) for of in (loss, calm)
+    )
+    assert rows[1][LOST] > round(known - bare)  # the work that is done twice counts, too
+    assert rows[1][COUNTED] < rows[1][KNOWN]
+    assert LONGER not in Played(loss, done[1:]).rows()[0]
+
+
+def test_a_machine_that_loses_power_says_what_work_is_lost():
+    box = Box(CARDS[MAC], slots=1)
+    box.submit(0.0, Request("a", GEMMA.name, 5000, 800))
+    ends = box.next_event()
+    box.advance(ends)  # its prompt is read
+    whole = box.next_event()
+    box.change(ends + 0.5 * (whole - ends), 0.0)
+    assert box.thrown_s == pytest.approx(ends + 0.5 * (whole - ends), rel=0.01)
+    assert Box(CARDS[MAC]).thrown_s == 0
 
 
 def test_slowness_counts_from_when_it_began_until_a_beat_says_so():
@@ -99,7 +131,8 @@ def test_columns_stand_only_where_there_is_something_to_tell():
     assert "guests" not in table([plain])[0]
     happened = played(lost(2, 1, 40), outcome(OURS, 1000.0, Reacted(8.0, math.inf)), outcome("roles", 1100.0))
     head, _, ours, roles = table([happened])
-    assert head.endswith("| × bound, changes known | return → beat s | return → work s |")
+    lost_columns = " | ".join((KNOWN, COUNTED, LOST_WORK, LOST))
+    assert head.endswith(f"| {lost_columns} | return → beat s | return → work s |")
     assert ours.endswith("| 8 | never |")
     assert roles.endswith("| – | – |")
     of = lost(2, 1, 40)

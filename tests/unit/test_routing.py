@@ -37,6 +37,13 @@ def test_a_backlog_is_shared_by_the_ratio_of_speeds() -> None:
     assert stages(view("spark", *peers, analysis=400, feedback=40)) == ["feedback"]
 
 
+def test_an_empty_machine_begins_with_what_fills_its_batch() -> None:
+    # the studio is meant for 400 analyses and a few of the feedbacks, which would soon be a mixed batch
+    assert stages(view("studio", SPARK, STUDIO, analysis=400, feedback=64)) == ["analysis"]
+    # of these it can fill one
+    assert stages(view("studio", SPARK, STUDIO, analysis=400, feedback=90)) == ["feedback"]
+
+
 def test_the_model_in_the_batch_is_kept_while_the_plan_has_work_for_it() -> None:
     rates = {"analysis": pace(10, 50), "feedback": pace(10, 50)}
     alone = Peer("one", 8, STAGES, paces=rates)

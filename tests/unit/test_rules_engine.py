@@ -180,6 +180,18 @@ def test_findings_and_their_places(document: Document, title: str, line: int | N
     assert (place.document, place.line) == (document.path, line)
 
 
+def test_praise_for_running_says_when_and_by_whom() -> None:
+    """What the school ran later may have gone otherwise, and is told beside it."""
+    ran = Cell(
+        number=1, kind="code", language="r", source="y <- 1\ny", added=(1, 2), execution_count=1,
+        outputs=(Output(kind="result", text="[1] 1"),),
+    )  # fmt: skip
+    document = Document(path="n.ipynb", kind="notebook", language="r", cells=(ran,))
+    said = analysis(job(documents=(document,), evidence=Evidence())).strengths
+    praise = [one for one in said if "run" in one]
+    assert praise == ["Every cell with your code was run before you handed it in, and shows no error there."]
+
+
 def test_cells_with_errors_and_cells_not_run() -> None:
     failed = Output(kind="error", text="Error in eval: object 'x' not found")
     cells = (

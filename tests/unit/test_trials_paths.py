@@ -103,10 +103,10 @@ def test_the_assignments_file_is_meant_before_a_students_own() -> None:
     ],
 )
 def test_hostile_text_takes_little_time(language: TrialLanguage, source: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     run, _ = repair(source, language, PLACES)
     assert run.count("\n") == source.count("\n")
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_a_hand_ins_folder_data_is_not_the_assignments() -> None:

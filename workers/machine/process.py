@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from grading.beats import BEAT_S, Beat
 from grading.cluster.circuit import RULES, Rules
 from grading.config import EngineSettings, Machine
-from grading.jobs import Job, Provenance, Result
+from grading.jobs import Job, Provenance, Result, read_job
 from grading.leases import Leases
 from grading.logs import working_on
 from grading.tracing import outcome, span
@@ -80,7 +80,7 @@ class MachineProcess:
         None when the run was handed on to another machine or back to its queue, by `message`.
         """
         try:
-            job = Job.model_validate(raw)
+            job = read_job(raw)
         except ValidationError as error:
             log.error("a message that is no job was refused: %d faults", error.error_count())
             return self._refuse(raw)

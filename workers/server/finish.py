@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from grading import report
 from grading.errors import JobInvalid, OutputInvalid, for_student
-from grading.jobs import Provenance, Result
+from grading.jobs import Provenance, Result, read_result
 from grading.logs import working_on
 from grading.model import Evidence
 from grading.outcome import Report
@@ -41,7 +41,7 @@ def read(content: Any) -> Result | None:
     None when it does not even say of which run it is.
     """
     try:
-        return Result.model_validate(content)
+        return read_result(content)
     except ValidationError as error:
         # not its text, which repeats what a student wrote
         log.error("a message that is no result was refused: %d faults", error.error_count())

@@ -5,24 +5,23 @@ from __future__ import annotations
 import hashlib
 import logging
 import smtplib
-import socket
-import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.utils import formatdate
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from sqlalchemy.exc import DBAPIError
 
 from grading.errors import GraderError
-from grading.mail import Mail, valid_address
+from grading.mail import valid_address
 from grading.store import mails, outbox
 from grading.store.mails import Letter
 from grading.store.outbox import Delivery
+from workers.server import letters
 from workers.server.context import Server
+from workers.server.smtp import FAILURES, connected, within
 
 log = logging.getLogger(__name__)
 EVERY_S = 5.0
@@ -32,23 +31,6 @@ LEASE_S = 120.0
 RETRIES_S = (60.0, *(minutes * 60.0 for minutes in (5, 30, 120, 300, 600, 1200, 1440)))
 """Waits between tries: more than two days in all."""
 AT_ONCE = 100
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-FAILURES = (OSError, smtplib.SMTPException)
-BODY = """Hello,
-
-the result of your hand-in for "{title}" can be seen now:
-
-{link}
-
-You get this because you asked for it. On the page of your account you can say that you do not want it.
-"""
-
-
-class NotEncrypted(GraderError):
-    """The mail server offers no encryption (STARTTLS); use smtps, or a server on this computer."""
-
-    code = "mail_not_encrypted"
-    status = 503
 
 
 @dataclass(frozen=True)
@@ -56,6 +38,8 @@ class MailSender:
     """Sends what is due; any number of processes may do so at once."""
 
     server: Server
+    translations: Path
+    """The folder of the catalogues."""
     password: str = field(default="", repr=False)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -86,7 +70,7 @@ class MailSender:
         while taken < AT_ONCE and not self.stop.is_set() and (row := self._next()) is not None:
             held = row
             try:
-                with self._connected(mail) as smtp:
+                with connected(mail, self.password, TIMEOUT_S) as smtp:
                     while row is not None:
                         held = row
                         taken += self._deliver(smtp, held)
@@ -109,8 +93,8 @@ class MailSender:
         if letter is None or not valid_address(letter.address):
             self._end(row, "" if letter is None else "this is no address that mail can be sent to")
             return False
-        message = written(letter, row, self.server.config.mail, self.server.config.server.public_url)
-        with _within(smtp, TIMEOUT_S):
+        message = self.written(letter, row)
+        with within(smtp, TIMEOUT_S):
             try:
                 smtp.send_message(message)
             except smtplib.SMTPRecipientsRefused as error:
@@ -122,6 +106,25 @@ class MailSender:
                 return False
         self._end(row, "")
         return True
+
+    def written(self, letter: Letter, row: Delivery) -> EmailMessage:
+        """The letter: a link and the assignment's title. No score, and no name of anybody."""
+        public_url = self.server.config.server.public_url
+        title = " ".join("".join(c if c.isprintable() else " " for c in letter.title).split())[:150]
+        link = f"{public_url.rstrip('/')}/submissions/{letter.submission_id}"
+        write = letters.answered if letter.answer else letters.ready
+        subject, body = write(self.translations, letter.language, title, link)
+        message = EmailMessage()
+        message["From"] = self.server.config.mail.sender
+        message["To"] = letter.address
+        message["Subject"] = subject
+        message["Date"] = formatdate(row.created_at.timestamp())
+        number = hashlib.sha256(f"{row.key}:{letter.address}".encode()).hexdigest()[:32]
+        # the same at every try, so that a letter that was taken twice is shown once
+        message["Message-ID"] = f"<{number}@{urlsplit(public_url).hostname or 'grader'}>"
+        message["Auto-Submitted"] = "auto-generated"
+        message.set_content(body)
+        return message
 
     def _refused(self, row: Delivery, code: int, words: bytes | str) -> None:
         said = f"{code} {words.decode('ascii', 'replace') if isinstance(words, bytes) else words}"
@@ -144,68 +147,3 @@ class MailSender:
             outbox.failed(session, row, error, wait)
         what = "given up" if wait is None else f"again in {wait:g} s"
         log.warning("letter %d: %s; %s", row.id, error, what)
-
-    @contextmanager
-    def _connected(self, mail: Mail) -> Iterator[smtplib.SMTP]:
-        """A talk with the server, encrypted unless it is on this computer. Raises FAILURES, NotEncrypted."""
-        trusted = ssl.create_default_context()
-        if mail.encrypted:
-            smtp: smtplib.SMTP = smtplib.SMTP_SSL(timeout=TIMEOUT_S, context=trusted)
-        else:
-            smtp = smtplib.SMTP(timeout=TIMEOUT_S)
-        smtp._host = mail.host  # type: ignore[attr-defined]  # whose certificate it must be; else only its constructor says so
-        try:
-            with _within(smtp, TIMEOUT_S):
-                smtp.connect(mail.host, mail.port)
-                smtp.ehlo_or_helo_if_needed()
-                self._encrypt(smtp, mail, trusted)
-                if mail.user:
-                    smtp.login(mail.user, self.password)
-            yield smtp
-            with suppress(*FAILURES):
-                smtp.quit()
-        finally:
-            smtp.close()
-
-    def _encrypt(self, smtp: smtplib.SMTP, mail: Mail, trusted: ssl.SSLContext) -> None:
-        if mail.encrypted or (mail.host in LOOPBACK and not smtp.has_extn("starttls")):
-            return
-        if not smtp.has_extn("starttls"):
-            raise NotEncrypted
-        smtp.starttls(context=trusted)
-        smtp.ehlo()
-
-
-def written(letter: Letter, row: Delivery, mail: Mail, public_url: str) -> EmailMessage:
-    """The letter: a link and the assignment's title. No score, and no name of anybody."""
-    title = " ".join("".join(c if c.isprintable() else " " for c in letter.title).split())[:150]
-    link = f"{public_url.rstrip('/')}/submissions/{letter.submission_id}"
-    message = EmailMessage()
-    message["From"] = mail.sender
-    message["To"] = letter.address
-    message["Subject"] = f"Your result is ready: {title}"
-    message["Date"] = formatdate(row.created_at.timestamp())
-    number = hashlib.sha256(f"{row.key}:{letter.address}".encode()).hexdigest()[:32]
-    # the same at every try, so that a letter that was taken twice is shown once
-    message["Message-ID"] = f"<{number}@{urlsplit(public_url).hostname or 'grader'}>"
-    message["Auto-Submitted"] = "auto-generated"
-    message.set_content(BODY.format(title=title, link=link))
-    return message
-
-
-@contextmanager
-def _within(smtp: smtplib.SMTP, seconds: float) -> Iterator[None]:
-    """End the talk under a server that lets it take longer, however it does so."""
-
-    def cut() -> None:
-        with suppress(OSError):
-            if smtp.sock is not None:
-                socket.socket.shutdown(smtp.sock, socket.SHUT_RDWR)
-
-    timer = threading.Timer(seconds, cut)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

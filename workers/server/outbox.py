@@ -8,25 +8,28 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from sqlalchemy.exc import DBAPIError
 from standardwebhooks import Webhook
 
 from grading.config import Config
 from grading.errors import ConfigError
-from grading.store import outbox
+from grading.messages import Event, news
+from grading.outside import Answer, OutsideFailed, Refused, ask
+from grading.store import outbox, sending
 from grading.store.database import now
 from grading.store.outbox import Delivery
+from grading.store.sending import Attempt
 from workers.server.context import Server
-from workers.server.post import FAILURES, post
 
 log = logging.getLogger(__name__)
 EVERY_S = 5.0
@@ -39,6 +42,8 @@ SEND_AT_ONCE = 100
 LEAST_SECRET = 24
 """Bytes a signing secret must have."""
 GONE = 410
+MOST_BODY = 20_000
+"""Bytes of a message; it has links for the rest."""
 
 
 @dataclass(frozen=True)
@@ -130,54 +135,99 @@ class Relay:
         return count
 
     def deliver(self, receiver: Receiver) -> int:
-        """Send what is due to one receiver; ends early while it does not answer."""
+        """Send what is due to one receiver, unless it is left alone; ends early while it does not answer."""
         taken = 0
         for _ in range(SEND_AT_ONCE):
             if self.stop.is_set():
                 break
             with self.server.store.write() as session:
+                if sending.paused(session, receiver.name, receiver.mark):
+                    break
                 moment, rows = now(session), outbox.claim(session, receiver.kind, 1, LEASE_S)
             if not rows:
                 break
-            status, error = self._send(receiver, rows[0], moment)
-            self._write_down(receiver, rows[0], status, error)
-            taken += error is None
-            if status is None:
+            attempt = self._send(receiver, rows[0], moment)
+            self._write_down(receiver, rows[0], attempt)
+            taken += not attempt.error
+            if attempt.status is None:
                 break
         return taken
 
-    def _send(self, receiver: Receiver, row: Delivery, moment: datetime) -> tuple[int | None, str | None]:
-        """The status of the answer if there was one, and what went wrong if anything did."""
+    def _send(self, receiver: Receiver, row: Delivery, moment: datetime) -> Attempt:
+        """What was sent, the status of the answer if there was one, and what went wrong if anything did."""
         body = self._body(row)
+        headers, signature = _headers(receiver, row, moment, body)
+        begun, answer, error = time.monotonic(), Answer(0, {}, b""), ""
         try:
-            status = post(receiver.url, body.encode(), _headers(receiver, row, moment, body), TIMEOUT_S)
-        except FAILURES as error:
-            return None, str(error) or type(error).__name__
-        return status, None if 200 <= status < 300 else f"answered {status}"
+            answer = ask(
+                "POST",
+                receiver.url,
+                headers={**headers, **signature},
+                body=body.encode(),
+                timeout_s=TIMEOUT_S,
+                most_bytes=4 * sending.MAX_ANSWER,
+                allow=self.server.config.server.allowed,
+                cut=True,
+            )
+            error = "" if 200 <= answer.status < 300 else f"answered {answer.status}"
+        except (OutsideFailed, Refused) as failure:
+            error = failure.message
+        return Attempt(
+            receiver=receiver.name,
+            message_id=headers["webhook-id"],
+            event=row.key,
+            type=str(row.payload["type"]),
+            submission_id=row.payload.get("submission"),
+            attempt=row.tries,
+            at=moment,
+            seconds=round(time.monotonic() - begun, 3),
+            url=urlsplit(receiver.url)._replace(query="").geturl(),
+            headers=headers,
+            body=body,
+            status=answer.status or None,
+            error=error,
+            answer=answer.body,
+        )
 
     def _body(self, row: Delivery) -> str:
         """What is said: no score and no name, only where to look."""
-        submission, kind = row.payload["submission"], row.payload["type"]
-        link = f"{self.server.config.server.public_url.rstrip('/')}/submissions/{submission}"
-        data = {"submission": submission, "status": kind.rpartition(".")[2], "link": link}
-        return json.dumps({"type": kind, "timestamp": row.payload["at"], "data": data})
+        kind, at = str(row.payload["type"]), datetime.fromisoformat(row.payload["at"])
+        about = news(self.server.config.server.public_url, row.payload["submission"], kind.rpartition(".")[2])
+        body = Event(type=kind, timestamp=at, data=about).model_dump_json()
+        assert len(body) < MOST_BODY
+        return body
 
-    def _write_down(self, receiver: Receiver, row: Delivery, status: int | None, error: str | None) -> None:
+    def _write_down(self, receiver: Receiver, row: Delivery, attempt: Attempt) -> None:
         wait = RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
+        paused = False
         with self.server.store.write() as session:
-            if error is None:
+            sending.write_down(session, attempt)
+            if not attempt.error:
                 outbox.done(session, row)
-            elif status == GONE:
+                sending.worked(session, receiver.name, receiver.mark)
+            elif attempt.status == GONE:
                 outbox.put(session, "gone", receiver.mark, {"url": receiver.url})
                 outbox.end_all(session, "gone", "answered 410: it wants no more messages")
                 outbox.end_all(session, receiver.kind, "answered 410")
             else:
-                outbox.failed(session, row, error, wait)
-        if status == GONE:
-            log.error("receiver %s answered 410 and is told nothing more at this address", receiver.name)
-        elif error is not None:
-            what = "given up" if wait is None else f"again in {wait:g} s"
-            log.warning("event %s to %s: %s; %s", row.key, receiver.name, error, what)
+                outbox.failed(session, row, attempt.error, wait)
+                paused = sending.failed(session, receiver.name, receiver.mark)
+        _tell_log(receiver, row, attempt, wait, paused)
+
+
+def _tell_log(receiver: Receiver, row: Delivery, attempt: Attempt, wait: float | None, paused: bool) -> None:
+    if attempt.status == GONE:
+        log.error("receiver %s answered 410 and is told nothing more at this address", receiver.name)
+    elif attempt.error:
+        what = "given up" if wait is None else f"again in {wait:g} s"
+        log.warning("event %s to %s: %s; %s", row.key, receiver.name, attempt.error, what)
+    if paused:
+        log.error(
+            "receiver %s took nothing for two days and is paused: messages wait until somebody resumes it on "
+            "the page Deliveries or with `grader webhook resume %s`",
+            receiver.name,
+            receiver.name,
+        )
 
 
 def _message(event: Delivery) -> dict[str, Any]:
@@ -186,13 +236,16 @@ def _message(event: Delivery) -> dict[str, Any]:
     return {**event.payload, "id": f"msg_{number}", "at": event.created_at.isoformat(timespec="seconds")}
 
 
-def _headers(receiver: Receiver, row: Delivery, moment: datetime, body: str) -> dict[str, str]:
+def _headers(
+    receiver: Receiver, row: Delivery, moment: datetime, body: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Those that may be kept, and the signature."""
     message_id = str(row.payload["id"])
     signatures = [Webhook(key).sign(message_id, moment, body) for key in receiver.keys]
-    return {
+    headers = {
         "webhook-id": message_id,
         "webhook-timestamp": str(int(moment.timestamp())),
-        "webhook-signature": " ".join(signatures),
         "Content-Type": "application/json",
         "User-Agent": "Grader",
     }
+    return headers, {"webhook-signature": " ".join(signatures)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from grading.store import chores, grades, retention
+from grading.store import chores, grades, retention, touches
 from grading.store.database import now
 from grading.store.erasure import WITHDRAW
 from grading.withdrawal import withdraw
@@ -18,6 +18,8 @@ DAILY = "retention"
 EVERY = timedelta(days=1)
 NEXT_HELPING = timedelta(seconds=2)
 WITHDRAW_EVERY = timedelta(seconds=60)
+TIDY = "tidy touches"
+TIDY_EVERY = timedelta(seconds=60)
 
 
 def do_chores(server: Server) -> None:
@@ -28,6 +30,7 @@ def do_chores(server: Server) -> None:
     with server.store.read() as session:
         withdrawals = chores.due(session, WITHDRAW)
         daily = bool(chores.due(session, DAILY)) or not chores.known(session, DAILY)
+        untidy = bool(chores.due(session, TIDY)) or not chores.known(session, TIDY)
         releases = grades.due_releases(session)
     for name in releases:
         _release(server, name)
@@ -35,6 +38,8 @@ def do_chores(server: Server) -> None:
         _withdraw(server, name)
     if daily:
         _retain(server)
+    if untidy:
+        _tidy(server)
 
 
 def _release(server: Server, name: str) -> None:
@@ -53,6 +58,14 @@ def _retain(server: Server) -> None:
         chores.again(session, DAILY, NEXT_HELPING if removed else EVERY)
     if removed:
         log.info("kept long enough and removed: %s", ", ".join(f"{n} {kind}" for kind, n in removed.items()))
+
+
+def _tidy(server: Server) -> None:
+    with server.store.write() as session:
+        chores.plan(session, TIDY)
+        if chores.take(session, TIDY) is not None:
+            touches.tidy(session)
+            chores.again(session, TIDY, TIDY_EVERY)
 
 
 def _withdraw(server: Server, name: str) -> None:

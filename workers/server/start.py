@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from grading import queue
@@ -15,6 +16,7 @@ from workers.server.canary import beat_until
 from workers.server.context import open_server
 from workers.server.mail import MailSender
 from workers.server.outbox import Relay, receivers
+from workers.server.passback import Passback
 from workers.server.sweep import Sweeper
 from workers.server.tasks import register
 from workers.start import run_worker
@@ -44,14 +46,21 @@ def start_store(config: Config) -> None:
 
 
 def start_sweeper(
-    config: Config, event_secrets: Mapping[str, Sequence[str]], mail_password: str = ""
+    config: Config,
+    event_secrets: Mapping[str, Sequence[str]],
+    translations: Path,
+    mail_password: str = "",
 ) -> None:
     """Run the sweeper, and beside it the relay of events and the sender of mail, until SIGTERM or SIGINT."""
     server, told = open_server(config), receivers(config, event_secrets)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    sending = [*Relay(server, told, stop).start(), MailSender(server, mail_password, stop).start()]
+    sending = [
+        *Relay(server, told, stop).start(),
+        MailSender(server, translations, mail_password, stop).start(),
+        Passback(config.server, server.store, stop).start(),
+    ]
     try:
         Sweeper(server).run(stop)
     finally:

@@ -15,6 +15,21 @@ from grading.store.tables.assignments import (
     UploadFile,
 )
 from grading.store.tables.base import Base, Id, UtcDateTime, new_id
+from grading.store.tables.lti import (
+    LtiContext,
+    LtiDeployment,
+    LtiDifference,
+    LtiKey,
+    LtiLaunch,
+    LtiLink,
+    LtiMember,
+    LtiNonce,
+    LtiPlatform,
+    LtiScore,
+    LtiTicket,
+    LtiTry,
+)
+from grading.store.tables.messages import EventReceiver, SentMessage, WebhookSecret
 from grading.store.tables.operations import (
     Audit,
     Chore,
@@ -35,6 +50,7 @@ from grading.store.tables.reviewing import (
     SavedComment,
 )
 from grading.store.tables.rounds import Grade, Prompt, Round, RoundStage, Run, SystemMessage
+from grading.store.tables.touches import Touch
 
 __all__ = [
     "Assignment",
@@ -48,6 +64,7 @@ __all__ = [
     "Drain",
     "DryRun",
     "DryRunRound",
+    "EventReceiver",
     "Example",
     "Extension",
     "Grade",
@@ -57,6 +74,18 @@ __all__ = [
     "Identity",
     "InboundWebhook",
     "KeptTrial",
+    "LtiContext",
+    "LtiDeployment",
+    "LtiDifference",
+    "LtiKey",
+    "LtiLaunch",
+    "LtiLink",
+    "LtiMember",
+    "LtiNonce",
+    "LtiPlatform",
+    "LtiScore",
+    "LtiTicket",
+    "LtiTry",
     "MailWish",
     "Mark",
     "Membership",
@@ -69,14 +98,17 @@ __all__ = [
     "RubricVersion",
     "Run",
     "SavedComment",
+    "SentMessage",
     "Submission",
     "SubmissionFile",
     "SubmissionMember",
     "SystemMessage",
     "Token",
+    "Touch",
     "Upload",
     "UploadFile",
     "User",
     "UtcDateTime",
+    "WebhookSecret",
     "new_id",
 ]

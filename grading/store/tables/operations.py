@@ -76,6 +76,8 @@ class InboundWebhook(Base):
     body_hash: Mapped[str] = mapped_column(String(64))
     submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
     received_at: Mapped[datetime]
+    answer: Mapped[dict[str, Any] | None]
+    """What was answered, where it led to no submission."""
     __table_args__ = (Index("inbound_webhooks_by_submission", "submission_id"),)
 
 

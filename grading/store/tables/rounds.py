@@ -76,6 +76,8 @@ class Round(Base):
     prepared_at: Mapped[datetime | None]
     dispatched_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    withdrawn_by: Mapped[int | None]
+    """Who had taken its grade back when the round was replayed, and its grade went: a user's number."""
     submission: Mapped[Submission] = relationship()
     rubric_version: Mapped[RubricVersion] = relationship()
     stages: Mapped[list[RoundStage]] = relationship(order_by="RoundStage.stage")

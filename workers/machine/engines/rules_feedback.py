@@ -45,7 +45,7 @@ def strengths(facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str]:
         with_what = f", with {listed((f'{c}()' for c in one.used), 2)}" if one.used else ""
         yield f"{one.criterion.title}: complete{with_what}."
     if facts.code and not (facts.errors or facts.not_run or facts.run_here) and facts.outputs:
-        yield "Everything you wrote was run, and nothing ends in an error."
+        yield "Every cell with your code was run before you handed it in, and shows no error there."
     if facts.comments >= 3:
         yield f"{facts.comments} lines carry a comment, so a reader can follow your thinking."
 

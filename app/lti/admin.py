@@ -1,0 +1,125 @@
+"""Learning platforms, for administrators: registering, accepting installations, linking courses."""
+
+from __future__ import annotations
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from app import who
+from app.language import gettext as _
+from app.services import services
+from grading.errors import GraderError
+from grading.lti.keys import new_key
+from grading.may import Actor
+from grading.store import courses
+from grading.store.lti import keys, launching, platforms
+from grading.store.lti.platforms import NewPlatform
+
+pages = Blueprint("lti_platforms", __name__, url_prefix="/platforms")
+PLATFORM = "/<int(max=2147483647):platform_id>"
+
+
+@pages.get("")
+def listing() -> str:
+    """All platforms, with what the tool must be called there."""
+    return _listing()
+
+
+@pages.post("")
+def add() -> tuple[str, int] | Response:
+    """Register a platform by hand."""
+    actor = _administrator()
+    try:
+        with services().store.write() as store:
+            platforms.add(store, _said(), actor.name)
+    except GraderError as error:
+        return _listing(problem=error.message), error.status
+    flash(_("The platform is registered."))
+    return redirect(url_for("lti_platforms.listing"), 303)
+
+
+@pages.post("/link")
+def link() -> str:
+    """A link by which a platform registers itself once."""
+    actor = _administrator()
+    with services().store.write() as store:
+        secret = platforms.make_ticket(store, actor.name)
+    return _listing(link=f"{_base()}{url_for('lti_registering.register', ticket=secret)}")
+
+
+@pages.post("/keys")
+def rotate() -> Response:
+    """Sign with a new key from now on."""
+    actor, made = _administrator(), new_key()
+    with services().store.write() as store:
+        keys.rotate(store, made, actor.name)
+    flash(_("A new key signs from now on; the old one is shown for another week."))
+    return redirect(url_for("lti_platforms.listing"), 303)
+
+
+@pages.post(f"{PLATFORM}/enabled")
+def enabled(platform_id: int) -> Response:
+    """Let a platform launch, or no longer."""
+    actor = _administrator()
+    with services().store.write() as store:
+        platforms.set_enabled(store, platform_id, request.form.get("value") == "1", actor.name)
+    flash(_("Saved."))
+    return redirect(url_for("lti_platforms.listing"), 303)
+
+
+@pages.post(f"{PLATFORM}/deployment")
+def deployment(platform_id: int) -> Response:
+    """Accept an installation of the tool."""
+    actor, name = _administrator(), request.form.get("deployment", "").strip()
+    with services().store.write() as store:
+        platforms.find(store, platform_id)
+        if not 0 < len(name) <= 255 or not name.isprintable():
+            raise GraderError(_("An installation has a name of 1 to 255 characters."))
+        platforms.accept_deployment(store, platform_id, name, actor.name)
+    flash(_("Launches of this installation count from now on."))
+    return redirect(url_for("lti_platforms.listing"), 303)
+
+
+@pages.post("/courses/<int(max=2147483647):context_id>")
+def course(context_id: int) -> Response:
+    """Say which course here a platform's course is."""
+    actor, chosen = _administrator(), request.form.get("course", "")
+    with services().store.write() as store:
+        number = int(chosen) if chosen.isdecimal() and len(chosen) < 10 else 0
+        launching.link_course(store, context_id, number, actor.name)
+    flash(_("The courses belong together now."))
+    return redirect(url_for("lti_platforms.listing"), 303)
+
+
+def _said() -> NewPlatform:
+    """What the form says."""
+
+    def text(name: str) -> str:
+        return request.form.get(name, "")[:2000]
+
+    return NewPlatform(
+        name=text("name"), issuer=text("issuer"), client_id=text("client_id"),
+        authorize_url=text("authorize_url"), token_url=text("token_url"), jwks_url=text("jwks_url"),
+        audience=text("audience"), origins=tuple(text("origins").split()),
+        deployments=tuple(text("deployments").split()),
+    )  # fmt: skip
+
+
+def _administrator() -> Actor:
+    actor = who.actor()
+    who.require(actor, "administer")
+    return actor
+
+
+def _base() -> str:
+    return services().config.server.public_url.rstrip("/")
+
+
+def _listing(problem: str = "", link: str = "") -> str:
+    _administrator()
+    with services().store.look() as store:
+        found, known = platforms.listing(store), courses.listing(store, None)
+    return render_template(
+        "lti/platforms.html", found=found, courses=known, base=_base(), problem=problem, link=link,
+        form=request.form,
+    )  # fmt: skip

@@ -1,0 +1,175 @@
+"""What checks and flags say of a work, which they write in English, in the reader's language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from app.language import current, gettext
+from app.language import later as N_
+
+SENTENCES: tuple[str, ...] = (
+    # of flags
+    N_("None of the %(p1)s with the student's code was run before it was handed in."),
+    N_("Nothing was added to the starter."),
+    N_("The code does not parse at %(p1)s of %(p2)s."),
+    N_("The code may not parse at %(p1)s of %(p2)s; dialects of SQL differ."),
+    N_("There is more code than is checked (1 MB); checks on code saw only a part of it."),
+    N_("%(p1)s was stopped when it was run: %(p2)s. What was not reached does not count as passed."),
+    N_("%(p1)s of %(p2)s took too long when it was run, and was stopped."),
+    N_("Packages that the work asks for are not installed where it is run: %(p1)s."),
+    N_("The work was not run, and its behaviour is not graded. %(p1)s"),
+    N_("There is no sandbox on this server."),
+    N_("The folder “%(p1)s” is not there when the work is run; it ran in its own instead."),
+    N_("'%(p1)s' could not be judged; a person must."),
+    N_("Everything has its highest level, and no check confirms any of it. A person must look."),
+    N_("%(p1)s with an error."),
+    # of the whole report
+    N_(
+        "No language model was used: points and words come from fixed rules that look at the code, its "
+        "outputs and the text."
+    ),
+    N_(
+        "Written by language models (%(p1)s) on the school's own machines. Points are computed from the "
+        "rubric's levels and checks; a person can change every one of them."
+    ),
+    N_("No part of this report could be written."),
+    # of checks
+    N_("nothing was added here"),
+    N_("no code was added here"),
+    N_("no answer was written here"),
+    N_("there is nothing to read"),
+    N_("there is no code here that can be run"),
+    N_("none of the described ways was found"),
+    N_("none of %(p1)s was found"),
+    N_("no errors"),
+    N_("no placeholder is left"),
+    N_("all cells were run"),
+    N_("outputs are shown"),
+    N_("runs from start to end"),
+    N_("the numbers are right"),
+    N_("the values are right"),
+    N_("the outputs are right"),
+    N_("the output shows what was asked for"),
+    N_("the output does not show %(p1)s"),
+    N_("the code has what is asked for"),
+    N_("does not use %(p1)s"),
+    N_("uses %(p1)s, which is not allowed here"),
+    N_("has %(p1)s, which should not be there"),
+    N_("has no %(p1)s"),
+    N_("%(p1)s of %(p2)s tests passed"),
+    N_("%(p1)s of %(p2)s test passed"),
+    N_("%(p1)s of %(p2)s values are right"),
+    N_("%(p1)s of %(p2)s value is right"),
+    N_("%(p1)s of %(p2)s outputs are right"),
+    N_("%(p1)s of %(p2)s output is right"),
+    N_("%(p1)s of %(p2)s ran without an error; the first that did not %(p3)s"),
+    N_("%(p1)s of %(p2)s ran without an error"),
+    N_("%(p1)s of %(p2)s found in the outputs"),
+    N_("%(p1)s of %(p2)s of your code with an error; the first %(p3)s"),
+    N_("%(p1)s of %(p2)s with your code show an output"),
+    N_("%(p1)s of %(p2)s with your code show a picture"),
+    N_("%(p1)s of %(p2)s with your code were run before the hand-in"),
+    N_("%(p1)s of at least %(p2)s words"),
+    N_("%(p1)s words of at least %(p2)s"),
+    N_("%(p1)s still with a placeholder such as “%(p2)s”"),
+    N_("does not apply: %(p1)s"),
+    N_("%(p1)s; %(p2)s are missing"),
+    N_("%(p1)s; %(p2)s is missing"),
+    N_("%(p1)s are missing"),
+    N_("%(p1)s is missing"),
+    N_("found in %(p1)s"),
+    N_("uses %(p1)s"),
+    N_("defines %(p1)s"),
+    # of what kinds of checks do
+    N_("Calls these functions, found in parsed code."),
+    N_("Calls none of these functions (1 or 0)."),
+    N_("Assigns these variables, columns or functions, found in parsed code."),
+    N_("Code without comments matches these regular expressions."),
+    N_("Cells with student code show an output."),
+    N_("Text outputs match these regular expressions."),
+    N_("Numbers in the outputs are close to `values`, or to those of the solution's matching cells."),
+    N_("No cell shows an error output and no code fails to parse."),
+    N_("Code cells carry an execution count or an output."),
+    N_("The student's own prose has at least this many words."),
+    N_('No placeholder is left: TODO, FIXME, "your code here", "your answer here", or `extra` patterns.'),
+    N_("The work, when run, passes tests."),
+    N_("The work runs from its first line to its last without an error."),
+    N_("The outputs, when run, equal `text`, or those of the solution's matching cells."),
+    N_("After the work ran, these variables have the values that the solution gives them, or `values`."),
+    N_("The best of several checks counts."),
+    N_("The first rung whose checks are all met gives the credit; none gives `otherwise`."),
+    # parts of them
+    N_("cannot be read as code"),
+    N_("stops with an error (%(p1)s)"),
+    N_("stopped with %(p1)s"),
+    N_("was not reached"),
+    N_("took too long"),
+    N_("the work was not run"),
+    N_("there are no expected numbers to compare with"),
+    N_("scripts carry no outputs"),
+    N_("packages or files that the work needs are missing on the server"),
+    N_("%(p1)s code cells"),
+    N_("%(p1)s code cell"),
+    N_("%(p1)s expected numbers"),
+    N_("%(p1)s expected number"),
+    N_("%(p1)s pieces"),
+    N_("%(p1)s piece"),
+    N_("%(p1)s scripts"),
+    N_("%(p1)s script"),
+    N_("%(p1)s places"),
+    N_("%(p1)s place"),
+    N_("%(p1)s cells stop"),
+    N_("%(p1)s cell stops"),
+    N_("line %(p1)s of cell %(p2)s"),
+    N_("line %(p1)s"),
+    N_("cell %(p1)s of %(p2)s"),
+    N_("cell %(p1)s"),
+)
+AND = N_("%(p1)s and %(p2)s")
+"""Only of values: a sentence that is not known is not shown in two languages."""
+"""With %(p1)s where a value stands, the more telling ones first. What is not here is shown as it is."""
+LONGEST = 600
+"""Characters; a longer one is shown as it is."""
+DEEP = 3
+"""How often values in values are looked up."""
+
+
+def said(sentence: str) -> str:
+    """A sentence of a check or flag in the reader's language, as far as its words are known."""
+    language = current()
+    return sentence if language == "en" or len(sentence) > LONGEST else _said(language, sentence, DEEP)
+
+
+@lru_cache(maxsize=4096)
+def _said(language: str, sentence: str, deep: int) -> str:
+    """`language` is the reader's; it keeps the answers apart. Values are looked up, too, `deep` times."""
+    found = gettext(sentence) if sentence in SENTENCES else sentence
+    if found != sentence or not deep:
+        return found
+    for values, text in _fitting(sentence, inside=deep < DEEP):
+        return gettext(text) % {name: _said(language, one, deep - 1) for name, one in values.items()}
+    return sentence
+
+
+def _fitting(sentence: str, *, inside: bool) -> Iterator[tuple[dict[str, str], str]]:
+    for pattern, text in _patterns():
+        if (inside or text is not AND) and (match := pattern.fullmatch(sentence)):
+            yield match.groupdict(), text
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((_pattern(text), text) for text in (*SENTENCES, AND) if "%(p1)s" in text)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """A number stands before a counted word, anything else elsewhere."""
+    parts = re.split(r"%\((p\d)\)s", text)
+    counted = re.fullmatch(r"%\(p1\)s [a-z ]+", text) is not None and not text.endswith("missing")
+    value = r"\d+" if counted else ".+?"
+    return re.compile(
+        "".join(f"(?P<{part}>{value})" if n % 2 else re.escape(part) for n, part in enumerate(parts)),
+        re.DOTALL,
+    )

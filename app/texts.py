@@ -1,0 +1,124 @@
+"""What templates say most often, in Python, so that pages with hundreds of texts and addresses stay quick."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from flask import Flask, has_request_context, request
+from flask_wtf.csrf import generate_csrf
+from jinja2 import pass_eval_context
+from jinja2.nodes import EvalContext
+from markupsafe import Markup, escape
+
+from app.language import catalogue_of_reader, number, when
+from app.language import gettext as _
+from app.language import later as N_
+from app.language import ngettext as _n
+from app.moments import relative
+from grading.late import Lateness
+
+STATES: Mapping[str, str] = {
+    "received": N_("received"),
+    "queued": N_("in the queue"),
+    "running": N_("being graded"),
+    "graded": N_("graded"),
+    "partial": N_("partly graded"),
+    "failed": N_("not graded"),
+}
+MOST_ADDRESSES = 20_000
+"""Addresses an app remembers; then it begins anew."""
+
+
+def quicken(app: Flask) -> None:
+    """Let templates of this app say texts and addresses by what is here."""
+    # as the extension's own, which look everything up in the context three times over
+    app.jinja_env.globals.update(_=_text, gettext=_text, ngettext=_counted)
+    app.jinja_env.globals.update(url_for=Addresses(app).url_for, moment_words=moment, number_words=number)
+    app.jinja_env.globals.update(state_told=state_words, badge_words=badge, form_token=form_token)
+    app.jinja_env.globals.update(late_words=late, off_words=off, percent_words=percent)
+
+
+@pass_eval_context
+def _text(given: EvalContext, text: str, /, **values: object) -> str:
+    """A text of a template in the reader's language, with `%(name)s` filled in and escaped."""
+    found = catalogue_of_reader().gettext(text)
+    words = Markup(found) if given.autoescape else found  # noqa: S704 - a text of ours
+    return words % values if values or "%" in found else words
+
+
+@pass_eval_context
+def _counted(given: EvalContext, one: str, many: str, num: int, /, **values: object) -> str:
+    """The text for so many; `%(num)s` is filled in, too."""
+    found = catalogue_of_reader().ngettext(one, many, num)
+    words = Markup(found) if given.autoescape else found  # noqa: S704 - a text of ours
+    return words % {"num": num, **values}
+
+
+class Addresses:
+    """Remembers addresses that were made: they depend on nothing but what they are asked with."""
+
+    def __init__(self, app: Flask) -> None:
+        self._make = app.url_for
+        self._made: dict[tuple[Any, ...], str] = {}
+
+    def url_for(self, endpoint: str, **values: Any) -> str:
+        """As Flask's."""
+        # relative endpoints, and names with a `_` such as `_external`, depend on more
+        if endpoint[0] == "." or any(name[0] == "_" for name in values) or not has_request_context():
+            return self._make(endpoint, **values)
+        key = (request.root_path, endpoint, *((name, type(one), one) for name, one in values.items()))
+        try:
+            known = self._made.get(key)
+        except TypeError:  # a list, which cannot be looked up
+            return self._make(endpoint, **values)
+        if known is None:
+            known = self._make(endpoint, **values)
+            if len(self._made) >= MOST_ADDRESSES:
+                self._made.clear()
+            self._made[key] = known
+        return known
+
+
+def form_token() -> Markup:
+    """The field that every form has, against forms of other sites."""
+    return Markup('<input type="hidden" name="csrf_token" value="{}">').format(generate_csrf())
+
+
+def moment(at: datetime) -> Markup:
+    """Day and time, for programs too."""
+    html = f'<time datetime="{at.isoformat(timespec="seconds")}">{escape(when(at))} UTC</time>'
+    return Markup(html)  # noqa: S704 - escaped
+
+
+def off(at: datetime, now: datetime) -> Markup:
+    """How far off a moment is; scripts say it anew in the reader's own days."""
+    html = f'<span class="off" data-moment="{at.isoformat(timespec="seconds")}">'
+    return Markup(f"{html}{escape(relative(at, now))}</span>")  # noqa: S704 - escaped
+
+
+def state_words(state: str) -> str:
+    """The state of a round."""
+    return _(STATES[state]) if state in STATES else state
+
+
+def badge(state: str, waits_for_review: bool = False) -> Markup:
+    """The same as a mark."""
+    kind, words = ("review", _("waits for review")) if waits_for_review else (state, state_words(state))
+    return Markup(f'<span class="state state-{escape(kind)}">{escape(words)}</span>')  # noqa: S704 - escaped
+
+
+def percent(part: float) -> str:
+    """A part as percent, with one decimal at most."""
+    return f"{100 * part:.1f}".rstrip("0").rstrip(".") + " %"
+
+
+def late(lateness: Lateness) -> Markup:
+    """How late a hand-in is, as a mark; nothing where it is in time."""
+    if not lateness.days:
+        return Markup("")
+    words = _n("%(num)s day late", "%(num)s days late", lateness.days, num=lateness.days)
+    if lateness.credit < 1:
+        words += f", {_('keeps %(part)s of its points', part=percent(lateness.credit))}"
+    return Markup(f'<span class="state state-late">{escape(words)}</span>')  # noqa: S704 - escaped

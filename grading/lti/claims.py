@@ -1,0 +1,212 @@
+"""Checking a launch: signature, issuer, audience, times, nonce, and every claim that is used later."""
+
+from __future__ import annotations
+
+import binascii
+import json
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
+from typing import Any
+
+from joserfc import jws
+from joserfc.errors import JoseError
+from joserfc.jwk import RSAKey
+
+from grading.lti.values import (
+    AGS,
+    ASSIGNMENT,
+    CLAIM,
+    DEEP,
+    DEEP_LINKING,
+    LONGEST_SUBJECT,
+    MESSAGES,
+    NRPS,
+    RESOURCE,
+    Launch,
+    LaunchRefused,
+    Platform,
+)
+
+ALGORITHMS = ("RS256",)
+"""The one that LTI asks for. `none` and HMAC, whose key would be the public one, are never accepted."""
+LEEWAY_S = 60
+LONGEST_S = 3600
+"""A launch that is valid for longer is not: its nonce is kept only so long."""
+LARGEST = 64_000
+LEAST_BITS = 2048
+_REGISTRY = jws.JWSRegistry(algorithms=list(ALGORITHMS), strict_check_header=False)
+
+
+class UnknownKey(LaunchRefused):
+    """The launch is signed with a key that the platform does not publish."""
+
+
+def header_of(token: str) -> dict[str, Any]:
+    """The header, not checked by anybody. Raises LaunchRefused."""
+    return _json(_parts(token)[0], "header")
+
+
+def claims_of(token: str) -> dict[str, Any]:
+    """The claims, not checked by anybody: only to find the platform. Raises LaunchRefused."""
+    return _json(_parts(token)[1], "content")
+
+
+def verified(token: str, jwks: Mapping[str, Any]) -> dict[str, Any]:
+    """The claims of a token signed with one of these keys. Raises UnknownKey, LaunchRefused."""
+    header = header_of(token)
+    if header.get("alg") not in ALGORITHMS:
+        raise LaunchRefused("The launch is not signed with RS256.")
+    key = _key(jwks, header.get("kid"))
+    try:
+        found = jws.deserialize_compact(token, key, algorithms=list(ALGORITHMS), registry=_REGISTRY)
+    except (JoseError, ValueError, TypeError, KeyError):
+        raise LaunchRefused("The signature of the launch is wrong.") from None
+    try:
+        claims = json.loads(found.payload or b"")
+    except (ValueError, RecursionError):
+        raise LaunchRefused("The content of the launch cannot be read.") from None
+    if not isinstance(claims, dict):
+        raise LaunchRefused("The content of the launch cannot be read.")
+    return claims
+
+
+def checked(claims: Mapping[str, Any], platform: Platform, moment: float) -> Launch:
+    """What the claims say, for this platform, at this time in seconds. Raises LaunchRefused."""
+    _addressed(claims, platform)
+    expires = _in_time(claims, moment)
+    if claims.get(f"{CLAIM}version") != "1.3.0":
+        raise LaunchRefused("The launch is not of LTI 1.3.")
+    message = _text(claims, f"{CLAIM}message_type", 100)
+    if message not in MESSAGES:
+        raise LaunchRefused(f"Messages of the type '{message[:60]}' are not for this tool.")
+    context, link = _object(claims, f"{CLAIM}context"), _object(claims, f"{CLAIM}resource_link")
+    if message == RESOURCE and not link.get("id"):
+        raise LaunchRefused("The launch names no resource link.")
+    deep = _object(claims, f"{DEEP}deep_linking_settings")
+    if message == DEEP_LINKING and not isinstance(deep.get("deep_link_return_url"), str):
+        raise LaunchRefused("The launch does not say where to send what is chosen.")
+    custom = _object(claims, f"{CLAIM}custom").get(ASSIGNMENT)
+    roster = _object(claims, NRPS).get("context_memberships_url")
+    return Launch(
+        subject=_text(claims, "sub", LONGEST_SUBJECT),
+        name=_name(claims),
+        email=_optional(claims, "email"),
+        roles=_roles(claims),
+        message=message,
+        deployment=_text(claims, f"{CLAIM}deployment_id", 255),
+        context=_text(context, "id", 255),
+        context_title=_optional(context, "title"),
+        context_label=_optional(context, "label"),
+        link=_text(link, "id", 255) if message == RESOURCE else "",
+        link_title=_optional(link, "title"),
+        assignment=int(custom) if isinstance(custom, str | int) and _number(str(custom)) else None,
+        nonce=_text(claims, "nonce", 255),
+        expires=expires,
+        endpoint=_object(claims, AGS),
+        roster_url=roster if isinstance(roster, str) else "",
+        deep=deep,
+    )
+
+
+def _addressed(claims: Mapping[str, Any], platform: Platform) -> None:
+    if claims.get("iss") != platform.issuer:
+        raise LaunchRefused("The launch comes from another issuer than the one that is registered.")
+    audience = claims.get("aud")
+    audiences = audience if isinstance(audience, list) else [audience]
+    if platform.client_id not in audiences or not all(isinstance(one, str) for one in audiences):
+        raise LaunchRefused("The launch is meant for another tool.")
+    party = claims.get("azp")
+    if (party is not None or len(audiences) > 1) and party != platform.client_id:
+        raise LaunchRefused("The launch was made for another tool.")
+
+
+def _in_time(claims: Mapping[str, Any], moment: float) -> int:
+    """When it expires."""
+    expires, issued = (_moment(claims, name) for name in ("exp", "iat"))
+    if expires <= moment - LEEWAY_S:
+        raise LaunchRefused("The launch is too old. Open the assignment in the learning platform again.")
+    if issued > moment + LEEWAY_S or ("nbf" in claims and _moment(claims, "nbf") > moment + LEEWAY_S):
+        raise LaunchRefused("The launch comes from the future; the clocks differ too much.")
+    if issued < moment - LONGEST_S or expires > moment + LONGEST_S + LEEWAY_S:
+        raise LaunchRefused("The launch is valid for too long; one hour is the most.")
+    return int(expires)
+
+
+def _moment(claims: Mapping[str, Any], name: str) -> float:
+    value = claims.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e11:
+        raise LaunchRefused(f"The launch has no good '{name}'.")
+    return float(value)
+
+
+def _text(claims: Mapping[str, Any], name: str, longest: int) -> str:
+    value = claims.get(name)
+    short = name.removeprefix(CLAIM)
+    if not isinstance(value, str) or not 0 < len(value) <= longest or not value.isprintable():
+        raise LaunchRefused(f"The launch has no good '{short}': 1 to {longest} printable characters.")
+    if value != value.strip():
+        raise LaunchRefused(f"The '{short}' of the launch begins or ends with a blank.")
+    return value
+
+
+def _optional(claims: Mapping[str, Any], name: str) -> str:
+    value = claims.get(name)
+    return " ".join(value.split())[:200] if isinstance(value, str) and value.isprintable() else ""
+
+
+def _name(claims: Mapping[str, Any]) -> str:
+    both = f"{_optional(claims, 'given_name')} {_optional(claims, 'family_name')}".strip()
+    return (_optional(claims, "name") or both)[:200]
+
+
+def _object(claims: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = claims.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _roles(claims: Mapping[str, Any]) -> frozenset[str]:
+    value = claims.get(f"{CLAIM}roles")
+    if not isinstance(value, list):
+        raise LaunchRefused("The launch says no roles.")
+    return frozenset(one for one in value[:200] if isinstance(one, str))
+
+
+def _number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
+def _key(jwks: Mapping[str, Any], kid: Any) -> RSAKey:
+    """The key of this name. Without a name it must be the only one. Raises UnknownKey, LaunchRefused."""
+    listed = jwks.get("keys")
+    known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    if kid is not None and not isinstance(kid, str):
+        raise LaunchRefused("The launch names its key in a way that cannot be read.")
+    found = [one for one in known if one.get("kid") == kid] if kid is not None else known
+    found = [one for one in found if one.get("kty") == "RSA" and one.get("use") in (None, "sig")]
+    if len(found) != 1:
+        raise UnknownKey
+    try:
+        key = RSAKey.import_key({name: found[0][name] for name in ("kty", "n", "e")})
+        bits = key.public_key.key_size
+    except (JoseError, ValueError, TypeError, KeyError):
+        raise LaunchRefused("The platform's key cannot be read.") from None
+    if bits < LEAST_BITS:
+        raise LaunchRefused(f"The platform's key is too short; {LEAST_BITS} bits are the least.")
+    return key
+
+
+def _parts(token: str) -> list[str]:
+    parts = token.split(".")
+    if len(parts) != 3 or len(token) > LARGEST or not token.isascii():
+        raise LaunchRefused("The launch is no signed token.")
+    return parts
+
+
+def _json(part: str, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, binascii.Error, RecursionError):
+        raise LaunchRefused(f"The {what} of the launch cannot be read.") from None
+    if not isinstance(value, dict):
+        raise LaunchRefused(f"The {what} of the launch cannot be read.")
+    return value

@@ -1,0 +1,289 @@
+"""Platforms: registered, found by what a launch says, changed; their keys, their installations, tickets."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from grading.addresses import read
+from grading.errors import Conflict, GraderError, NotFound
+from grading.lti.values import Platform, PlatformRefused
+from grading.store.audit import note
+from grading.store.database import now
+from grading.store.tables import LtiContext, LtiDeployment, LtiPlatform, LtiTicket
+
+TICKET_FOR = timedelta(days=2)
+CODE_FOR = timedelta(hours=24)
+MOST_UNKNOWN = 50
+"""Installations of a platform that may wait to be accepted."""
+
+
+class TicketGone(GraderError):
+    """This link or code was used before, is too old, or never was one. Ask for a new one."""
+
+    code = "ticket_gone"
+    status = 404
+
+
+@dataclass(frozen=True)
+class NewPlatform:
+    """What is said of a platform that is to be registered."""
+
+    name: str
+    issuer: str
+    client_id: str
+    authorize_url: str
+    token_url: str
+    jwks_url: str
+    audience: str = ""
+    origins: tuple[str, ...] = ()
+    deployments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """An installation of the tool in a platform."""
+
+    name: str
+    accepted: bool
+
+
+@dataclass(frozen=True)
+class Course:
+    """A course of a platform, and which course here it is."""
+
+    id: int
+    title: str
+    context: str
+    course_id: int | None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A platform on the administrators' page."""
+
+    platform: Platform
+    enabled: bool
+    created_at: datetime
+    deployments: tuple[Deployment, ...]
+    courses: tuple[Course, ...]
+
+
+def add(session: Session, new: NewPlatform, by: str) -> int:
+    """Register a platform; its number. Raises PlatformRefused, and Conflict when it is registered."""
+    new = _cleaned(new)
+    if find_by(session, new.issuer, new.client_id) is not None:
+        raise Conflict("This issuer with this client id is registered already.")
+    others = select(LtiPlatform.jwks_url).where(LtiPlatform.issuer == new.issuer)
+    if any(url != new.jwks_url for url in session.scalars(others)):
+        # people are known by issuer: who has other keys could be anybody there
+        raise PlatformRefused("This issuer is registered with another JWKS address; an issuer has one.")
+    fields = {name: getattr(new, name) for name in _FIELDS}
+    row = LtiPlatform(
+        **fields, origins=list(_origins(new)), jwks={}, created_at=now(session), created_by=by[:100]
+    )
+    session.add(row)
+    session.flush()
+    for name in new.deployments:
+        accept_deployment(session, row.id, name, by)
+    note(session, by, "lti.platform", f"platform:{row.id}", {"issuer": row.issuer})
+    return row.id
+
+
+_FIELDS = ("name", "issuer", "client_id", "authorize_url", "token_url", "jwks_url", "audience")
+
+
+def _cleaned(new: NewPlatform) -> NewPlatform:
+    """Without blanks around. Raises PlatformRefused."""
+    said = {name: getattr(new, name).strip() for name in _FIELDS}
+    said["name"] = said["name"] or urlsplit(said["issuer"]).hostname or said["issuer"]
+    for name, longest in (("name", 100), ("issuer", 255), ("client_id", 255), ("audience", 1000)):
+        if (
+            len(said[name]) > longest
+            or not said[name].isprintable()
+            or (not said[name] and name != "audience")
+        ):
+            raise PlatformRefused(f"{name}: 1 to {longest} printable characters are needed.")
+    for name in ("authorize_url", "token_url", "jwks_url"):
+        _address(name, said[name])
+    origins = tuple(_origin(one) for one in new.origins if one.strip())
+    deployments = tuple(one.strip() for one in new.deployments if one.strip())
+    if any(len(one) > 255 or not one.isprintable() for one in deployments):
+        raise PlatformRefused("deployment: at most 255 printable characters.")
+    return NewPlatform(**said, origins=origins, deployments=deployments)
+
+
+def _address(name: str, url: str) -> None:
+    try:
+        if len(url) > 1000:
+            raise ValueError
+        read(url)
+    except (GraderError, ValueError):
+        raise PlatformRefused(
+            f"{name}: a whole address is needed, such as https://lms.school.edu/…."
+        ) from None
+
+
+def _origins(new: NewPlatform) -> tuple[str, ...]:
+    """Where its pages are: what was said, its issuer if that is an address, and where people sign in."""
+    found = [*new.origins]
+    for url in (new.issuer, new.authorize_url):
+        if url.startswith(("https://", "http://")):
+            found.append(_origin(url))
+    return tuple(dict.fromkeys(found))
+
+
+def _origin(url: str) -> str:
+    try:
+        target = read(url.strip())
+    except (GraderError, ValueError):
+        raise PlatformRefused("origins: addresses such as https://lms.school.edu are needed.") from None
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    port = "" if target.port == (443 if target.secure else 80) else f":{target.port}"
+    return f"{'https' if target.secure else 'http'}://{host}{port}"
+
+
+def platform_of(row: LtiPlatform) -> Platform:
+    """The row as a value."""
+    return Platform(
+        id=row.id, name=row.name, issuer=row.issuer, client_id=row.client_id,
+        authorize_url=row.authorize_url, token_url=row.token_url, jwks_url=row.jwks_url,
+        audience=row.audience, origins=tuple(row.origins), jwks=row.jwks,
+    )  # fmt: skip
+
+
+def find(session: Session, platform_id: int) -> Platform:
+    """A platform that may launch. Raises NotFound."""
+    row = session.get(LtiPlatform, platform_id)
+    if row is None or not row.enabled:
+        raise NotFound("There is no such platform.")
+    return platform_of(row)
+
+
+def find_by(session: Session, issuer: str, client_id: str = "") -> Platform | None:
+    """The platform that may launch with this issuer; without a client id the only one of it."""
+    query = select(LtiPlatform).where(LtiPlatform.issuer == issuer, LtiPlatform.enabled)
+    if client_id:
+        query = query.where(LtiPlatform.client_id == client_id)
+    if not (issuer + client_id).isprintable():
+        return None
+    rows = session.scalars(query.limit(2)).all()
+    return platform_of(rows[0]) if len(rows) == 1 else None
+
+
+def origins(session: Session) -> tuple[str, ...]:
+    """Where pages may be that show ours in a frame."""
+    rows = session.scalars(select(LtiPlatform.origins).where(LtiPlatform.enabled).order_by(LtiPlatform.id))
+    return tuple(dict.fromkeys(str(one) for origins in rows for one in origins))
+
+
+def keep_jwks(session: Session, platform_id: int, jwks: Mapping[str, Any]) -> None:
+    """Remember the keys a platform publishes."""
+    values = {"jwks": dict(jwks), "jwks_at": now(session)}
+    session.execute(update(LtiPlatform).where(LtiPlatform.id == platform_id).values(values))
+
+
+def jwks_age(session: Session, platform_id: int) -> timedelta | None:
+    """How long ago its keys were fetched; nothing: never."""
+    at = session.scalar(select(LtiPlatform.jwks_at).where(LtiPlatform.id == platform_id))
+    return None if at is None else now(session) - at
+
+
+def set_enabled(session: Session, platform_id: int, enabled: bool, by: str) -> None:
+    """Let a platform launch, or no longer. Raises NotFound."""
+    row = session.get(LtiPlatform, platform_id)
+    if row is None:
+        raise NotFound("There is no such platform.")
+    row.enabled = enabled
+    note(session, by, "lti.platform.enabled", f"platform:{platform_id}", {"enabled": enabled})
+
+
+def deployment_accepted(session: Session, platform_id: int, name: str) -> bool:
+    """Whether launches of this installation count; one that is not known is remembered, to be accepted."""
+    row = session.get(LtiDeployment, (platform_id, name))
+    if row is not None:
+        return row.accepted
+    waiting = select(func.count()).where(LtiDeployment.platform_id == platform_id, ~LtiDeployment.accepted)
+    if (session.scalar(waiting) or 0) < MOST_UNKNOWN:
+        session.add(LtiDeployment(platform_id=platform_id, deployment=name, seen_at=now(session)))
+    return False
+
+
+def accept_deployment(session: Session, platform_id: int, name: str, by: str) -> None:
+    """Let launches of this installation count from now on."""
+    row = session.get(LtiDeployment, (platform_id, name))
+    if row is None:
+        row = LtiDeployment(platform_id=platform_id, deployment=name, seen_at=now(session))
+        session.add(row)
+    row.accepted = True
+    session.flush()
+    note(session, by, "lti.deployment", f"platform:{platform_id}", {"deployment": name})
+
+
+def listing(session: Session) -> tuple[Shown, ...]:
+    """All platforms."""
+    deployments: dict[int, list[Deployment]] = {}
+    for one in session.scalars(select(LtiDeployment).order_by(LtiDeployment.deployment)):
+        deployments.setdefault(one.platform_id, []).append(Deployment(one.deployment, one.accepted))
+    courses: dict[int, list[Course]] = {}
+    for row in session.scalars(select(LtiContext).order_by(LtiContext.title, LtiContext.id)):
+        known = Course(row.id, row.title, row.context, row.course_id)
+        courses.setdefault(row.platform_id, []).append(known)
+    return tuple(
+        Shown(
+            platform_of(row), row.enabled, row.created_at,
+            tuple(deployments.get(row.id, ())), tuple(courses.get(row.id, ())),
+        )
+        for row in session.scalars(select(LtiPlatform).order_by(LtiPlatform.name, LtiPlatform.id))
+    )  # fmt: skip
+
+
+def make_ticket(session: Session, by: str, course_id: int | None = None) -> str:
+    """A secret that works once, shown once: to register a platform, or to link a course."""
+    secret, moment = secrets.token_urlsafe(24), now(session)
+    valid = TICKET_FOR if course_id is None else CODE_FOR
+    row = LtiTicket(hash=_hash(secret), course_id=course_id, created_by=by[:100], expires_at=moment + valid)
+    session.add(row)
+    object_ = "platform:new" if course_id is None else f"course:{course_id}"
+    note(session, by, "lti.ticket", object_)
+    return secret
+
+
+def use_ticket(session: Session, secret: str, *, course: bool) -> LtiTicket:
+    """Use it up. Raises TicketGone."""
+    kind = LtiTicket.course_id.is_not(None) if course else LtiTicket.course_id.is_(None)
+    moment = now(session)
+    still = (
+        LtiTicket.hash == _hash(secret),
+        LtiTicket.used_at.is_(None),
+        LtiTicket.expires_at > moment,
+        kind,
+    )
+    found = session.execute(update(LtiTicket).where(*still).values(used_at=moment).returning(LtiTicket.hash))
+    known = found.scalar()
+    if known is None:
+        raise TicketGone
+    return session.get_one(LtiTicket, known)
+
+
+def ticket_is_open(session: Session, secret: str) -> bool:
+    """Whether a registration ticket can be used."""
+    row = session.get(LtiTicket, _hash(secret))
+    return row is not None and row.course_id is None and row.used_at is None and row.expires_at > now(session)
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def names(found: Iterable[Shown]) -> dict[int, str]:
+    """Number -> name."""
+    return {one.platform.id: one.platform.name for one in found}

@@ -1,0 +1,68 @@
+"""Messages to other systems as they were sent, who gets them, and the secrets of those who send to us."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Float, Index, Integer, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from grading.store.tables.base import Base
+
+
+class SentMessage(Base):
+    """One try to tell a receiver something, with what it answered; kept as long as `messages_days` says."""
+
+    __tablename__ = "sent_messages"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    receiver: Mapped[str] = mapped_column(String(40))
+    message_id: Mapped[str] = mapped_column(String(200))
+    """The same for all tries of an event."""
+    event: Mapped[str] = mapped_column(String(100))
+    """The key of the event in the outbox."""
+    type: Mapped[str] = mapped_column(String(40))
+    submission_id: Mapped[str | None] = mapped_column(String(32), index=True)
+    """May be gone by the time a try is written down, so this refers to nothing."""
+    attempt: Mapped[int] = mapped_column(Integer)
+    at: Mapped[datetime]
+    seconds: Mapped[float] = mapped_column(Float)
+    url: Mapped[str] = mapped_column(Text)
+    """Without its query, which may hold a key."""
+    headers: Mapped[dict[str, Any]]
+    """As sent, without the signature."""
+    body: Mapped[str] = mapped_column(Text)
+    status: Mapped[int | None]
+    error: Mapped[str] = mapped_column(Text, default="")
+    """Empty: the receiver took it."""
+    answer: Mapped[str] = mapped_column(Text, default="")
+    """The first bytes of what it said, as printable text."""
+    __table_args__ = (
+        Index("sent_messages_by_receiver", "receiver", "id"),
+        Index("sent_messages_by_time", "at"),
+    )
+
+
+class EventReceiver(Base):
+    """How a receiver of events does: since when nothing reaches it, and whether it is left alone."""
+
+    __tablename__ = "event_receivers"
+    name: Mapped[str] = mapped_column(String(40), primary_key=True)
+    mark: Mapped[str] = mapped_column(String(100))
+    """Of its address: another one begins anew."""
+    failures: Mapped[int] = mapped_column(Integer, default=0)
+    """Tries that failed since it last took something."""
+    failing_since: Mapped[datetime | None]
+    paused_at: Mapped[datetime | None]
+
+
+class WebhookSecret(Base):
+    """A signing secret of a learning system: only its salt; with the server's own key it makes the secret."""
+
+    __tablename__ = "webhook_secrets"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    connection: Mapped[str] = mapped_column(String(40), index=True)
+    salt: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime]
+    created_by: Mapped[str] = mapped_column(String(100))
+    ended_at: Mapped[datetime | None]

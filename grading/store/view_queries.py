@@ -1,0 +1,127 @@
+"""What `views` asks of the database; put together once, with columns only."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    Executable,
+    Select,
+    String,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    exists,
+    false,
+    func,
+    select,
+)
+from sqlalchemy.orm import aliased
+
+from grading.model import RoundState
+from grading.store.tables import (
+    Assignment,
+    Change,
+    Course,
+    Grade,
+    Outbox,
+    RegradeRequest,
+    Round,
+    RoundStage,
+    RubricVersion,
+    Run,
+    Submission,
+    SubmissionMember,
+    User,
+)
+
+
+@cache
+def head() -> Select[Any]:
+    """All but stages and changes, in one row."""
+    members = select(func.aggregate_strings(cast(SubmissionMember.user_id, String), ","))
+    members = members.where(SubmissionMember.submission_id == Submission.id)
+    other = aliased(Round)
+    tried = (Outbox.kind == "trial", Outbox.key == Round.id, Outbox.done_at.is_(None))
+    columns = (
+        Submission.id,
+        Submission.number,
+        Submission.source,
+        Submission.student_id,
+        Submission.created_at,
+        Assignment.id.label("assignment_id"),
+        Assignment.slug.label("assignment"),
+        Assignment.title.label("assignment_title"),
+        Assignment.release,
+        Assignment.course_id,
+        Course.slug.label("course"),
+        Course.title.label("course_title"),
+        User.name.label("student"),
+        Round.id.label("round_id"),
+        Round.state,
+        Round.priority,
+        Round.failure,
+        Round.prepared_at,
+        Round.dispatched_at,
+        Round.finished_at,
+        Grade.id.label("grade"),
+        Grade.points,
+        Grade.points_so_far,
+        Grade.max_points,
+        Grade.adjustment,
+        Grade.credit,
+        Grade.final_points,
+        Grade.held,
+        Grade.released_at,
+        Grade.released_by,
+        Grade.reviewed_at,
+        cast(Grade.report, Text).label("report"),
+        case((Grade.id.is_(None), cast(RubricVersion.rubric, Text))).label("rubric"),
+        members.scalar_subquery().label("members"),
+        exists().where(other.submission_id == Submission.id, ~other.current).label("regraded"),
+        exists().where(Change.submission_id == Submission.id).label("changed"),
+        exists().where(RegradeRequest.submission_id == Submission.id).label("asked"),
+        case((Round.state == RoundState.RECEIVED, exists().where(*tried)), else_=false()).label("to_run"),
+    )
+    query: Select[Any] = select(*columns).select_from(Submission)
+    return (
+        query.join(Round, and_(Round.submission_id == Submission.id, Round.current))
+        .join(Assignment, Assignment.id == Submission.assignment_id)
+        .join(Course, Course.id == Assignment.course_id)
+        .join(User, User.id == Submission.student_id)
+        .join(RubricVersion, RubricVersion.id == Round.rubric_version_id)
+        .outerjoin(Grade, Grade.round_id == Round.id)
+        .where(Submission.id == bindparam("submission_id"))
+    )
+
+
+@cache
+def changes() -> Executable:
+    """People's changes of a round with their names, the first one first."""
+    query = select(Change, User.name).outerjoin(User, User.id == Change.by)
+    return query.where(Change.round_id == bindparam("round_id")).order_by(Change.id)
+
+
+@cache
+def staged() -> Executable:
+    """The stages of a round, with what the accepted run tells."""
+    columns = (
+        RoundStage.stage,
+        RoundStage.state,
+        RoundStage.tries,
+        RoundStage.run_id,
+        RoundStage.error,
+        RoundStage.message,
+        Run.id.label("accepted_run"),
+        Run.machine,
+        Run.model,
+        Run.seconds,
+        Run.output_tokens.label("tokens"),
+        Run.finished_at.label("written_at"),
+    )
+    same = and_(Run.round_id == RoundStage.round_id, Run.stage == RoundStage.stage, Run.accepted)
+    query = select(*columns).outerjoin(Run, same)
+    return query.where(RoundStage.round_id == bindparam("round_id")).order_by(RoundStage.stage)

@@ -1,0 +1,43 @@
+"""Sentences of checks and flags in the reader's language, with what is counted and quoted in them."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Flask, g
+
+from app.said import SENTENCES, said
+
+CASES = [
+    ("nothing was added here", "hier wurde nichts hinzugefügt"),
+    (
+        "3 of 5 code cells with your code show an output",
+        "3 von 5 Codezellen mit Ihrem Code zeigen eine Ausgabe",
+    ),
+    ("uses eval, which is not allowed here", "benutzt eval, was hier nicht erlaubt ist"),
+    ("defines support; confidence and lift are missing", "legt support an; es fehlen confidence und lift"),
+    (
+        "The code does not parse at line 4 of cell 11 of a.ipynb.",
+        "Der Code ist bei Zeile 4 von Zelle 11 von a.ipynb nicht lesbar.",
+    ),
+    ("a sentence of tomorrow, and another", "a sentence of tomorrow, and another"),
+    ("uses %(p1)s and 100 %", "benutzt %(p1)s und 100 %"),
+]
+
+
+@pytest.mark.parametrize(("english", "german"), CASES, ids=[german for _, german in CASES])
+def test_what_is_said(english: str, german: str) -> None:
+    for language, expected in (("de", german), ("en", english)):
+        with Flask(__name__).test_request_context():
+            g.language = language
+            assert said(english) == expected
+
+
+def test_hostile_sentences_take_no_time() -> None:
+    with Flask(__name__).test_request_context():
+        g.language = "de"
+        for text in (" of " * 140, " and " * 110, "cell " * 110, "x; y are missing" * 30):
+            assert said(text + "!") is not None
+
+
+def test_no_sentence_stands_twice() -> None:
+    assert len(set(SENTENCES)) == len(SENTENCES)
