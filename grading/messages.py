@@ -5,7 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 SUBMISSION = "b2c1f0c7e4d94bb6a3f0a5a0c9a4d1de"
@@ -19,7 +27,12 @@ def _storable(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(max_length=200), AfterValidator(_storable)]
+def _without_nul(given: Any) -> Any:
+    """A name is not worth a hand-in that is refused."""
+    return given.replace("\0", "") if isinstance(given, str) else given
+
+
+Text = Annotated[str, Field(max_length=200), BeforeValidator(_without_nul), AfterValidator(_storable)]
 LmsId = Annotated[str, Field(max_length=200, pattern=PRINTABLE), AfterValidator(_storable)]
 CourseSlug = Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Slug = Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9_.-]*$")]

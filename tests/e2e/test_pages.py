@@ -64,7 +64,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     expect(status.get_by_text(DRAFT, exact=True)).to_be_visible()  # as text, whatever is in it
     look(page, pictures, "3-running")
     school.grade(submission, report(), released=True)
-    expect(page.get_by_text("8.5 of 10 points")).to_be_visible(timeout=60_000)
+    expect(page.locator("#points").get_by_text("8.5 of 10 points")).to_be_visible(timeout=60_000)
     expect(page.locator("aside.comment").filter(has_text="Good use of pandas")).to_be_visible()
     expect(status.locator("[data-draft]:visible")).to_have_count(0)
     expect(status).not_to_contain_text("You read")

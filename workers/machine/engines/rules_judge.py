@@ -10,6 +10,8 @@ from grading.jobs import Job
 from grading.model import CheckOutcome, Location
 from grading.rubric import Criterion
 from workers.machine.engines.rules_facts import Facts, Line, calls_in, cites, join_within
+from workers.machine.stages.quotes import SHORTEST
+from workers.machine.stages.text import normal
 
 _FULL_ANSWER_WORDS = 60
 _FULL_CODE_LINES = 8
@@ -151,7 +153,7 @@ def _quotes(job: Job, facts: Facts, outcomes: tuple[CheckOutcome, ...]) -> tuple
     ]
     own = sorted((line for line in facts.code if line.bare.strip()), key=lambda line: -len(line.bare.strip()))
     lines = [line.text.strip() for line in own[:2]] or list(_best_sentences(facts))
-    return tuple(dict.fromkeys([*pointed, *lines]))
+    return tuple(dict.fromkeys(line for line in (*pointed, *lines) if len(normal(line)) >= SHORTEST))
 
 
 def _used(facts: Facts, met: tuple[CheckOutcome, ...]) -> tuple[str, ...]:

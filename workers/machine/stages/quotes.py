@@ -17,7 +17,8 @@ from workers.machine.stages.text import normal
 
 _LINE_MARK = re.compile(r"^\s*(?:[+ ]\s*)?\d{1,5}\|\s?|^\|\s", re.MULTILINE)
 _WRAPPING = "\"'`“”‘’ .…"
-_SHORTEST = 3
+SHORTEST = 3
+"""Characters that a quote must have to be looked for."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class HandIn:
         Elsewhere is the claimed cell or file first, then lines the student wrote, any source, outputs.
         """
         wanted = normal(_LINE_MARK.sub("", words).strip(_WRAPPING))
-        if len(wanted) < _SHORTEST:
+        if len(wanted) < SHORTEST:
             return None
         return next((place for place in self._places(wanted, claimed) if place is not None), None)
 
