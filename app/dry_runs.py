@@ -215,7 +215,7 @@ def _seen(
     run = dry_runs.find(session, dry_run_id)
     if run.purpose not in dry_runs.REASONS:
         raise NotFound(_("There is no such dry run."))
-    found = session.get_one(tables.Assignment, run.assignment_id)
+    found = dry_runs.assignment_of(session, run)
     if not who.knows_course(actor, found.course_id):
         raise NotFound(_("There is no such dry run."))
     return run, shared.seen(session, actor, found.id, action)

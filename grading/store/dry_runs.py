@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from sqlalchemy import func, insert, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, joinedload
 
 from grading.errors import Conflict, NotFound
 from grading.may import Actor
@@ -178,6 +178,12 @@ def find(session: Session, dry_run_id: str, lock: bool = False) -> tables.DryRun
     if found is None:
         raise NotFound("There is no such dry run.")
     return found
+
+
+def assignment_of(session: Session, run: tables.DryRun) -> tables.Assignment:
+    """What it is a dry run of, with its course."""
+    with_course = joinedload(tables.Assignment.course, innerjoin=True)
+    return session.get_one(tables.Assignment, run.assignment_id, options=[with_course])
 
 
 def lines(session: Session, assignment_id: int, dry_run_id: str | None = None) -> list[DryRunLine]:

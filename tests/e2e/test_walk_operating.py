@@ -53,7 +53,7 @@ def make_busy(school: School) -> None:
         for number in range(3):
             moment = now(session)
             row = tables.Outbox(
-                kind="event:lms", key=f"graded:{number}", payload={}, created_at=moment - timedelta(days=2),
+                kind="to:lms", key=f"graded:{number}", payload={}, created_at=moment - timedelta(days=2),
                 not_before=moment, tries=10, done_at=moment, error="The receiver answered 503.",
             )  # fmt: skip
             session.add(row)
