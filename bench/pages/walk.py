@@ -92,7 +92,8 @@ class Walker:
 
     def timed(self, times: int, most_s: float, only: str = "") -> Iterator[Walked]:
         """Each page so many times, or for so long, in turn with the bare one."""
-        bare = bare_page(self.store.engine, str(self.ids["submission_id"])).test_client()
+        own = Store(self.store.url)  # connections of its own: how one page ends must not cost the other
+        bare = bare_page(own.engine, str(self.ids["submission_id"])).test_client()
         plain: list[float] = []
         found: list[tuple[str, str, int, int, list[float]]] = []
         for endpoint, url in self.pages():
@@ -105,6 +106,7 @@ class Walker:
                 if status == HTTPStatus.OK:
                     mine = self._times(role, url, bare, plain, times, most_s)
                 found.append((endpoint, role, status, len(said), mine))
+        own.close()
         most = _p95(plain) if plain else 1.0
         for endpoint, role, status, queries, mine in found:
             spread = (statistics.median(mine), _p95(mine)) if mine else (0.0, 0.0)

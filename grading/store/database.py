@@ -62,7 +62,11 @@ class Store:
         self._turn: AbstractContextManager[object] = (
             _Turn(wait_s) if self.engine.dialect.name == "sqlite" else nullcontext()
         )
-        self._read = sessionmaker(self.engine, expire_on_commit=False)
+        # What only reads cannot write. So it may end with COMMIT, after which statements stay prepared: psycopg
+        # forgets those of a connection at a ROLLBACK.
+        self._read = sessionmaker(
+            self.engine.execution_options(postgresql_readonly=True), expire_on_commit=False
+        )
         # at "read committed" a transaction shows no more than each query by itself, and costs two more ways
         self._look = (
             sessionmaker(self.engine.execution_options(isolation_level="AUTOCOMMIT"), expire_on_commit=False)
@@ -83,6 +87,8 @@ class Store:
         with self._read() as session:
             session.info["offset"] = self.clock_offset_s
             yield session
+            if self.engine.dialect.name == "postgresql":
+                session.commit()
 
     @contextmanager
     def look(self) -> Iterator[Session]:
