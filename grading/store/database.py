@@ -62,8 +62,8 @@ class Store:
         self._turn: AbstractContextManager[object] = (
             _Turn(wait_s) if self.engine.dialect.name == "sqlite" else nullcontext()
         )
-        # What only reads cannot write. So it may end with COMMIT, after which statements stay prepared: psycopg
-        # forgets those of a connection at a ROLLBACK.
+        # What only reads cannot write. So it may end with COMMIT, after which statements stay prepared: the
+        # driver forgets those of a connection at a ROLLBACK.
         self._read = sessionmaker(
             self.engine.execution_options(postgresql_readonly=True), expire_on_commit=False
         )
