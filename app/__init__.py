@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import request
+from flask import Flask, request
 from flask_bootstrap import Bootstrap5
 from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
-from flask_openapi3 import OpenAPI
-from flask_openapi3.models import Info
 
 from app import (
     account,
-    api,
     assignments,
     audit,
     authoring,
@@ -39,6 +36,7 @@ from app import (
     handing_in,  # noqa: F401  # its views are in the blueprint of `pages`
     home,
     importing,
+    lms_secrets,
     machine_words,
     mailing,
     markup,
@@ -68,6 +66,10 @@ from app import (
     webhooks,
     who,
 )
+from app.api import help as api_help
+from app.api import limits as api_limits
+from app.api import rooms as api_rooms
+from app.compiled import Compiled
 from app.expecting import Expecting
 from app.language import translate
 from app.lti import admin as lti_platforms
@@ -89,18 +91,12 @@ PASSWORDS = "20 per minute"
 """For one person who changes their password."""
 PRINTS = "20 per minute"
 """PDFs for one person: each takes a turn, and whoever waits for theirs holds a thread."""
-SCHEME: dict[str, Any] = {"token": {"type": "http", "scheme": "bearer"}}
 
 
-def create_app(services: Services) -> OpenAPI:
+def create_app(services: Services) -> Flask:
     """A Flask app that works with these services."""
-    app = OpenAPI(
-        __name__,
-        info=Info(title="Grader", version="1"),
-        security_schemes=SCHEME,
-        doc_ui=False,
-        validation_error_callback=api.invalid,
-    )
+    app = Flask(__name__)
+    app.jinja_environment = Compiled  # type: ignore[assignment]  # whose own class it is
     app.extensions["grader"] = services
     app.extensions["grader-expecting"] = Expecting(services.dispatch)
     app.config.update(BOOTSTRAP_SERVE_LOCAL=True)
@@ -121,8 +117,7 @@ def create_app(services: Services) -> OpenAPI:
     _tell_templates(app)
     _add_pages(app)
     app.register_blueprint(webhooks.endpoints)
-    app.register_api(api.api)
-    csrf.exempt(api.api)
+    csrf.exempt(api_rooms.install(app))
     csrf.exempt(webhooks.endpoints)
     for entrance in ("login", "launch"):  # platforms send browsers there; both have a state of their own
         csrf.exempt(app.view_functions[f"lti.{entrance}"])
@@ -130,7 +125,7 @@ def create_app(services: Services) -> OpenAPI:
     return app
 
 
-def _tell_templates(app: OpenAPI) -> None:
+def _tell_templates(app: Flask) -> None:
     """What every template can say and ask."""
     app.context_processor(who.context)
     app.jinja_env.filters.update(
@@ -159,7 +154,7 @@ def _tell_templates(app: OpenAPI) -> None:
     )
 
 
-def _add_pages(app: OpenAPI) -> None:
+def _add_pages(app: Flask) -> None:
     """The rooms people meet."""
     for blueprint in (
         pages.pages,
@@ -174,10 +169,12 @@ def _add_pages(app: OpenAPI) -> None:
         groups.pages,
         sign_in.pages,
         tokens.pages,
+        api_help.pages,
         classes.pages,
         given_up.pages,
         operations.pages,
         deliveries.pages,
+        lms_secrets.pages,
         frame.pages,
         waiting.pages,
         mailing.pages,
@@ -211,7 +208,7 @@ def _about() -> None:
     logs.begin(submission=str(given.get("submission_id") or given.get("id") or "")[:32])
 
 
-def _limit(app: OpenAPI, services: Services) -> None:
+def _limit(app: Flask, services: Services) -> None:
     """Bound how often somebody may try passwords (per address) and upload (per person)."""
     limiter = Limiter(get_remote_address, app=app, storage_uri="memory://", strategy="moving-window")
     uploads = f"{services.config.server.uploads_per_minute} per minute"
@@ -226,11 +223,10 @@ def _limit(app: OpenAPI, services: Services) -> None:
         "results.pdf": (PRINTS, lambda: f"user:{who.actor().user_id}"),
         "people.preview": (uploads, lambda: f"user:{who.actor().user_id}"),
         "people.confirm": (uploads, lambda: f"user:{who.actor().user_id}"),
-        # for the person, however many tokens they make
-        "api.submit": (uploads, lambda: f"user:{who.bearer().user_id}"),
         "pages.hand_in": (uploads, lambda: f"user:{who.actor().user_id}"),
         "classes.upload": (uploads, lambda: f"user:{who.actor().user_id}"),
     }
     for endpoint, (limit, key) in per_view.items():
         limited: Any = limiter.limit(limit, key_func=key)(app.view_functions[endpoint])
         app.view_functions[endpoint] = limited
+    api_limits.limit(app, limiter, services)

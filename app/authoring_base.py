@@ -35,6 +35,7 @@ class Head:
     """Of the newest version."""
     draft: bool
     counting: int | None
+    counting_id: int | None
 
 
 def seen(
@@ -48,7 +49,7 @@ def seen(
 
 def head(session: Session, assignment: tables.Assignment, now: drafting.Working | None = None) -> Head:
     """What stands above every page of it; `now` where it is known what is written on."""
-    now = now or drafting.working(session, assignment)
+    known = now or drafting.stand(session, assignment.id)
     return Head(
         id=assignment.id,
         course_id=assignment.course_id,
@@ -57,9 +58,10 @@ def head(session: Session, assignment: tables.Assignment, now: drafting.Working 
         course=assignment.course.slug,
         course_title=assignment.course.title,
         visible=assignment.visible,
-        number=now.version.number,
-        draft=now.draft,
-        counting=now.counting,
+        number=known.number,
+        draft=known.draft,
+        counting=known.counting,
+        counting_id=known.counting_id,
     )
 
 

@@ -30,7 +30,7 @@ def listing() -> str:
 @pages.get("/new")
 def new_form() -> str:
     """The form for a new course."""
-    who.require(who.actor(), "administer")
+    who.require(who.actor(), "course.create")
     return render_template("courses/new.html", form={})
 
 
@@ -38,7 +38,7 @@ def new_form() -> str:
 def create() -> tuple[str, int] | Response:
     """Make a course."""
     actor = who.actor()
-    who.require(actor, "administer")
+    who.require(actor, "course.create")
     said = {name: request.form.get(name, "") for name in ("slug", "title", "instructor")}
     try:
         with services().store.write() as session:

@@ -107,7 +107,7 @@ def show(dry_run_id: str) -> str:
         top = shared.head(session, found)
         (line,) = dry_runs.lines(session, found.id, run.id)
         moved = moves.moves(session, run)
-        changed = _changed(session, found, run)
+        changed = [] if top.counting_id == run.rubric_version_id else _changed(session, found, run)
     boundary = _boundary()
     points = [one.points for one in moved.rows if one.points is not None and not one.trial]
     page = max(1, shared.whole("page") or 1)
@@ -224,7 +224,7 @@ def _seen(
 def _changed(session: Session, found: tables.Assignment, run: tables.DryRun) -> list[str]:
     """What the tried version changes of the one that counts."""
     counts = assignments.counting(session, found)
-    if counts is None or counts.id == run.rubric_version_id:
+    if counts is None:
         return []
     tried = session.get_one(tables.RubricVersion, run.rubric_version_id)
     return [words.difference_words(d) for d in differences(drafting.side(counts), drafting.side(tried))]

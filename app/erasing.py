@@ -17,7 +17,7 @@ from app.services import services
 from grading.errors import GraderError
 from grading.may import Actor
 from grading.store import Store, erasure, export
-from grading.store.people import Student, find_student
+from grading.store.people import Known, find_known, find_student
 
 pages = Blueprint("erasing", __name__)
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def erase(user_id: int) -> str | tuple[str, int] | BaseResponse:
     actor = _administrator()
     store = services().store
     with store.read() as session:
-        student = find_student(session, f"user:{user_id}")
+        student = find_known(session, f"user:{user_id}")
     if request.form.get("typed", "").strip() not in _ids(student):
         return _form(user_id, _("That is not the id of this student; nothing was erased.")), 422
     with store.write() as session:
@@ -70,13 +70,13 @@ def _administrator() -> Actor:
     return actor
 
 
-def _ids(student: Student) -> tuple[str, ...]:
+def _ids(student: Known) -> tuple[str, ...]:
     """What may be typed: an id, never only a name."""
     return (student.name, *student.subjects)
 
 
 def _form(user_id: int, problem: str = "") -> str:
-    with services().store.read() as session:
+    with services().store.look() as session:
         student, counts = erasure.preview(session, f"user:{user_id}")
     return render_template(
         "erase.html", user_id=user_id, student=student, ids=_ids(student), counts=counts, problem=problem

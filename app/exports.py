@@ -6,6 +6,7 @@ import io
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from flask import Blueprint, Response, request
@@ -35,27 +36,41 @@ def grades(course_id: int) -> Response:
         assignment = assignment_of(actor, int(number) if number.isdecimal() and len(number) < 10 else 0)
         if assignment.course_id != course_id:
             raise NotFound("There is no such assignment.")
-    criteria = "criteria" in request.args
+    separator, given = request.args.get("separator", ""), request.args
+    how = How(separator, bom="bom" in given, criteria="criteria" in given)
+    return table(actor, course_id, assignment, how)
+
+
+@dataclass(frozen=True)
+class How:
+    """How a table is written."""
+
+    separator: str = ""
+    bom: bool = False
+    criteria: bool = False
+
+
+def table(actor: Actor, course_id: int, assignment: Assignment | None, how: How) -> Response:
+    """The grades of a course, or of one of its assignments; the actor may have them."""
     with services().store.write() as session:
         course = gradebook.course_of(session, course_id)
         about = f"assignment:{assignment.id}" if assignment else f"course:{course_id}"
-        note(session, actor.name, "grades.export", about, {"criteria": criteria})
+        note(session, actor.name, "grades.export", about, {"criteria": how.criteria})
     name = f"{course.slug}-{assignment.slug}" if assignment else course.slug
-    content = _table(services().store, course_id, assignment, criteria=criteria)
+    content = _table(services().store, course_id, assignment, how)
     return _file(content, f"{name}-grades.csv", "text/csv; charset=utf-8")
 
 
-def _table(store: Store, course_id: int, assignment: Assignment | None, *, criteria: bool) -> Iterator[bytes]:
-    separator = gradefile.SEPARATORS.get(request.args.get("separator", ""), ",")
-    bom = "bom" in request.args
+def _table(store: Store, course_id: int, assignment: Assignment | None, how: How) -> Iterator[bytes]:
+    separator = gradefile.SEPARATORS.get(how.separator, ",")
 
     def lines() -> Iterator[bytes]:
         with store.read() as session:
             if assignment is None:
                 header, rows = gradeout.course_table(session, course_id)
             else:
-                header, rows = gradeout.assignment_table(session, assignment, criteria=criteria)
-            yield from gradefile.lines(header, rows, separator, bom=bom)
+                header, rows = gradeout.assignment_table(session, assignment, criteria=how.criteria)
+            yield from gradefile.lines(header, rows, separator, bom=how.bom)
 
     return lines()
 
@@ -66,9 +81,14 @@ def everything(assignment_id: int) -> Response:
     actor = who.actor()
     assignment = assignment_of(actor, assignment_id)
     who.require(actor, "grades.export", Subject(assignment.course_id))
+    return all_of(actor, assignment)
+
+
+def all_of(actor: Actor, assignment: Assignment) -> Response:
+    """All of an assignment, as a zip; the actor may have it."""
     store = services().store
     with store.write() as session:
-        note(session, actor.name, "assignment.export", f"assignment:{assignment_id}")
+        note(session, actor.name, "assignment.export", f"assignment:{assignment.id}")
         course = gradebook.course_of(session, assignment.course_id)
     return _file(
         _zipped(_files(store, assignment)), f"{course.slug}-{assignment.slug}.zip", "application/zip"

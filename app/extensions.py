@@ -16,7 +16,7 @@ from app.language import ngettext
 from app.services import services
 from grading.may import Actor, Subject
 from grading.store import extensions, tables
-from grading.store.extensions import ExtensionRow, NotExtended
+from grading.store.extensions import NotExtended, Student
 
 pages = Blueprint("extensions", __name__)
 GIVEN = 25
@@ -64,34 +64,34 @@ def revoke(assignment_id: int, student_id: int) -> Response:
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         found = _assignment(session, actor, assignment_id)
-        rows = extensions.listed(session, found)
+        students = extensions.students(session, found)
+        pages_ = max(1, -(-sum(one.extended for one in students) // GIVEN))
+        page = min(_number(request.args.get("page", "")) or 1, pages_)
+        given = extensions.given(session, found, page, GIVEN)
         course = found.course
-    given = [row for row in rows if row.due_at]
-    pages_ = max(1, -(-len(given) // GIVEN))
-    page = min(_number(request.args.get("page", "")) or 1, pages_)
     return render_template(
         "extensions.html",
         assignment=found,
         course=course,
-        rows=rows,
-        given={"items": given[(page - 1) * GIVEN : page * GIVEN], "page": page, "pages": pages_},
-        picks=_picks(rows, frozenset(_chosen())),
+        students=students,
+        given={"items": given, "page": page, "pages": pages_},
+        picks=_picks(students, frozenset(_chosen())),
         zone_options=_zone_options(),
         problem=problem,
         form=request.form,
     )
 
 
-def _picks(rows: Sequence[ExtensionRow], chosen: frozenset[int]) -> Markup:
+def _picks(students: Sequence[Student], chosen: frozenset[int]) -> Markup:
     """A box for each student to be ticked, by name; of hundreds, so they are written here."""
     has_one = Markup(' <span class="small text-body-secondary">({})</span>').format(_("has one"))
     made = []
-    for row in sorted(rows, key=lambda one: one.student.lower()):
-        ticked, more = " checked" if row.student_id in chosen else "", has_one if row.due_at else ""
+    for number, name, extended in students:
+        ticked, more = " checked" if number in chosen else "", has_one if extended else ""
         made.append(
-            f'<div class="form-check"><input class="form-check-input" type="checkbox" id="s{row.student_id}" '
-            f'name="student" value="{row.student_id}"{ticked}><label class="form-check-label" '
-            f'for="s{row.student_id}">{escape(markup.seen(row.student))}{more}</label></div>'
+            f'<div class="form-check"><input class="form-check-input" type="checkbox" id="s{number}" '
+            f'name="student" value="{number}"{ticked}><label class="form-check-label" '
+            f'for="s{number}">{escape(markup.seen(name))}{more}</label></div>'
         )
     return Markup("".join(made))  # noqa: S704 - numbers, and names that are escaped
 

@@ -67,7 +67,9 @@ MAIN = (
         "operations.overview",
         N_("Operations"),
         "machines.see",
-        frozenset({"operations", "given_up", "audit.everything", "lti_platforms", "deliveries"}),
+        frozenset(
+            {"operations", "given_up", "audit.everything", "lti_platforms", "deliveries", "lms_secrets"}
+        ),
     ),
 )
 OPERATIONS = (
@@ -77,7 +79,12 @@ OPERATIONS = (
     Way("operations.messages", N_("Messages"), "administer"),
     Way("deliveries.listing", N_("Deliveries"), "administer", frozenset({"deliveries"})),
     Way("operations.tokens", N_("Tokens"), "administer"),
-    Way("lti_platforms.listing", N_("Learning platforms"), "administer"),
+    Way(
+        "lti_platforms.listing",
+        N_("Learning platforms"),
+        "administer",
+        frozenset({"lti_platforms", "lms_secrets"}),
+    ),
     Way("audit.everything", N_("Audit"), "administer"),
 )
 
@@ -108,14 +115,11 @@ def operating_tabs() -> list[Tab]:
 
 
 def _ways(table: tuple[Way, ...], reader: Actor) -> list[Tab]:
+    here, there_are = {request.blueprint, request.endpoint}, current_app.view_functions
     return [
-        Tab(
-            _(way.title),
-            url_for(way.endpoint),
-            request.endpoint == way.endpoint or bool({request.blueprint, request.endpoint} & way.parts),
-        )
+        Tab(_(way.title), url_for(way.endpoint), way.endpoint in here or bool(here & way.parts))
         for way in table
-        if way.endpoint in current_app.view_functions and may(reader, way.action)
+        if way.endpoint in there_are and may(reader, way.action)
     ]
 
 

@@ -50,9 +50,11 @@ def hand_ins() -> str:
         listed = lists.list_submissions(session, chosen, _number("page") or 1)
         courses = None if actor.administrator else frozenset(actor.roles)
         known = lists.assignments(session, courses, actor.staff_courses)
+    titles = {one.course_id: one.course_title for one in known}
     return render_template(
-        "hand_ins.html", listed=listed, assignments=known, chosen=chosen, states=list(RoundState), actor=actor
-    )
+        "hand_ins.html", listed=listed, assignments=known, chosen=chosen, states=list(RoundState),
+        actor=actor, course_titles=titles,
+    )  # fmt: skip
 
 
 def studies(actor: Actor) -> list[int]:

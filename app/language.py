@@ -34,6 +34,7 @@ def languages() -> tuple[str, ...]:
     return (ENGLISH, *catalogues.translated(FOLDER))
 
 
+@lru_cache(maxsize=32)
 def title_of(language: str) -> str:
     """What a language calls itself: `Deutsch`."""
     name = Locale.parse(language).display_name or language
@@ -91,6 +92,7 @@ def told(sentence: str) -> str:
     return sentence
 
 
+@lru_cache(maxsize=32)
 def _catalogue(language: str) -> NullTranslations:
     return catalogues.catalogue(FOLDER, language)
 
@@ -99,8 +101,12 @@ def current() -> str:
     """The reader's language: what they chose, else what the browser likes best."""
     if not has_request_context():
         return ENGLISH
-    known = g.get("language") or _looked_up()
-    return known if known == ENGLISH or known in languages() else ENGLISH
+    return _spoken(g.get("language") or _looked_up())
+
+
+@lru_cache(maxsize=64)
+def _spoken(wanted: str) -> str:
+    return wanted if wanted in languages() else ENGLISH
 
 
 def _looked_up() -> str:
@@ -191,7 +197,11 @@ def translate(app: Flask) -> None:
 
 def catalogue_of_reader() -> NullTranslations:
     """All texts in the reader's language."""
-    language = current()
+    return catalogue_of(current())
+
+
+def catalogue_of(language: str) -> NullTranslations:
+    """All texts in a language."""
     return ENGLISH_TEXTS if language == ENGLISH else _catalogue(language)
 
 

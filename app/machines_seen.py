@@ -59,7 +59,7 @@ class Seen:
 def look() -> Seen:
     """What Redis and the database tell now."""
     given = services()
-    with given.store.read() as session:
+    with given.store.look() as session:
         reasons, last = drains.drained(session), last_taken(session)
         waiting = expecting().waiting(session)
     states = given.dispatch.machines()

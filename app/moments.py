@@ -49,7 +49,14 @@ def typed(text: str, zone: str) -> datetime:
         moment = local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise BadDate from None
-    if local.tzinfo is not None or not timedelta(0) < moment - datetime(2000, 1, 1, tzinfo=UTC) < FAR:
+    if local.tzinfo is not None:
+        raise BadDate
+    return near(moment)
+
+
+def near(moment: datetime) -> datetime:
+    """The same, if it is of a time that assignments have. Raises BadDate."""
+    if not timedelta(0) < moment - datetime(2000, 1, 1, tzinfo=UTC) < FAR:
         raise BadDate
     return moment
 

@@ -19,7 +19,8 @@ from grading.beats import Lease
 from grading.canaries import PartBeat
 from grading.may import Actor
 from grading.model import RoundState
-from grading.store import measures, operating, replay, sending
+from grading.store import figures, measures, operating
+from grading.store.figures import Figures
 from grading.store.measures import Waiting
 from grading.store.operating import InWork
 
@@ -36,6 +37,9 @@ KINDS = {
     "trial": N_("Work to be run"),
     "event": N_("Events to be told"),
     "mail": N_("E-mails"),
+    "lti": N_("Scores for learning platforms"),
+    "lti-roster": N_("Rosters of learning platforms"),
+    "canvas": N_("Scores for Canvas"),
 }
 PHASES = {
     "waiting": N_("waiting for a turn"),
@@ -132,25 +136,22 @@ def overview(actor: Actor) -> Overview:
     given = services()
     seen, parts = look(), _parts(given)
     with given.store.look() as session:
-        rounds, outbox = measures.rounds_now(session), measures.outbox_now(session)
-        dead = operating.dead_counts(session)
+        known = figures.figures(session, actor.staff_courses)
         runs, total = operating.in_work(session)
-        paused = [one.name for one in sending.standings(session) if one.paused_at is not None]
-        given_up, size = replay.count(session, actor.staff_courses), operating.size_bytes(session)
-        kind = session.get_bind().dialect.name
+        size, kind = operating.size_bytes(session), session.get_bind().dialect.name
     leases = given.dispatch.leases([run.run_id for run in runs]) if runs else {}
     room = _room(given)
-    troubles = [*_troubles(seen, parts, room), *_to_look_at(actor, given_up, dead, paused)]
+    troubles = [*_troubles(seen, parts, room), *_to_look_at(actor, known)]
     return Overview(
         troubles=sorted(troubles, key=lambda one: not one.grave),
         seen=seen,
-        backlog=_backlog(rounds),
-        outbox=outbox,
+        backlog=_backlog(known.rounds),
+        outbox=known.outbox,
         working=[Working(run, leases.get(run.run_id), actor.staff_in(run.course_id)) for run in runs],
         working_total=total,
         parts=parts,
-        given_up=given_up,
-        dead=dead,
+        given_up=known.given_up,
+        dead=known.dead,
         database="PostgreSQL" if kind == "postgresql" else "SQLite",
         database_bytes=size,
         room=room,
@@ -249,10 +250,8 @@ def _machine_troubles(seen: Seen) -> Iterator[Trouble]:
         )
 
 
-def _to_look_at(
-    actor: Actor, given_up: int, dead: Mapping[str, int], paused: Sequence[str]
-) -> Iterator[Trouble]:
-    if given_up:
+def _to_look_at(actor: Actor, known: Figures) -> Iterator[Trouble]:
+    if given_up := known.given_up:
         yield Trouble(
             ngettext(
                 "A hand-in was not graded.", "%(count)s hand-ins were not graded, or only in part.", given_up
@@ -260,14 +259,14 @@ def _to_look_at(
             _("See why, mend the cause, and try again. Nothing is lost."),
             endpoint="given_up.listing",
         )
-    if actor.administrator and paused:
+    if actor.administrator and known.paused:
         yield Trouble(
-            _("These receivers of events are paused: %(names)s.", names=", ".join(paused)),
+            _("These receivers of events are paused: %(names)s.", names=", ".join(known.paused)),
             _("They took nothing for two days. Their messages wait; see what they answered, then go on."),
             endpoint="deliveries.listing",
         )
-    if actor.administrator and dead:
-        count = sum(dead.values())
+    if actor.administrator and known.dead:
+        count = sum(known.dead.values())
         yield Trouble(
             ngettext("A message could not be sent.", "%(count)s messages could not be sent.", count),
             _("See what the receivers answered, and send again."),

@@ -41,15 +41,22 @@ def ask(submission_id: str) -> Response:
 
 def _ask(session: Session, actor: Actor, view: SubmissionView, criterion: str, reason: str) -> str:
     """What came of it, in a sentence."""
-    if len(reason) < SHORTEST:
-        return _("Nothing was sent: say in a sentence what is wrong, so that a person can look at it.")
-    if len(reason) > regrades.LONGEST:
-        return _("Nothing was sent: at most %(count)s characters, please.", count=regrades.LONGEST)
+    if problem := reason_refused(reason):
+        return problem
     try:
         regrades.ask(session, actor, view.id, criterion, reason)
     except Conflict as refused:
         return refused.message
     return _("Your request was sent. You find the answer on this page.")
+
+
+def reason_refused(reason: str) -> str:
+    """What is wrong with a reason, if anything."""
+    if len(reason) < SHORTEST:
+        return _("Nothing was sent: say in a sentence what is wrong, so that a person can look at it.")
+    if len(reason) > regrades.LONGEST:
+        return _("Nothing was sent: at most %(count)s characters, please.", count=regrades.LONGEST)
+    return ""
 
 
 @pages.post("/regrades/<int(max=2147483647):request_id>/withdraw")
@@ -112,13 +119,20 @@ def _answer(found: Request, view: SubmissionView) -> tuple[Answer | None, str]:
     verdict, words = VERDICTS.get(request.form.get("verdict", "")), request.form.get("words", "").strip()
     if verdict is None:
         return None, _("Choose what to do with the request.")
+    return checked(found, view, verdict, words, _points(request.form.get("points", "")))
+
+
+def checked(
+    found: Request, view: SubmissionView, verdict: Verdict, words: str, points: float | None
+) -> tuple[Answer | None, str]:
+    """An answer that fits its request, or what is wrong with it."""
     if not words or len(words) > regrades.LONGEST:
         return None, _(
             "Say a sentence to the student, of at most %(count)s characters.", count=regrades.LONGEST
         )
     if verdict != "points":
         return Answer(verdict=verdict, words=words), ""
-    points, most = _points(request.form.get("points", "")), view.max_points
+    most = view.max_points
     least = -most
     if found.criterion:
         least, most = (

@@ -10,6 +10,16 @@ from app.language import current, gettext
 from app.language import later as N_
 
 SENTENCES: tuple[str, ...] = (
+    # of machines, why they listen to their queues
+    N_("it has not looked yet"),
+    N_("a spare that has just started leaves work to others"),
+    N_("takes only what is sent to it by name"),
+    N_("can do nothing now"),
+    N_("all slots are in use"),
+    N_("others are done with it earlier"),
+    N_("nothing waits"),
+    N_("nothing"),
+    N_("the plan gives it %(p1)s; it takes %(p2)s"),
     # of flags
     N_("None of the %(p1)s with the student's code was run before it was handed in."),
     N_("Nothing was added to the starter."),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from flask import Flask, has_request_context, request
+from flask import Flask, g, has_request_context, request
 from flask_wtf.csrf import generate_csrf
 from jinja2 import pass_eval_context
 from jinja2.nodes import EvalContext
@@ -83,7 +83,12 @@ class Addresses:
 
 def form_token() -> Markup:
     """The field that every form has, against forms of other sites."""
-    return Markup('<input type="hidden" name="csrf_token" value="{}">').format(generate_csrf())
+    token = generate_csrf()
+    known: tuple[str, Markup] | None = g.get("form_token")
+    if known is None or known[0] != token:  # lists have many forms
+        made = Markup('<input type="hidden" name="csrf_token" value="{}">').format(token)
+        g.form_token = known = token, made
+    return known[1]
 
 
 def moment(at: datetime) -> Markup:

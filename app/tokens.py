@@ -49,7 +49,13 @@ def revoke(token_id: int) -> Response:
 
 def _offered(actor: Actor) -> list[str]:
     """Scopes that are of use to this person."""
-    useless = {"chat": not actor.staff, "admin": not actor.administrator}
+    teaches = actor.administrator or "instructor" in actor.roles.values()
+    useless = {
+        "grade": not actor.staff,
+        "manage": not teaches,
+        "chat": not actor.staff,
+        "admin": not actor.administrator,
+    }
     return [scope for scope in SCOPES if not useless.get(scope, False)]
 
 

@@ -10,7 +10,7 @@ from typing import cast
 
 from flask import Blueprint, Flask, Response, current_app, request, session
 
-from app.api import tagged
+from app.api.parsing import tagged
 from app.language import speak
 from app.live import live, next_look_s
 from app.progress import open_runs, progress

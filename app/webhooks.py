@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from app import fetching, handin
-from app.api import InvalidField, parse
+from app.api.parsing import InvalidField, parse
 from app.services import services
 from grading import messages
 from grading.documents import HandIn, UploadedFile

@@ -98,7 +98,7 @@ def token() -> None:
 @token.command("create")
 @click.option("--user", "sign_in_name", default="admin", show_default=True, help="Whose token it is.")
 @click.option("--scope", "scopes", multiple=True, default=("submit", "read"), show_default=True,
-              help="submit, read, chat or admin; may be given several times.")  # fmt: skip
+              help="submit, read, grade, manage, chat or admin; may be given several times.")  # fmt: skip
 @click.option("--days", default=90, show_default=True, help="How long it is valid.")
 @click.option("--name", default="made by grader token create", help="What it is for; shown in lists.")
 @click.pass_obj

@@ -34,6 +34,7 @@ from workers.checks.toolbox import find_toolbox
 CONFIG = """
 [server]
 uploads_per_minute = 1000000
+api_per_minute = 100000000
 [[machines]]
 name = "analysis-machine"
 slots = 8

@@ -82,6 +82,7 @@ def _walk(
 ) -> tuple[dict[str, object], list[str]]:
     from app import Services, create_app
     from bench.pages import school, things, walk
+    from cli.web_server import settle
     from grading.config import parse
     from grading.dispatch import open_dispatch
     from grading.store import Store, migrate
@@ -96,6 +97,7 @@ def _walk(
         config = parse({**tomllib.loads(CONFIG), "redis": {"url": redis.url}})
         services = Services(config, store, open_dispatch(config), secret_key="only for measuring")  # noqa: S106
         walker = walk.Walker(create_app(services), store, made)
+        settle()  # as the web process does
         found = list(walker.timed(times, PAGE_S, only))
     store.close()
     shown = [*walk.lines(found), f"not asked for: {', '.join(sorted(walker.left_out)) or 'none'}"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -13,7 +14,7 @@ from cli.settings import Settings
 from grading.errors import GraderError
 from grading.lti.keys import new_key
 from grading.store import Store, assignments, migrate
-from grading.store.lti import keys, launching, platforms, roster
+from grading.store.lti import altering, keys, launching, platforms, roster
 from grading.store.lti.platforms import NewPlatform
 from workers.server.passback import Passback
 
@@ -59,6 +60,49 @@ def listing(settings: Settings) -> None:
             for course in one.courses:
                 belongs = f"belongs to course {course.course_id}" if course.course_id else "not linked"
                 click.echo(f"  course {course.id}, {course.title or course.context}: {belongs}")
+
+
+@lti.command("change")
+@click.argument("platform", type=int)
+@click.option("--name")
+@click.option("--client-id")
+@click.option("--authorize-url")
+@click.option("--token-url")
+@click.option("--jwks-url")
+@click.option("--audience")
+@click.option("--origin", "origins", multiple=True, help="All other addresses of its pages; several times.")
+@click.pass_obj
+def change(settings: Settings, /, platform: int, origins: tuple[str, ...], **said: str | None) -> None:
+    """Change what is registered of PLATFORM; what is not named stays. The issuer stays."""
+    with writing(settings) as session:
+        was = altering.known(session, platform)
+        named: dict[str, Any] = {
+            name: getattr(was, name) if value is None else value for name, value in said.items()
+        }
+        new = NewPlatform(issuer=was.issuer, origins=origins or was.origins, **named)
+        changed = altering.change(session, platform, new, BY)
+    click.echo(f"Changed: {', '.join(changed)}." if changed else "Nothing is different.")
+
+
+@lti.command("remove")
+@click.argument("platform", type=int)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def remove(settings: Settings, platform: int, yes: bool) -> None:
+    """Forget PLATFORM. Accounts, hand-ins and grades stay; launches, links and scores to it end."""
+    with _store(settings) as store:
+        with store.read() as session:
+            one = altering.stops(session, platform)
+        click.echo(
+            f"{one.name}: this ends launches, {one.courses} connected courses, {one.links} links and the "
+            f"scores of {one.people} people; {one.waiting} scores that did not arrive yet never will. "
+            "Grades stay."
+        )
+        if not yes:
+            click.confirm("Remove it?", abort=True)
+        with store.write() as session:
+            altering.remove(session, platform, BY)
+    click.echo(f"{one.name} is removed.")
 
 
 @lti.command("accept")

@@ -38,6 +38,7 @@ COMMANDS = {
     "retention": "cli.privacy",
     "erase": "cli.privacy",
     "lti": "cli.lti",
+    "canvas": "cli.canvas",
     "export": "cli.privacy",
     "cluster": "cli.cluster",
     "deploy": "cli.deploy",

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import click
 
 from cli.logs import configure
-from cli.settings import OWN_FOLDER, Settings, event_secrets, mail_password
+from cli.settings import OWN_FOLDER, Settings, canvas_tokens, event_secrets, mail_password
 from cli.supervisor import end_with_supervisor
 from grading import redis_guard, tracing
 from grading.config import Config
@@ -125,6 +125,7 @@ def sweep(settings: Settings) -> None:
         event_secrets(settings.config, os.environ),
         TRANSLATIONS,
         mail_password(settings.config, os.environ),
+        canvas_tokens(settings.config, os.environ),
     )
 
 

@@ -89,7 +89,15 @@ class Client:
                     raise ServerAway(f"{self.server} does not answer: {type(error).__name__}.") from None
                 time.sleep(0.5 * (TRIES - left))
                 continue
+            if left and answer.status_code in (409, 429) and _soon(answer):
+                time.sleep(0.5 * (TRIES - left))
+                continue
             return _content(answer)
+
+
+def _soon(answer: requests.Response) -> bool:
+    """Whether the same may be asked again soon: the first try is still being answered, or it was a lot."""
+    return answer.status_code == 429 or '"idempotency_key_in_use"' in answer.text
 
 
 def _content(answer: requests.Response) -> Any:

@@ -69,6 +69,25 @@ class EventReceiver(Value):
         return url
 
 
+class Canvas(Value):
+    """A Canvas that is spoken to by its API; its token comes from the environment, see docs/canvas.md."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=30)]
+    """Lower-case letters, digits and hyphens; unique. It stays as it is: people are known by it."""
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=2000)]
+    """Its address, such as `https://canvas.school.edu`."""
+    feedback: bool = True
+    """Released feedback is posted as a comment, too; else only a link to it."""
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.port == 0 or parts.path.strip("/") or parts.query or parts.fragment:
+            raise ValueError("write the address of the whole Canvas, such as https://canvas.school.edu")
+        return url.rstrip("/")
+
+
 class Server(Value):
     """The web app: where it answers and what it accepts."""
 
@@ -88,12 +107,18 @@ class Server(Value):
     """Readable files of one hand-in after unpacking."""
     uploads_per_minute: int = Field(default=120, ge=1)
     """Uploads one person may send a minute, with all their tokens together."""
+    api_per_minute: int = Field(default=1200, ge=1)
+    """Requests to the HTTP API one person may send a minute, with all their tokens together."""
     release: Literal["at_once", "after_review"] = "after_review"
     """When students see grades, for assignments that do not say it themselves."""
     lms_connections: tuple[Name, ...] = ()
     """Names of the LMS connections that may post webhooks."""
     event_receivers: tuple[EventReceiver, ...] = ()
     """Who is told what happens to submissions; a table each, `[[server.event_receivers]]`."""
+    canvases: tuple[Canvas, ...] = ()
+    """Where hand-ins are pulled from and grades posted to; a table each, `[[server.canvases]]`."""
+    canvas_every_min: int = Field(default=10, ge=1, le=1440)
+    """How often people and hand-ins are pulled from there, in minutes."""
     outside_allowed: tuple[str, ...] = ()
     """Hosts and networks beside the public internet that this system may speak to, such as `10.0.0.0/8`."""
 
@@ -107,6 +132,14 @@ class Server(Value):
     def _readable(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
         Allowed.of(entries)
         return entries
+
+    @field_validator("canvases")
+    @classmethod
+    def _one_canvas_each(cls, canvases: tuple[Canvas, ...]) -> tuple[Canvas, ...]:
+        for what in ("name", "url"):
+            if len({getattr(one, what) for one in canvases}) < len(canvases):
+                raise ValueError(f"two of them have the same {what}")
+        return canvases
 
     @field_validator("event_receivers")
     @classmethod

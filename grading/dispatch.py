@@ -85,6 +85,8 @@ class Outgoing:
     job: Mapping[str, Any]
     submission_id: str = ""
     """For logs; travels beside the job."""
+    again: bool = False
+    """It was sent before and has had its turn: it is taken next."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,11 @@ class Dispatch:
         return Signature(queue.RUN, kwargs={"job": outgoing.job}, app=self.celery).set(
             task_id=outgoing.run_id,
             queue=queue.stage_queue(outgoing.stage, outgoing.priority),
-            headers={queue.SUBMISSION: outgoing.submission_id, queue.SENT: round(sent, 3)},
+            headers={
+                queue.SUBMISSION: outgoing.submission_id,
+                queue.SENT: round(sent, 3),
+                queue.NEXT: outgoing.again,
+            },
             **queue.unsaid(),
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from grading.rubric import Value
 SEPARATORS: Mapping[str, str] = {"comma": ",", "semicolon": ";", "tab": "\t"}
 FORMULA = tuple("=+-@|%\t\r\n\uff1d\uff0b\uff0d\uff20")
 """What spreadsheets, and those of other scripts, take for the beginning of a formula or a command."""
+SHORT_DECIMAL = re.compile(r"[+-]?[0-9]+,[0-9]{1,2}")
 MAX_ROWS = 5000
 ADJUSTMENT = "adjustment"
 CALCULATED = frozenset(
@@ -94,7 +96,8 @@ def column_of(criterion: str, title: str) -> str:
 def parse(data: bytes, criteria: Mapping[str, str]) -> Table:
     """What a table wants; `criteria` are titles by id. Raises TableUnreadable.
 
-    Empty cells want nothing. A decimal comma is read where columns are not separated by commas.
+    Empty cells want nothing. A decimal comma is read where columns are not separated by commas, and in quotes
+    with one or two digits behind it, which is no thousand.
     """
     text = text_of(data).removeprefix("\ufeff")
     first = text.partition("\n")[0]
@@ -175,7 +178,7 @@ def _unmarked(text: str) -> str:
 def _number(text: str, *, comma: bool) -> float | None:
     plain = _unmarked(text).replace("\u2212", "-")
     try:
-        value = float(plain.replace(",", ".") if comma else plain)
+        value = float(plain.replace(",", ".") if comma or SHORT_DECIMAL.fullmatch(plain) else plain)
     except ValueError:
         return None
     return round(value, 2) if math.isfinite(value) and abs(value) < 1e6 and "_" not in plain else None

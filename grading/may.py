@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 STAFF = frozenset({"grader", "instructor"})
-SCOPES = ("submit", "read", "chat", "admin")
+SCOPES = ("submit", "read", "grade", "manage", "chat", "admin")
 
 
 @dataclass(frozen=True)
@@ -88,23 +88,27 @@ RULES: dict[str, tuple[str | None, Rule]] = {
     "faults.see": ("read", _staff),
     "tests.see_all": ("read", _staff),
     "prompt.see": ("read", _staff),
-    "grade.release": (None, _instructor),
-    "grade.change": (None, _staff),
+    "grade.release": ("grade", _instructor),
+    "grade.change": ("grade", _staff),
     "grade.adjust_all": (None, _instructor),
     "mark.give": (None, _staff),
-    "regrade.ask": (None, lambda a, s: _owner(a, s) and _member(a, s) and s.released),
-    "regrade.answer": (None, _staff),
-    "rerun": (None, _instructor),
-    "class.see": (None, _staff),
-    "assignment.change": (None, _instructor),
+    "regrade.ask": ("submit", lambda a, s: _owner(a, s) and _member(a, s) and s.released),
+    "regrade.see": ("read", _staff),
+    "regrade.answer": ("grade", _staff),
+    "rerun": ("grade", _instructor),
+    "class.see": ("read", _staff),
+    "rubric.see": ("read", _instructor),
+    "assignment.change": ("manage", _instructor),
     "example.change": (None, _instructor),
     "extension.give": (None, _instructor),
     "group.manage": (None, _staff),
-    "roster.see": (None, _staff),
-    "roster.change": (None, _instructor),
-    "grades.export": (None, _instructor),
+    "roster.see": ("read", _staff),
+    "roster.change": ("manage", _instructor),
+    "grades.export": ("read", _instructor),
     "grades.own": (None, lambda a, s: a.roles.get(s.course_id or 0) == "student"),
-    "course.change": (None, _instructor),
+    "course.create": ("manage", lambda a, _: a.administrator),
+    "course.change": ("manage", _instructor),
+    "course.see": ("read", _member),
     "course.audit": (None, _instructor),
     "given_up.see": (None, lambda a, _: a.staff),
     "replay": (None, _staff),

@@ -22,6 +22,7 @@ SUBMISSION = "grader_submission"
 """A header of messages that says which hand-in they are about."""
 SENT = "grader_sent"
 """A header of runs that says when they were sent, by Redis' clock; `LOOK` of grading/lua.py reads it."""
+NEXT = transport.NEXT
 
 
 def stage_queue(stage: str, priority: str) -> str:

@@ -8,11 +8,12 @@ from werkzeug.wrappers import Response
 from app import who
 from app.language import gettext as _
 from app.services import services
-from grading.errors import GraderError
+from grading.errors import Conflict, GraderError
 from grading.lti.keys import new_key
+from grading.lti.values import PlatformRefused
 from grading.may import Actor
 from grading.store import courses
-from grading.store.lti import keys, launching, platforms
+from grading.store.lti import altering, keys, launching, platforms
 from grading.store.lti.platforms import NewPlatform
 
 pages = Blueprint("lti_platforms", __name__, url_prefix="/platforms")
@@ -54,6 +55,35 @@ def rotate() -> Response:
     with services().store.write() as store:
         keys.rotate(store, made, actor.name)
     flash(_("A new key signs from now on; the old one is shown for another week."))
+    return redirect(url_for("lti_platforms.listing"), 303)
+
+
+@pages.get(PLATFORM)
+def one(platform_id: int) -> str:
+    """What is registered of a platform, to be changed; and what its removal would end."""
+    return _one(platform_id)
+
+
+@pages.post(PLATFORM)
+def change(platform_id: int) -> tuple[str, int] | Response:
+    """Say other things of a platform."""
+    actor = _administrator()
+    try:
+        with services().store.write() as store:
+            altering.change(store, platform_id, _said(), actor.name)
+    except (PlatformRefused, Conflict) as error:
+        return _one(platform_id, error.message), error.status
+    flash(_("Saved."))
+    return redirect(url_for("lti_platforms.listing"), 303)
+
+
+@pages.post(f"{PLATFORM}/remove")
+def remove(platform_id: int) -> Response:
+    """Forget a platform; grades stay."""
+    actor = _administrator()
+    with services().store.write() as store:
+        gone = altering.remove(store, platform_id, actor.name)
+    flash(_("%(name)s is removed. Accounts, hand-ins and grades are still here.", name=gone.name))
     return redirect(url_for("lti_platforms.listing"), 303)
 
 
@@ -109,6 +139,16 @@ def _administrator() -> Actor:
     actor = who.actor()
     who.require(actor, "administer")
     return actor
+
+
+def _one(platform_id: int, problem: str = "") -> str:
+    _administrator()
+    with services().store.read() as store:
+        found, stops = altering.known(store, platform_id), altering.stops(store, platform_id)
+    said = request.form if problem else {**vars(found), "origins": " ".join(found.origins)}
+    return render_template(
+        "lti/platform.html", platform_id=platform_id, found=found, said=said, stops=stops, problem=problem
+    )
 
 
 def _base() -> str:

@@ -10,6 +10,8 @@ from app.language import gettext as _
 from app.services import services
 from grading.errors import NotFound
 from grading.store import courses
+from grading.store.canvas import overview as canvas
+from grading.store.canvas import scores as canvas_scores
 from grading.store.lti import overview, platforms, roster, scores
 
 pages = Blueprint("lti_course", __name__, url_prefix="/courses")
@@ -53,7 +55,11 @@ def again(course_id: int) -> Response:
         chosen = overview.of_course(store, course_id, wanted)
         for link_id, user_id in chosen:
             scores.again(store, link_id, user_id)
-    if not chosen:
+        bridged = [_pair(one) for one in request.form.getlist("canvas")[:1000]]
+        bridged = canvas.of_course(store, course_id, bridged)
+        for link_id, user_id in bridged:
+            canvas_scores.again(store, link_id, user_id)
+    if not chosen and not bridged:
         raise NotFound(_("There is nothing of this kind to send again."))
     flash(_("It is sent again in a moment."))
     return redirect(url_for("lti_course.course", course_id=course_id), 303)
@@ -70,5 +76,5 @@ def _page(course_id: int, secret: str = "") -> str:
     who.in_course("roster.see", course_id)
     with services().store.look() as store:
         found = courses.find(store, course_id)
-        seen = overview.course(store, course_id)
-    return render_template("lti/of_course.html", course=found, seen=seen, secret=secret)
+        seen, bridged = overview.course(store, course_id), canvas.course(store, course_id)
+    return render_template("lti/of_course.html", course=found, seen=seen, canvas=bridged, secret=secret)

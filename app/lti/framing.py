@@ -31,7 +31,8 @@ COOKIE = "grader-framed"
 ENTRANCES = ("/lti/login", "/lti/launch")
 """Where platforms send browsers: without a session, which begins there."""
 NOT_HERE = frozenset(
-    {"sign_in", "account", "tokens", "users", "operations", "erasing", "webhooks", "api", "lti_platforms"}
+    {"sign_in", "account", "tokens", "users", "operations", "erasing", "webhooks", "lti_platforms"}
+    | {"api", "api_help"}
 )
 """Parts of the site that a frame has no use of."""
 ANYBODY = frozenset({"static", "bootstrap.static", "frame.language"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from flask import Blueprint, Response, render_template, request
+from flask import Blueprint, Response, jsonify, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.services import services
@@ -40,6 +40,12 @@ def register(ticket: str) -> BaseResponse:
         by = platforms.use_ticket(store, ticket[:100], course=False).created_by
         platforms.add(store, new, by)
     return Response(render_template("lti/registered.html", name=new.name))
+
+
+@pages.get("/canvas.json")
+def canvas() -> BaseResponse:
+    """What a developer key of Canvas takes from an address: nothing secret, and not who may launch."""
+    return jsonify(messages.canvas_key(services().config.server.public_url.rstrip("/")))
 
 
 def _same_host(url: str, said: dict[str, Any]) -> None:

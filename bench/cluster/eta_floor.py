@@ -66,9 +66,10 @@ class Floor:
 class _Twin(Cluster):
     """As good as the cluster, and quicker: nobody decides as long as nothing waits."""
 
-    def _queue(self, run: Run) -> None:
+    def _queue(self, run: Run, *, again: bool = False) -> None:
         run.sent = self.now
-        self.queues[run.stage, run.priority].append(run)
+        line = self.queues[run.stage, run.priority]
+        line.appendleft(run) if again else line.append(run)
         self._awake = dict.fromkeys(self.machines)
 
     def _serve(self) -> None:

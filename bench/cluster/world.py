@@ -130,7 +130,7 @@ class Cluster:
         elif what == "back" and isinstance(about, Run):
             name = self.policy.bind(self, about)
             if name is None:
-                self._queue(about)
+                self._queue(about, again=True)
             else:
                 self._bind(about, name)
         elif what == "beats" and isinstance(about, str):
@@ -188,12 +188,14 @@ class Cluster:
                 for run in waiting.popleft():
                     self._queue(run)
 
-    def _queue(self, run: Run) -> None:
-        """Into its queue; who blocks on it longest has it at once."""
+    def _queue(self, run: Run, *, again: bool = False) -> None:
+        """Into its queue; who blocks on it longest has it at once. One that had its turn is next."""
         run.sent, key = self.now, (run.stage, run.priority)
         blocked = [m for m in self.machines.values() if key in m.listens and m.free]
         if blocked:
             self._begin(min(blocked, key=lambda m: m.look.at), run)
+        elif again:
+            self.queues[key].appendleft(run)
         else:
             self.queues[key].append(run)
 

@@ -87,9 +87,10 @@ def things(session: Session, school: School) -> dict[str, object]:
         "course_id": school.course, "assignment_id": first, "submission_id": submission, "id": submission,
         "round_id": round_, "run_id": run or "0", "user_id": school.students[0], "filename": "x",
         "student_id": school.students[0], "connection": "canvas", "number": 1, "language": "en",
-        "version_number": 1, "path": "work.py", "secret": "x", "draft_id": "0" * 32, "upload_id": "0" * 32,
+        "version_number": 1, "path": "work.py", "file_path": "work.py", "secret": "x",
+        "draft_id": "0" * 32, "upload_id": "0" * 32,
         "batch_id": "0" * 32, "document": 0, "cell": 1, "machine": "dgx-spark-1",
-        "platform_id": 1, "context_id": 1, "launch_id": "0" * 32, "ticket": "x",
+        "platform_id": 1, "context_id": 1, "secret_id": 1, "launch_id": "0" * 32, "ticket": "x",
         "receiver": "lms", "kind": "submission.created",
     }  # fmt: skip
     kinds: dict[str, Any] = {

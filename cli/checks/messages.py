@@ -1,4 +1,4 @@
-"""Messages to and from learning systems: missing secrets, addresses that are shut, paused receivers."""
+"""Messages to and from learning systems: missing secrets, shut addresses, paused receivers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sqlalchemy.exc import SQLAlchemyError
 
 from cli.checks.finding import Finding, Patient, failure, warning
-from cli.settings import lms_secrets
+from cli.settings import canvas_tokens, lms_secrets
 from grading.addresses import Refused, read, require
 from grading.store import Store, sending, webhook_secrets
 from grading.store.facts import file_of
@@ -15,6 +15,7 @@ from grading.store.facts import file_of
 
 def check(patient: Patient) -> Iterator[Finding]:
     """All of it. What only the database knows is left out while that is away, which is said elsewhere."""
+    yield from _canvases(patient)
     server = patient.config.server
     if not (server.lms_connections or server.event_receivers):
         return
@@ -32,6 +33,18 @@ def check(patient: Patient) -> Iterator[Finding]:
         if receiver.name in paused:
             message = f"receiver {receiver.name} took nothing for two days and is paused; its messages wait"
             yield failure("events", message, f"mend it, then `grader webhook resume {receiver.name}`")
+
+
+def _canvases(patient: Patient) -> Iterator[Finding]:
+    tokens = canvas_tokens(patient.config, patient.environ)
+    for one in patient.config.server.canvases:
+        shut = _shut(patient, one.url)
+        if shut:
+            yield warning("canvas", f"Canvas {one.name}: {shut}", "see docs/canvas.md")
+        if one.name not in tokens:
+            variable = f"GRADER_CANVAS_{one.name.upper().replace('-', '_')}_TOKEN"
+            message = f"server.canvases: '{one.name}' has no token; {variable} is not set"
+            yield failure("canvas", message, "set it for the sweeper, too, then `grader canvas check`")
 
 
 def _stored(patient: Patient) -> tuple[set[str], set[str]]:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from grading.cluster.shares import Shares, shares
@@ -15,8 +16,9 @@ from grading.cluster.view import Pace, Peer, View
 
 INTERACTIVE, BATCH = "interactive", "batch"
 PRIORITIES = (INTERACTIVE, BATCH)
-CHANGE = 1.03
-"""A machine changes to another model only if the whole work is done so much earlier."""
+CHANGE = 0.07
+CHANGE_S = 120.0
+"""A machine changes to another model only if all is done earlier by that part, or by so many seconds."""
 BATCH_EVERY = 8
 """One of so many runs a machine takes is batch work, even while people wait."""
 PLANNED_JOBS = 0.3
@@ -46,7 +48,10 @@ def decide(view: View) -> Choice:
         return Choice((), "all slots are in use")
     view = _without_absent(view, me)
     plan = plan_for(view)
-    take = [s for s in _candidates(view, me, plan) if _stays(view, me, plan, s)]
+    mine = {s for s in me.paces if _meant(me, plan, s)}
+    if (now := _now(me)) not in mine and _stays_with(view, me, plan, now):
+        mine.add(now)
+    take = [s for s in _candidates(view, me, plan, mine) if _stays(view, me, plan, s, mine)]
     if not take:
         waits = any(_waiting(view, stage) for stage in me.paces)
         return Choice((), "others are done with it earlier" if waits else "nothing waits")
@@ -132,32 +137,32 @@ def _committed(peer: Peer) -> float:
 
 def _meant(peer: Peer, plan: Shares, stage: str) -> bool:
     """Whether the plan gives this machine work of the stage."""
-    return _planned(peer, plan, stage) > PLANNED_JOBS
-
-
-def _planned(peer: Peer, plan: Shares, stage: str) -> float:
-    """Jobs of the stage that the plan gives this machine."""
     pace = peer.paces.get(stage)
-    return plan.seconds[peer.name].get(stage, 0.0) * pace.rate(peer.slots) if pace else 0.0
+    return pace is not None and plan.seconds[peer.name].get(stage, 0.0) * pace.rate(peer.slots) > PLANNED_JOBS
 
 
-def _candidates(view: View, me: Peer, plan: Shares) -> list[str]:
+def _now(peer: Peer) -> str:
+    """The stage of most runs in its batch; empty where it has none."""
+    return max((s for s in peer.running if peer.running[s]), key=lambda s: peer.running[s], default="")
+
+
+def _candidates(view: View, me: Peer, plan: Shares, mine: Set[str]) -> list[str]:
     """The one stage that this machine should take from, or all where nothing waits that it is meant for.
 
     First one at which nobody works although people wait, then others at which they do, unless it is the turn
-    of batch work; then the one of its batch, or to begin with one that fills its batch, as few jobs of
-    another would soon be mixed with it; then what takes longer, so that the end is made of short jobs.
+    of batch work; then the one of its batch, or to begin with the one that most of its time is planned for,
+    as others would soon be mixed with it; then what takes longer, so that the end is made of short jobs.
     """
-    now = max(me.running, key=lambda s: me.running[s], default="")
+    now = _now(me)
     others = [p for p in view.peers.values() if p.name != me.name]
 
-    def rank(stage: str) -> tuple[bool, bool, bool, bool, bool, float]:
+    def rank(stage: str) -> tuple[bool, bool, bool, bool, float, float]:
         people = view.waiting.get((stage, INTERACTIVE), 0) > 0 and me.reserved != BATCH
         alone = people and not any(p.running.get(stage) for p in others)
-        meant = _meant(me, plan, stage) or (stage == now and _stays_with(view, me, plan, now))
         behind = not people and not _batch_turn(view)
-        few = not now and _planned(me, plan, stage) < me.slots
-        return not meant, not alone, behind, stage != now, few, -me.paces[stage].seconds(me.slots)
+        share = 0.0 if now else plan.seconds[me.name].get(stage, 0.0)
+        long = me.paces[stage].seconds(me.slots)
+        return stage not in mine, not alone, behind, stage != now, -share, -long
 
     order = sorted(me.paces, key=rank)
     first = [s for s in order if not rank(s)[0] and _takeable(view, me, s)]
@@ -181,10 +186,11 @@ def _stays_with(view: View, me: Peer, plan: Shares, stage: str) -> bool:
     if stage not in me.paces:
         return False
     only = {**view.peers, me.name: replace(me, paces={stage: me.paces[stage]})}
-    return plan_for(replace(view, peers=only)).makespan_s <= CHANGE * plan.makespan_s
+    later_s = plan_for(replace(view, peers=only)).makespan_s - plan.makespan_s
+    return later_s <= min(CHANGE * plan.makespan_s, CHANGE_S)
 
 
-def _stays(view: View, me: Peer, plan: Shares, stage: str) -> bool:
+def _stays(view: View, me: Peer, plan: Shares, stage: str, mine: Set[str]) -> bool:
     """Whether a job of this stage is best begun here and now."""
     others = [p for p in view.peers.values() if p.name != me.name and stage in p.paces]
     if me.reserved != BATCH and not _only_batch(view, stage):
@@ -196,7 +202,7 @@ def _stays(view: View, me: Peer, plan: Shares, stage: str) -> bool:
     done, begun = _elsewhere(view, plan, stage, others)
     # with more than others can soon begin it is the plan that says who is meant
     many = _waiting(view, stage) > sum(p.slots for p in others)
-    good = _meant(me, plan, stage) if many else seconds(me, stage) <= done
+    good = stage in mine if many else seconds(me, stage) <= done
     return good or view.left_s.get(stage, 0.0) > PATIENCE_S + (0.0 if many else begun)
 
 

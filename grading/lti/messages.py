@@ -142,6 +142,38 @@ def item(launch_url: str, assignment_id: int, title: str, max_points: float) -> 
     }
 
 
+def canvas_key(base: str) -> dict[str, Any]:
+    """What a developer key of Canvas asks for, as its form takes it from an address."""
+    launch = f"{base}/lti/launch"
+    choosing = {"message_type": "LtiDeepLinkingRequest", "target_link_uri": launch, "text": "Grader"}
+    return {
+        "title": "Grader",
+        "description": "Hands in homework and shows its grade.",
+        "oidc_initiation_url": f"{base}/lti/login",
+        "target_link_uri": launch,
+        "redirect_uris": [launch],
+        "public_jwk_url": f"{base}/lti/jwks",
+        "scopes": list(SCOPES),
+        "extensions": [
+            {
+                "platform": "canvas.instructure.com",
+                "domain": urlsplit(base).netloc,
+                "tool_id": "grader",
+                "privacy_level": "public",
+                "settings": {
+                    "platform": "canvas.instructure.com",
+                    "text": "Grader",
+                    "placements": [
+                        {"placement": "assignment_selection", **choosing},
+                        {"placement": "link_selection", **choosing},
+                    ],
+                },
+            }
+        ],
+        "custom_fields": {},
+    }
+
+
 def registration(base: str) -> dict[str, Any]:
     """What the tool asks a platform to register, for dynamic registration."""
     launch = f"{base}/lti/launch"

@@ -24,7 +24,7 @@ SCOPE_ROSTER = "https://purl.imsglobal.org/spec/lti-nrps/scope/contextmembership
 SCOPES = (SCOPE_LINE_ITEMS, SCOPE_RESULTS, SCOPE_SCORES, SCOPE_ROSTER)
 ASSIGNMENT = "grader_assignment"
 """The custom parameter of a link that was made here: the assignment's number."""
-LONGEST_SUBJECT = 200
+LONGEST_SUBJECT = 255
 
 
 class LaunchRefused(GraderError):

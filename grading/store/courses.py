@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import Integer, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from grading.errors import Conflict, GraderError, NotFound
@@ -105,32 +106,48 @@ def assignments(
     session: Session, course_id: int, reader_id: int, counts: Mapping[int, int] | None
 ) -> tuple[AssignmentOfCourse, ...]:
     """The assignments of a course by due date; for staff, who give `handed_in`, also hidden ones."""
-    own = and_(Extension.assignment_id == Assignment.id, Extension.student_id == reader_id)
-    query = (
-        select(Assignment, Extension.due_at)
-        .outerjoin(Extension, own)
-        .where(Assignment.course_id == course_id)
-        .order_by(Assignment.due_at.is_(None), Assignment.due_at, Assignment.title, Assignment.id)
-    )
-    if counts is None:
-        query = query.where(Assignment.visible)
     newest = _newest(session, course_id, reader_id)
-    counts = counts or {}
+    rows = session.execute(_assignments(counts is not None), {"course_id": course_id, "reader_id": reader_id})
+    handed = counts or {}
     return tuple(
-        _of_course(one, own_date, newest.get(one.id), counts.get(one.id, 0))
-        for one, own_date in session.execute(query)
-    )
+        AssignmentOfCourse(
+            one.id, one.title, one.visible, own_due(one.due_at, one.own), one.own is not None,
+            newest.get(one.id), handed.get(one.id, 0),
+        )
+        for one in rows
+    )  # fmt: skip
 
 
-def _of_course(
-    one: Assignment, own_date: datetime | None, newest: Newest | None, handed_in: int
-) -> AssignmentOfCourse:
-    due, extended = own_due(one.due_at, own_date), own_date is not None
-    return AssignmentOfCourse(one.id, one.title, one.visible, due, extended, newest, handed_in)
+@cache
+def _assignments(hidden: bool) -> Any:
+    """Those of a course, with a reader's own date; with hidden ones or without."""
+    own = and_(Extension.assignment_id == Assignment.id, Extension.student_id == bindparam("reader_id"))
+    query: Any = (
+        select(
+            Assignment.id, Assignment.title, Assignment.visible, Assignment.due_at,
+            Extension.due_at.label("own"),
+        )
+        .outerjoin(Extension, own)
+        .where(Assignment.course_id == bindparam("course_id"))
+        .order_by(Assignment.due_at.is_(None), Assignment.due_at, Assignment.title, Assignment.id)
+    )  # fmt: skip
+    return query if hidden else query.where(Assignment.visible)
 
 
 def _newest(session: Session, course_id: int, reader_id: int) -> Mapping[int, Newest]:
     """The reader's newest hand-in for each assignment, also those a group member handed in."""
+    found = {}
+    for row in session.execute(_hand_ins(), {"course_id": course_id, "reader_id": reader_id}):
+        shown: tuple[Any, ...] = (row.final_points, row.points_so_far, row.max_points)
+        released = row.released_at is not None
+        points = shown if released else (None, None, None)
+        found[row.assignment_id] = Newest(row.id, row.number, row.state, row.created_at, released, *points)
+    return found
+
+
+@cache
+def _hand_ins() -> Any:
+    course_id, reader_id = bindparam("course_id", type_=Integer), bindparam("reader_id", type_=Integer)
     of_course = select(Assignment.id).where(Assignment.course_id == course_id)
     last = (
         select(Submission.assignment_id, func.max(Submission.number).label("number"))
@@ -148,7 +165,7 @@ def _newest(session: Session, course_id: int, reader_id: int) -> Mapping[int, Ne
     with_others = select(Submission.id).where(
         Submission.id.in_(together), Submission.assignment_id.in_(of_course)
     )
-    query = (
+    return (
         select(
             Submission.id, Submission.assignment_id, Submission.number, Submission.created_at, Round.state,
             Grade.released_at, Grade.final_points, Grade.points_so_far, Grade.max_points,
@@ -158,13 +175,6 @@ def _newest(session: Session, course_id: int, reader_id: int) -> Mapping[int, Ne
         .where(Submission.id.in_(own.union(with_others)))
         .order_by(Submission.created_at)
     )  # fmt: skip
-    found = {}
-    for row in session.execute(query):
-        shown: tuple[Any, ...] = (row.final_points, row.points_so_far, row.max_points)
-        released = row.released_at is not None
-        points = shown if released else (None, None, None)
-        found[row.assignment_id] = Newest(row.id, row.number, row.state, row.created_at, released, *points)
-    return found
 
 
 def handed_in(session: Session, course_id: int) -> Mapping[int, int]:
@@ -211,6 +221,11 @@ def create(session: Session, slug: str, title: str, instructor: str, actor: Acto
 def settings_of(course: Course) -> Settings:
     """What is set now."""
     return Settings(course.title, course.archived, course.drop_lowest)
+
+
+def locked(session: Session, course_id: int) -> Course:
+    """The course as it is now; nobody changes it until the transaction ends."""
+    return session.get_one(Course, course_id, with_for_update=True, populate_existing=True)
 
 
 def change(session: Session, course_id: int, wanted: Settings, actor: Actor) -> None:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, create_engine, event, literal_column, make_url, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Engine,
+    Integer,
+    Select,
+    create_engine,
+    event,
+    literal_column,
+    make_url,
+    text,
+)
+from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
 from grading.store import touches
@@ -26,6 +38,12 @@ POSTGRES = {
     # a process that stands still in a transaction must not hold its rows against all others
     "options": "-c idle_in_transaction_session_timeout=60s -c lock_timeout=30s",
 }
+PREPARED = 400
+"""Statements that stay prepared on a connection pages look through: with the driver's 100 few ever would."""
+PREPARED_FROM = 2
+"""Times a page asks something before it is prepared."""
+TRUSTED_S = 1.0
+"""Seconds for which a connection that was used is taken to be alive, where nothing is written."""
 _SWITCHES = 20
 """Attempts to switch a new database to WAL mode: others may write between a wait and the switch."""
 
@@ -43,6 +61,23 @@ class _Turn:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+
+class Looking(Session):
+    """A session that only looks. Queries of plain columns go past the ORM, which would hand their rows on."""
+
+    def execute(self, statement: Any, params: Any = None, **options: Any) -> Any:
+        """As every session does, but sooner."""
+        if not options and isinstance(statement, Select) and _plain(statement):
+            return self.connection().execute(statement, params)
+        return super().execute(statement, params, **options)
+
+
+def _plain(query: Select[Any]) -> bool:
+    """Whether a query asks for columns only, and for no object of the ORM."""
+    return not query._with_options and all(
+        isinstance(one, ColumnElement) and "bundle" not in one._annotations for one in query._raw_columns
+    )
 
 
 class Store:
@@ -67,12 +102,13 @@ class Store:
         self._read = sessionmaker(
             self.engine.execution_options(postgresql_readonly=True), expire_on_commit=False
         )
-        # at "read committed" a transaction shows no more than each query by itself, and costs two more ways
-        self._look = (
-            sessionmaker(self.engine.execution_options(isolation_level="AUTOCOMMIT"), expire_on_commit=False)
-            if self.engine.dialect.name == "postgresql"
-            else self._read
-        )
+        self.looking = self.engine
+        """Whose connections `look` uses."""
+        self._look = self._read
+        if self.engine.dialect.name == "postgresql":
+            # at "read committed" a transaction shows no more than each query by itself, and costs more ways
+            self.looking = _looking_engine(self.engine.url)
+            self._look = sessionmaker(self.looking, class_=Looking, expire_on_commit=False)
 
     @contextmanager
     def write(self) -> Iterator[Session]:
@@ -100,6 +136,7 @@ class Store:
     def close(self) -> None:
         """Give back all connections."""
         self.engine.dispose()
+        self.looking.dispose()
 
 
 _SQLITE_CLOCK, _POSTGRESQL_CLOCK = "strftime('%Y-%m-%dT%H:%M:%f', 'now')", "clock_timestamp()"
@@ -119,6 +156,11 @@ def now(session: Session) -> datetime:
 def clock(dialect: str) -> ColumnElement[Any]:
     """The time as a column, for a query that reads something else, too; `told` understands it."""
     return literal_column(_SQLITE_CLOCK if dialect == "sqlite" else _POSTGRESQL_CLOCK).label("clock")
+
+
+def always(count: int) -> ColumnElement[int]:
+    """A limit that is part of the query itself: with one that comes later no plan is kept."""
+    return literal_column(str(count), Integer)
 
 
 def told(session: Session, value: Any) -> datetime:
@@ -145,13 +187,12 @@ def _engine(url: str, wait_s: float) -> Engine:
     if parsed.get_backend_name() == "postgresql":
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
-        ours = {key: value for key, value in POSTGRES.items() if key not in parsed.query}
         return create_engine(
             parsed,
             pool_pre_ping=True,
             pool_size=10,
             max_overflow=10,
-            connect_args=ours,
+            connect_args=_ours(parsed),
             hide_parameters=True,  # errors end up in logs, students' work must not
         )
     if parsed.database:
@@ -162,6 +203,42 @@ def _engine(url: str, wait_s: float) -> Engine:
     event.listen(engine, "connect", _sqlite_connect)
     event.listen(engine, "begin", _sqlite_begin)
     return engine
+
+
+def _looking_engine(url: URL) -> Engine:
+    """For queries outside of transactions, on connections of their own; one just used is not tried first."""
+    engine = create_engine(
+        url,
+        isolation_level="AUTOCOMMIT",
+        pool_size=10,
+        max_overflow=10,
+        connect_args={**_ours(url), "prepare_threshold": PREPARED_FROM},
+        hide_parameters=True,
+    )
+
+    def made(connection: Any, record: Any) -> None:
+        connection.prepared_max = PREPARED
+        used(connection, record)
+
+    def used(_connection: Any, record: Any) -> None:
+        record.info["used"] = time.monotonic()
+
+    def alive(connection: Any, record: Any, _proxy: Any) -> None:
+        if time.monotonic() - record.info["used"] < TRUSTED_S:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise InvalidatePoolError from error
+
+    event.listen(engine, "connect", made)
+    event.listen(engine, "checkin", used)
+    event.listen(engine, "checkout", alive)
+    return engine
+
+
+def _ours(url: URL) -> dict[str, Any]:
+    return {key: value for key, value in POSTGRES.items() if key not in url.query}
 
 
 def _sqlite_connect(connection: Any, _record: Any) -> None:

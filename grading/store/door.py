@@ -147,7 +147,7 @@ def taken(session: Session, assignment_id: int, people: Sequence[int]) -> dict[i
     return found
 
 
-def counting_for(user_id: int, assignment_id: int | None = None) -> ColumnElement[bool]:
+def counting_for(user_id: Any, assignment_id: int | None = None) -> ColumnElement[bool]:
     """A condition on submissions: those that count for this user, alone or in a group.
 
     Where the query is about one assignment, saying which lets an index find the few that there are.

@@ -6,8 +6,10 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from typing import Any
 
-from sqlalchemy import ScalarSelect, select
+from sqlalchemy import BindParameter, Integer, ScalarSelect, Select, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.assignment import Assignment, read_files
@@ -52,37 +54,55 @@ class VersionLine(Value):
 
 
 @dataclass(frozen=True)
-class Working:
-    """The version that is written on: the newest, whether it counts or not."""
+class Stand:
+    """Which version is written on: the newest, whether it counts or not."""
 
-    version: tables.RubricVersion
+    number: int
+    draft: bool
+    """It never counted."""
     counting: int | None
     """The number of the one that counts; nothing before the first was published."""
+    counting_id: int | None
 
-    @property
-    def draft(self) -> bool:
-        """Whether it never counted."""
-        return self.version.published_at is None
+
+@dataclass(frozen=True)
+class Working(Stand):
+    """The same, with the version itself."""
+
+    version: tables.RubricVersion
 
 
 def working(session: Session, assignment: tables.Assignment) -> Working:
     """What is written on now. Raises NotFound where there is no version at all."""
-    row = session.execute(
-        select(tables.RubricVersion, _counting(assignment.id).label("counting"))
-        .where(tables.RubricVersion.assignment_id == assignment.id)
-        .order_by(tables.RubricVersion.number.desc())
-        .limit(1)
-    ).one_or_none()
+    row = session.execute(_newest(tables.RubricVersion), {"assignment_id": assignment.id}).one_or_none()
     if row is None:
         raise NotFound("This assignment has no rubric yet.")
-    return Working(row[0], row.counting)
+    found = row[0]
+    return Working(found.number, found.published_at is None, row.counting, row.counting_id, found)
 
 
-def _counting(assignment_id: int) -> ScalarSelect[int]:
+def stand(session: Session, assignment_id: int) -> Stand:
+    """The same without what is in it. Raises NotFound where there is no version at all."""
+    columns = (tables.RubricVersion.number, tables.RubricVersion.published_at)
+    row = session.execute(_newest(*columns), {"assignment_id": assignment_id}).one_or_none()
+    if row is None:
+        raise NotFound("This assignment has no rubric yet.")
+    return Stand(row.number, row.published_at is None, row.counting, row.counting_id)
+
+
+@cache
+def _newest(*columns: Any) -> Select[Any]:
+    table, of_it = tables.RubricVersion, bindparam("assignment_id", type_=Integer)
+    counting = (_counting(of_it).label("counting"), _counting(of_it, "id").label("counting_id"))
+    query: Select[Any] = select(*columns, *counting).where(table.assignment_id == of_it)
+    return query.order_by(table.number.desc()).limit(1)
+
+
+def _counting(assignment_id: int | BindParameter[int], column: str = "number") -> ScalarSelect[int]:
     """The number of the version that counts."""
     table = aliased(tables.RubricVersion)
     return (
-        select(table.number)
+        select(getattr(table, column))
         .where(table.assignment_id == assignment_id, table.published_at.is_not(None))
         .order_by(table.published_at.desc(), table.number.desc())
         .limit(1)
@@ -101,23 +121,12 @@ def version(session: Session, assignment_id: int, number: int) -> tables.RubricV
     return found
 
 
-def lines(session: Session, assignment: tables.Assignment) -> list[VersionLine]:
-    """The versions, the newest first, in one query and without what is in them."""
-    table = tables.RubricVersion
-    rows = session.execute(
-        select(
-            table.number,
-            table.created_at,
-            table.note,
-            table.published_at,
-            tables.User.name,
-            _counting(assignment.id).label("counting"),
-        )
-        .outerjoin(tables.User, tables.User.id == table.created_by)
-        .where(table.assignment_id == assignment.id)
-        .order_by(table.number.desc())
-        .limit(MOST_LINES)
-    ).all()
+def lines(
+    session: Session, assignment: tables.Assignment, below: int | None = None, limit: int = MOST_LINES
+) -> list[VersionLine]:
+    """The versions (below a number), the newest first, in one query and without what is in them."""
+    query = _lines() if below is None else _lines().where(tables.RubricVersion.number < below)
+    rows = session.execute(query.limit(limit), {"assignment_id": assignment.id}).all()
     return [
         VersionLine(
             number=row.number,
@@ -129,6 +138,24 @@ def lines(session: Session, assignment: tables.Assignment) -> list[VersionLine]:
         )
         for row in rows
     ]
+
+
+@cache
+def _lines() -> Any:
+    table, of_it = tables.RubricVersion, bindparam("assignment_id", type_=Integer)
+    return (
+        select(
+            table.number,
+            table.created_at,
+            table.note,
+            table.published_at,
+            tables.User.name,
+            _counting(of_it).label("counting"),
+        )
+        .outerjoin(tables.User, tables.User.id == table.created_by)
+        .where(table.assignment_id == of_it)
+        .order_by(table.number.desc())
+    )
 
 
 def files(session: Session, row: tables.RubricVersion) -> dict[str, bytes]:

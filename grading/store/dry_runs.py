@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from grading.errors import Conflict, NotFound
@@ -20,7 +21,7 @@ from grading.model import RoundState, StageState
 from grading.rubric import Rubric, Value
 from grading.store import assignments, tables
 from grading.store.audit import note
-from grading.store.database import now
+from grading.store.database import always, now
 from grading.store.removal import chunks
 from grading.store.submissions import stages_of
 
@@ -188,10 +189,25 @@ def assignment_of(session: Session, run: tables.DryRun) -> tables.Assignment:
 
 def lines(session: Session, assignment_id: int, dry_run_id: str | None = None) -> list[DryRunLine]:
     """The dry runs of an assignment, or one of them, the newest first, in one query."""
+    about = {"assignment_id": assignment_id, "dry_run_id": dry_run_id}
+    return [DryRunLine(**row._mapping) for row in session.execute(_lines(dry_run_id is not None), about)]
+
+
+@cache
+def _lines(one: bool) -> Any:
     run, link, round_, version = tables.DryRun, tables.DryRunRound, tables.Round, tables.RubricVersion
-    ended = func.count().filter(round_.state.in_(ENDED))
-    query = (
-        select(run, version.number, tables.User.name, func.count(link.round_id), ended)
+    query: Any = (
+        select(
+            run.id,
+            run.purpose,
+            version.number.label("version"),
+            func.coalesce(tables.User.name, "").label("by"),
+            run.created_at,
+            run.applied_at,
+            run.discarded_at,
+            func.count(link.round_id).label("total"),
+            func.count().filter(round_.state.in_(ENDED)).label("ended"),
+        )
         .join(version, version.id == run.rubric_version_id)
         .outerjoin(tables.User, tables.User.id == run.by)
         .outerjoin(link, link.dry_run_id == run.id)
@@ -199,25 +215,13 @@ def lines(session: Session, assignment_id: int, dry_run_id: str | None = None) -
         .group_by(run.id, version.number, tables.User.name)
         .order_by(run.created_at.desc(), run.id)
     )
-    newest = select(run.id).where(run.assignment_id == assignment_id, run.purpose.in_(REASONS))
-    if dry_run_id is not None:
-        newest = newest.where(run.id == dry_run_id)
+    newest = select(run.id).where(
+        run.assignment_id == bindparam("assignment_id"), run.purpose.in_(list(REASONS))
+    )
+    if one:
+        newest = newest.where(run.id == bindparam("dry_run_id"))
     newest = newest.order_by(run.created_at.desc(), run.id).limit(MOST_LISTED)
-    query = query.where(run.id.in_(newest.subquery().select()))
-    return [
-        DryRunLine(
-            id=row.id,
-            purpose=row.purpose,
-            version=number,
-            by=name or "",
-            created_at=row.created_at,
-            applied_at=row.applied_at,
-            discarded_at=row.discarded_at,
-            total=total,
-            ended=over,
-        )
-        for row, number, name, total, over in session.execute(query)
-    ]
+    return query.where(run.id.in_(newest.subquery().select()))
 
 
 class Recent(Value):
@@ -231,22 +235,26 @@ class Recent(Value):
 
 def recent(session: Session, assignment_id: int) -> tuple[tuple[Recent, ...], bool]:
     """The newest hand-ins of an assignment, and whether there are more."""
-    submission, round_, grade = tables.Submission, tables.Round, tables.Grade
-    query = (
-        select(submission.id, tables.User.name.label("student"), submission.number, grade.final_points)
-        .join(tables.User, tables.User.id == submission.student_id)
-        .join(round_, (round_.submission_id == submission.id) & round_.current)
-        .outerjoin(grade, grade.round_id == round_.id)
-        .where(submission.assignment_id == assignment_id)
-        .order_by(submission.created_at.desc(), submission.id)
-        .limit(RECENT + 1)
-    )
-    rows = session.execute(query).all()
+    rows = session.execute(_recent(), {"assignment_id": assignment_id}).all()
     found = (
         Recent(id=row.id, student=row.student, number=row.number, points=row.final_points)
         for row in rows[:RECENT]
     )
     return tuple(found), len(rows) > RECENT
+
+
+@cache
+def _recent() -> Any:
+    submission, round_, grade = tables.Submission, tables.Round, tables.Grade
+    return (
+        select(submission.id, tables.User.name.label("student"), submission.number, grade.final_points)
+        .join(tables.User, tables.User.id == submission.student_id)
+        .join(round_, (round_.submission_id == submission.id) & round_.current)
+        .outerjoin(grade, grade.round_id == round_.id)
+        .where(submission.assignment_id == bindparam("assignment_id"))
+        .order_by(submission.created_at.desc(), submission.id)
+        .limit(always(RECENT + 1))
+    )
 
 
 def states(session: Session, dry_run_id: str) -> dict[str, int]:

@@ -21,7 +21,7 @@ from grading.errors import GraderError
 from grading.store import chores
 from grading.store.audit import note
 from grading.store.database import Store, now
-from grading.store.people import Student, find_student
+from grading.store.people import Known, Student, count_student, find_student
 from grading.store.removal import (
     chunks,
     gone,
@@ -32,6 +32,9 @@ from grading.store.removal import (
 )
 from grading.store.tables import (
     Audit,
+    CanvasScore,
+    CanvasTaken,
+    CanvasTry,
     Extension,
     GroupMember,
     IdempotencyKey,
@@ -75,29 +78,21 @@ class NotCompacted(GraderError):
     status = 503
 
 
-def preview(session: Session, who: str) -> tuple[Student, dict[str, int]]:
+def preview(session: Session, who: str) -> tuple[Known, dict[str, int]]:
     """Whom `who` means, and how much would go. Raises what `find_student` raises."""
-    student = find_student(session, who)
-    counts = {
-        "submissions": len(student.submissions),
-        "rounds": len(student.rounds),
-        "runs": len(student.runs),
-        "tokens": len(student.tokens),
-        "class zips": len(student.batches),
-    }
-    return student, counts
+    return count_student(session, who)
 
 
-def erase(session: Session, student: Student, by: str) -> Erased:
+def erase(session: Session, known: Known, by: str) -> Erased:
     """Delete everything of a student. Repeating it does no harm.
 
     The row of the user stays, empty and disabled: so the number is never given to somebody else.
     """
     # whoever hands in locks this row, too; their next hand-in finds it disabled. `key_share` lets rows that
     # refer to it through: who adds a round holds the submission that is waited for next
-    session.execute(select(User.id).where(User.id == student.user_id).with_for_update(key_share=True))
-    lock_submissions(session, Submission.student_id == student.user_id)
-    student = find_student(session, student.name)
+    session.execute(select(User.id).where(User.id == known.user_id).with_for_update(key_share=True))
+    lock_submissions(session, Submission.student_id == known.user_id)
+    student = find_student(session, known.name)
     counts = remove_submissions(session, student.submissions)
     counts += remove_batches(session, student.batches)
     counts += remove_uploads(
@@ -106,7 +101,7 @@ def erase(session: Session, student: Student, by: str) -> Erased:
     counts += _scattered(session, student)
     for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailWish):
         counts += gone(session, table, table.user_id == student.user_id)
-    for told in (LtiMember, LtiDifference, LtiScore, LtiTry, LtiLaunch):
+    for told in (LtiMember, LtiDifference, LtiScore, LtiTry, LtiLaunch, CanvasTaken, CanvasScore, CanvasTry):
         counts += gone(session, told, told.user_id == student.user_id)
     for asked in (Extension, RegradeRequest):
         counts += gone(session, asked, asked.student_id == student.user_id)

@@ -27,6 +27,9 @@ from grading.store.tables import (
     Assignment,
     Audit,
     Base,
+    CanvasScore,
+    CanvasTaken,
+    CanvasTry,
     Change,
     Course,
     DryRunRound,
@@ -120,7 +123,7 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     ids = [student.user_id]
     courses = select(Round.course_id).where(Round.student_id == student.user_id)
     yield User, _plain(_in(session, User, User.id, ids))
-    told = (LtiMember, LtiScore, LtiTry, LtiDifference)
+    told = (LtiMember, LtiScore, LtiTry, LtiDifference, CanvasTaken, CanvasScore, CanvasTry)
     for table in (Identity, Membership, Token, ResetLink, GroupMember, SubmissionMember, MailWish, *told):
         yield table, _plain(_in(session, table, table.user_id, ids))
     yield Course, _plain(session.scalars(select(Course).where(Course.id.in_(courses))))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
-from sqlalchemy import ScalarSelect, func, select
+from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from grading.errors import GraderError, NotFound
@@ -20,15 +21,24 @@ REASON = 1000
 """Characters of a reason."""
 
 
+class Student(NamedTuple):
+    """A student of the course."""
+
+    id: int
+    name: str
+    extended: bool
+    """They have a due date of their own."""
+
+
 class ExtensionRow(NamedTuple):
-    """A student of the course with their own due date, if they have one."""
+    """The own due date of a student of the course."""
 
     student_id: int
     student: str
-    due_at: datetime | None
-    reason: str = ""
-    by: str = ""
-    at: datetime | None = None
+    due_at: datetime
+    reason: str
+    by: str
+    at: datetime
 
 
 class NotExtended(GraderError):
@@ -38,20 +48,44 @@ class NotExtended(GraderError):
     status = 422
 
 
-def listed(session: Session, assignment: tables.Assignment) -> list[ExtensionRow]:
-    """All students of the course, those with an extension first, then by name."""
-    own, user, by = tables.Extension, tables.User, _by()
-    query = (
-        select(user.id, user.name, own.due_at, own.reason, by, own.at)
+def students(session: Session, assignment: tables.Assignment) -> list[Student]:
+    """All students of the course, by name."""
+    given = {"assignment_id": assignment.id, "course_id": assignment.course_id}
+    return [Student._make(row) for row in session.execute(_students_of(), given)]
+
+
+def given(session: Session, assignment: tables.Assignment, page: int, each: int) -> list[ExtensionRow]:
+    """A page of the extensions of students of the course, by name."""
+    wanted = {"assignment_id": assignment.id, "course_id": assignment.course_id}
+    some = _given().offset((page - 1) * each).limit(each)
+    return [ExtensionRow._make(row) for row in session.execute(some, wanted)]
+
+
+@cache
+def _students_of() -> Any:
+    own, user = tables.Extension, tables.User
+    theirs = (own.student_id == user.id) & (own.assignment_id == bindparam("assignment_id"))
+    here = tables.Membership.course_id == bindparam("course_id")
+    return (
+        select(user.id, user.name, own.student_id.is_not(None))
         .join(tables.Membership, tables.Membership.user_id == user.id)
-        .outerjoin(own, (own.student_id == user.id) & (own.assignment_id == assignment.id))
-        .where(tables.Membership.course_id == assignment.course_id, tables.Membership.role == "student")
-        .order_by(own.due_at.is_(None), func.lower(user.name), user.id)
+        .outerjoin(own, theirs)
+        .where(here, tables.Membership.role == "student")
+        .order_by(func.lower(user.name), user.id)
     )
-    return [
-        ExtensionRow(row[0], row[1], row[2], row[3] or "", row[4] or "", row[5])
-        for row in session.execute(query)
-    ]
+
+
+@cache
+def _given() -> Any:
+    own, user, member = tables.Extension, tables.User, tables.Membership
+    here = (member.user_id == user.id) & (member.course_id == bindparam("course_id"))
+    return (
+        select(user.id, user.name, own.due_at, own.reason, func.coalesce(_by(), ""), own.at)
+        .join(own, own.student_id == user.id)
+        .join(member, here & (member.role == "student"))
+        .where(own.assignment_id == bindparam("assignment_id"))
+        .order_by(func.lower(user.name), user.id)
+    )
 
 
 def _by() -> ScalarSelect[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import Select, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from grading.errors import NotFound
@@ -14,7 +15,7 @@ from grading.late import own_due
 from grading.report.course import Counted, CourseStanding, course_standing
 from grading.rubric import Value
 from grading.store.database import now
-from grading.store.gradebook_cells import Cell, Column, cells_of
+from grading.store.gradebook_cells import ASSIGNMENTS, STUDENTS, Cell, Column, cells_of
 from grading.store.removal import chunks
 from grading.store.tables import (
     Assignment,
@@ -102,9 +103,15 @@ def everybody(session: Session, course: Course, listed: Sequence[Column]) -> Ite
         yield from rows(session, course, listed, some)
 
 
+def students_after(session: Session, course_id: int, after: int, limit: int) -> list[Student]:
+    """So many students of a course by number, from behind one."""
+    some = _students(course_id, "").where(User.id > after).order_by(User.id)
+    return _named(session, some.limit(limit))
+
+
 def of_student(session: Session, course: Course, user_id: int) -> Gradebook:
     """One student's own row, with what is released only."""
-    listed = columns(session, course.id, Assignment.visible)
+    listed = columns(session, course.id, visible=True)
     head = _named(session, _students(course.id, "").where(User.id == user_id))
     found = rows(session, course, listed, head, released_only=True)
     return Gradebook(
@@ -113,8 +120,24 @@ def of_student(session: Session, course: Course, user_id: int) -> Gradebook:
     )  # fmt: skip
 
 
-def columns(session: Session, course_id: int, *where: Any) -> tuple[Column, ...]:
-    """The assignments of a course as they are due."""
+def columns(
+    session: Session, course_id: int, *, visible: bool = False, assignment_id: int | None = None
+) -> tuple[Column, ...]:
+    """The assignments of a course as they are due: all, those that students see, or one."""
+    wanted = {"course_id": course_id, "assignment_id": assignment_id}
+    found = session.execute(_columns(visible, assignment_id is not None), wanted).all()
+    highest = _highest(session, [one.version for one in found if one.version is not None])
+    return tuple(
+        Column(
+            id=one.id, slug=one.slug, title=one.title, due_at=one.due_at, counts=one.counts,
+            group_size=one.group_size, max_points=highest.get(one.version, 0.0),
+        )
+        for one in found
+    )  # fmt: skip
+
+
+@cache
+def _columns(visible: bool, single: bool) -> Select[Any]:
     newest = (
         select(RubricVersion.id)
         .where(RubricVersion.assignment_id == Assignment.id, RubricVersion.published_at.is_not(None))
@@ -122,21 +145,18 @@ def columns(session: Session, course_id: int, *where: Any) -> tuple[Column, ...]
         .limit(1)
         .scalar_subquery()
     )
-    query = (
-        select(Assignment, newest)
-        .where(Assignment.course_id == course_id, *where)
+    query: Select[Any] = (
+        select(
+            Assignment.id, Assignment.slug, Assignment.title, Assignment.due_at, Assignment.counts,
+            Assignment.group_size, newest.label("version"),
+        )
+        .where(Assignment.course_id == bindparam("course_id"))
         .order_by(Assignment.due_at.is_(None), Assignment.due_at, Assignment.id)
         .limit(MOST)
-    )
-    found = session.execute(query).all()
-    highest = _highest(session, [version for _, version in found if version is not None])
-    return tuple(
-        Column(
-            id=one.id, slug=one.slug, title=one.title, due_at=one.due_at, counts=one.counts,
-            group_size=one.group_size, max_points=highest.get(version, 0.0),
-        )
-        for one, version in found
     )  # fmt: skip
+    if visible:
+        query = query.where(Assignment.visible)
+    return query.where(Assignment.id == bindparam("assignment_id")) if single else query
 
 
 _POINTS: dict[tuple[str, int], float] = {}
@@ -168,11 +188,16 @@ def _named(session: Session, query: Select[Any]) -> list[Student]:
     people = session.execute(query).all()
     subjects: dict[int, str] = {}
     for some in chunks([row.id for row in people]):
-        known = select(Identity.user_id, Identity.subject).where(Identity.user_id.in_(some))
-        local = Identity.provider == "local"
-        for user_id, subject in session.execute(known.order_by(local, Identity.id.desc())):
+        for user_id, subject in session.execute(_subjects(), {"users": some}):
             subjects[user_id] = subject
     return [Student(id=row.id, name=row.name, subject=subjects.get(row.id, "")) for row in people]
+
+
+@cache
+def _subjects() -> Any:
+    known: Any = select(Identity.user_id, Identity.subject)
+    known = known.where(Identity.user_id.in_(bindparam("users", expanding=True)))
+    return known.order_by(Identity.provider == "local", Identity.id.desc())
 
 
 def rows(
@@ -215,8 +240,12 @@ def _own_dates(
     session: Session, listed: Sequence[Column], students: Sequence[Student]
 ) -> Mapping[tuple[int, int], datetime]:
     """(assignment, student) -> their own date."""
-    query = select(Extension.assignment_id, Extension.student_id, Extension.due_at).where(
-        Extension.assignment_id.in_([one.id for one in listed]),
-        Extension.student_id.in_([one.id for one in students]),
-    )
-    return {(row.assignment_id, row.student_id): row.due_at for row in session.execute(query)}
+    of_them = {"assignments": [one.id for one in listed], "students": [one.id for one in students]}
+    rows = session.execute(_extensions(), of_them)
+    return {(row.assignment_id, row.student_id): row.due_at for row in rows}
+
+
+@cache
+def _extensions() -> Any:
+    query = select(Extension.assignment_id, Extension.student_id, Extension.due_at)
+    return query.where(Extension.assignment_id.in_(ASSIGNMENTS), Extension.student_id.in_(STUDENTS))

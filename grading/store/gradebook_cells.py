@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.model import RoundState
 from grading.rubric import Value
 from grading.store.tables import Assignment, Grade, Round, Submission, SubmissionMember, User
+
+ASSIGNMENTS: Any = bindparam("assignments", expanding=True)
+STUDENTS: Any = bindparam("students", expanding=True)
 
 
 class Column(Value):
@@ -48,8 +52,8 @@ def cells_of(
 ) -> Mapping[tuple[int, int], Cell]:
     """(assignment, student) -> what counts of what they handed in, or others of their group."""
     found: dict[tuple[int, int], list[Any]] = defaultdict(list)
-    for query in _queries(listed, students):
-        for row in session.execute(query):
+    for query, ids in _queries(listed):
+        for row in session.execute(query, {"assignments": ids, "students": list(students)}):
             found[row.assignment_id, row.user_id].append(row)
     rules = {one.id: one.counts for one in listed}
     return {
@@ -58,20 +62,26 @@ def cells_of(
     }
 
 
-def _queries(listed: Sequence[Column], students: Sequence[int]) -> Iterator[Select[Any]]:
+def _queries(listed: Sequence[Column]) -> Iterator[tuple[Select[Any], list[int]]]:
     """One hand-in of each student for each assignment, by an index; then those of their groups."""
     for rule in ("latest", "best"):
         ids = [one.id for one in listed if one.counts == rule]
         if ids:
-            yield _picked(ids, students, rule)
+            yield _picked(rule), ids
     shared = [one.id for one in listed if one.group_size > 1]
     if shared:
-        member = SubmissionMember
-        query = _told(member.user_id.label("user_id")).join(member, member.submission_id == Submission.id)
-        yield query.where(member.user_id.in_(students), Submission.assignment_id.in_(shared))
+        yield _of_groups(), shared
 
 
-def _picked(ids: Sequence[int], students: Sequence[int], rule: str) -> Select[Any]:
+@cache
+def _of_groups() -> Select[Any]:
+    member = SubmissionMember
+    query = _told(member.user_id.label("user_id")).join(member, member.submission_id == Submission.id)
+    return query.where(member.user_id.in_(STUDENTS), Submission.assignment_id.in_(ASSIGNMENTS))
+
+
+@cache
+def _picked(rule: str) -> Select[Any]:
     one, assignment, user = aliased(Submission), aliased(Assignment), aliased(User)
     newest = select(one.id).where(one.assignment_id == assignment.id, one.student_id == user.id)
     if rule == "best":
@@ -84,8 +94,8 @@ def _picked(ids: Sequence[int], students: Sequence[int], rule: str) -> Select[An
     pairs = (
         select(user.id.label("user_id"), picked.label("submission_id"))
         .select_from(user)
-        .join(assignment, assignment.id.in_(ids))
-        .where(user.id.in_(students))
+        .join(assignment, assignment.id.in_(ASSIGNMENTS))
+        .where(user.id.in_(STUDENTS))
         .cte("pairs")
     )
     return _told(pairs.c.user_id).join(pairs, pairs.c.submission_id == Submission.id)

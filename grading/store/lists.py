@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, Subquery, and_, bindparam, false, func, select
+from sqlalchemy import Integer, Select, Subquery, and_, bindparam, false, func, select
 from sqlalchemy.orm import Session
 
 from grading.late import Lateness, LateRule, lateness, own_due
 from grading.rubric import Value
 from grading.store import list_queries, tables
+from grading.store.database import always
 from grading.store.door import counting_for
 
 PER_PAGE = 25
@@ -104,22 +105,42 @@ def list_submissions(session: Session, filters: Filters, page: int = 1) -> Page:
 
 def _ids(session: Session, filters: Filters, page: int) -> tuple[list[str], int]:
     """Those of a page in order, and how many there are."""
-    ids = _filtered(filters)
-    some = select(func.count()).select_from(_counted(ids, page)).scalar_subquery()
-    newest = ids.add_columns(some.label("total")).order_by(
-        ids.selected_columns[1].desc(), ids.selected_columns[0]
-    )
-    rows = session.execute(newest.offset((page - 1) * PER_PAGE).limit(PER_PAGE)).all()
+    given = {name: value for name, value in filters if value is not None}
+    places = {"skipped": (page - 1) * PER_PAGE, "most": _furthest(page)}
+    rows = session.execute(_of_page(frozenset(given), page == 1), {**_listed(given), **places}).all()
     return [row.id for row in rows], rows[0].total if rows else 0
 
 
 def _count(session: Session, filters: Filters, page: int) -> int:
-    return session.scalar(select(func.count()).select_from(_counted(_filtered(filters), page))) or 0
+    given = {name: value for name, value in filters if value is not None}
+    counted = select(func.count()).select_from(_counted(_filtered(frozenset(given))))
+    return session.scalar(counted, {**_listed(given), "most": _furthest(page)}) or 0
 
 
-def _counted(ids: Select[Any], page: int) -> Subquery:
+def _listed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """As a query wants it."""
+    return {name: list(one) if isinstance(one, frozenset) else one for name, one in given.items()}
+
+
+@cache
+def _of_page(given: frozenset[str], first: bool) -> Select[Any]:
+    ids = _filtered(given)
+    counted = ids.limit(always(_furthest(1))).subquery() if first else _counted(ids)
+    some = select(func.count()).select_from(counted).scalar_subquery()
+    newest = ids.add_columns(some.label("total")).order_by(
+        ids.selected_columns[1].desc(), ids.selected_columns[0]
+    )
+    newest = newest.limit(always(PER_PAGE))
+    return newest if first else newest.offset(bindparam("skipped", type_=Integer))
+
+
+def _counted(ids: Select[Any]) -> Subquery:
+    return ids.limit(bindparam("most", type_=Integer)).subquery()
+
+
+def _furthest(page: int) -> int:
     """As far as it is counted: some pages further than one is."""
-    return ids.limit(max(MOST_COUNTED, (page + 4) * PER_PAGE)).subquery()
+    return max(MOST_COUNTED, (page + 4) * PER_PAGE)
 
 
 def _pages(total: int) -> int:
@@ -146,13 +167,31 @@ def assignments(
 
     With `staff_of`, of other courses only those that students see.
     """
-    query = select(tables.Assignment, tables.Course).join(tables.Course)
-    if course_ids is not None:
-        query = query.where(tables.Assignment.course_id.in_(course_ids))
-    if staff_of is not None:
-        query = query.where(tables.Assignment.visible | tables.Assignment.course_id.in_(staff_of))
-    rows = session.execute(query.order_by(tables.Course.title, tables.Assignment.title))
-    return tuple(assignment_line(assignment, course) for assignment, course in rows)
+    given = {"course_ids": course_ids, "staff_of": staff_of}
+    known = {name: list(ids) for name, ids in given.items() if ids is not None}
+    rows = session.execute(_assignments(frozenset(known)), known)
+    return tuple(AssignmentLine(**row._mapping) for row in rows)
+
+
+@cache
+def _assignments(known: frozenset[str]) -> Any:
+    course, assignment = tables.Course, tables.Assignment
+    query: Any = select(
+        assignment.id,
+        assignment.course_id,
+        course.slug.label("course"),
+        course.title.label("course_title"),
+        assignment.slug,
+        assignment.title,
+        assignment.release,
+        assignment.due_at,
+    ).join(course)
+    if "course_ids" in known:
+        query = query.where(assignment.course_id.in_(bindparam("course_ids", expanding=True)))
+    if "staff_of" in known:
+        of_staff = assignment.course_id.in_(bindparam("staff_of", expanding=True))
+        query = query.where(assignment.visible | of_staff)
+    return query.order_by(course.title, assignment.title)
 
 
 def assignment_line(assignment: tables.Assignment, course: tables.Course) -> AssignmentLine:
@@ -169,28 +208,29 @@ def assignment_line(assignment: tables.Assignment, course: tables.Course) -> Ass
     )
 
 
-def _filtered(filters: Filters) -> Select[Any]:
-    """Number and moment of those wanted."""
+def _filtered(given: frozenset[str]) -> Select[Any]:
+    """Number and moment of those wanted, where these filters are given."""
     submission, assignment = tables.Submission, tables.Assignment
-    if filters.student_id is not None:
-        theirs = list_queries.counting(filters.student_id, filters.assignment_id)
+    of_it: Any = bindparam("assignment_id") if "assignment_id" in given else None
+    if "student_id" in given:
+        theirs = list_queries.counting(bindparam("student_id"), of_it)
         query: Select[Any] = select(theirs.c.id, theirs.c.created_at)
-        return _in_state(query, theirs.c.id, filters.state)
+        return _in_state(query, theirs.c.id, given)
     query = select(submission.id, submission.created_at)  # type: ignore[assignment]  # of two columns
-    if filters.course_ids is not None:
-        mine = counting_for(filters.own) if filters.own is not None else false()
-        in_courses = select(assignment.id).where(assignment.course_id.in_(filters.course_ids))
-        query = query.where(submission.assignment_id.in_(in_courses) | mine)
-    if filters.assignment_id is not None:
-        query = query.where(submission.assignment_id == filters.assignment_id)
-    return _in_state(query, submission.id, filters.state)
+    if "course_ids" in given:
+        mine = counting_for(bindparam("own")) if "own" in given else false()
+        here = assignment.course_id.in_(bindparam("course_ids", expanding=True))
+        query = query.where(submission.assignment_id.in_(select(assignment.id).where(here)) | mine)
+    if of_it is not None:
+        query = query.where(submission.assignment_id == of_it)
+    return _in_state(query, submission.id, given)
 
 
-def _in_state(query: Select[Any], id_: Any, state: str | None) -> Select[Any]:
-    if state is None:
+def _in_state(query: Select[Any], id_: Any, given: frozenset[str]) -> Select[Any]:
+    if "state" not in given:
         return query
     current = and_(tables.Round.submission_id == id_, tables.Round.current)
-    return query.join(tables.Round, current).where(tables.Round.state == state)
+    return query.join(tables.Round, current).where(tables.Round.state == bindparam("state"))
 
 
 def lines(session: Session, ids: Sequence[str]) -> tuple[SubmissionLine, ...]:
@@ -221,12 +261,15 @@ def put_together(rows: Iterable[Any]) -> tuple[SubmissionLine, ...]:
         known = members.setdefault(row.id, [])
         if row.member is not None:
             known.append(row.member)
-    return tuple(_line(row, tuple(members[row.id])) for row in firsts)
+    rules: dict[int, LateRule] = {}
+    for row in firsts:
+        if row.assignment_id not in rules:
+            rules[row.assignment_id] = LateRule.model_validate(row.late or {})
+    return tuple(_line(row, tuple(members[row.id]), rules[row.assignment_id]) for row in firsts)
 
 
-def _line(row: Any, members: tuple[int, ...]) -> SubmissionLine:
-    rule = LateRule.model_validate(row.late or {})
-    return SubmissionLine(
+def _line(row: Any, members: tuple[int, ...], rule: LateRule) -> SubmissionLine:
+    return SubmissionLine.model_construct(
         id=row.id,
         number=row.number,
         course_id=row.course_id,

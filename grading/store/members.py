@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, exists, func, literal, or_, select
+from sqlalchemy import ColumnElement, bindparam, case, exists, func, literal, or_, select
 from sqlalchemy.orm import Session
 
 from grading.errors import Forbidden, NotFound
@@ -109,6 +110,13 @@ def _found(search: str) -> ColumnElement[bool]:
     )
 
 
+def found(session: Session, query: Any, search: str) -> tuple[Person, ...]:
+    """The people that a query of SHOWN and a role finds; `search` finds names, addresses and ids."""
+    if search.strip():
+        query = query.where(_found(search.strip()[:200]))
+    return _people(session, session.execute(query).all())
+
+
 def _people(session: Session, rows: Sequence[Any]) -> tuple[Person, ...]:
     names = subjects(session, [row.id for row in rows])
     return tuple(person_of(session, row, row.role, names.get(row.id, ())) for row in rows)
@@ -138,11 +146,17 @@ def _still(until: datetime | None, moment: datetime) -> datetime | None:
 def subjects(session: Session, user_ids: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
     """What each of these people is called by providers, the sign-in name first."""
     found: dict[int, tuple[str, ...]] = {}
-    identity = tables.Identity
-    query = select(identity.user_id, identity.subject).where(identity.user_id.in_(user_ids))
-    for row in session.execute(query.order_by(identity.provider != "local", identity.id)):
+    for row in session.execute(_subjects(), {"user_ids": list(user_ids)}):
         found[row.user_id] = (*found.get(row.user_id, ()), row.subject)
     return found
+
+
+@cache
+def _subjects() -> Any:
+    identity = tables.Identity
+    query = select(identity.user_id, identity.subject)
+    query = query.where(identity.user_id.in_(bindparam("user_ids", expanding=True)))
+    return query.order_by(identity.provider != "local", identity.id)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.authoring.carrying import Conflict
@@ -69,9 +70,7 @@ class Moves(Value):
 
 def moves(session: Session, dry_run: tables.DryRun) -> Moves:
     """What the dry run found so far, with what people changed put in; a bounded number of queries."""
-    rows = [
-        _move(row) for row in session.execute(_query().where(tables.DryRunRound.dry_run_id == dry_run.id))
-    ]
+    rows = [_move(row) for row in session.execute(_of_dry_run(), {"dry_run": dry_run.id})]
     conflicts: dict[str, tuple[Conflict, ...]] = {}
     if dry_run.applied_at is None:
         rows, conflicts = _with_changes(session, rows)
@@ -93,6 +92,12 @@ def _counted() -> Any:
     )
 
 
+@cache
+def _of_dry_run() -> Any:
+    return _query().where(tables.DryRunRound.dry_run_id == bindparam("dry_run"))
+
+
+@cache
 def _query() -> Any:
     link, new, grade = tables.DryRunRound, tables.Round, tables.Grade
     submission, before = tables.Submission, aliased(tables.Grade, name="before")

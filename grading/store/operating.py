@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from typing import Any
 
 from sqlalchemy import ColumnElement, func, literal_column, select, text, update
 from sqlalchemy.orm import Session
 
 from grading.errors import NotFound
 from grading.model import RunState
+from grading.remembered import Remembered
 from grading.store.audit import note
-from grading.store.database import now
+from grading.store.database import always, now
 from grading.store.tables import Assignment, Course, Outbox, Round, Run, Submission, Token, User
 
 SHOWN = 25
 """Of what is in work, and of messages of a kind."""
 PER_PAGE = 25
 # as the index has it, word for word: a bound value would keep it from being used
-_DEAD: tuple[ColumnElement[bool], ...] = (Outbox.done_at.is_not(None), literal_column("outbox.error <> ''"))
+DEAD: tuple[ColumnElement[bool], ...] = (Outbox.done_at.is_not(None), literal_column("outbox.error <> ''"))
 
 
 @dataclass(frozen=True)
@@ -40,21 +43,6 @@ class InWork:
 
 def in_work(session: Session) -> tuple[list[InWork], int]:
     """The runs that have been out longest, and how many there are in all."""
-    out = Run.state == RunState.DISPATCHED
-    query = (
-        select(
-            Run.id, Run.stage, Run.attempt, Run.dispatched_at, Round.priority,
-            Submission.id.label("submission"), Submission.number,
-            Course.id.label("course_id"), Course.title.label("course"), Assignment.title,
-        )
-        .join(Round, Round.id == Run.round_id)
-        .join(Submission, Submission.id == Round.submission_id)
-        .join(Assignment, Assignment.id == Submission.assignment_id)
-        .join(Course, Course.id == Assignment.course_id)
-        .where(out)
-        .order_by(Run.dispatched_at, Run.id)
-        .limit(SHOWN)
-    )  # fmt: skip
     moment = now(session)
     found = [
         InWork(
@@ -69,11 +57,30 @@ def in_work(session: Session) -> tuple[list[InWork], int]:
             course=row.course,
             assignment=row.title,
         )
-        for row in session.execute(query)
+        for row in session.execute(_in_work())
     ]
     if len(found) < SHOWN:
         return found, len(found)
-    return found, session.execute(select(func.count()).select_from(Run).where(out)).scalar_one()
+    out = select(func.count()).select_from(Run).where(Run.state == RunState.DISPATCHED)
+    return found, session.execute(out).scalar_one()
+
+
+@cache
+def _in_work() -> Any:
+    return (
+        select(
+            Run.id, Run.stage, Run.attempt, Run.dispatched_at, Round.priority,
+            Submission.id.label("submission"), Submission.number,
+            Course.id.label("course_id"), Course.title.label("course"), Assignment.title,
+        )
+        .join(Round, Round.id == Run.round_id)
+        .join(Submission, Submission.id == Round.submission_id)
+        .join(Assignment, Assignment.id == Submission.assignment_id)
+        .join(Course, Course.id == Assignment.course_id)
+        .where(Run.state == literal_column(f"'{RunState.DISPATCHED.value}'"))
+        .order_by(Run.dispatched_at, Run.id)
+        .limit(always(SHOWN))
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ class DeadMessage:
 
 def dead_counts(session: Session) -> Mapping[str, int]:
     """kind -> messages that were given up."""
-    query = select(Outbox.kind, func.count()).where(*_DEAD).group_by(Outbox.kind).order_by(Outbox.kind)
+    query = select(Outbox.kind, func.count()).where(*DEAD).group_by(Outbox.kind).order_by(Outbox.kind)
     return {row[0]: row[1] for row in session.execute(query)}
 
 
@@ -108,7 +115,7 @@ def dead_messages(session: Session, kinds: Iterable[str]) -> list[DeadMessage]:
     )
     found: list[DeadMessage] = []
     for kind in kinds:
-        query = select(*columns).where(Outbox.kind == kind, *_DEAD).order_by(Outbox.id.desc()).limit(SHOWN)
+        query = select(*columns).where(Outbox.kind == kind, *DEAD).order_by(Outbox.id.desc()).limit(SHOWN)
         found += [DeadMessage(*row) for row in session.execute(query)]
     return found
 
@@ -118,7 +125,7 @@ def send_again(session: Session, actor: str, kind: str = "", ids: tuple[int, ...
     chosen = Outbox.kind == kind if kind else Outbox.id.in_(ids)
     fresh = {"done_at": None, "not_before": now(session), "tries": 0, "error": ""}
     done = session.execute(
-        update(Outbox).where(chosen, *_DEAD).values(fresh).returning(Outbox.id, Outbox.kind)
+        update(Outbox).where(chosen, *DEAD).values(fresh).returning(Outbox.id, Outbox.kind)
     )
     rows = done.all()
     if rows:
@@ -160,12 +167,14 @@ def tokens(session: Session, page: int = 1) -> Tokens:
     """All tokens in use, the newest first."""
     usable = (Token.revoked_at.is_(None), Token.expires_at > now(session), User.disabled.is_(False))
     told = (Token.id, Token.name, Token.scopes, Token.user_id, User.name.label("owner"))
-    base = select(*told, Token.created_at, Token.expires_at).join(User, User.id == Token.user_id)
-    base = base.where(*usable)
-    total = session.execute(select(func.count()).select_from(base.subquery())).scalar_one()
+    base = select(*told, Token.created_at, Token.expires_at, func.count().over().label("total"))
+    base = base.join(User, User.id == Token.user_id).where(*usable).order_by(Token.id.desc())
+    page = max(page, 1)
+    rows = session.execute(base.limit(PER_PAGE).offset((page - 1) * PER_PAGE)).all()
+    if not rows and page > 1:  # there are not so many
+        return tokens(session, tokens(session).pages)
+    total = rows[0].total if rows else 0
     pages = max(1, -(-total // PER_PAGE))
-    page = min(max(page, 1), pages)
-    rows = session.execute(base.order_by(Token.id.desc()).limit(PER_PAGE).offset((page - 1) * PER_PAGE))
     items = tuple(
         TokenInUse(t.id, t.name, tuple(t.scopes), t.user_id, t.owner, t.created_at, t.expires_at)
         for t in rows
@@ -185,7 +194,14 @@ def end_token(session: Session, token_id: int, actor: str) -> str:
 
 
 def size_bytes(session: Session) -> int:
-    """What the database takes up, about."""
+    """What the database takes up, about, as it was at most ten minutes ago: to find out takes a while."""
+    return _sizes.get(session.get_bind().engine.url, 1, lambda: _size_bytes(session))
+
+
+_sizes: Remembered[int] = Remembered(100)
+
+
+def _size_bytes(session: Session) -> int:
     if session.get_bind().dialect.name == "sqlite":
         pages, each = (
             session.execute(text(f"PRAGMA page_{what}")).scalar_one() for what in ("count", "size")

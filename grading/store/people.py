@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from grading.errors import Conflict, Forbidden, NotFound
@@ -21,27 +22,35 @@ from grading.store.tables import (
     User,
 )
 
+COUNTED = ("submissions", "rounds", "runs", "tokens", "class zips")
+
 
 @dataclass(frozen=True)
-class Student:
-    """A student with the ids of everything that is theirs. `name` is a pseudonym: `user:12`."""
+class Known:
+    """Who a student is. `name` is a pseudonym: `user:12`."""
 
     user_id: int
     texts: tuple[str, ...]
     """Names, ids and addresses, the longest first."""
-    submissions: tuple[str, ...]
-    rounds: tuple[str, ...]
-    runs: tuple[str, ...]
-    tokens: tuple[int, ...]
-    batches: tuple[str, ...]
-    """Class zips of their courses: any of them may hold their work."""
-    subjects: tuple[str, ...] = ()
+    subjects: tuple[str, ...]
     """Sign-in names and student ids."""
 
     @property
     def name(self) -> str:
         """What the audit calls them, before and after."""
         return f"user:{self.user_id}"
+
+
+@dataclass(frozen=True)
+class Student(Known):
+    """A student with the ids of everything that is theirs."""
+
+    submissions: tuple[str, ...]
+    rounds: tuple[str, ...]
+    runs: tuple[str, ...]
+    tokens: tuple[int, ...]
+    batches: tuple[str, ...]
+    """Class zips of their courses: any of them may hold their work."""
 
     @property
     def objects(self) -> frozenset[str]:
@@ -51,10 +60,41 @@ class Student:
 
 
 def find_student(session: Session, who: str) -> Student:
-    """The student with this sign-in name, student id, e-mail address or `user:NUMBER`.
+    """The student with this sign-in name, student id, e-mail address or `user:NUMBER`, with what is theirs.
 
     Raises NotFound, Conflict when it fits several people, Forbidden for staff.
     """
+    known = find_known(session, who)
+    submissions, rounds, runs, tokens, batches = _belongings(known.user_id)
+    return Student(
+        **vars(known),
+        submissions=tuple(session.scalars(submissions.order_by(Submission.created_at))),
+        rounds=tuple(session.scalars(rounds.order_by(Round.created_at))),
+        runs=tuple(session.scalars(runs)),
+        tokens=tuple(session.scalars(tokens)),
+        batches=tuple(session.scalars(batches)),
+    )
+
+
+def count_student(session: Session, who: str) -> tuple[Known, dict[str, int]]:
+    """Whom that means, and how much of what is theirs. Raises what `find_student` raises."""
+    known = find_known(session, who)
+    submissions, _rounds, _runs, tokens, batches = (
+        select(func.count()).select_from(query.subquery()).scalar_subquery()
+        for query in _belongings(known.user_id)
+    )
+    of_round = select(func.count()).where(Run.round_id == Round.id).correlate(Round).scalar_subquery()
+    query = (
+        select(submissions, func.count(), func.coalesce(func.sum(of_round), 0), tokens, batches)
+        .select_from(Round)
+        .join(Submission, Submission.id == Round.submission_id)
+        .where(Submission.student_id == known.user_id)
+    )
+    return known, dict(zip(COUNTED, map(int, session.execute(query).one()), strict=True))
+
+
+def find_known(session: Session, who: str) -> Known:
+    """Who it is. Raises what `find_student` raises."""
     found = _users(session, who.strip())
     if not found:
         raise NotFound(
@@ -66,7 +106,13 @@ def find_student(session: Session, who: str) -> Student:
     (user,) = found
     if user.administrator or set(accounts.roles(session, user.id).values()) - {"student"}:
         raise Forbidden(f"'{who}' is a member of staff; this is for students.")
-    return _belongings(session, user)
+    subjects = [identity.subject for identity in user.identities]
+    texts = {text for text in (user.name, user.email, *subjects) if text}
+    return Known(
+        user_id=user.id,
+        texts=tuple(sorted(texts, key=lambda text: (-len(text), text))),
+        subjects=tuple(sorted({one for one in subjects if one})),
+    )
 
 
 def _users(session: Session, who: str) -> list[User]:
@@ -80,24 +126,20 @@ def _users(session: Session, who: str) -> list[User]:
     return list(session.scalars(query.order_by(User.id)))
 
 
-def _belongings(session: Session, user: User) -> Student:
-    subjects = [identity.subject for identity in user.identities]
-    texts = {text for text in (user.name, user.email, *subjects) if text}
-    submissions = select(Submission.id).where(Submission.student_id == user.id)
+def _belongings(user_id: int) -> tuple[Select[Any], ...]:
+    """Queries of the ids of what is theirs, in the order of COUNTED."""
+    submissions = select(Submission.id).where(Submission.student_id == user_id)
     rounds = select(Round.id).where(Round.submission_id.in_(submissions))
     courses = (
         select(Membership.course_id)
-        .where(Membership.user_id == user.id)
-        .union(select(Round.course_id).where(Round.student_id == user.id))
+        .where(Membership.user_id == user_id)
+        .union(select(Round.course_id).where(Round.student_id == user_id))
     )
     assignments = select(Assignment.id).where(Assignment.course_id.in_(courses))
-    return Student(
-        user_id=user.id,
-        texts=tuple(sorted(texts, key=lambda text: (-len(text), text))),
-        submissions=tuple(session.scalars(submissions.order_by(Submission.created_at))),
-        rounds=tuple(session.scalars(rounds.order_by(Round.created_at))),
-        runs=tuple(session.scalars(select(Run.id).where(Run.round_id.in_(rounds)))),
-        tokens=tuple(session.scalars(select(Token.id).where(Token.user_id == user.id))),
-        batches=tuple(session.scalars(select(Batch.id).where(Batch.assignment_id.in_(assignments)))),
-        subjects=tuple(sorted({one for one in subjects if one})),
+    return (
+        submissions,
+        rounds,
+        select(Run.id).where(Run.round_id.in_(rounds)),
+        select(Token.id).where(Token.user_id == user_id),
+        select(Batch.id).where(Batch.assignment_id.in_(assignments)),
     )

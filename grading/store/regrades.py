@@ -228,6 +228,26 @@ def listing(session: Session, courses: frozenset[int] | None, course_id: int | N
     return Page(items=tuple(map(_request, rows)), page=page, pages=pages, total=total)
 
 
+def some(
+    session: Session,
+    staff_of: frozenset[int] | None,
+    reader: int,
+    *,
+    course_id: int | None = None,
+    state: str | None = None,
+    below: int | None = None,
+    limit: int = PER_PAGE,
+) -> tuple[Request, ...]:
+    """Requests of these courses (nothing: all) and those of the reader, the newest first, below a number."""
+    row = tables.RegradeRequest
+    query = _of(_requests(), None, course_id)
+    if staff_of is not None:
+        query = query.where(row.course_id.in_(staff_of) | (row.student_id == reader))
+    query = query if state is None else query.where(row.state == state)
+    query = query if below is None else query.where(row.id < below)
+    return tuple(map(_request, session.execute(query.order_by(row.id.desc()).limit(limit))))
+
+
 def courses(session: Session, of: frozenset[int] | None) -> tuple[tuple[int, str], ...]:
     """(number, title) of these courses (nothing: all), for the filter."""
     query = select(tables.Course.id, tables.Course.title).order_by(tables.Course.title)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import CursorResult, delete, select
+from sqlalchemy import CursorResult, delete, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -15,6 +15,7 @@ from grading.store.tables import (
     Base,
     Batch,
     Blob,
+    CanvasTaken,
     Change,
     DryRunRound,
     Example,
@@ -68,6 +69,9 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         for few in chunks(rounds):
             counts += _of_rounds(session, few)
         counts += gone(session, Outbox, Outbox.key.in_([f"received:{one}" for one in some]))
+        # that it was pulled stays known, or it would be pulled again
+        pulled = update(CanvasTaken).where(CanvasTaken.submission_id.in_(some))
+        session.execute(pulled.values(submission_id=None))
         for table in (Grade, Round, IdempotencyKey, InboundWebhook, SubmissionFile, KeptTrial, SentMessage):
             counts += gone(session, table, table.submission_id.in_(some))
         counts += gone(session, Submission, Submission.id.in_(some))

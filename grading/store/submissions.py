@@ -11,16 +11,15 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from grading.documents import HandIn
-from grading.errors import Conflict, Forbidden
+from grading.errors import Forbidden
 from grading.model import RoundState, StageState
 from grading.rubric import Rubric
-from grading.store import assignments, door, groups, outbox
+from grading.store import assignments, door, groups, keys, outbox
 from grading.store.blobs import keep
 from grading.store.database import now
 from grading.store.receipts import fingerprint, received
 from grading.store.tables import (
     Assignment,
-    IdempotencyKey,
     Round,
     RoundStage,
     Submission,
@@ -31,14 +30,7 @@ from grading.store.tables import (
 )
 from grading.store.touches import BY_HAND
 
-
-@dataclass(frozen=True)
-class Idempotency:
-    """A caller's key for one POST, with the hash of its body."""
-
-    caller: str
-    key: str
-    body_hash: str
+Idempotency = keys.Idempotency
 
 
 @dataclass(frozen=True)
@@ -47,7 +39,7 @@ class Incoming:
 
     assignment_id: int
     student_id: int
-    source: Literal["form", "api", "webhook", "cli", "zip"]
+    source: Literal["form", "api", "webhook", "cli", "zip", "canvas"]
     handin: HandIn
     priority: Literal["interactive", "batch"] = "interactive"
     submitted_by: int | None = None
@@ -81,16 +73,7 @@ def accept(session: Session, incoming: Incoming) -> Accepted:
         door.require_open(session, assignment, incoming.student_id, people, moment)
     submission = _add_submission(session, incoming, people)
     current = add_round(session, submission, assignment, reason="first", priority=incoming.priority)
-    if incoming.idempotency is not None:
-        session.add(
-            IdempotencyKey(
-                caller=incoming.idempotency.caller,
-                key=incoming.idempotency.key,
-                body_hash=incoming.idempotency.body_hash,
-                submission_id=submission.id,
-                created_at=submission.created_at,
-            )
-        )
+    keys.keep(session, incoming.idempotency, submission_id=submission.id)
     session.flush()
     news = {"type": "submission.received", "submission": submission.id}
     outbox.put(session, "event", f"received:{submission.id}", news)
@@ -98,13 +81,11 @@ def accept(session: Session, incoming: Incoming) -> Accepted:
 
 
 def _repeated(session: Session, idempotency: Idempotency | None) -> Accepted | None:
-    if idempotency is None:
-        return None
-    row = session.get(IdempotencyKey, (idempotency.caller, idempotency.key))
+    row = keys.find(session, idempotency)
     if row is None:
         return None
-    if row.body_hash != idempotency.body_hash:
-        raise Conflict("This Idempotency-Key was used for another hand-in; send a new key.")
+    if row.submission_id is None:
+        raise keys.KeyUsed
     round_id = session.execute(
         select(Round.id).where(Round.submission_id == row.submission_id, Round.current)
     ).scalar_one()

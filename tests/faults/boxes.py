@@ -47,5 +47,5 @@ class Box:
 
 def config_of(boxes: Iterable[Box], port: int, more: str = "") -> str:
     """A whole config.toml; `more` are further sections."""
-    head = f"[server]\nport = {port}\nuploads_per_minute = 100000\n{more}\n"
+    head = f"[server]\nport = {port}\nuploads_per_minute = 100000\napi_per_minute = 10000000\n{more}\n"
     return head + "\n".join(box.toml() for box in boxes)

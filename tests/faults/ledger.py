@@ -66,7 +66,8 @@ class Ledger:
         except requests.RequestException:
             return None
         if not answer.ok:
-            assert answer.status_code >= 500, f"{student}: {answer.status_code} {answer.text[:300]}"
+            again = answer.status_code >= 500 or answer.json()["code"] == "idempotency_key_in_use"
+            assert again, f"{student}: {answer.status_code} {answer.text[:300]}"
             return None
         return str(answer.json()["id"])
 

@@ -201,6 +201,7 @@ def test_an_upload_that_cannot_be_kept_while_it_arrives(
 ONE_MACHINE = """
 [server]
 uploads_per_minute = 100000
+api_per_minute = 10000000
 
 [[machines]]
 name = "m"

@@ -34,6 +34,7 @@ WORKERS = ("worker-dgx-spark-1", "worker-dgx-spark-2")
 MACHINES = """
 [server]
 uploads_per_minute = 100000
+api_per_minute = 10000000
 
 [[machines]]
 name = "dgx-spark-1"

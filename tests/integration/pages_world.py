@@ -30,12 +30,15 @@ from tests.integration.webapp import School, form_token, report
 EVERYBODY = (*ROLES[:3], "mate", *ROLES[3:], "admin")
 NOBODY_KNOWS = 987654321
 SAFE = {"GET", "HEAD", "OPTIONS"}
+SCOPED = ("read", "submit", "grade", "manage")
+"""What the tokens may that ask the API."""
 Ids = dict[str, tuple[Any, Any, Any]]
 NO_IDS = {
     # arguments of routes that name nothing anybody owns, with a value that exists
     "connection": "canvas",
     "platform_id": 1,
     "context_id": 1,
+    "secret_id": 1,
     "launch_id": "0" * 32,
     "ticket": "none",
     "kind": "submission.created",
@@ -43,6 +46,7 @@ NO_IDS = {
     "plot": "scores",
     "machine": "dgx-spark-1",
     "path": "data/a.csv",
+    "file_path": "work.ipynb",
     "document": 0,
     "cell": 1,
     "number": 0,
@@ -92,8 +96,10 @@ class World:
         """What the route answers to this role; whatever that changed is undone."""
         client, token = self.client(role)
         headers = self.bearers.get(role, {}) if rule.endpoint.startswith("api.") else {}
-        form = None if method in SAFE else {"csrf_token": token}
-        answer = client.open(self.url(rule, values), method=method, data=form, headers=headers)
+        sent: dict[str, Any] = {} if method in SAFE else {"data": {"csrf_token": token}}
+        if rule.endpoint.startswith("api.") and rule.endpoint != "api.submit" and sent:
+            sent, headers = {"json": {}}, {**headers, "If-Match": "*"}
+        answer = client.open(self.url(rule, values), method=method, headers=headers, **sent)
         answer.close()
         if method not in SAFE and answer.status_code < 400:
             self.back()
@@ -102,11 +108,11 @@ class World:
 
 def build(place: Path) -> World:
     """The world, as it is at the beginning."""
-    made = World(School(place, uploads_per_minute=100_000), place / "grader.db")
+    made = World(School(place, uploads_per_minute=100_000, api_per_minute=10_000_000), place / "grader.db")
     event.listen(made.school.store.engine, "connect", _hasty)
     made.school.store.close()
-    made.ids = _ids(made.school)
-    made.bearers = {name: made.school.token(name) for name in EVERYBODY[1:]}
+    made.ids = ids_of(made.school)
+    made.bearers = {name: made.school.token(name, *SCOPED) for name in EVERYBODY[1:]}
     made.keep()
     return made
 
@@ -121,7 +127,8 @@ def _copy(one: Path, other: Path) -> None:
         source.backup(target)
 
 
-def _ids(school: School) -> Ids:
+def ids_of(school: School) -> Ids:
+    """What each argument is called, of a school that is filled for it."""
     with school.store.write() as session:
         new = platforms.NewPlatform(
             "LMS", "https://lms.example", "c", "https://lms.example/a", "https://lms.example/t",

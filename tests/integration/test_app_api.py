@@ -64,7 +64,7 @@ def test_idempotency_key_hands_in_once(school: School) -> None:
     assert len(school.dispatch.announced) == 1
     other = body(files=(io.BytesIO(b"print(2)\n"), "work.py"))
     refused = client.post("/api/v1/submissions", data=other, headers=headers)
-    assert (refused.status_code, refused.get_json()["code"]) == (409, "conflict")
+    assert (refused.status_code, refused.get_json()["code"]) == (422, "idempotency_key_reused")
     assert refused.mimetype == "application/problem+json"
 
 
@@ -235,7 +235,8 @@ def test_scopes_expiry_and_revocation(school: School) -> None:
     refused = client.post("/api/v1/submissions", data=body(), headers=read_only)
     assert refused.status_code == 403
     made = client.post("/api/v1/submissions", data=body(), headers=submit_only).get_json()
-    assert client.get(made["status_url"], headers=submit_only).status_code == 404
+    lacking = client.get(made["status_url"], headers=submit_only)
+    assert (lacking.status_code, lacking.get_json()["code"]) == (403, "scope_missing")
     assert client.get(made["status_url"], headers=read_only).status_code == 200
     school.store.clock_offset_s = 2 * 86400
     assert client.get(made["status_url"], headers=read_only).status_code == 401
@@ -282,10 +283,11 @@ def test_openapi_describes_the_contract(school: School) -> None:
     assert {"/api/v1/submissions", "/api/v1/submissions/{id}", "/api/v1/machines"} <= set(got["paths"])
     upload = got["paths"]["/api/v1/submissions"]["post"]
     schema = upload["requestBody"]["content"]["multipart/form-data"]["schema"]
+    schema = got["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     assert set(schema["required"]) == {"assignment", "student", "files"}
     assert "202" in upload["responses"]
     assert "422" in upload["responses"]
-    assert upload["security"] == [{"token": []}]
+    assert upload["security"] == [{"token": ["submit"]}]
 
 
 def test_queue_positions_put_interactive_first(school: School) -> None:
@@ -334,7 +336,7 @@ def test_unknown_errors_have_a_reference(
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
-    made = School(tmp_path_factory.mktemp("school"), uploads_per_minute=100_000)
+    made = School(tmp_path_factory.mktemp("school"), uploads_per_minute=100_000, api_per_minute=1_000_000)
     yield made
     made.close()
 

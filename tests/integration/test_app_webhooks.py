@@ -148,8 +148,8 @@ def at_once(count: int, work: Callable[[], tuple[int, str]]) -> set[tuple[int, s
     return set(answers)
 
 
-def test_fifty_at_once_hand_in_once(database_url: str) -> None:
-    school, body = School(database_url), message()
+def test_fifty_at_once_hand_in_once(school_url: str) -> None:
+    school, body = School(school_url), message()
     headers = signed(body)
 
     def post() -> tuple[int, str]:
@@ -163,17 +163,20 @@ def test_fifty_at_once_hand_in_once(database_url: str) -> None:
     school.close()
 
 
-def test_the_same_upload_at_once_is_one(database_url: str) -> None:
-    school = School(database_url)
+def test_the_same_upload_at_once_is_one(school_url: str) -> None:
+    school = School(school_url)
     headers = {**school.token("teacher"), "Idempotency-Key": "k"}
 
     def post() -> tuple[int, str]:
         form = {"assignment": "ba/hw1", "student": "new", "files": (io.BytesIO(CODE), "work.py")}
         answer = school.app.test_client().post("/api/v1/submissions", data=form, headers=headers)
-        return answer.status_code, answer.get_json()["id"]
+        said = answer.get_json()
+        return answer.status_code, said.get("id") or said["code"]
 
-    ((status, _),) = at_once(20, post)
-    assert status == 202
+    found = at_once(20, post)
+    assert {status for status, _ in found} <= {202, 409}
+    assert {said for status, said in found if status == 409} <= {"idempotency_key_in_use"}
+    assert {post()} == {one for one in found if one[0] == 202}
     assert school.count(tables.Submission) == 1
     school.close()
 
@@ -268,7 +271,7 @@ def malformed_body(school: School, body: bytes) -> None:
     assert school.count(tables.Submission) == 0  # no example names an assignment that is here
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(identifier=header, moment=stamp, sign=signature, body=st.binary(max_size=200))
 def test_malformed_headers_never_break_it(
     shared: School, identifier: str, moment: str, sign: str, body: bytes
@@ -276,13 +279,13 @@ def test_malformed_headers_never_break_it(
     malformed_headers(shared, identifier, moment, sign, body)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(sign=signature, body=st.binary(max_size=200))
 def test_malformed_signatures_at_the_right_time_are_401(shared: School, sign: str, body: bytes) -> None:
     malformed_signature(shared, sign, body)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(body=broken_bodies())
 def test_malformed_bodies_never_break_it(shared: School, body: bytes) -> None:
     malformed_body(shared, body)

@@ -136,6 +136,10 @@ def _secret_for_all(case: Case, _stack: ExitStack) -> None:
     (case.folder / "secret_key").chmod(0o644)
 
 
+def _no_canvas_token(case: Case, _stack: ExitStack) -> None:
+    case.toml += '\n[[server.canvases]]\nname = "cv"\nurl = "https://canvas.example"\n'
+
+
 def _no_lms_secret(case: Case, _stack: ExitStack) -> None:
     case.toml += '\n[server]\nlms_connections = ["moodle"]\n'
 
@@ -237,6 +241,7 @@ def _stranger(case: Case, _stack: ExitStack) -> None:
         (_unknown_keys, "configuration", "failure", "server.prot: there is no such key", "configuration.md"),
         (_short_secret, "secrets", "failure", "shorter than 16", "long random one"),
         (_secret_for_all, "secrets", "failure", "others on this computer may read", "chmod 600"),
+        (_no_canvas_token, "canvas", "failure", "GRADER_CANVAS_CV_TOKEN", "grader canvas check"),
         (_no_lms_secret, "secrets", "failure", "GRADER_LMS_MOODLE_SECRET", "signs with"),
         (_no_mail, "mail", "failure", "cannot be used (ConnectionRefusedError)", "correct mail.url"),
         (_no_database, "database", "failure", "there is no database", "grader db upgrade"),

@@ -55,6 +55,7 @@ PERSONAL = {
     "sent_messages", "event_receivers", "webhook_secrets",
     "lti_keys", "lti_platforms", "lti_contexts", "lti_deployments", "lti_nonces", "lti_tickets",
     "lti_launches", "lti_links", "lti_members", "lti_differences", "lti_scores", "lti_tries",
+    "canvas_courses", "canvas_links", "canvas_taken", "canvas_scores", "canvas_tries",
 }  # fmt: skip
 """The tables that erasure was thought through for."""
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from cli.lti_platform.world import Person
 from grading.lti.keys import new_key, signed
 from grading.may import Actor
 from grading.store import accounts, grades
-from grading.store.lti import keys, overview, platforms, roster, scores
+from grading.store.lti import altering, keys, overview, platforms, roster, scores
 from grading.store.tables import (
     Audit,
     Identity,
@@ -349,6 +350,10 @@ def test_keys_are_made_once_and_shown_for_a_week_after_they_were_replaced(here: 
         keys.rotate(session, second, "test")
     assert keys.signing(here.school.store).kid == second.kid
 
+    said = here.browser().get("/lti/canvas.json").json
+    assert said is not None
+    assert (said["public_jwk_url"], len(said["scopes"])) == (f"{here.world.tool}/lti/jwks", 4)
+
     def shown() -> set[str]:
         answer = here.browser().get("/lti/jwks").json
         assert answer is not None
@@ -365,6 +370,52 @@ def test_an_issuer_has_one_address_of_keys(here: Campus) -> None:
     changed = type(other)(**{**other.__dict__, "client_id": "x", "jwks_url": "https://evil.example/jwks"})
     with here.school.store.write() as session, pytest.raises(Exception, match="another JWKS address"):
         platforms.add(session, changed, "test")
+
+
+def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None:
+    here.link()
+    here.launch(here.browser(), "student-1")
+    submission, boss, page = (
+        here.graded("student-1", released=False),
+        here.school.client("admin"),
+        "/platforms/1",
+    )
+    release(here, submission)
+    token = form_token(boss, page)
+    shown = boss.get(page).get_data(as_text=True)
+    assert "The connection of one course." in shown
+    assert "One link to an assignment." in shown
+    with here.school.store.read() as session:
+        said = altering.known(session, here.platform_id)
+    form: dict[str, str] = {key: value for key, value in vars(said).items() if isinstance(value, str)}
+    form |= {"csrf_token": token, "origins": "https://lms.school.example", "name": "Ours"}
+    refused = boss.post(page, data={**form, "token_url": "nothing"})
+    assert refused.status_code == 422
+    assert "token_url" in refused.get_data(as_text=True)
+    assert boss.post(page, data=form).status_code == 303
+    with here.school.store.read() as session:
+        changed = altering.known(session, here.platform_id)
+    assert (changed.name, changed.issuer) == ("Ours", said.issuer)
+    assert "https://lms.school.example" in changed.origins
+    assert here.passback().send_due() == 1
+    assert boss.post(f"{page}/remove", data={"csrf_token": token}).status_code == 303
+    assert boss.get(page).status_code == 404
+    left = [rows(here, one) for one in (LtiPlatform, LtiContext, LtiLink, LtiScore, LtiTry, LtiNonce)]
+    assert left == [[]] * 6
+    assert here.passback().send_due() == 0
+    with here.school.store.read() as session:
+        assert session.query(Round).filter_by(submission_id=submission, state="graded").count() == 1
+        assert session.query(Identity).filter_by(subject="student-1").count() == 1
+        actions = {one.action for one in session.query(Audit)}
+    assert {"lti.platform.change", "lti.platform.remove"} <= actions
+
+
+def test_people_may_be_called_as_long_as_lti_allows(here: Campus) -> None:
+    name = "x" * 255
+    here.world.people[name] = replace(here.world.people["student-1"], id=name)
+    here.link()
+    here.launch(here.browser(), name)
+    assert here.user(name)
 
 
 KILLED = """

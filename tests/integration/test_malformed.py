@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Files, int, str]] = {
 @pytest.fixture(scope="module")
 def school() -> Iterator[School]:
     with tempfile.TemporaryDirectory() as place:
-        made = School(Path(place), uploads_per_minute=10_000)
+        made = School(Path(place), uploads_per_minute=10_000, api_per_minute=100_000)
         yield made
         made.close()
 
@@ -290,5 +290,5 @@ def test_many_tokens_do_not_lift_the_upload_rate(tmp_path: Path) -> None:
     data = [sent([("a.py", CODE)], assignment="ba/hw1", student="anna") for _ in range(3)]
     answers = [school.client().post(API, data=one, headers=school.token("anna")) for one in data]
     assert [answer.status_code for answer in answers] == [202, 202, 429]
-    assert answers[2].headers["Retry-After"] == "60"
+    assert 1 <= int(answers[2].headers["Retry-After"]) <= 60
     school.close()

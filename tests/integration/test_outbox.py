@@ -391,13 +391,16 @@ def test_secrets_and_addresses_are_checked_at_the_start(root: Path) -> None:
         config(good, good)
 
 
-def test_a_first_receiver_is_not_told_of_what_happened_before_there_could_be_one(database_url: str) -> None:
-    migrate.upgrade(database_url, "0003")
-    store = Store(database_url)
+def test_a_first_receiver_is_not_told_of_what_happened_before_there_could_be_one(
+    sqlite_databases: SqliteDatabases,
+) -> None:
+    url = sqlite_databases.fresh()
+    migrate.upgrade(url, "0003")
+    store = Store(url)
     with store.write() as session:
         outbox.put(session, "event", "graded:1", {})
         outbox.put(session, "prepare", "1", {})
-    migrate.upgrade(database_url)
+    migrate.upgrade(url)
     assert [row.done_at is not None for row in (*rows(store, "event"), *rows(store, "prepare"))] == [
         True,
         False,

@@ -245,6 +245,12 @@ def parse(text: str) -> gradefile.Table:
     return gradefile.parse(text.encode(), CRITERIA)
 
 
+def test_a_quoted_decimal_comma_is_one_where_commas_separate_columns() -> None:
+    table = parse('id,think\nanna,"2,5"\nben,"1,000"\n')
+    assert [(one.student, one.points) for one in table.wishes] == [("anna", 2.5)]
+    assert table.problems == ((3, "'1,000' is no number of points"),)
+
+
 def test_what_is_written_can_be_read() -> None:
     table = parse("id;Loads the data [load];think;adjustment;name\nanna;3,5;;-1;x\n'-ben;;2;;y\n")
     said = [(one.student, one.target, one.points) for one in table.wishes]

@@ -12,6 +12,7 @@ from flask import abort, flash
 from sqlalchemy.exc import OperationalError
 
 from app import language
+from app.said import said
 from grading.beats import Lease
 from grading.errors import GraderError
 from grading.store import accounts, operating, tables
@@ -237,6 +238,9 @@ def test_numbers_moments_and_errors_in_the_readers_language(school: School) -> N
         assert language.told("nobody knows this sentence") == "nobody knows this sentence"
         assert language.told("x" * 100_000) == "x" * 100_000
         assert language.gettext("") == ""
+        reason = said("the plan gives it analysis 90%; it takes analysis and feedback")
+        assert reason == "der Plan gibt ihr analysis 90%; sie nimmt analysis und feedback"
+        assert said("nothing waits") == "nichts wartet"
     with school.app.test_request_context():
         assert (language.number(1234.5), language.whole(1234567)) == ("1234.5", "1,234,567")
         assert language.when(moment) == "05 Mar 2026, 14:07"

@@ -61,7 +61,7 @@ def test_what_did_not_change_costs_no_query(school: School) -> None:
         ask(client, one, tag)
     board(school)._looked_at = 1e12  # as if it had looked just now
     school.app.extensions["grader-expecting"]._rest_s = 1e12
-    with counted(school.store.engine) as said:
+    with counted(school.store) as said:
         answers = [
             ask(client, one, tag).status_code
             for client, one, tag in zip(clients, hand_ins, tags, strict=True)
@@ -80,7 +80,7 @@ def test_one_look_is_for_all(school: School) -> None:
         tags = {one: ask(client, one).headers["ETag"] for one in few}
         ask(client, few[0], tags[few[0]])
         board(school).forget()
-        with counted(school.store.engine) as said:
+        with counted(school.store) as said:
             ask(client, few[0], tags[few[0]])
         costs.append(len([one for one in said if "from users" not in one.lower()]))
     assert costs[0] == costs[1]
@@ -192,7 +192,7 @@ def test_readers_are_read_together(school: School) -> None:
 
     with school.store.read() as session:
         ids = [*school.users.values(), 999]
-        with counted(school.store.engine) as said:
+        with counted(school.store) as said:
             found = waits.readers(session, ids)
         assert len([one for one in said if one != "BEGIN"]) == 2
         user = session.get_one(tables.User, school.users["teacher"])

@@ -258,6 +258,17 @@ def test_a_look_tells_how_long_the_oldest_has_waited(dispatch: Dispatch) -> None
     assert leases.look(names, mine=[]).lengths == look.lengths
 
 
+def test_a_run_that_begins_again_is_taken_next(dispatch: Dispatch) -> None:
+    """Its owner has waited a turn already; the machine it was on may have died."""
+    for number in range(2):
+        send(dispatch, number)
+    job = {"run_id": "lost", "content": ""}
+    dispatch.send_run(Outgoing("lost", "round-9", "analysis", "interactive", job, again=True))
+    redis = dispatch.registry.redis
+    taken = [json.loads(redis.rpop("analysis"))["headers"]["id"] for _ in range(3)]
+    assert taken == ["lost", "run-0", "run-1"]
+
+
 def age_message(leases: Leases, name: str, by_s: float) -> None:
     """The oldest message was sent earlier than it was."""
     message = json.loads(leases.redis.rpop(name))

@@ -10,9 +10,9 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from grading import report
-from grading.errors import Conflict
 from grading.model import PRIORITIES, Evidence, RoundState, StageState
 from grading.store import Store, combining, migrate, preparing, rounds, waiting
+from grading.store.keys import KeyUsed
 from grading.store.rounds import RunOrder
 from grading.store.submissions import Idempotency
 from grading.store.tables import Blob, Grade, Outbox, Round, RoundStage, Run, Submission
@@ -85,7 +85,7 @@ def test_the_same_key_hands_in_once_and_another_body_is_refused(store: Store, as
     first = hand_in(store, assignment, idempotency=key)
     second = hand_in(store, assignment, idempotency=key)
     assert (second.submission_id, second.repeated) == (first.submission_id, True)
-    with pytest.raises(Conflict):
+    with pytest.raises(KeyUsed):
         hand_in(store, assignment, idempotency=Idempotency("user:1", "k", "other"))
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -314,6 +315,8 @@ def settled() -> tuple[int, int, list[str]]:
 
 def held() -> tuple[int, int, list[str]]:
     """Open files, threads and children of this process."""
-    tasks = Path("/proc/self/task").iterdir()
-    children = [pid for task in tasks for pid in (task / "children").read_text().split()]
+    children = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # a thread that has just ended
+            children += (task / "children").read_text().split()
     return len(os.listdir("/proc/self/fd")), threading.active_count(), sorted(children)

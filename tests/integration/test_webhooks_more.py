@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator, FormatChecker
 from standardwebhooks import Webhook
+from werkzeug.serving import make_server
 
 from app import Services, create_app, fetching, webhooks
 from cli.settings import Settings
@@ -22,7 +25,7 @@ from grading import messages
 from grading.errors import Conflict
 from grading.store import accounts, tables, webhook_secrets
 from tests.integration.test_app_webhooks import URL, message, signed
-from tests.integration.webapp import CODE, School, configuration
+from tests.integration.webapp import CODE, SECRET, School, configuration, form_token
 
 HERE = ["127.0.0.1/32"]
 
@@ -207,8 +210,8 @@ def test_an_assignment_is_made_hidden_and_later_has_another_date(school: School)
         assert post(school, told("assignment.upserted", **{**new, **wrong}), "m6")[0] == 422
 
 
-def test_fifty_rosters_at_once_are_one(database_url: str) -> None:
-    school = School(database_url)
+def test_fifty_rosters_at_once_are_one(school_url: str) -> None:
+    school = School(school_url)
     body = roster([{"id": f"c{number}"} for number in range(5)])
     headers, begin, answers = signed(body), threading.Barrier(50), list[tuple[int, str]]()
 
@@ -258,6 +261,34 @@ def test_two_secrets_live_while_one_takes_the_place_of_the_other(school: School)
     assert new.secret.removeprefix("whsec_") not in kept
 
 
+def test_secrets_are_made_changed_and_ended_on_a_page(school: School) -> None:
+    boss, page = school.client("admin"), "/operations/webhook-secrets"
+    token = form_token(boss, page)
+
+    def status(secret: str, name: str) -> int:
+        body = told("course.other")
+        return school.client().post(URL, data=body, headers=signed(body, name, secret)).status_code
+
+    def made() -> str:
+        said = boss.post(page, data={"csrf_token": token, "connection": "canvas"}).get_data(as_text=True)
+        found = re.search(r"whsec_[A-Za-z0-9+/=]+", html.unescape(said))
+        assert found is not None, said
+        assert found[0] not in html.unescape(boss.get(page).get_data(as_text=True))
+        return found[0]
+
+    old, new = made(), made()
+    assert [status(old, "a"), status(new, "b")] == [200, 200]
+    assert boss.post(page, data={"csrf_token": token, "connection": "canvas"}).status_code == 409
+    assert boss.post(page, data={"csrf_token": token, "connection": "none"}).status_code == 404
+    assert boss.post(f"{page}/1/end", data={"csrf_token": token}).status_code == 303
+    assert [status(old, "c"), status(new, "d")] == [401, 200]
+    with school.store.read() as session:
+        done = [(row.action, row.actor) for row in session.query(tables.Audit).order_by(tables.Audit.id)]
+    by_page = [(action, actor) for action, actor in done if action.startswith("webhook_secret")]
+    assert [action for action, _ in by_page] == [*["webhook_secret.create"] * 2, "webhook_secret.end"]
+    assert len({actor for _, actor in by_page}) == 1
+
+
 def test_every_message_has_a_schema_that_its_examples_follow(school: School) -> None:
     client = school.client()
     for kind in messages.kinds():
@@ -276,6 +307,37 @@ def test_the_documented_examples_are_taken(school: School) -> None:
         for number, example in enumerate(messages.examples(kind)):
             data = {**example["data"], "course": "ba"}
             assert post(school, told(kind, **data), f"{kind}{number}")[0] == 200
+
+
+def test_messages_are_sent_by_the_command_line(
+    school: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADER_LMS_CANVAS_SECRET", SECRET)
+    settings, data = Settings(tmp_path / "none.toml"), tmp_path / "data.json"
+    settings.__dict__["config"] = school.services.config
+    server = make_server("127.0.0.1", 0, school.app)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def send(*more: str) -> tuple[int, str]:
+        to = ("send", "canvas", "--url", f"http://127.0.0.1:{server.server_port}", *more)
+        done = CliRunner().invoke(webhook, to, obj=settings)
+        return done.exit_code, done.output + str(done.exception or "")
+
+    try:
+        code, said = send()
+        assert (code, ": 404" in said) == (1, True)  # the example: well signed, of no course here
+        data.write_text('{"course": "ba", "members": [{"id": "c9"}]}')
+        roster_ = ("--type", "roster.updated", "--data", str(data), "--id", "m9")
+        assert [": 200" in send(*roster_)[1] for _ in range(2)] == [True, True]
+        assert set(roles(school)) == {"c9"}
+        assert ": 401" in send("--secret", "whsec_" + "eA" * 20)[1]
+        data.write_text("[]")
+        assert "write an object" in send("--data", str(data))[1]
+        monkeypatch.delenv("GRADER_LMS_CANVAS_SECRET")
+        assert "Say what to sign with" in send()[1]
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_the_listener_verifies_what_comes() -> None:

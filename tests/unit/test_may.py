@@ -35,6 +35,12 @@ RELEASED = Subject(COURSE, owner_id=4, released=True)
         ("chat", Subject(), {1, 2, 3, 6}),
         ("tokens.own", Subject(), {1, 2, 3, 4, 5, 6}),
         ("administer", Subject(), {1}),
+        ("course.create", Subject(), {1}),
+        ("course.see", Subject(COURSE), {1, 2, 3, 4, 5}),
+        ("rubric.see", Subject(COURSE), {1, 2}),
+        ("regrade.see", RELEASED, {1, 2, 3}),
+        ("regrade.ask", RELEASED, {4}),
+        ("regrade.ask", WAITING, set()),
         ("anything else", WAITING, set()),
     ],
 )
@@ -49,7 +55,7 @@ def test_owning_something_in_no_course_of_mine_is_not_enough_to_hand_in() -> Non
 @pytest.mark.parametrize("action", sorted(RULES))
 def test_tokens_do_only_what_their_scopes_say(action: str) -> None:
     scope, _ = RULES[action]
-    subject = Subject(COURSE, owner_id=1)
+    subject = Subject(COURSE, owner_id=1, released=True)
     for given in SCOPES:
         token = Actor(1, administrator=True, scopes=frozenset({given}), token_id=9)
         assert may(token, action, subject) == (scope is not None and given in (scope, "admin"))

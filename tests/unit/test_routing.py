@@ -37,11 +37,26 @@ def test_a_backlog_is_shared_by_the_ratio_of_speeds() -> None:
     assert stages(view("spark", *peers, analysis=400, feedback=40)) == ["feedback"]
 
 
-def test_an_empty_machine_begins_with_what_fills_its_batch() -> None:
-    # the studio is meant for 400 analyses and a few of the feedbacks, which would soon be a mixed batch
-    assert stages(view("studio", SPARK, STUDIO, analysis=400, feedback=64)) == ["analysis"]
-    # of these it can fill one
-    assert stages(view("studio", SPARK, STUDIO, analysis=400, feedback=90)) == ["feedback"]
+def test_an_empty_machine_begins_with_what_most_of_its_time_is_planned_for() -> None:
+    # the studio is meant for 400 analyses and some of the feedbacks, which would soon be a mixed batch
+    assert stages(view("studio", SPARK, STUDIO, analysis=400, feedback=90)) == ["analysis"]
+    # now it is the other way round
+    assert stages(view("studio", SPARK, STUDIO, analysis=100, feedback=400)) == ["feedback"]
+
+
+def test_a_model_that_is_kept_is_not_left_to_others() -> None:
+    """Else slots stay empty for some seconds each time the plan turns by a little."""
+    spark = Peer(
+        "spark", 8, STAGES, paces={"analysis": pace(10, 40), "feedback": pace(50, 100)},
+        running={"feedback": 8}, left={"feedback": 4.0},
+    )  # fmt: skip
+    studio = replace(STUDIO, running={"analysis": 8}, left={"analysis": 4.0})
+    second = Peer(
+        "second", 8, STAGES, paces={"analysis": pace(12.5, 50), "feedback": pace(30, 120)},
+        running={"analysis": 4}, left={"analysis": 2.0},
+    )  # fmt: skip
+    choice = decide(view("second", spark, studio, second, analysis=260, feedback=40))
+    assert choice.why == "the plan gives it feedback 100%; it takes analysis"
 
 
 def test_the_model_in_the_batch_is_kept_while_the_plan_has_work_for_it() -> None:

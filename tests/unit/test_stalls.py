@@ -33,3 +33,17 @@ def test_a_run_far_over_its_budget_is_stalled_however_it_moves(phase: str) -> No
     over = BUDGET_S + CHUNK_S + MARGIN_S
     assert not stalled(phase, 0, 0.0, over - 1, BUDGET_S)
     assert stalled(phase, 0, 0.0, over + 1, BUDGET_S)
+
+
+@pytest.mark.parametrize(
+    ("others_idle_s", "idle_s", "is_stalled"),
+    [
+        (1.0, CHUNK_S + MARGIN_S + 1, False),  # its machine reads the prompts of others
+        (1.0, LOADING_S + MARGIN_S + 1, True),
+        (CHUNK_S + 1, CHUNK_S + MARGIN_S + 1, True),
+    ],
+)
+def test_one_that_writes_may_be_held_up_by_others(
+    others_idle_s: float, idle_s: float, is_stalled: bool
+) -> None:
+    assert stalled("generating", 5000, idle_s, idle_s, BUDGET_S, others_idle_s) is is_stalled

@@ -107,7 +107,13 @@ class LostRuns:
         for lease in held:
             settings = self.server.config.stages.get(lease.stage)
             budget_s = settings.budget_s if settings else math.inf  # the configuration was another one
-            if stalled(lease.phase, lease.prompt_tokens, lease.idle_s, lease.since_s, budget_s):
+            others_idle_s = min(
+                (o.idle_s for o in held if o.process == lease.process and o.run_id != lease.run_id),
+                default=math.inf,
+            )
+            if stalled(
+                lease.phase, lease.prompt_tokens, lease.idle_s, lease.since_s, budget_s, others_idle_s
+            ):
                 self._end([lease], MACHINE_STALLED, "alone", MachineStalled.code)
 
     def _end(self, leases: list[Lease], sentence: str, loss: Loss, error: str = MachineLost.code) -> None:

@@ -199,6 +199,7 @@ def _jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outg
                 **({"alone": True} if order.alone else {}),
             },
             row.submission_id,
+            again=order.attempt > 1,
         )
         for order in orders
     ]

@@ -12,6 +12,7 @@ from grading import queue
 from grading.canaries import Canaries
 from grading.config import Config
 from workers import canary
+from workers.server.bridge import Bridge
 from workers.server.canary import beat_until
 from workers.server.context import open_server
 from workers.server.mail import MailSender
@@ -50,6 +51,7 @@ def start_sweeper(
     event_secrets: Mapping[str, Sequence[str]],
     translations: Path,
     mail_password: str = "",
+    canvas_tokens: Mapping[str, str] | None = None,
 ) -> None:
     """Run the sweeper, and beside it the relay of events and the sender of mail, until SIGTERM or SIGINT."""
     server, told = open_server(config), receivers(config, event_secrets)
@@ -60,6 +62,7 @@ def start_sweeper(
         *Relay(server, told, stop).start(),
         MailSender(server, translations, mail_password, stop).start(),
         Passback(config.server, server.store, stop).start(),
+        *Bridge(server, canvas_tokens or {}, stop).start(),
     ]
     try:
         Sweeper(server).run(stop)

@@ -79,7 +79,7 @@ class Shown:
 
 def add(session: Session, new: NewPlatform, by: str) -> int:
     """Register a platform; its number. Raises PlatformRefused, and Conflict when it is registered."""
-    new = _cleaned(new)
+    new = cleaned(new)
     if find_by(session, new.issuer, new.client_id) is not None:
         raise Conflict("This issuer with this client id is registered already.")
     others = select(LtiPlatform.jwks_url).where(LtiPlatform.issuer == new.issuer)
@@ -88,7 +88,7 @@ def add(session: Session, new: NewPlatform, by: str) -> int:
         raise PlatformRefused("This issuer is registered with another JWKS address; an issuer has one.")
     fields = {name: getattr(new, name) for name in _FIELDS}
     row = LtiPlatform(
-        **fields, origins=list(_origins(new)), jwks={}, created_at=now(session), created_by=by[:100]
+        **fields, origins=list(origins_of(new)), jwks={}, created_at=now(session), created_by=by[:100]
     )
     session.add(row)
     session.flush()
@@ -101,7 +101,7 @@ def add(session: Session, new: NewPlatform, by: str) -> int:
 _FIELDS = ("name", "issuer", "client_id", "authorize_url", "token_url", "jwks_url", "audience")
 
 
-def _cleaned(new: NewPlatform) -> NewPlatform:
+def cleaned(new: NewPlatform) -> NewPlatform:
     """Without blanks around. Raises PlatformRefused."""
     said = {name: getattr(new, name).strip() for name in _FIELDS}
     said["name"] = said["name"] or urlsplit(said["issuer"]).hostname or said["issuer"]
@@ -132,7 +132,7 @@ def _address(name: str, url: str) -> None:
         ) from None
 
 
-def _origins(new: NewPlatform) -> tuple[str, ...]:
+def origins_of(new: NewPlatform) -> tuple[str, ...]:
     """Where its pages are: what was said, its issuer if that is an address, and where people sign in."""
     found = [*new.origins]
     for url in (new.issuer, new.authorize_url):

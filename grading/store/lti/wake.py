@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.store import outbox
+from grading.store.canvas import wake as canvas
 from grading.store.removal import chunks
 from grading.store.tables import LtiLink, LtiMember, Submission, SubmissionMember, new_id
 
@@ -19,11 +20,12 @@ KIND = "lti"
 
 def wake(session: Session, submission_ids: Iterable[str]) -> int:
     """What counts of these hand-ins may have changed; of everybody who handed in, in each linked course."""
-    count = 0
+    ids = sorted(submission_ids)
+    count = canvas.wake(session, ids)
     if not _linked(session):
-        return 0
+        return count
     session.flush()
-    for some in chunks(sorted(submission_ids)):
+    for some in chunks(ids):
         owner = select(Submission.id, Submission.assignment_id, Submission.student_id.label("user_id"))
         owner = owner.where(Submission.id.in_(some))
         member = select(Submission.id, Submission.assignment_id, SubmissionMember.user_id)

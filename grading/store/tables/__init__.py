@@ -15,6 +15,13 @@ from grading.store.tables.assignments import (
     UploadFile,
 )
 from grading.store.tables.base import Base, Id, UtcDateTime, new_id
+from grading.store.tables.canvas import (
+    CanvasCourse,
+    CanvasLink,
+    CanvasScore,
+    CanvasTaken,
+    CanvasTry,
+)
 from grading.store.tables.lti import (
     LtiContext,
     LtiDeployment,
@@ -58,6 +65,11 @@ __all__ = [
     "Base",
     "Batch",
     "Blob",
+    "CanvasCourse",
+    "CanvasLink",
+    "CanvasScore",
+    "CanvasTaken",
+    "CanvasTry",
     "Change",
     "Chore",
     "Course",

@@ -101,7 +101,7 @@ class LtiMember(Base):
     __tablename__ = "lti_members"
     context_id: Mapped[int] = mapped_column(ForeignKey("lti_contexts.id"), primary_key=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
-    subject: Mapped[str] = mapped_column(String(200))
+    subject: Mapped[str] = mapped_column(String(255))
     role: Mapped[str] = mapped_column(String(20))
     active: Mapped[bool] = mapped_column(Boolean, default=True)
     __table_args__ = (Index("lti_members_of_user", "user_id"),)

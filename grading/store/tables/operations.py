@@ -20,13 +20,16 @@ from grading.store.tables.base import Base
 
 
 class IdempotencyKey(Base):
-    """A caller's key and what it led to, so that a repeated POST hands in once."""
+    """A caller's key and what it led to, so that a repeated POST does something once."""
 
     __tablename__ = "idempotency_keys"
     caller: Mapped[str] = mapped_column(String(100), primary_key=True)
     key: Mapped[str] = mapped_column(String(200), primary_key=True)
     body_hash: Mapped[str] = mapped_column(String(64))
-    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"))
+    submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
+    """Of a hand-in."""
+    answer: Mapped[dict[str, Any] | None]
+    """What else was answered: status, body, place. Numbers and ids only, nothing of a person."""
     created_at: Mapped[datetime]
     __table_args__ = (Index("idempotency_keys_by_submission", "submission_id"),)
 

@@ -63,7 +63,7 @@ class Identity(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     provider: Mapped[str] = mapped_column(String(64))
-    subject: Mapped[str] = mapped_column(String(200))
+    subject: Mapped[str] = mapped_column(String(255))
     user: Mapped[User] = relationship(back_populates="identities")
     __table_args__ = (UniqueConstraint("provider", "subject"),)
 

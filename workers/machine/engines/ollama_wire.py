@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grading.errors import EngineError, EngineGarbled
 from workers.machine.engines.base import Cancel
 from workers.machine.engines.http_errors import broke_off, garbled, status_error, unreachable
-from workers.machine.engines.watch import Limits, Watch
+from workers.machine.engines.watch import Heard, Limits, Watch
 
 if TYPE_CHECKING:
     import httpx
@@ -24,6 +24,7 @@ class OllamaWire:
 
     url: str
     limits: Limits
+    heard: Heard = field(default_factory=Heard)
 
     @property
     def where(self) -> str:
@@ -32,7 +33,7 @@ class OllamaWire:
 
     def watch(self, seconds: float, cancel: Cancel) -> Watch:
         """A watch over an exchange with it."""
-        return Watch(seconds, cancel, self.limits, self.where)
+        return Watch(seconds, cancel, self.limits, self.where, self.heard)
 
     def exchange(self, watch: Watch, model: str, talk: Callable[[Client], T]) -> T:
         """What the talk gives; raises EngineErrors only, but for what the talk itself raises of its own."""

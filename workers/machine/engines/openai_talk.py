@@ -19,7 +19,7 @@ from workers.machine.engines.openai_events import Reading
 from workers.machine.engines.openai_schemas import LOOK_S, MOST_TOKENS, SHARE, Form, Schemas, judge, question
 from workers.machine.engines.openai_server import Server
 from workers.machine.engines.openai_wire import OpenAIWire
-from workers.machine.engines.watch import Limits, Watch
+from workers.machine.engines.watch import Heard, Limits, Watch
 
 T = TypeVar("T")
 _USAGE = "stream_options"
@@ -42,10 +42,11 @@ class Peer:
     schemas: Schemas
     no_usage: threading.Event = field(default_factory=threading.Event)
     """It refuses to be asked for its counts."""
+    heard: Heard = field(default_factory=Heard)
 
     def watch(self, seconds: float, cancel: Cancel) -> Watch:
         """A watch over an exchange with it."""
-        return Watch(seconds, cancel, self.limits, self.server.where)
+        return Watch(seconds, cancel, self.limits, self.server.where, self.heard)
 
     def wire(self, watch: Watch) -> OpenAIWire:
         """The way to it under a watch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
@@ -18,7 +19,10 @@ MAX_WIRE_BYTES = 20_000_000
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds an HTTP engine may take: to connect, between two chunks, up to the first token, for a place."""
+    """Seconds an HTTP engine may take: to connect, between two chunks, up to the first token, for a place.
+
+    Between two chunks it may take `load` as long as tokens of others arrive.
+    """
 
     connect: float = 5.0
     chunk: float = 60.0
@@ -26,15 +30,27 @@ class Limits:
     busy: float = 60.0
 
 
+@dataclass
+class Heard:
+    """When a server last sent a token on any of its streams, by the monotonic clock in seconds."""
+
+    at: float = -math.inf
+
+
 class Watch:
     """Shuts a connection down at the deadline, on a cancel, or when nothing complete arrives in time.
 
     Socket time-outs alone do not do: a server that sends a byte now and then never trips them.
     Use as a context manager around the exchange; `failure()` then says what the watch did, if anything.
+    `heard` is shared by all exchanges with a server: one that reads the prompts of a whole batch sends
+    nothing on the streams that have begun for a minute and more, and is as well as can be.
     """
 
-    def __init__(self, deadline_s: float, cancel: Cancel, limits: Limits, where: str) -> None:
+    def __init__(
+        self, deadline_s: float, cancel: Cancel, limits: Limits, where: str, heard: Heard | None = None
+    ) -> None:
         self._limits = limits
+        self._heard = heard or Heard()
         self._budget = deadline_s
         self._cancel = cancel
         self._where = where
@@ -91,6 +107,8 @@ class Watch:
         """Something complete arrived; from the first token on, only the shorter gap is allowed."""
         with self._changed:
             self._last = time.monotonic()
+            if token:
+                self._heard.at = self._last
             if token and self._allowed != self._limits.chunk:
                 self._allowed = self._limits.chunk
                 self._changed.notify_all()  # the thread may be waiting for the longer gap to pass
@@ -160,18 +178,25 @@ class Watch:
         with self._changed:
             while not self._over and self._failure is None:
                 now = time.monotonic()
-                stall = self._deadline if self._waiting else self._last + self._allowed
+                stall = self._deadline if self._waiting else self._silent_until()
                 if now >= self._deadline:
                     self._failure = BudgetExceeded(
                         f"{self._where} did not finish within the {self._budget:g} s of this job."
                     )
                 elif now >= stall:
-                    self._failure = EngineStalled(f"{self._where} sent nothing for {self._allowed:g} s.")
+                    self._failure = EngineStalled(
+                        f"{self._where} sent nothing for {round(now - self._last, 1):g} s."
+                    )
                 if self._failure is not None:
                     self._shut()
                     self._changed.notify_all()
                     return
                 self._changed.wait(min(self._deadline, stall) - now)
+
+    def _silent_until(self) -> float:
+        """When silence is a stall: as late as before the first token while the server goes on with others."""
+        others = min(self._heard.at + self._limits.chunk, self._last + self._limits.load)
+        return max(self._last + self._allowed, others)
 
     def _shut(self) -> None:
         for sock in self._sockets:

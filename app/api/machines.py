@@ -1,97 +1,14 @@
-"""What the API takes and gives; the OpenAPI document is made from these."""
+"""The machines, their load and the queues."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from app.progress import StageStatus
-from grading.store.prompts import Missing
-from grading.store.views import Queue
-
-PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
-
-
-class SubmissionForm(BaseModel):
-    """The fields of a hand-in."""
-
-    model_config = ConfigDict(extra="forbid")
-    assignment: str = Field(max_length=130, pattern=PRINTABLE, description="`course/assignment`")
-    student: str = Field(max_length=200, pattern=PRINTABLE, description="the student's id or sign-in name")
-    priority: Literal["interactive", "batch"] = "interactive"
-
-
-class SubmissionUpload(SubmissionForm):
-    """A hand-in as multipart form."""
-
-    files: list[bytes] = Field(min_length=1, description="scripts, notebooks, or one zip of them")
-
-
-class SubmissionPath(BaseModel):
-    """Names a submission."""
-
-    id: str = Field(max_length=64)
-
-
-class RunPath(SubmissionPath):
-    """Names a run of a submission."""
-
-    run_id: str = Field(max_length=64)
-
-
-class SubmissionAccepted(BaseModel):
-    """The hand-in is stored and will be graded."""
-
-    id: str
-    status: str
-    status_url: str
-
-
-class Timing(BaseModel):
-    """When what happened, in UTC."""
-
-    received_at: datetime
-    prepared_at: datetime | None
-    dispatched_at: datetime | None
-    finished_at: datetime | None
-
-
-class SubmissionStatus(BaseModel):
-    """Where a submission stands. Score, flags and report are there once this caller may see them."""
-
-    id: str
-    status: str
-    queue: Queue | None
-    stages: dict[str, StageStatus]
-    score: float | None
-    max_score: float
-    released: bool
-    flags: list[dict[str, Any]]
-    report: dict[str, Any] | None
-    runs: dict[str, str] = Field(description="for staff: the run whose result counts, for each stage")
-    timing: Timing
-
-
-class SentMessages(BaseModel):
-    """What the model of a run read; without the messages, `missing` says why."""
-
-    run_id: str
-    round_id: str
-    round_number: int
-    stage: str
-    attempt: int
-    state: str
-    error: str | None
-    accepted: bool
-    finished_at: datetime | None
-    provenance: dict[str, Any] | None
-    system: str | None
-    user: str | None
-    sha256: str | None = Field(description="of system, a zero byte and user, as they are kept")
-    intact: bool | None = Field(description="whether that is the provenance's prompt_hash")
-    missing: Missing | None
+from app.api.guards import allowed
+from app.api.routes import Call, get
+from app.machines_seen import SeenMachine, look
 
 
 class StageSpeed(BaseModel):
@@ -162,11 +79,38 @@ class Machines(BaseModel):
     warnings: list[str] = Field(description="models that live machines have with different weights")
 
 
-class Problem(BaseModel):
-    """Problem details (RFC 9457)."""
+@get("/machines", allowed("machines.see"))
+def machines(call: Call) -> Machines:
+    """The machines, their load and the queues; for staff."""
+    seen = look()
+    return Machines(
+        machines=[_machine(one) for one in seen.machines],
+        queues=None if seen.queues is None else dict(seen.queues),
+        waiting=dict(seen.waiting),
+        warnings=[f"{one.message}: {one.remedy}." for one in seen.differences],
+    )
 
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
+
+def _machine(seen: SeenMachine) -> MachineStatus:
+    state, how = seen.state, seen.condition
+    return MachineStatus(
+        name=state.name,
+        role=state.role,
+        alive=state.alive,
+        slots=state.slots,
+        busy=state.busy,
+        guests=state.guests,
+        beat_age_s=state.beat_age_s,
+        stages={stage: dict(placement) for stage, placement in state.stages.items()},
+        engines={engine: dict(counters) for engine, counters in state.engines.items()},
+        limit=how.limit,
+        reserved=how.reserved,
+        joins_after_s=how.joins_after_s,
+        speeds={one.stage: StageSpeed.model_validate(one, from_attributes=True) for one in how.speeds},
+        loading_s=how.loading_s,
+        circuits=[Circuit.model_validate(one, from_attributes=True) for one in how.circuits],
+        takes=how.takes,
+        why=how.why,
+        notes=how.notes,
+        last_runs=[TakenRun.model_validate(one, from_attributes=True) for one in seen.last],
+    )

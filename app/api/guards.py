@@ -1,0 +1,133 @@
+"""Who may ask what of the API: each route names one guard, which finds what it is about and asks `may`.
+
+What somebody cannot know of is NotFound; what they know of and may not do is Forbidden. It is asked before
+anything that was sent is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app import assignments, review, who
+from grading.errors import Forbidden, NotFound
+from grading.may import RULES, Actor, Subject, may
+from grading.store import courses, dry_runs, regrades, roster, tables
+
+
+class ScopeMissing(Forbidden):
+    """This token lacks a scope that is needed here; make one with it on the page Tokens."""
+
+    code = "scope_missing"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What a route is about (`find`, by the arguments of its address), and the scopes a token needs."""
+
+    find: Callable[..., Any]
+    scopes: frozenset[str]
+    arguments: tuple[str, ...] = ()
+
+    def require_scopes(self, actor: Actor) -> None:
+        """Go on, or raise ScopeMissing."""
+        held = actor.scopes or frozenset()
+        missing = self.scopes - held
+        if missing and "admin" not in held:
+            names = " and ".join(f"'{one}'" for one in sorted(missing))
+            raise ScopeMissing(f"This token lacks the scope {names}; make one with it on the page Tokens.")
+
+
+def _scopes(action: str, *more: str) -> frozenset[str]:
+    scope = RULES[action][0]
+    return frozenset(filter(None, (scope, *more)))
+
+
+def anybody(*scopes: str) -> Guard:
+    """Whoever has a token of these scopes; the view asks for more."""
+    return Guard(lambda _session, _actor: None, frozenset(scopes))
+
+
+def allowed(action: str) -> Guard:
+    """Who may do this whatever it is about."""
+
+    def find(_session: Session, actor: Actor) -> None:
+        who.require(actor, action)
+
+    return Guard(find, _scopes(action))
+
+
+def of_course(action: str) -> Guard:
+    """Of a course."""
+
+    def find(session: Session, actor: Actor, course_id: int) -> tables.Course:
+        if not who.knows_course(actor, course_id):
+            raise NotFound("There is no such course.")
+        who.require(actor, action, Subject(course_id))
+        return courses.find(session, course_id)
+
+    return Guard(find, _scopes(action), ("course_id",))
+
+
+def of_member(action: str) -> Guard:
+    """Of somebody in a course; what is found is the course."""
+    course = of_course(action)
+
+    def find(session: Session, actor: Actor, course_id: int, user_id: int) -> tables.Course:
+        found: tables.Course = course.find(session, actor, course_id)
+        roster.member(session, course_id, user_id)
+        return found
+
+    return Guard(find, course.scopes, ("course_id", "user_id"))
+
+
+def of_assignment(action: str) -> Guard:
+    """Of an assignment that its reader sees."""
+
+    def find(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
+        found = assignments.seen(session, actor, assignment_id)
+        who.require(actor, action, Subject(found.course_id))
+        return found
+
+    return Guard(find, _scopes(action, "read"), ("assignment_id",))
+
+
+def of_submission(action: str) -> Guard:
+    """Of a hand-in, without its stages."""
+
+    def find(session: Session, actor: Actor, id: str) -> Any:
+        return review.seen(session, actor, id, action)
+
+    return Guard(find, _scopes(action, "read"), ("id",))
+
+
+def of_request(action: str) -> Guard:
+    """Of a request for a regrade; who asked may see it, too."""
+
+    def find(session: Session, actor: Actor, request_id: int) -> regrades.Request:
+        found = regrades.find(session, request_id)
+        own = found.student_id == actor.user_id and action in ("regrade.see", "regrade.ask")
+        if not own and not may(actor, "regrade.see", Subject(found.course_id)):
+            raise NotFound("There is no such request.")
+        if not own:
+            who.require(actor, action, Subject(found.course_id))
+        return found
+
+    return Guard(find, _scopes(action, "read"), ("request_id",))
+
+
+def of_rerun(action: str) -> Guard:
+    """Of a re-run, with its assignment."""
+
+    def find(session: Session, actor: Actor, dry_run_id: str) -> tuple[tables.DryRun, tables.Assignment]:
+        run = dry_runs.find(session, dry_run_id)
+        found = dry_runs.assignment_of(session, run)
+        if run.purpose not in dry_runs.REASONS or not who.knows_course(actor, found.course_id):
+            raise NotFound("There is no such re-run.")
+        who.require(actor, action, Subject(found.course_id))
+        return run, found
+
+    return Guard(find, _scopes(action, "read"), ("dry_run_id",))

@@ -1,0 +1,54 @@
+"""ETags of things that several people change: who changes one says which state of it they saw."""
+
+from __future__ import annotations
+
+import hashlib
+
+from flask import request
+from pydantic import BaseModel
+
+from grading.errors import GraderError
+
+
+class MatchMissing(GraderError):
+    """Send If-Match with the ETag of what you saw, or * to change it whatever it is now."""
+
+    code = "if_match_missing"
+    status = 428
+
+
+class Changed(GraderError):
+    """Somebody changed this since you looked at it; nothing was done. Look at it again."""
+
+    code = "changed_meanwhile"
+    status = 412
+
+
+def seen_by(now: str) -> str:
+    """The state that the caller saw: `now` where it is among those of If-Match, or they sent `*`.
+
+    Raises MatchMissing without one; what comes back is the first one named where `now` is not among them.
+    """
+    given = request.headers.get("If-Match")
+    if given is None or not given.strip():
+        raise MatchMissing
+    if given.strip() == "*":
+        return now
+    tags = [one.strip().removeprefix("W/").strip('"') for one in given.split(",")]
+    return now if now in tags else tags[0][:100] or "-"
+
+
+def require_seen(now: str) -> None:
+    """Go on where the caller saw the state of now. Raises MatchMissing, Changed."""
+    if seen_by(now) != now:
+        raise Changed
+
+
+def tag_of(value: BaseModel) -> str:
+    """The tag of a thing that has no number for its states."""
+    return hashlib.sha256(value.model_dump_json().encode()).hexdigest()[:32]
+
+
+def not_modified(tag: str) -> bool:
+    """Whether the caller has this already."""
+    return request.if_none_match.contains_weak(tag)

@@ -1,0 +1,32 @@
+"""Who asks, and what their token may do."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from app.api.guards import anybody
+from app.api.routes import Call, get
+from grading.store import accounts
+
+
+class Me(BaseModel):
+    """The owner of the token."""
+
+    user_id: int
+    id: str = Field(description="what they sign in as")
+    administrator: bool
+    scopes: list[str]
+    roles: dict[str, str] = Field(description="in each course, by its number")
+
+
+@get("/me", anybody("read"))
+def me(call: Call) -> Me:
+    """Who asks: the owner of the token, its scopes, and the courses with the role in each."""
+    actor = call.actor
+    return Me(
+        user_id=actor.user_id,
+        id=accounts.sign_in_name(call.session, actor.user_id),
+        administrator=actor.administrator,
+        scopes=sorted(actor.scopes or ()),
+        roles={str(course): role for course, role in sorted(actor.roles.items())},
+    )

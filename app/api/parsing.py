@@ -1,0 +1,106 @@
+"""Reading what a request says: its parameters and its body, each error naming the field."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+from flask import Response, jsonify, request
+from pydantic import BaseModel, ValidationError
+
+from grading.documents.files import shown
+from grading.errors import GraderError, UploadTooLarge
+
+T = TypeVar("T", bound=BaseModel)
+MOST_BODY = 2 * 1024 * 1024
+"""Bytes of a body of JSON."""
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+MESSAGES = {
+    "string_pattern_mismatch": "must not be empty or hold control characters",
+    "missing": "is missing",
+    "string_too_long": "is too long",
+    "string_type": "must be text",
+    "list_type": "must be a list",
+    "too_short": "must not be empty",
+    "too_long": "has too many entries",
+    "model_type": "must be an object with its own fields",
+    "dict_type": "must be an object with its own fields",
+    "extra_forbidden": "is not a field of this request",
+}
+
+
+class InvalidField(GraderError):
+    """A field of the request is missing or has a value that is not allowed."""
+
+    code = "field_invalid"
+    status = 422
+
+
+class HasNul(GraderError):
+    """The body holds a NUL character, which no text here may have."""
+
+    code = "nul_refused"
+    status = 422
+
+
+class NoJson(GraderError):
+    """Send the body as JSON, with Content-Type: application/json."""
+
+    code = "wrong_content_type"
+    status = 415
+
+
+def parse(model: type[T], data: dict[str, Any]) -> T:
+    """Validate fields of a request; the error names the field."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise invalid_field(error) from None
+
+
+def of_query(model: type[T]) -> T:
+    """The parameters of the address, each at most once. Raises InvalidField."""
+    given = {}
+    for name, values in request.args.lists():
+        if len(values) > 1:
+            raise InvalidField(f"{shown(name)}: is given more than once.")
+        given[name] = values[0]
+    return parse(model, given)
+
+
+def of_body(model: type[T]) -> T:
+    """The body of the request, which must be JSON. Raises NoJson, UploadTooLarge, InvalidField."""
+    data = raw_body()
+    if not request.is_json:
+        raise NoJson
+    if _NUL.search(data):
+        raise HasNul
+    try:
+        return model.model_validate_json(data or b"{}", strict=True)
+    except ValidationError as error:
+        raise invalid_field(error) from None
+
+
+def raw_body() -> bytes:
+    """What was sent. Raises UploadTooLarge."""
+    if (request.content_length or 0) > MOST_BODY:
+        raise UploadTooLarge(f"The body is larger than {MOST_BODY // 1024} KB; send it in parts.")
+    data: bytes = request.get_data(cache=True)
+    return data
+
+
+def invalid_field(error: ValidationError) -> InvalidField:
+    """The first thing that is wrong, in words."""
+    first = error.errors()[0]
+    field = shown(".".join(str(part) for part in first["loc"])) if first["loc"] else "request"
+    message = MESSAGES.get(first["type"], first["msg"])
+    return InvalidField(f"{field}: {message}.")
+
+
+def tagged(body: dict[str, Any]) -> Response:
+    """JSON with an ETag; 304 without a body when the caller has it already."""
+    response = jsonify(body)
+    response.add_etag()
+    response.headers["Cache-Control"] = "private, no-cache"
+    response.make_conditional(request)
+    return response

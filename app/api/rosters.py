@@ -1,0 +1,153 @@
+"""The people of a course: list, show, add, other roles, take out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from app.api.fields import STORABLE, Asked, Line
+from app.api.guards import of_course, of_member
+from app.api.paging import Page, Paged, cut, number
+from app.api.parsing import InvalidField
+from app.api.routes import Call, delete, get, patch, post
+from grading import rosterfile
+from grading.rosterfile import Problem, Roster
+from grading.store import listed, members, roster, tables
+from grading.store.members import Person
+
+Role = Literal["student", "grader", "instructor"]
+MOST = 1000
+"""People that are added at once."""
+MEMBER = "/courses/<int:course_id>/members"
+ONE = f"{MEMBER}/<int:user_id>"
+
+
+class MemberFilter(Paged):
+    """Which people a list shows."""
+
+    role: Role | None = None
+    search: Line | None = Field(default=None, description="part of a name, an address or an id")
+
+
+class Member(BaseModel):
+    """Somebody in a course."""
+
+    user_id: int
+    id: str = Field(description="what they sign in as, their student id")
+    name: str
+    email: str
+    role: str
+    disabled: bool
+    enters: bool = Field(description="whether they have a password")
+
+
+class NewMember(Asked):
+    """Somebody to be added, or changed where they are there already."""
+
+    id: Annotated[str, Field(min_length=1, max_length=200, pattern=STORABLE)] = Field(
+        description="their student id"
+    )
+    name: Annotated[str, Field(max_length=200, pattern=STORABLE)] = ""
+    email: Annotated[str, Field(max_length=200, pattern=STORABLE)] = ""
+    role: Role | None = Field(default=None, description="student, unless they have one already")
+
+
+class NewMembers(Asked):
+    """People to be added; all of them, or nobody when something is wrong with one."""
+
+    members: Annotated[list[NewMember], Field(min_length=1, max_length=MOST)]
+
+
+class MembersAdded(BaseModel):
+    """How many were what."""
+
+    made: int = Field(description="accounts that are new")
+    joined: int
+    changed: int
+    unchanged: int
+
+
+class RoleChange(Asked):
+    """Another role."""
+
+    role: Role
+
+
+@get(MEMBER, of_course("roster.see"))
+def members_of_course(call: Call, about: tables.Course, query: MemberFilter) -> Page[Member]:
+    """Everybody in a course; for its staff."""
+    rows = call.session, about.id, query.role, query.search or "", number(query) or 0, query.limit + 1
+    shown, address = cut(call, query, listed.people(*rows), lambda one: (one.user_id,))
+    return Page(items=[_shown(one) for one in shown], next=address)
+
+
+@post(MEMBER, of_course("roster.change"))
+def add_members(call: Call, about: tables.Course, body: NewMembers) -> MembersAdded:
+    """Add people, or put right what is known of them, as the table of a roster does."""
+    done = roster.apply(call.session, about.id, _table(body), call.actor)
+    if done.problems:
+        raise _refused(done.problems)
+    return MembersAdded(**{word: len(done.of(kind)) for kind, word in roster.COUNTED.items()})
+
+
+@get(ONE, of_member("roster.see"))
+def member(call: Call, about: tables.Course, user_id: int) -> Member:
+    """Somebody in a course; for its staff."""
+    return _member(call, about, user_id)
+
+
+@patch(ONE, of_member("roster.change"))
+def change_member(call: Call, about: tables.Course, user_id: int, body: RoleChange) -> Member:
+    """Give somebody another role. One's own is for others to change."""
+    roster.set_role(call.session, about.id, user_id, body.role, call.actor)
+    return _member(call, about, user_id)
+
+
+@delete(ONE, of_member("roster.change"))
+def remove_member(call: Call, about: tables.Course, user_id: int) -> None:
+    """Take somebody out of a course and its groups. What they handed in, and its grades, stay."""
+    roster.remove(call.session, about.id, user_id, call.actor)
+
+
+def _member(call: Call, about: tables.Course, user_id: int) -> Member:
+    found = roster.member(call.session, about.id, user_id)
+    return _shown(members.person(call.session, user_id, found.role))
+
+
+def _shown(one: Person) -> Member:
+    return Member(
+        user_id=one.user_id,
+        id=one.ids[0] if one.ids else "",
+        name=one.name,
+        email=one.email,
+        role=one.role,
+        disabled=one.disabled,
+        enters=one.enters,
+    )
+
+
+def _table(body: NewMembers) -> Roster:
+    """The same as a table that was read. Raises InvalidField."""
+    rows, seen = [], set()
+    for place, one in enumerate(body.members, 1):
+        read = rosterfile.one(one.id, one.name, one.email, one.role or "")
+        if read.problems:
+            raise _refused((Problem(place, read.problems[0].words),))
+        (row,) = read.rows
+        if row.id in seen:
+            raise _refused((Problem(place, "The same id is there twice."),))
+        seen.add(row.id)
+        rows.append(rosterfile.Row(place, row.id, row.name, row.email, row.role))
+    return Roster(tuple(rows))
+
+
+class MemberRefused(InvalidField):
+    """One of the people cannot be added; nobody was."""
+
+    code = "member_refused"
+
+
+def _refused(problems: tuple[Problem, ...]) -> MemberRefused:
+    first = problems[0]
+    return MemberRefused(f"members.{first.line - 1}: {first.words}")

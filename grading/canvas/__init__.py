@@ -1,0 +1,1 @@
+"""A Canvas by its REST API, for schools that cannot use LTI."""

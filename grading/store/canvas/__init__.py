@@ -1,0 +1,1 @@
+"""A Canvas by its API in the database: what is linked, what was pulled, and what it was told."""

@@ -1,0 +1,53 @@
+"""Idempotency keys: a repeated POST does something once, and is answered as it was the first time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from grading.errors import GraderError
+from grading.store.database import now
+from grading.store.tables import IdempotencyKey
+
+
+@dataclass(frozen=True)
+class Idempotency:
+    """A caller's key for one POST, with the hash of all that was asked for."""
+
+    caller: str
+    key: str
+    body_hash: str
+
+
+class KeyUsed(GraderError):
+    """This Idempotency-Key was used for another request; send a new key."""
+
+    code = "idempotency_key_reused"
+    status = 422
+
+
+def find(session: Session, wanted: Idempotency | None) -> IdempotencyKey | None:
+    """What the key led to before, or nothing. Raises KeyUsed where that was another request."""
+    row = session.get(IdempotencyKey, (wanted.caller, wanted.key)) if wanted is not None else None
+    if row is not None and wanted is not None and row.body_hash != wanted.body_hash:
+        raise KeyUsed
+    return row
+
+
+def keep(
+    session: Session, used: Idempotency | None, *, submission_id: str | None = None
+) -> IdempotencyKey | None:
+    """Remember the key in the transaction that does what was asked for; its `answer` is filled in later.
+
+    Before anything else is done, it makes others with the same key wait. Raises IntegrityError for those.
+    """
+    if used is None:
+        return None
+    row = IdempotencyKey(
+        caller=used.caller, key=used.key, body_hash=used.body_hash, submission_id=submission_id,
+        created_at=now(session),
+    )  # fmt: skip
+    session.add(row)
+    session.flush()
+    return row

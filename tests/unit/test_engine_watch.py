@@ -1,0 +1,46 @@
+"""When silence of a server is a stall."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from grading.errors import EngineError
+from workers.machine.engines.base import Cancel
+from workers.machine.engines.ollama_wire import OllamaWire
+from workers.machine.engines.watch import Heard, Limits, Watch
+
+LIMITS = Limits(chunk=0.05, load=0.6)
+
+
+def silent(heard: Heard) -> tuple[EngineError | None, float]:
+    """What a watch makes of a server that sends one token and no more, and after how many seconds."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, Watch(60, Cancel(), LIMITS, "It", heard) as watch:
+        watch.hold(ours)
+        ahead, began = heard.at, time.monotonic()
+        watch.arrived(token=True)
+        heard.at = ahead  # what others sent last, whatever came of this one
+        ours.recv(1)  # ends when the watch shuts it
+        return watch.failure(), time.monotonic() - began
+
+
+def test_a_silent_stream_is_a_stall_only_later_while_the_server_goes_on_with_others() -> None:
+    failure, seconds = silent(Heard(at=time.monotonic() + 1000))  # as if others had tokens all the time
+    assert seconds >= LIMITS.load
+    assert failure is not None
+    assert failure.code == "engine_stalled"
+
+
+def test_it_is_one_at_once_where_no_other_stream_moves() -> None:
+    failure, _ = silent(Heard())
+    assert failure is not None
+    assert failure.code == "engine_stalled"
+
+
+def test_streams_of_one_server_share_what_was_heard_of_it() -> None:
+    wire = OllamaWire("http://127.0.0.1:1", LIMITS)
+    one, other = wire.watch(60, Cancel()), wire.watch(60, Cancel())
+    one.arrived(token=True)
+    assert other._heard is one._heard is wire.heard
+    assert wire.heard.at > 0
