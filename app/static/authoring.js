@@ -95,7 +95,14 @@ function poll(place) {
   setTimeout(ask, 1500);
 }
 
-document.querySelectorAll("[data-editor]").forEach((editor) => { watch(editor); if (editor.querySelector("#problems")) editor.querySelector("#problems").focus(); });
+// A button pressed before this script came is answered with a whole page: it ends at the same place.
+document.querySelectorAll("[data-editor]").forEach((editor) => {
+  watch(editor);
+  const problems = editor.querySelector("#problems");
+  if (problems) problems.focus();
+  else focusOn(editor.dataset.at);
+});
+
 // A short name made of the title, until somebody writes one of their own.
 const slugOf = (title) => title.toLowerCase().replace(/ä/g, "ae").replace(/ö/g, "oe").replace(/ü/g, "ue").replace(/ß/g, "ss").normalize("NFD").replace(/[^a-z0-9]+/g, (gap) => (/^\p{M}+$/u.test(gap) ? "" : "-")).replace(/^-+|-+$/g, "").slice(0, 64).replace(/-+$/, "");
 for (const slug of document.querySelectorAll("[data-slug]")) {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from grading.store import accounts, tables
 from tests.integration.webapp import School
@@ -42,6 +42,12 @@ def come_in(page: Page, site: str, school: School, name: str) -> None:
     cookie = client.get_cookie("grader")
     assert cookie is not None
     page.context.add_cookies([{"name": "grader", "value": cookie.value, "url": site}])
+
+
+def follow(page: Page, what: Locator) -> None:
+    """Click what leads to another page, and wait until its scripts are there: before, nobody hears its keys."""
+    with page.expect_navigation():
+        what.click()
 
 
 def look(page: Page, pictures: Path, name: str, *, all_widths: bool = False) -> None:

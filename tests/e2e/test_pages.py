@@ -15,7 +15,7 @@ from grading.dispatch import MachineState
 from grading.jobs import AnalysisOutput, Finding, SentPrompt
 from grading.model import Location
 from grading.store import tables
-from tests.e2e.browsing import look, sign_in, with_passwords
+from tests.e2e.browsing import follow, look, sign_in, with_passwords
 from tests.integration import ran
 from tests.integration.webapp import CODE, School, report
 
@@ -39,7 +39,7 @@ def test_from_sign_in_to_the_result(careful: Page, school: School, site: str, pi
     look(page, pictures, "1-sign-in")
     sign_in(page, site, "anna")
     expect(page.get_by_role("heading", name="Assignments")).to_be_visible()
-    page.get_by_role("link", name="Hand in Homework hw1").click()
+    follow(page, page.get_by_role("link", name="Hand in Homework hw1"))
     expect(page.get_by_text("Accepted: .ipynb, .R,")).to_be_visible()
     look(page, pictures, "2-hand-in")
     big = {"name": "big.py", "mimeType": "text/plain", "buffer": b"x" * (3 * 1024 * 1024)}

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from grading.model import RoundState
 from grading.store import dry_runs, tables
 from grading.store.database import now
-from tests.e2e.browsing import come_in, look
+from tests.e2e.browsing import come_in, follow, look
 from tests.integration.webapp import School, report
 
 pytestmark = pytest.mark.filterwarnings(
@@ -53,7 +53,7 @@ def test_from_a_new_assignment_to_a_published_rubric(
     page.get_by_role("region", name="solution/").get_by_role("button", name="Upload").click()
     expect(page.get_by_role("link", name="work.py")).to_be_visible()
     look(page, pictures, "authoring-3-files")
-    page.get_by_label("Writing the assignment").get_by_role("link", name="Rubric").click()
+    follow(page, page.get_by_label("Writing the assignment").get_by_role("link", name="Rubric"))
     edit_the_rubric(page, pictures)
     page.get_by_role("link", name="Versions").click()
     expect(page.get_by_role("button", name="Publish version 4")).to_be_visible()
@@ -95,6 +95,17 @@ def edit_the_rubric(page: Page, pictures: Path) -> None:
     look(page, pictures, "authoring-5-rubric", all_widths=True)
     page.get_by_role("button", name="Save as a draft").click()
     expect(page.get_by_text("Saved as version 4")).to_be_visible()
+
+
+def test_a_button_pressed_before_the_scripts_came_ends_at_its_place(
+    careful: Page, school: School, site: str
+) -> None:
+    page = careful
+    come_in(page, site, school, "teacher")
+    page.route("**/authoring.js", lambda route: route.abort(), times=1)
+    page.goto(f"{site}/assignments/{school.assignment}/rubric")
+    page.get_by_role("button", name="Add a criterion").click()
+    expect(page.locator('[id="criteria.2.title"]')).to_be_focused()
 
 
 def test_a_dry_run_is_compared_and_applied(careful: Page, school: School, site: str, pictures: Path) -> None:

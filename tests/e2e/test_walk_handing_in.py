@@ -13,7 +13,7 @@ from playwright.sync_api import Page, Route, expect
 
 from grading.store import accounts, blobs, tables
 from grading.store.database import now
-from tests.e2e.browsing import come_in, look, picture
+from tests.e2e.browsing import come_in, follow, look, picture
 from tests.integration.webapp import CODE, School, report
 
 # Werkzeug's own server, which only tests use, leaves a static file open when a browser hangs up half way
@@ -106,7 +106,7 @@ def test_from_home_to_the_receipt(careful: Page, school: School, site: str, pict
     page.goto(site)
     expect(page.get_by_text("in 2 days")).to_be_visible()
     look(page, pictures, "home-student", all_widths=True)
-    page.get_by_role("link", name="Hand in Sales of a year").click()
+    follow(page, page.get_by_role("link", name="Hand in Sales of a year"))
     expect(page.get_by_role("link", name="sales.csv")).to_be_visible()
     page.get_by_text("Each day begun after that costs").click()
     page.get_by_text("Loads the data").click()

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from grading.store import tables
 from grading.store.database import now
 from grading.store.examples import listing
-from tests.e2e.browsing import come_in, look, picture
+from tests.e2e.browsing import come_in, follow, look, picture
 from tests.integration.classroom import a_report, change, whole_class
 from tests.integration.webapp import School
 
@@ -56,7 +56,7 @@ def test_the_class_at_a_glance(careful: Page, school: School, site: str, picture
     page.locator("summary", has_text="The numbers as a table Final points").click()
     expect(page.get_by_role("columnheader", name="Hand-ins").first).to_be_visible()
     page.locator("summary", has_text="Where Missing values").click()
-    page.get_by_role("link", name="Student0").first.click()
+    follow(page, page.get_by_role("link", name="Student0").first)
     assert "/submissions/" in page.url
 
 
