@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import atexit
 import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any
+from dataclasses import dataclass
 
-from grading.errors import EngineError, OutputEndless
-from grading.jobs import Tokens
+from grading.errors import EngineError
 from workers.machine.engines.base import Generation, Measure, Progress, Request
-from workers.machine.engines.bounded import MAX_TEXT_BYTES, PROGRESS_EVERY_S, messages, wrote_something
+from workers.machine.engines.bounded import messages
 from workers.machine.engines.mlx_constraint import Constraint
 from workers.machine.engines.mlx_lane import Shape, Ticket
-from workers.machine.engines.mlx_model import LoadedModel, load_model
+from workers.machine.engines.mlx_model import LoadedModel, Prompt, load_model
 from workers.machine.engines.mlx_models import Models
-from workers.machine.engines.mlx_prefixes import Prefixes, default_bytes
+from workers.machine.engines.mlx_prefixes import Layers, Prefixes, default_bytes
 from workers.machine.engines.mlx_runner import Runner
 from workers.machine.engines.mlx_sampling import Sampling
 from workers.machine.engines.mlx_tally import Tally
+from workers.machine.engines.mlx_telling import Watch, generation
 from workers.machine.engines.mlx_waiting import Patience, unheard
 
 CLOSE_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A generation before it begins: its model with the fingerprint, its prompt, and who owns mlx."""
+
+    loaded: LoadedModel
+    digest: str
+    prompt: Prompt
+    runner: Runner
+    patience: Patience
+
+
+Warm = Callable[[Ready], tuple[Layers, int] | None]
+"""Brings the cache of so many first tokens of a prompt, or nothing."""
 
 
 class MlxEngine:
@@ -82,8 +96,8 @@ class MlxEngine:
         now = runner.gauges() if runner is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
         return {**self._tally.read(), **now}
 
-    def generate(self, request: Request, progress: Progress) -> Generation:
-        """Answer a request; see the contract in `base`."""
+    def generate(self, request: Request, progress: Progress, warm: Warm | None = None) -> Generation:
+        """Answer a request; see the contract in `base`. `warm` may bring what of the prompt was read elsewhere."""
         patience = Patience(request.deadline_s, request.cancel)
         if patience.over:
             raise patience.end()
@@ -92,9 +106,11 @@ class MlxEngine:
             self._models.use(request.model, patience, progress) as (loaded, digest),
         ):
             ticket = self._ticket(loaded, request, patience)
+            if warm is not None:
+                ticket.warm = warm(Ready(loaded, digest, ticket.prompt, self._thread(), patience))
             self._thread().submit(ticket)
-            reason = _Watch(ticket, progress, draft=request.job.draft).wait(patience)
-        return _generation(ticket, request, digest, reason, patience.begun)
+            reason = Watch(ticket, progress, draft=request.job.draft).wait(patience)
+        return generation(ticket, ticket.constraint, request, digest, reason, patience.begun)
 
     def close(self) -> None:
         """End the mlx thread and give back the models; running and later generations fail."""
@@ -133,84 +149,3 @@ class MlxEngine:
             over=lambda: patience.over,
             wake=patience.wake,
         )
-
-
-class _Watch:
-    """One caller's view of its generation: tells phases as they come, tokens and draft now and then."""
-
-    def __init__(self, ticket: Ticket, progress: Progress, *, draft: bool) -> None:
-        self._ticket = ticket
-        self._progress = progress
-        self._draft = draft
-        self._phases = 0
-        self._told = 0
-        self._next = time.monotonic() + PROGRESS_EVERY_S
-
-    def wait(self, patience: Patience) -> str:
-        """The finish reason. Raises what the generation ended with, Cancelled or BudgetExceeded."""
-        done = self._ticket.done
-        while not done.done():
-            self._tell_phases()
-            if time.monotonic() >= self._next:
-                self._tell_tokens()
-            patience.sleep(max(0.0, self._next - time.monotonic()))
-        if done.cancelled():
-            raise patience.end()
-        reason = done.result()
-        self._tell_phases()
-        self._say(len(self._ticket.output))
-        return reason
-
-    def _tell_phases(self) -> None:
-        for phase in self._ticket.phases[self._phases :]:
-            self._phases += 1
-            if phase != "generating":
-                self._progress(0, phase)
-
-    def _tell_tokens(self) -> None:
-        self._next = time.monotonic() + PROGRESS_EVERY_S
-        count = len(self._ticket.output)
-        if not self._ticket.phases:
-            self._ticket.tell("queued")  # the thread is busy and has not even looked
-        elif count != self._told:
-            self._told = count
-            self._say(count)
-
-    def _say(self, count: int) -> None:
-        if not self._draft:
-            return self._progress(count)
-        # a character may be unfinished
-        text = self._ticket.loaded.decode(self._ticket.output[:count]).rstrip("\N{REPLACEMENT CHARACTER}")
-        return self._progress(count, "generating", text)
-
-
-def _generation(ticket: Ticket, request: Request, digest: str, reason: str, since: float) -> Generation:
-    """What a finished ticket says; `since` is when the caller came. Raises what the text forbids."""
-    text = ticket.loaded.decode(ticket.output)
-    bound = ticket.constraint
-    truncated = reason == "length" and not (bound and bound.complete)
-    wrote_something("The model", text, truncated=truncated)
-    if len(text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
-        raise OutputEndless(f"The model wrote more than {MAX_TEXT_BYTES} bytes; the answer was dropped.")
-    first = ticket.first_token
-    return Generation(
-        text=text,
-        tokens=Tokens(prompt=len(ticket.prompt.ids), cached=ticket.cached, output=len(ticket.output)),
-        first_token_s=first - since if first is not None else None,
-        seconds=time.monotonic() - since,
-        digest=digest,
-        truncated=truncated,
-        closed=bound is not None and bound.closed,
-        sampling=_sampling(request, "json_schema_bound" if bound else "none"),
-        timings=ticket.timings(since),
-    )
-
-
-def _sampling(request: Request, form: str) -> dict[str, Any]:
-    asked = {"top_p": request.top_p, "seed": request.seed}
-    return {
-        "temperature": request.temperature,
-        "max_tokens": request.max_output_tokens,
-        "format": form,
-        **{name: value for name, value in asked.items() if value is not None},
-    }

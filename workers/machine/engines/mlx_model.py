@@ -32,20 +32,20 @@ class Prompt:
 
 def load_model(name: str, max_context: int | None) -> LoadedModel:
     """Load from a folder or the hub's cache, on the thread that will generate. Raises ModelMissing."""
-    with _missing(name):
+    with missing(name):
         from mlx_lm.utils import load
 
-        model, tokenizer, config = load(str(_folder(name)), return_config=True)
+        model, tokenizer, config = load(str(model_folder(name)), return_config=True)
         return LoadedModel(model, tokenizer, config, max_context)
 
 
 def model_digest(name: str) -> str:
     """The fingerprint of a model's files; takes as long as reading them. Raises ModelMissing."""
-    with _missing(name):
-        return fingerprint(_folder(name))
+    with missing(name):
+        return fingerprint(model_folder(name))
 
 
-def _folder(name: str) -> Path:
+def model_folder(name: str) -> Path:
     """A model's folder; nothing is ever fetched."""
     if Path(name).exists():
         return Path(name)
@@ -55,7 +55,7 @@ def _folder(name: str) -> Path:
 
 
 @contextmanager
-def _missing(name: str) -> Iterator[None]:
+def missing(name: str) -> Iterator[None]:
     """Say what cannot be loaded and what mends it."""
     try:
         with _importing:  # two threads at once meet half-made modules

@@ -37,6 +37,10 @@ class Prefixes:
         """The prefixes held now, the least used first."""
         return [prefix for _, prefix in list(self._kept)]
 
+    def has(self, model: int, prefix: Prefix) -> bool:
+        """Whether this one is kept now. May be asked on any thread."""
+        return (model, prefix) in self._kept
+
     def takes(self, model: int, prefix: Prefix) -> bool:
         """Whether it is worth prefilling this one by itself: one as long as this was not too large before."""
         return self._most > 0 and len(prefix) < self._refused.get(model, len(prefix) + 1)
@@ -53,7 +57,7 @@ class Prefixes:
         """Keep a cache; one that is larger than all there may be is not kept."""
         import mlx.core as mx
 
-        size = sum(layer.nbytes for layer in layers)
+        size = self._size(prefix, layers)
         if size > self._most:
             self._refused[model] = min(len(prefix), self._refused.get(model, len(prefix)))
             return
@@ -69,6 +73,10 @@ class Prefixes:
         for key in [key for key in self._kept if key[0] == model]:
             self._drop(key)
         self._refused.pop(model, None)
+
+    def _size(self, prefix: Prefix, layers: Layers) -> int:
+        """What a cache counts against `most`: its bytes."""
+        return sum(layer.nbytes for layer in layers)
 
     def _drop(self, key: tuple[int, Prefix]) -> None:
         _, size = self._kept.pop(key, (None, 0))
