@@ -1,25 +1,44 @@
-"""Templates compiled once for each language: the texts that need nothing stand in them as they are shown."""
+"""Templates compiled once for each language: texts stand in them as they are shown, cut where values come."""
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import re
+from collections.abc import Iterator, MutableMapping
 from gettext import NullTranslations
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 from flask import Flask
 from flask.templating import Environment
 from jinja2 import Template, nodes
+from jinja2.runtime import Context
 from jinja2.visitor import NodeTransformer
 
 from app.language import ENGLISH, catalogue_of, current
 
 SAYS = ("_", "gettext")
 """How a template asks for a text."""
+VALUE = re.compile(r"%\((\w+)\)s")
+PLAIN = (FunctionType, MethodType, BuiltinFunctionType)
+"""What is called as it is, unless it is marked to be given the context."""
+
+
+class Calls(Context):
+    """Calls a function at once, where Jinja looks three times at what it wants to be given."""
+
+    def call(
+        self, asked: Any, /, *args: Any, _loop_vars: Any = None, _block_vars: Any = None, **values: Any
+    ) -> Any:
+        """As Jinja's."""
+        if isinstance(asked, PLAIN) and not hasattr(asked, "jinja_pass_arg"):
+            return asked(*args, **values)
+        return super().call(asked, *args, _loop_vars=_loop_vars, _block_vars=_block_vars, **values)
 
 
 class Compiled(Environment):
     """Gives each request the templates of its reader's language."""
 
+    context_class = Calls
     catalogue: NullTranslations | None = None
     """Of the one language whose templates this is; nothing: of all."""
 
@@ -61,10 +80,30 @@ class Texts(NodeTransformer):
     def visit_Call(self, node: nodes.Call) -> nodes.Node:
         """`_("Home")` becomes what is shown; everything else stays."""
         self.generic_visit(node)
+        text = None if node.kwargs else self._text(node)
+        return node if text is None else nodes.TemplateData(text % {}, lineno=node.lineno)
+
+    def visit_Output(self, node: nodes.Output) -> nodes.Node:
+        """`{{ _("Hand-in %(number)s", number=n) }}` becomes what `Hand-in {{ n }}` is."""
+        self.generic_visit(node)
+        node.nodes = [part for one in node.nodes for part in self._parts(one)]
+        return node
+
+    def _parts(self, shown: nodes.Expr) -> Iterator[nodes.Expr]:
+        text = self._text(shown) if isinstance(shown, nodes.Call) else None
+        pieces = VALUE.split(text or "")
+        given = {one.key: one.value for one in shown.kwargs} if isinstance(shown, nodes.Call) else {}
+        rest = "".join(pieces[::2]).replace("%%", "")
+        if text is None or "%" in rest or not given.keys() >= set(pieces[1::2]):
+            yield shown  # no text, or one with other signs in it
+            return
+        for place, piece in enumerate(pieces):
+            yield given[piece] if place % 2 else nodes.TemplateData(piece % {}, lineno=shown.lineno)
+
+    def _text(self, node: nodes.Call) -> str | None:
+        """The translation that a call asks for; nothing where it is another call, or of something else."""
         asked = isinstance(node.node, nodes.Name) and node.node.name in SAYS
-        if not asked or len(node.args) != 1 or node.kwargs or node.dyn_args or node.dyn_kwargs:
-            return node
+        if not asked or len(node.args) != 1 or node.dyn_args or node.dyn_kwargs:
+            return None
         text = node.args[0].value if isinstance(node.args[0], nodes.Const) else None
-        if not isinstance(text, str):
-            return node
-        return nodes.TemplateData(self._catalogue.gettext(text) % {}, lineno=node.lineno)
+        return self._catalogue.gettext(text) if isinstance(text, str) else None

@@ -17,6 +17,7 @@ from app.lti.framing import framed
 from app.security import safe_next
 from app.services import services
 from app.tabs import Tab
+from app.texts import address
 from app.who import SignedIn
 from grading.may import Actor, may
 from grading.store import languages as chosen
@@ -117,7 +118,7 @@ def operating_tabs() -> list[Tab]:
 def _ways(table: tuple[Way, ...], reader: Actor) -> list[Tab]:
     here, there_are = {request.blueprint, request.endpoint}, current_app.view_functions
     return [
-        Tab(_(way.title), url_for(way.endpoint), way.endpoint in here or bool(here & way.parts))
+        Tab(_(way.title), address(way.endpoint), way.endpoint in here or bool(here & way.parts))
         for way in table
         if way.endpoint in there_are and may(reader, way.action)
     ]

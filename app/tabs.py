@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flask import current_app, request, url_for
+from flask import current_app, request
 
 from app import who
 from app.language import gettext as _
 from app.language import later as N_
+from app.texts import address
 from grading.may import Subject, may
 
 
@@ -81,7 +82,7 @@ def assignment_tabs(course_id: int, assignment_id: int) -> list[Tab]:
 def _tabs(table: tuple[tuple[str, str, str], ...], course_id: int, ids: dict[str, Any]) -> list[Tab]:
     reader, subject = who.actor(), Subject(course_id)
     return [
-        Tab(_(title), url_for(endpoint, **ids), _here(endpoint), request.endpoint == endpoint)
+        Tab(_(title), address(endpoint, **ids), _here(endpoint), request.endpoint == endpoint)
         for endpoint, title, action in table
         if endpoint in current_app.view_functions and may(reader, action, subject)
     ]

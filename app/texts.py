@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from flask import Flask, g, has_request_context, request
+from flask import Flask, current_app, g, has_request_context, request
 from flask_wtf.csrf import generate_csrf
 from jinja2 import pass_eval_context
 from jinja2.nodes import EvalContext
@@ -35,7 +35,8 @@ def quicken(app: Flask) -> None:
     """Let templates of this app say texts and addresses by what is here."""
     # as the extension's own, which look everything up in the context three times over
     app.jinja_env.globals.update(_=_text, gettext=_text, ngettext=_counted)
-    app.jinja_env.globals.update(url_for=Addresses(app).url_for, moment_words=moment, number_words=number)
+    known = app.extensions["grader-addresses"] = Addresses(app)
+    app.jinja_env.globals.update(url_for=known.url_for, moment_words=moment, number_words=number)
     app.jinja_env.globals.update(state_told=state_words, badge_words=badge, form_token=form_token)
     app.jinja_env.globals.update(late_words=late, off_words=off, percent_words=percent)
 
@@ -68,7 +69,8 @@ class Addresses:
         # relative endpoints, and names with a `_` such as `_external`, depend on more
         if endpoint[0] == "." or any(name[0] == "_" for name in values) or not has_request_context():
             return self._make(endpoint, **values)
-        key = (request.root_path, endpoint, *((name, type(one), one) for name, one in values.items()))
+        root = request._get_current_object().root_path  # type: ignore[attr-defined]  # of the proxy
+        key = (root, endpoint, *((name, type(one), one) for name, one in values.items()))
         try:
             known = self._made.get(key)
         except TypeError:  # a list, which cannot be looked up
@@ -81,14 +83,19 @@ class Addresses:
         return known
 
 
+def address(endpoint: str, **values: Any) -> str:
+    """Flask's `url_for`, of those that are remembered."""
+    known: Addresses = current_app.extensions["grader-addresses"]
+    return known.url_for(endpoint, **values)
+
+
 def form_token() -> Markup:
     """The field that every form has, against forms of other sites."""
-    token = generate_csrf()
-    known: tuple[str, Markup] | None = g.get("form_token")
-    if known is None or known[0] != token:  # lists have many forms
-        made = Markup('<input type="hidden" name="csrf_token" value="{}">').format(token)
-        g.form_token = known = token, made
-    return known[1]
+    known: Markup | None = g.get("form_token")
+    if known is None:  # a request has one token, and lists have many forms
+        known = Markup('<input type="hidden" name="csrf_token" value="{}">').format(generate_csrf())
+        g.form_token = known
+    return known
 
 
 def moment(at: datetime) -> Markup:
