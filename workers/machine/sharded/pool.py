@@ -1,0 +1,124 @@
+"""Keeps the ranks of one model running: starts them when first asked for, and again when one is lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from grading.errors import EngineError
+from workers.machine.engines.base import Progress
+from workers.machine.engines.mlx_waiting import Patience
+from workers.machine.sharded.crew import Crew
+
+log = logging.getLogger(__name__)
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+"""Before ranks are started again; twice as long each time, until they have worked for STEADY_S."""
+STEADY_S = 60.0
+STARTING = "The ranks were still starting; the model was not there"
+
+
+class Pool:
+    """The ranks of one model, again and again. Thread-safe; a thread of its own leads them."""
+
+    def __init__(self, open_crew: Callable[[], Crew], first_pause_s: float = FIRST_PAUSE_S) -> None:
+        self._open_crew = open_crew
+        self._first_pause_s = first_pause_s
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._crew: Crew | None = None
+        self._coming: Future[Crew] = Future()
+        """The next crew that is ready, or why it is not to be had."""
+        self._unheard: EngineError | None = None
+        self._thread = threading.Thread(target=self._keep, name="sharded", daemon=True)
+        self._thread.start()
+
+    def use(self, patience: Patience, progress: Progress) -> Crew:
+        """The ranks, ready. Raises what they could not be started for, Cancelled or BudgetExceeded."""
+        with self._lock:
+            coming = self._coming
+        if not coming.done():
+            progress(0, "loading")
+        return patience.wait_for(coming, STARTING)
+
+    def tell_loss(self) -> None:
+        """Raise why the ranks are away, once, where no generation has met that yet.
+
+        So the machine learns of it, and takes no more work until they are back.
+        """
+        with self._lock:
+            error, self._unheard = self._unheard, None
+        if error is not None:
+            raise error
+
+    @property
+    def crew(self) -> Crew | None:
+        """The ranks that run now, if they do."""
+        return self._crew
+
+    def close(self, seconds: float) -> None:
+        """End the ranks and all generations; waits for that at most so long."""
+        self._closed.set()
+        with self._lock:
+            crew = self._crew
+        if crew is not None:
+            crew.stop()
+        self._thread.join(seconds)
+
+    def _keep(self) -> None:
+        """Start, lead, end, and again."""
+        pause = self._first_pause_s
+        while not self._closed.is_set():
+            began = time.monotonic()
+            error = self._live_once()
+            if self._closed.is_set():
+                break
+            if time.monotonic() - began >= STEADY_S:
+                pause = self._first_pause_s
+            log.error("the ranks start again in %g s: %s", pause, error.message)
+            self._closed.wait(pause)
+            pause = min(LONGEST_PAUSE_S, 2 * pause)
+        self._give_up(EngineError("The engine was closed."))
+
+    def _live_once(self) -> EngineError:
+        """One crew from start to end; why it ended."""
+        crew = self._open_crew()
+        with self._lock:
+            self._crew = crew
+        if self._closed.is_set():
+            crew.stop()
+        error = EngineError("The engine was closed.")
+        try:
+            crew.start()
+            with self._lock:
+                self._unheard = None
+                self._coming.set_result(crew)
+            crew.play()
+        except EngineError as failed:
+            error = failed
+        except Exception as failed:
+            log.exception("leading the ranks broke")  # this thread must outlive anything
+            error = EngineError(f"Leading the ranks broke: {type(failed).__name__}: {failed}")
+        self._lost(crew, error)
+        return error
+
+    def _lost(self, crew: Crew, error: EngineError) -> None:
+        """These ranks are no more: new callers wait for the next ones."""
+        with self._lock:
+            self._crew = None
+            coming = self._coming
+            self._coming = Future()
+            self._unheard = error
+        if not coming.done():
+            coming.set_exception(error)
+        if crew.end(error):
+            with self._lock:
+                self._unheard = None
+
+    def _give_up(self, error: EngineError) -> None:
+        with self._lock:
+            coming = self._coming
+        if not coming.done():
+            coming.set_exception(error)
