@@ -17,7 +17,7 @@ from app.services import services
 from grading import gradefile, zipnames
 from grading.errors import NotFound
 from grading.may import Actor, Subject, may
-from grading.store import Store, gradebook, gradeout
+from grading.store import Store, courses, gradeout
 from grading.store.audit import note
 from grading.store.tables import Assignment
 
@@ -53,7 +53,7 @@ class How:
 def table(actor: Actor, course_id: int, assignment: Assignment | None, how: How) -> Response:
     """The grades of a course, or of one of its assignments; the actor may have them."""
     with services().store.write() as session:
-        course = gradebook.course_of(session, course_id)
+        course = courses.find(session, course_id)
         about = f"assignment:{assignment.id}" if assignment else f"course:{course_id}"
         note(session, actor.name, "grades.export", about, {"criteria": how.criteria})
     name = f"{course.slug}-{assignment.slug}" if assignment else course.slug
@@ -89,7 +89,7 @@ def all_of(actor: Actor, assignment: Assignment) -> Response:
     store = services().store
     with store.write() as session:
         note(session, actor.name, "assignment.export", f"assignment:{assignment.id}")
-        course = gradebook.course_of(session, assignment.course_id)
+        course = courses.find(session, assignment.course_id)
     return _file(
         _zipped(_files(store, assignment)), f"{course.slug}-{assignment.slug}.zip", "application/zip"
     )

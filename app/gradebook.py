@@ -15,7 +15,7 @@ from app.language import gettext as _
 from app.services import services
 from grading.errors import NotFound
 from grading.may import Actor, Subject, may
-from grading.store import gradebook
+from grading.store import courses, gradebook
 from grading.store.database import now
 from grading.store.gradebook import Gradebook
 from grading.store.gradebook_cells import Cell
@@ -54,7 +54,7 @@ def _shown(course_id: int, search: str, page: int) -> Shown:
         known = {} if search else kept.of_course("gradebook", session, course_id, _no_pages)
         found = known.get(page)
         if found is None or (found.book.until is not None and found.book.until <= now(session)):
-            found = Shown(gradebook.page_of(session, gradebook.course_of(session, course_id), search, page))
+            found = Shown(gradebook.page_of(session, courses.find(session, course_id), search, page))
             if len(known) < PAGES:
                 known[page] = found
     return found
@@ -69,7 +69,7 @@ def mine(course_id: int) -> str:
     """What the reader got, as far as it is released."""
     actor = seen(course_id, "grades.own")
     with services().store.look() as session:
-        book = gradebook.of_student(session, gradebook.course_of(session, course_id), actor.user_id)
+        book = gradebook.of_student(session, courses.find(session, course_id), actor.user_id)
     return render_template("gradebook/mine.html", book=book, actor=actor, note=notes())
 
 

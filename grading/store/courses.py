@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Integer, and_, bindparam, func, select
+from sqlalchemy import Integer, Select, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from grading.errors import Conflict, GraderError, NotFound
@@ -82,24 +82,31 @@ class Settings:
 
 def listing(session: Session, course_ids: frozenset[int] | None) -> tuple[CourseLine, ...]:
     """These courses (nothing: all) with the number of assignments, the running ones first."""
-    query = (
-        select(Course, func.count(Assignment.id))
-        .outerjoin(Assignment, Assignment.course_id == Course.id)
-        .group_by(Course.id)
-        .order_by(Course.archived, Course.title, Course.id)
-    )
-    if course_ids is not None:
-        query = query.where(Course.id.in_(course_ids))
-    rows = session.execute(query)
-    return tuple(CourseLine(one.id, one.slug, one.title, one.archived, count) for one, count in rows)
+    some = {} if course_ids is None else {"course_ids": list(course_ids)}
+    return tuple(CourseLine(*row) for row in session.execute(_listing(bool(some)), some))
+
+
+@cache
+def _listing(some: bool) -> Any:
+    shown = (Course.id, Course.slug, Course.title, Course.archived)
+    query: Any = select(*shown, func.count(Assignment.id))
+    query = query.outerjoin(Assignment, Assignment.course_id == Course.id)
+    if some:
+        query = query.where(Course.id.in_(bindparam("course_ids", expanding=True)))
+    return query.group_by(Course.id).order_by(Course.archived, Course.title, Course.id)
 
 
 def find(session: Session, course_id: int) -> Course:
     """The course. Raises NotFound."""
-    found = session.get(Course, course_id)
+    found = session.scalar(_course(), {"course_id": course_id})
     if found is None:
         raise NotFound("There is no such course.")
     return found
+
+
+@cache
+def _course() -> Select[Course]:
+    return select(Course).where(Course.id == bindparam("course_id"))
 
 
 def assignments(

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Select, bindparam, func, or_, select
+from sqlalchemy import Engine, Executable, Select, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
-from grading.errors import NotFound
 from grading.late import own_due
 from grading.report.course import Counted, CourseStanding, course_standing
 from grading.rubric import Value
-from grading.store.database import now
+from grading.store.database import clock, now, told
 from grading.store.gradebook_cells import ASSIGNMENTS, STUDENTS, Cell, Column, cells_of
 from grading.store.removal import chunks
 from grading.store.tables import (
@@ -68,14 +68,6 @@ class Gradebook(Value):
     """When the next of its dates is over, which changes what is missing."""
 
 
-def course_of(session: Session, course_id: int) -> Course:
-    """The course. Raises NotFound."""
-    found = session.get(Course, course_id)
-    if found is None:
-        raise NotFound("There is no such course.")
-    return found
-
-
 def page_of(session: Session, course: Course, search: str = "", page: int = 1) -> Gradebook:
     """One page of students, by name; `search` finds in names and student ids."""
     students = _students(course.id, search)
@@ -110,9 +102,10 @@ def students_after(session: Session, course_id: int, after: int, limit: int) -> 
 
 
 def of_student(session: Session, course: Course, user_id: int) -> Gradebook:
-    """One student's own row, with what is released only."""
+    """One student's own row, with what is released only, and without the id that is typed."""
     listed = columns(session, course.id, visible=True)
-    head = _named(session, _students(course.id, "").where(User.id == user_id))
+    known = session.execute(_student(), {"course_id": course.id, "user_id": user_id})
+    head = [Student(id=row.id, name=row.name, subject="") for row in known]
     found = rows(session, course, listed, head, released_only=True)
     return Gradebook(
         course_id=course.id, course_title=course.title, drop_lowest=course.drop_lowest, columns=listed,
@@ -120,12 +113,22 @@ def of_student(session: Session, course: Course, user_id: int) -> Gradebook:
     )  # fmt: skip
 
 
+@cache
+def _student() -> Executable:
+    query = select(User.id, User.name).join(Membership, Membership.user_id == User.id)
+    here = Membership.course_id == bindparam("course_id")
+    return query.where(here, Membership.role == "student", User.id == bindparam("user_id"))
+
+
 def columns(
     session: Session, course_id: int, *, visible: bool = False, assignment_id: int | None = None
 ) -> tuple[Column, ...]:
     """The assignments of a course as they are due: all, those that students see, or one."""
     wanted = {"course_id": course_id, "assignment_id": assignment_id}
-    found = session.execute(_columns(visible, assignment_id is not None), wanted).all()
+    query = _columns(session.get_bind().dialect.name, visible, assignment_id is not None)
+    found = session.execute(query, wanted).all()
+    if found:
+        told(session, found[0].clock)  # what is missing rests on it
     highest = _highest(session, [one.version for one in found if one.version is not None])
     return tuple(
         Column(
@@ -137,7 +140,7 @@ def columns(
 
 
 @cache
-def _columns(visible: bool, single: bool) -> Select[Any]:
+def _columns(dialect: str, visible: bool, single: bool) -> Select[Any]:
     newest = (
         select(RubricVersion.id)
         .where(RubricVersion.assignment_id == Assignment.id, RubricVersion.published_at.is_not(None))
@@ -148,7 +151,7 @@ def _columns(visible: bool, single: bool) -> Select[Any]:
     query: Select[Any] = (
         select(
             Assignment.id, Assignment.slug, Assignment.title, Assignment.due_at, Assignment.counts,
-            Assignment.group_size, newest.label("version"),
+            Assignment.group_size, newest.label("version"), clock(dialect),
         )
         .where(Assignment.course_id == bindparam("course_id"))
         .order_by(Assignment.due_at.is_(None), Assignment.due_at, Assignment.id)
@@ -159,19 +162,19 @@ def _columns(visible: bool, single: bool) -> Select[Any]:
     return query.where(Assignment.id == bindparam("assignment_id")) if single else query
 
 
-_POINTS: dict[tuple[str, int], float] = {}
-"""(database, version of a rubric) -> its points: versions never change."""
+_POINTS: WeakKeyDictionary[Engine, dict[int, float]] = WeakKeyDictionary()
+"""Database -> version of a rubric -> its points: versions never change."""
 
 
 def _highest(session: Session, versions: Sequence[int]) -> Mapping[int, float]:
-    where = str(session.get_bind().engine.url)
-    missing = [one for one in versions if (where, one) not in _POINTS]
+    known = _POINTS.setdefault(session.get_bind().engine, {})
+    missing = [one for one in versions if one not in known]
     if missing:
         query = select(RubricVersion.id, RubricVersion.rubric).where(RubricVersion.id.in_(missing))
         for version, rubric in session.execute(query):
             points = sum(float(one["points"]) for one in rubric.get("criteria", ()))
-            _POINTS[where, version] = round(points, 2)
-    return {one: _POINTS[where, one] for one in versions if (where, one) in _POINTS}
+            known[version] = round(points, 2)
+    return {one: known[one] for one in versions if one in known}
 
 
 def _students(course_id: int, search: str) -> Select[Any]:

@@ -14,9 +14,9 @@ from grading.outcome import Report
 from grading.report import changed
 from grading.report.text import as_text
 from grading.rubric import Value
-from grading.store import Store
+from grading.store import Store, courses
 from grading.store.blobs import fetch
-from grading.store.gradebook import Row, columns, course_of, everybody
+from grading.store.gradebook import Row, columns, everybody
 from grading.store.gradebook_cells import Cell, Column
 from grading.store.removal import chunks
 from grading.store.settling import changes_of
@@ -66,7 +66,7 @@ def criteria_of(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
 
 def course_table(session: Session, course_id: int) -> tuple[list[str], Iterator[list[Any]]]:
     """First line and lines of a course: a column for each assignment."""
-    course = course_of(session, course_id)
+    course = courses.find(session, course_id)
     listed = columns(session, course_id)
     header = ["id", "name", *(one.title for one in listed), "total", "of", "dropped"]
     return header, (_course_line(row, listed) for row in everybody(session, course, listed))
@@ -83,7 +83,7 @@ def assignment_table(
     session: Session, assignment: Assignment, *, criteria: bool
 ) -> tuple[list[str], Iterator[list[Any]]]:
     """First line and lines of one assignment; with `criteria` it can be changed and read in again."""
-    course = course_of(session, assignment.course_id)
+    course = courses.find(session, assignment.course_id)
     listed = [one for one in columns(session, course.id) if one.id == assignment.id]
     shown = criteria_of(session, assignment.id) if criteria else ()
     header = ["id", "name", "state", "hand_in", "handed_in", "points", "max", ADJUSTMENT, "credit", "final"]

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from grading.rubric import Value
 from grading.store import gradebook, lists, members, tables
-from grading.store.courses import CourseLine
+from grading.store.courses import CourseLine, find
 from grading.store.door import counting_for
 from grading.store.lists import SubmissionLine
 from grading.store.members import Person
@@ -147,6 +147,6 @@ def grades(
     session: Session, assignment: tables.Assignment, after: int, limit: int
 ) -> tuple[gradebook.Row, ...]:
     """What counts of each student for one assignment, by the student's number; each row has one cell."""
-    course = gradebook.course_of(session, assignment.course_id)
+    course = find(session, assignment.course_id)
     listed = gradebook.columns(session, course.id, assignment_id=assignment.id)
     return gradebook.rows(session, course, listed, gradebook.students_after(session, course.id, after, limit))

@@ -85,10 +85,16 @@ class Overview(Value):
 
 def find(session: Session, assignment_id: int) -> tables.Assignment:
     """The assignment. Raises NotFound."""
-    found = session.get(tables.Assignment, assignment_id, options=[joinedload(tables.Assignment.course)])
+    found = session.scalar(_found(), {"assignment_id": assignment_id})
     if found is None:
         raise NotFound("There is no such assignment.")
     return found
+
+
+@cache
+def _found() -> Select[tables.Assignment]:
+    query = select(tables.Assignment).options(joinedload(tables.Assignment.course, innerjoin=True))
+    return query.where(tables.Assignment.id == bindparam("assignment_id"))
 
 
 _rubrics: Remembered[tuple[tuple[ShownCriterion, ...], float]] = Remembered(MOST_READ)

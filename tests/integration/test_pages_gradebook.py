@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from grading import gradefile, zipnames
 from grading.gradefile import TableUnreadable
 from grading.report.course import Counted, course_standing
-from grading.store import accounts, gradebook, gradein, tables
+from grading.store import accounts, courses, gradebook, gradein, tables
 from grading.store.database import now
 from tests.integration.webapp import School, form_token, report
 
@@ -108,7 +108,7 @@ def test_what_counts(either: School) -> None:
         grade = session.query(tables.Grade).filter_by(submission_id=newest).one()
         grade.credit, grade.final_points, grade.adjustment = 0.5, 2.0, 1.0
     with either.store.read() as session:
-        book = gradebook.page_of(session, gradebook.course_of(session, either.course))
+        book = gradebook.page_of(session, courses.find(session, either.course))
     rows = {row.student.subject: row for row in book.rows}
     assert [column.id for column in book.columns] == [either.assignment, either.quick]
     anna, ben = rows["anna"], rows["ben"]
@@ -123,7 +123,7 @@ def test_what_counts(either: School) -> None:
             )
         )
     with either.store.read() as session:
-        book = gradebook.page_of(session, gradebook.course_of(session, either.course), "BEN")
+        book = gradebook.page_of(session, courses.find(session, either.course), "BEN")
     assert [(row.student.subject, row.cells[0].state) for row in book.rows] == [("ben", "ahead")]
 
 

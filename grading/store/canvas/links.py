@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -187,22 +187,24 @@ def listing(session: Session, course_id: int | None = None) -> list[Shown]:
     """All links, or those of a course here, with how they do; in a fixed number of queries."""
     where = () if course_id is None else (Assignment.course_id == course_id,)
     rows = session.execute(_links(*where)).all()
-    taken = _counts(session, CanvasTaken, func.count())
-    refused = _counts(session, CanvasTaken, func.count(), CanvasTaken.error != "")
-    told = _counts(session, CanvasScore, func.count(), CanvasScore.told_at.is_not(None))
-    failed = _counts(session, CanvasScore, func.count(), CanvasScore.error != "")
-    differ = _counts(session, CanvasScore, func.count(), CanvasScore.differs_at.is_not(None))
+    if not rows:
+        return []
+    taken = _counts(session, CanvasTaken, CanvasTaken.error != "")
+    one = CanvasScore
+    kinds = (one.told_at.is_not(None), one.error != "", one.differs_at.is_not(None))
+    told = _counts(session, one, *kinds)
     return [
         Shown(
             _link(row), row[0].pulled_at, row[0].compared_at,
             tuple(one for one in (row[1].error, row[0].error, row[0].compare_error) if one),
-            taken.get(row[0].id, 0), refused.get(row[0].id, 0), told.get(row[0].id, 0),
-            failed.get(row[0].id, 0), differ.get(row[0].id, 0),
+            *taken.get(row[0].id, (0, 0)), *told.get(row[0].id, (0, 0, 0, 0))[1:],
         )
         for row in rows
     ]  # fmt: skip
 
 
-def _counts(session: Session, table: Any, what: Any, *where: Any) -> Mapping[int, int]:
-    query = select(table.link_id, what).where(*where).group_by(table.link_id)
-    return {row[0]: row[1] for row in session.execute(query)}
+def _counts(session: Session, table: Any, *which: Any) -> Mapping[int, Sequence[int]]:
+    """Link -> how many rows it has, and how many of each of these kinds."""
+    some = [func.count().filter(one) for one in which]
+    query = select(table.link_id, func.count(), *some).group_by(table.link_id)
+    return {row[0]: row[1:] for row in session.execute(query)}

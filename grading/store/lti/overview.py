@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Executable, bindparam, func, select
 from sqlalchemy.orm import Session
 
+from grading.store.database import always
 from grading.store.tables import (
     Assignment,
     LtiContext,
@@ -21,6 +24,8 @@ from grading.store.tables import (
 )
 
 TRIES = 50
+MOST = 1000
+HERE = Assignment.course_id == bindparam("course_id")
 
 
 @dataclass(frozen=True)
@@ -86,22 +91,32 @@ class Seen:
 
 def contexts(session: Session, course_id: int) -> tuple[Context, ...]:
     """The courses of platforms that are this one."""
-    query = select(LtiContext, LtiPlatform.name).join(LtiPlatform, LtiPlatform.id == LtiContext.platform_id)
-    query = query.where(LtiContext.course_id == course_id).order_by(LtiContext.id)
-    return tuple(
-        Context(row.id, name, row.title, row.roster_at, row.roster_error)
-        for row, name in session.execute(query)
-    )
+    return tuple(Context(*row) for row in session.execute(_contexts(), {"course_id": course_id}))
+
+
+@cache
+def _contexts() -> Executable:
+    one = LtiContext
+    query = select(one.id, LtiPlatform.name, one.title, one.roster_at, one.roster_error)
+    query = query.join(LtiPlatform, LtiPlatform.id == one.platform_id)
+    return query.where(one.course_id == bindparam("course_id")).order_by(one.id)
 
 
 def course(session: Session, course_id: int) -> Seen:
-    """All of it, in a fixed number of queries."""
+    """All of it, in a fixed number of queries; of a course without links in two."""
+    here, wanted = contexts(session, course_id), {"course_id": course_id}
+    links = tuple(Link(*row) for row in session.execute(_links(), wanted))
+    if not links:
+        return Seen(here, (), (), (), ())
     return Seen(
-        contexts(session, course_id),
-        _links(session, course_id),
-        _failed(session, course_id),
-        _different(session, course_id),
-        _tries(session, course_id),
+        here,
+        links,
+        tuple(Score(*row) for row in session.execute(_failed(), wanted)),
+        tuple(
+            Score(link, user, name, title, ours=ours, theirs=theirs)
+            for link, user, name, title, ours, theirs in session.execute(_different(), wanted)
+        ),
+        tuple(Try(*row) for row in session.execute(_tries(), wanted)),
     )
 
 
@@ -117,68 +132,47 @@ def problems(session: Session, course_id: int) -> int:
     return (session.scalar(failed) or 0) + (session.scalar(different) or 0)
 
 
-def _links(session: Session, course_id: int) -> tuple[Link, ...]:
+@cache
+def _links() -> Executable:
     told = func.count(LtiScore.user_id).filter(LtiScore.told_at.is_not(None))
     failed = func.count(LtiScore.user_id).filter(LtiScore.error != "")
-    query = (
-        select(LtiLink, Assignment.title, told.label("told"), failed.label("failed"))
+    one = LtiLink
+    columns = (one.id, one.assignment_id, Assignment.title, told.label("told"), failed.label("failed"))
+    query = select(*columns, one.compared_at, one.compare_error)
+    query = query.join(Assignment, Assignment.id == one.assignment_id)
+    query = query.outerjoin(LtiScore, LtiScore.link_id == one.id)
+    return query.where(HERE).group_by(one.id, Assignment.title).order_by(one.id)
+
+
+@cache
+def _failed() -> Any:
+    one = LtiScore
+    query = select(one.link_id, one.user_id, User.name, Assignment.title, one.error, one.given_up)
+    query = query.where(HERE, one.error != "").order_by(User.name, one.user_id, one.link_id)
+    return _of_somebody(query, one).limit(always(MOST))
+
+
+@cache
+def _different() -> Any:
+    one = LtiDifference
+    query = select(one.link_id, one.user_id, User.name, Assignment.title, one.ours, one.theirs)
+    query = query.where(HERE).order_by(User.name, one.user_id, one.link_id)
+    return _of_somebody(query, one).limit(always(MOST))
+
+
+@cache
+def _tries() -> Any:
+    one = LtiTry
+    query = select(one.at, User.name, Assignment.title, one.points, one.status, one.error)
+    return _of_somebody(query.where(HERE).order_by(one.id.desc()), one).limit(always(TRIES))
+
+
+def _of_somebody(query: Any, table: Any) -> Any:
+    """Rows of a table with the name of their student and the assignment of their link."""
+    return (
+        query.join(User, User.id == table.user_id)
+        .join(LtiLink, LtiLink.id == table.link_id)
         .join(Assignment, Assignment.id == LtiLink.assignment_id)
-        .outerjoin(LtiScore, LtiScore.link_id == LtiLink.id)
-        .where(Assignment.course_id == course_id)
-        .group_by(LtiLink.id, Assignment.title)
-        .order_by(LtiLink.id)
-    )
-    return tuple(
-        Link(one.id, one.assignment_id, title, told, failed, one.compared_at, one.compare_error)
-        for one, title, told, failed in session.execute(query)
-    )
-
-
-def _failed(session: Session, course_id: int) -> tuple[Score, ...]:
-    query = (
-        select(LtiScore, User.name, Assignment.title)
-        .join(User, User.id == LtiScore.user_id)
-        .join(LtiLink, LtiLink.id == LtiScore.link_id)
-        .join(Assignment, Assignment.id == LtiLink.assignment_id)
-        .where(Assignment.course_id == course_id, LtiScore.error != "")
-        .order_by(User.name, LtiScore.user_id, LtiScore.link_id)
-        .limit(1000)
-    )
-    return tuple(
-        Score(one.link_id, one.user_id, name, title, one.error, one.given_up)
-        for one, name, title in session.execute(query)
-    )
-
-
-def _different(session: Session, course_id: int) -> tuple[Score, ...]:
-    query = (
-        select(LtiDifference, User.name, Assignment.title)
-        .join(User, User.id == LtiDifference.user_id)
-        .join(LtiLink, LtiLink.id == LtiDifference.link_id)
-        .join(Assignment, Assignment.id == LtiLink.assignment_id)
-        .where(Assignment.course_id == course_id)
-        .order_by(User.name, LtiDifference.user_id, LtiDifference.link_id)
-        .limit(1000)
-    )
-    return tuple(
-        Score(one.link_id, one.user_id, name, title, ours=one.ours, theirs=one.theirs)
-        for one, name, title in session.execute(query)
-    )
-
-
-def _tries(session: Session, course_id: int) -> tuple[Try, ...]:
-    query = (
-        select(LtiTry, User.name, Assignment.title)
-        .join(User, User.id == LtiTry.user_id)
-        .join(LtiLink, LtiLink.id == LtiTry.link_id)
-        .join(Assignment, Assignment.id == LtiLink.assignment_id)
-        .where(Assignment.course_id == course_id)
-        .order_by(LtiTry.id.desc())
-        .limit(TRIES)
-    )
-    return tuple(
-        Try(one.at, name, title, one.points, one.status, one.error)
-        for one, name, title in session.execute(query)
     )
 
 
