@@ -125,11 +125,11 @@ class Crew:
             elif heard is not None:
                 rank, said = heard
                 if not isinstance(said, Done):
-                    raise EngineUnreachable(self._why(rank, said))
+                    raise lost(self._why(rank, said))
                 self._take(rank, said)
 
     def end(self, error: EngineError) -> bool:
-        """End all ranks and all generations; whether there was one to hear of it."""
+        """End all ranks and all generations; whether anybody waited for one."""
         with self._lock:
             self._over = error
         while not self._inbox.empty():
@@ -138,6 +138,7 @@ class Crew:
         for link in self._links:
             link.let_go()
         left = [*self._live.values(), *self._fresh]
+        waited = any(not sent.ticket.over() for sent in left)
         for sent in left:
             sent.ticket.end(error)
         self._live.clear()
@@ -145,7 +146,7 @@ class Crew:
         self._cache_bytes.clear()
         for link in self._links:
             link.end()
-        return bool(left)
+        return waited
 
     def _hear(self, rank: int, said: FromRank | EngineError) -> None:
         self._inbox.put((rank, said))
@@ -169,14 +170,14 @@ class Crew:
                 heard = self._inbox.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 late = ", ".join(self._name(rank) for rank in self._ranks if rank not in found)
-                raise EngineUnreachable(f"{late} {what} within {self._settings.load_timeout:g} s.") from None
+                raise lost(f"{late} {what} within {self._settings.load_timeout:g} s.") from None
             if not isinstance(heard, tuple):
                 continue
             rank, said = heard
             if isinstance(said, Failed) and said.code == ModelMissing.code:
                 raise model_faults()[said.code](f"{self._name(rank)}: {said.message}")
             if not isinstance(said, kind):
-                raise EngineUnreachable(self._why(rank, said))
+                raise lost(self._why(rank, said))
             found[rank] = said
         return found
 
@@ -226,7 +227,7 @@ class Crew:
         except queue.Empty:
             done = next(iter(self._flights.values()))
             late = ", ".join(self._name(rank) for rank in self._ranks if rank not in done)
-            raise EngineUnreachable(
+            raise lost(
                 f"{late} took no step for {self._settings.step_timeout:g} s; all ranks are started again."
             ) from None
 
@@ -247,7 +248,7 @@ class Crew:
         said = done[0]
         for rank, other in done.items():
             if (other.news, other.counts) != (said.news, said.counts):
-                raise EngineUnreachable(
+                raise lost(
                     f"{self._name(rank)} wrote something else than rank 0; all ranks are started again."
                 )
         self._tally.add(**said.counts)
@@ -276,3 +277,10 @@ class Crew:
         if isinstance(said, Failed):
             return f"{self._name(rank)}: {said.message}"
         return f"{self._name(rank)} said {type(said).__name__} when it should not."
+
+
+def lost(why: str) -> EngineUnreachable:
+    """The error when ranks are away: for every generation, whatever was asked."""
+    error = EngineUnreachable(why)
+    error.refused = True
+    return error

@@ -115,8 +115,7 @@ class ShardedEngine:
             raise patience.end()
         with patience.listening():
             pool = self._pool(request.model)
-            pool.tell_loss()
-            crew = pool.use(patience, progress)
+            crew = pool.lend(patience, progress)
             sent = self._sent(self._tokenizer(request.model), request, patience)
             crew.submit(sent)
             reason = Watch(sent.ticket, progress, draft=request.job.draft).wait(patience)

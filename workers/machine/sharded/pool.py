@@ -43,15 +43,22 @@ class Pool:
             progress(0, "loading")
         return patience.wait_for(coming, STARTING)
 
-    def tell_loss(self) -> None:
-        """Raise why the ranks are away, once, where no generation has met that yet.
+    def lend(self, patience: Patience, progress: Progress) -> Crew:
+        """The ranks for a generation; raises as `use`.
 
-        So the machine learns of it, and takes no more work until they are back.
+        A loss that no generation has met yet is raised at once: so the machine learns of it, and takes no
+        more work until the ranks are back.
         """
         with self._lock:
             error, self._unheard = self._unheard, None
         if error is not None:
             raise error
+        try:
+            return self.use(patience, progress)
+        except EngineError:
+            with self._lock:
+                self._unheard = None
+            raise
 
     @property
     def crew(self) -> Crew | None:

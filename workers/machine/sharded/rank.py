@@ -70,7 +70,7 @@ class Player:
         for one in news:
             if one.end:
                 self._live.pop(one.id, None)
-        self._dropped &= self._live.keys()
+        self._dropped.intersection_update(self._live)
         return Done(
             number=step.number,
             news=tuple(news),
@@ -88,7 +88,7 @@ class Player:
             max_tokens=add.max_tokens,
             sampling=Sampling(add.temperature, add.top_p, add.seed),
             constraint=constraint[0] if constraint else None,
-            over=partial(self._dropped.__contains__, add.id),
+            over=lambda: add.id in self._dropped,
             wake=lambda: None,
         )
         self._live[add.id] = _Part(add.id, ticket)
