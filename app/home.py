@@ -25,8 +25,8 @@ def home() -> str:
     studied = studies(actor)
     with services().store.look() as session:
         waits = first.waiting(session, actor.staff_courses, _tallies()) if actor.staff else []
-        moment = now(session)
         mine = cards.mine(session, actor.user_id, studied) if studied or not actor.staff else None
+        moment = now(session)
     return render_template(
         "home.html", mine=mine, waits=waits, now=moment, actor=actor, studies=bool(studied)
     )

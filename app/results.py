@@ -54,8 +54,7 @@ def result(
     if attempts is None:
         whose = actor.user_id if own else view.student_id
         attempts = lists.attempts(session, whose, view.assignment_id)
-    given = contents.handed_in(session, view.id, view.round_id)
-    terms = standing.terms(session, view.id, view.round_id)
+    given, terms = contents.with_terms(session, view.id, view.round_id)
     titles = {one.criterion: one.title for one in report.criteria} if report else {}
     found = _pictures(session, view.id, given.documents)
     written = {one.stage: one.written_at for one in view.stages if one.written_at} if report else {}

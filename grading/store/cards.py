@@ -1,8 +1,8 @@
-"""What a student sees first: their assignments and their newest hand-ins. Two queries and the clock."""
+"""What a student sees first: their assignments and their newest hand-ins. Two queries, one with the clock."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from grading.late import Lateness, LateRule, closes, lateness, own_due
 from grading.rubric import Value
 from grading.store import list_queries, lists
-from grading.store.database import now
+from grading.store.database import clock, now, told
 from grading.store.lists import Page, SubmissionLine
 from grading.store.tables import Assignment, Course, Extension, GroupMember, Upload
 
@@ -66,10 +66,15 @@ def mine(session: Session, user_id: int, course_ids: Collection[int]) -> Mine:
         pages=max(1, -(-total // lists.PER_PAGE)),
         total=total,
     )
-    moment = now(session)
-    known = {"user_id": user_id, "course_ids": list(course_ids)}
-    found = [_card(row, last, moment) for row in session.execute(_assignments(), known)] if course_ids else []
+    seen = _of_courses(session, user_id, course_ids) if course_ids else []
+    moment = told(session, seen[0].clock) if seen else now(session)
+    found = [_card(row, last, moment) for row in seen]
     return Mine(cards=tuple(sorted(found, key=lambda card: _order(card, moment))), newest=page)
+
+
+def _of_courses(session: Session, user_id: int, course_ids: Collection[int]) -> Sequence[Any]:
+    query = _assignments(session.get_bind().dialect.name)
+    return session.execute(query, {"user_id": user_id, "course_ids": list(course_ids)}).all()
 
 
 @cache
@@ -92,7 +97,7 @@ def _hand_ins() -> Select[Any]:
 
 
 @cache
-def _assignments() -> Select[Any]:
+def _assignments(dialect: str) -> Select[Any]:
     """Those the student sees, with what is theirs of each: a date, an upload, an invitation."""
     user: Any = bindparam("user_id")
     query: Select[Any] = (
@@ -107,6 +112,7 @@ def _assignments() -> Select[Any]:
             Extension.due_at.label("own"),
             Upload.created_at.label("uploaded_at"),
             GroupMember.confirmed,
+            clock(dialect),
         )
         .join(Course, Course.id == Assignment.course_id)
         .outerjoin(Extension, and_(Extension.assignment_id == Assignment.id, Extension.student_id == user))
@@ -121,7 +127,7 @@ def _card(row: Any, last: Mapping[int, tuple[SubmissionLine, int]], moment: date
     rule = LateRule.model_validate(row.late or {})
     due = own_due(row.due_at, row.own)
     newest, count = last.get(row.id, (None, 0))
-    return Card(
+    return Card.model_construct(
         assignment_id=row.id,
         course_id=row.course_id,
         course_title=row.course_title,

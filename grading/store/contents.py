@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from grading.documents import set_apart
 from grading.model import Cell, Document
 from grading.remembered import Remembered, mark
+from grading.store.standing import Terms, asked, terms_of
 from grading.store.tables import Round, RubricVersion, Submission
 from grading.trials.shown import ShownTrial
 
@@ -39,7 +40,17 @@ class HandedIn:
 
 def handed_in(session: Session, submission_id: str, round_id: str) -> HandedIn:
     """What was handed in, with what its round showed."""
-    row = session.execute(_all(), {"submission_id": submission_id, "round_id": round_id}).one()
+    return _handed_in(session.execute(_all(), {"submission_id": submission_id, "round_id": round_id}).one())
+
+
+def with_terms(session: Session, submission_id: str, round_id: str) -> tuple[HandedIn, Terms]:
+    """The same of its current round, and what its points depend on, in one query."""
+    given = {"submission_id": submission_id, "round_id": round_id}
+    row = session.execute(_with_terms(), given).one()
+    return _handed_in(row), terms_of(row)
+
+
+def _handed_in(row: Any) -> HandedIn:
     trial = None if row.trial in (None, "null") else ShownTrial.model_validate_json(row.trial)
     made = _read.get(
         mark(row.documents, row.starter), len(row.documents), lambda: _apart(row.documents, row.starter)
@@ -76,6 +87,11 @@ def _all() -> Select[Any]:
     # of the large `prepared` only this part is read
     shown = select(cast(Round.prepared["trial"], Text)).where(Round.id == bindparam("round_id"))
     return _documents().add_columns(shown.scalar_subquery().label("trial"))
+
+
+@cache
+def _with_terms() -> Select[Any]:
+    return asked(_all())
 
 
 def _apart(stored: str, starter: str | None) -> tuple[Document, ...]:

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, case, exists, func, literal, or_, select
+from sqlalchemy import ColumnElement, Integer, Select, String, bindparam, case, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from grading.errors import Forbidden, NotFound
 from grading.may import STAFF, Actor
 from grading.store import tables
-from grading.store.database import now
+from grading.store.database import always, clock, now, told
 from grading.store.removal import chunks
 
 PER_PAGE = 25
@@ -69,39 +69,59 @@ SHOWN = (
 
 def listing(session: Session, course_id: int, search: str = "", role: str = "", page: int = 1) -> People:
     """The people of a course, staff first, then by name."""
-    query = (
-        select(*SHOWN, tables.Membership.role)
-        .select_from(tables.User)
-        .join(tables.Membership, tables.Membership.user_id == tables.User.id)
-        .where(tables.Membership.course_id == course_id)
-    )
-    if role:
-        query = query.where(tables.Membership.role == role)
-    first = case({"instructor": 0, "grader": 1}, value=tables.Membership.role, else_=2)
-    return people_page(session, query, search, (first, func.lower(tables.User.name), tables.User.id), page)
+    return people_page(session, _listing(bool(role)), {"course_id": course_id, "role": role}, search, page)
 
 
-def people_page(session: Session, query: Any, search: str, order: Sequence[Any], page: int) -> People:
-    """A page of users with a role each; `search` finds names, addresses and ids."""
-    page = max(page, 1)
-    if search.strip():
-        query = query.where(_found(search.strip()[:200]))
-    listed = query.add_columns(func.count().over().label("total")).order_by(*order).limit(PER_PAGE)
-    rows = session.execute(listed.offset((page - 1) * PER_PAGE)).all()
+@cache
+def _listing(one_role: bool) -> Any:
+    here = tables.Membership
+    query = select(*SHOWN, here.role).select_from(tables.User).join(here, here.user_id == tables.User.id)
+    query = query.where(here.course_id == bindparam("course_id"))
+    if one_role:
+        query = query.where(here.role == bindparam("role"))
+    first = case({"instructor": 0, "grader": 1}, value=here.role, else_=2)
+    return query.order_by(first, func.lower(tables.User.name), tables.User.id)
+
+
+def people_page(session: Session, query: Any, given: Mapping[str, Any], search: str, page: int) -> People:
+    """A page of users with a role each; `search` finds names, addresses and ids.
+
+    The query is one that is kept, with its order; `given` are its values.
+    """
+    page, search = max(page, 1), search.strip()[:200]
+    known = {**given, "like": _like(search), "skipped": (page - 1) * PER_PAGE}
+    dialect = session.get_bind().dialect.name
+    rows = session.execute(_page(query, dialect, bool(search), page == 1), known).all()
     if not rows and page > 1:
-        return people_page(session, query, "", order, _pages(session, query))
+        return people_page(session, query, given, search, _pages(session, query, known))
+    if rows:
+        told(session, rows[0].clock)  # whose link is still valid
     total = rows[0].total if rows else 0
     return People(_people(session, rows), page, max(1, -(-total // PER_PAGE)), total)
 
 
-def _pages(session: Session, query: Any) -> int:
-    counted = select(func.count()).select_from(query.with_only_columns(tables.User.id).subquery())
-    return max(1, -(-session.execute(counted).scalar_one() // PER_PAGE))
+@cache
+def _page(query: Any, dialect: str, searching: bool, first: bool) -> Any:
+    query = query.where(_found()) if searching else query
+    listed = query.add_columns(func.count().over().label("total"), clock(dialect)).limit(always(PER_PAGE))
+    return listed if first else listed.offset(bindparam("skipped", type_=Integer))
 
 
-def _found(search: str) -> ColumnElement[bool]:
+def _pages(session: Session, query: Any, given: Mapping[str, Any]) -> int:
+    # without a search, this is what all names are like
+    some = query.where(_found()).with_only_columns(tables.User.id).order_by(None)
+    counted = session.scalar(select(func.count()).select_from(some.subquery()), given)
+    return max(1, -(-(counted or 0) // PER_PAGE))
+
+
+def _like(search: str) -> str:
     escaped = search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    like = f"%{escaped}%".replace("\0", "")
+    return f"%{escaped}%".replace("\0", "")
+
+
+def _found() -> ColumnElement[bool]:
+    """By `like`, as `_like` gives it."""
+    like: Any = bindparam("like")
     identity = exists().where(
         tables.Identity.user_id == tables.User.id, tables.Identity.subject.ilike(like, escape="\\")
     )
@@ -113,8 +133,8 @@ def _found(search: str) -> ColumnElement[bool]:
 def found(session: Session, query: Any, search: str) -> tuple[Person, ...]:
     """The people that a query of SHOWN and a role finds; `search` finds names, addresses and ids."""
     if search.strip():
-        query = query.where(_found(search.strip()[:200]))
-    return _people(session, session.execute(query).all())
+        query = query.where(_found())
+    return _people(session, session.execute(query, {"like": _like(search.strip()[:200])}).all())
 
 
 def _people(session: Session, rows: Sequence[Any]) -> tuple[Person, ...]:
@@ -182,12 +202,16 @@ def named(session: Session, user_ids: Sequence[int]) -> tuple[Named, ...]:
 
 def person(session: Session, user_id: int, role: str) -> Person:
     """One of them. Raises NotFound."""
-    found = session.execute(
-        select(*SHOWN, literal(role).label("role")).where(tables.User.id == user_id)
-    ).all()
+    found = session.execute(_person(), {"user_id": user_id, "role": role}).all()
     if not found:
         raise NotFound("There is no such person.")
     return _people(session, found)[0]
+
+
+@cache
+def _person() -> Any:
+    role = bindparam("role", type_=String).label("role")
+    return select(*SHOWN, role).where(tables.User.id == bindparam("user_id"))
 
 
 def require_linkable(session: Session, actor: Actor, course_id: int, user_ids: Sequence[int]) -> None:
@@ -205,21 +229,28 @@ def uninvited(session: Session, course_id: int) -> int:
 
     Not all of them may be given a link by everybody: who makes links is told by `linkable`, which is slow.
     """
+    return session.scalar(_uninvited(), {"course_id": course_id}) or 0
+
+
+@cache
+def _uninvited() -> Select[int]:
     here = tables.Membership
-    signs_in = exists().where(tables.Identity.user_id == tables.User.id, tables.Identity.provider == "local")
-    query = (
+    return (
         select(func.count())
         .select_from(tables.User)
         .join(here, here.user_id == tables.User.id)
-        .where(here.course_id == course_id, here.role == "student", signs_in)
+        .where(here.course_id == bindparam("course_id"), here.role == "student", _signs_in())
         .where(tables.User.disabled.is_(False), tables.User.password_hash.is_(None))
     )
-    return session.execute(query).scalar_one()
 
 
-def _only_theirs(actor: Actor) -> tuple[ColumnElement[bool], ...]:
+def _signs_in() -> ColumnElement[bool]:
+    return exists().where(tables.Identity.user_id == tables.User.id, tables.Identity.provider == "local")
+
+
+def _only_theirs() -> tuple[ColumnElement[bool], ...]:
     """Users who handed in, and if they have a password are, only in courses that the actor teaches."""
-    taught = [course_id for course_id, role in actor.roles.items() if role == "instructor"]
+    taught: Any = bindparam("taught", expanding=True)
     other, own, work = tables.Membership.__table__.alias(), tables.Assignment, tables.Submission
     elsewhere = exists().where(other.c.user_id == tables.User.id, other.c.course_id.not_in(taught))
     theirs = select(own.id).where(own.course_id.in_(taught))
@@ -231,20 +262,27 @@ def linkable(
     session: Session, actor: Actor, course_id: int, user_ids: Sequence[int] | None = None
 ) -> tuple[int, ...]:
     """Those people of the course (nothing: all who have no password) who may be given a link by the actor."""
+    taught = [course for course, role in actor.roles.items() if role == "instructor"]
+    given = {"course_id": course_id, "taught": taught}
+    query = _linkable(actor.administrator, user_ids is not None)
+    if user_ids is None:
+        return tuple(session.scalars(query, given))
+    these = ({**given, "user_ids": list(some)} for some in chunks(user_ids))
+    allowed = {one for some in these for one in session.scalars(query, some)}
+    return tuple(one for one in user_ids if one in allowed)
+
+
+@cache
+def _linkable(by_administrator: bool, some: bool) -> Any:
     here, other = tables.Membership, tables.Membership.__table__.alias()
-    signs_in = exists().where(tables.Identity.user_id == tables.User.id, tables.Identity.provider == "local")
-    query = (
-        select(tables.User.id)
-        .join(here, here.user_id == tables.User.id)
-        .where(here.course_id == course_id, tables.User.disabled.is_(False), signs_in)
-        .order_by(tables.User.name, tables.User.id)
+    query: Any = select(tables.User.id).join(here, here.user_id == tables.User.id)
+    query = query.where(
+        here.course_id == bindparam("course_id"), tables.User.disabled.is_(False), _signs_in()
     )
-    if not actor.administrator:
+    if not by_administrator:
         anywhere = exists().where(other.c.user_id == tables.User.id, other.c.role.in_(STAFF))
         query = query.where(here.role == "student", ~anywhere, tables.User.administrator.is_(False))
-        query = query.where(*_only_theirs(actor))
-    if user_ids is None:
-        return tuple(session.scalars(query.where(tables.User.password_hash.is_(None))))
-    these = (query.where(tables.User.id.in_(some)) for some in chunks(user_ids))
-    allowed = {one for some in these for one in session.scalars(some)}
-    return tuple(one for one in user_ids if one in allowed)
+        query = query.where(*_only_theirs())
+    wanted = tables.User.id.in_(bindparam("user_ids", expanding=True))
+    query = query.where(wanted if some else tables.User.password_hash.is_(None))
+    return query.order_by(tables.User.name, tables.User.id)

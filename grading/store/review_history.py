@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
+from typing import Any
 
 from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.store import standing
+from grading.store.database import always
 from grading.store.tables import Change, Round, User
 
 MOST = 200
@@ -46,26 +48,30 @@ def history(session: Session, round_id: str) -> tuple[Made, ...]:
     """The changes of a round, the newest first."""
     return tuple(
         Made(
-            id=row.id, at=row.at, by=by or "", kind=row.kind, target=row.target, value=row.value,
-            before=row.before, reason=row.reason, bulk=bool(row.bulk), grading=number,
-            undone_at=row.undone_at, undone_by=undone_by or "",
+            id=row.id, at=row.at, by=row.name or "", kind=row.kind, target=row.target, value=row.value,
+            before=row.before, reason=row.reason, bulk=bool(row.bulk), grading=row.number,
+            undone_at=row.undone_at, undone_by=row.undoer or "",
         )
-        for row, by, undone_by, number in session.execute(_history(), {"round_id": round_id})
+        for row in session.execute(_history(), {"round_id": round_id})
     )  # fmt: skip
 
 
 @cache
-def _history() -> Select[Change, str, str, int]:
-    undoer = aliased(User)
-    query = select(Change, User.name, undoer.name, Round.number)
-    return (
+def _history() -> Select[Any]:
+    one, undoer = Change, aliased(User)
+    query: Any = select(
+        one.id, one.at, one.kind, one.target, one.value, one.before, one.reason, one.bulk, one.undone_at,
+        User.name, undoer.name.label("undoer"), Round.number,
+    )  # fmt: skip
+    found: Select[Any] = (
         query.join(Round, Round.id == Change.round_id)
         .outerjoin(User, User.id == Change.by)
         .outerjoin(undoer, undoer.id == Change.undone_by)
         .where(Change.round_id == bindparam("round_id"))
         .order_by(Change.id.desc())
-        .limit(MOST)
+        .limit(always(MOST))
     )
+    return found
 
 
 def since(session: Session, round_id: str, seen: str) -> tuple[Made, ...]:

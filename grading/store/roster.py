@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from sqlalchemy import delete, select
+from sqlalchemy import Select, bindparam, delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -181,10 +182,16 @@ def _change(session: Session, user: tables.User, entry: Entry, course_id: int, a
 
 def member(session: Session, course_id: int, user_id: int) -> tables.Membership:
     """Somebody's place in a course. Raises NotFound."""
-    found = session.get(tables.Membership, (user_id, course_id))
+    found = session.scalar(_member(), {"user_id": user_id, "course_id": course_id})
     if found is None:
         raise NotFound("There is no such person in this course.")
     return found
+
+
+@cache
+def _member() -> Select[tables.Membership]:
+    here = tables.Membership
+    return select(here).where(here.user_id == bindparam("user_id"), here.course_id == bindparam("course_id"))
 
 
 def set_role(session: Session, course_id: int, user_id: int, role: str, actor: Actor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
@@ -25,8 +26,8 @@ def changes_of(session: Session, round_id: str) -> list[Change]:
     return [change_of(row, name or "") for row, name in session.execute(query)]
 
 
-def change_of(row: tables.Change, by: str) -> Change:
-    """A row as what it changes; `by` is the name of who made it."""
+def change_of(row: Any, by: str) -> Change:
+    """A row with the columns of a change as what it changes; `by` is the name of who made it."""
     said = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
     return Change.model_validate({**said, "reason": row.reason, "by": by})
 

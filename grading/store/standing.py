@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Executable, bindparam, select
+from sqlalchemy import Executable, Select, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.late import Lateness, LateRule, lateness, own_due
@@ -14,6 +14,7 @@ from grading.rubric import Value
 from grading.store import tables
 from grading.store.blobs import fetch
 from grading.store.counting import counts_of
+from grading.store.database import always
 
 MOST = 100
 """Gradings, and changes, that are listed of one hand-in; the newest."""
@@ -66,7 +67,11 @@ class Made(Value):
 
 def terms(session: Session, submission_id: str, round_id: str) -> Terms:
     """What decides beside the report, by the rules of now; in one query."""
-    row = session.execute(_terms(), {"submission_id": submission_id, "round_id": round_id}).one()
+    return terms_of(session.execute(_terms(), {"submission_id": submission_id, "round_id": round_id}).one())
+
+
+def terms_of(row: Any) -> Terms:
+    """The same, of a row that has the columns of `asked`."""
     due = own_due(row.due_at, row.own)
     criteria = row.rubric.get("criteria", [])
     return Terms(
@@ -78,28 +83,25 @@ def terms(session: Session, submission_id: str, round_id: str) -> Terms:
     )
 
 
+def asked(query: Select[Any]) -> Select[Any]:
+    """A query of a submission and the version of its rubric, with the columns of `terms_of`."""
+    own, assignment, submission = tables.Extension, tables.Assignment, tables.Submission
+    theirs = (own.assignment_id == assignment.id) & (own.student_id == submission.student_id)
+    query = query.add_columns(
+        submission.created_at, assignment.due_at, own.due_at.label("own"), assignment.late,
+        assignment.counts, tables.RubricVersion.rubric,
+    )  # fmt: skip
+    query = query.join(assignment, assignment.id == submission.assignment_id)
+    return query.outerjoin(own, theirs)
+
+
 @cache
-def _terms() -> Executable:
-    own, version = tables.Extension, tables.RubricVersion
-    query = (
-        select(
-            tables.Submission.created_at,
-            tables.Assignment.due_at,
-            own.due_at.label("own"),
-            tables.Assignment.late,
-            tables.Assignment.counts,
-            version.rubric,
-        )
-        .join(tables.Assignment, tables.Assignment.id == tables.Submission.assignment_id)
-        .join(tables.Round, tables.Round.id == bindparam("round_id"))
-        .join(version, version.id == tables.Round.rubric_version_id)
-        .outerjoin(
-            own,
-            (own.assignment_id == tables.Assignment.id) & (own.student_id == tables.Submission.student_id),
-        )
-        .where(tables.Submission.id == bindparam("submission_id"))
-    )
-    return query
+def _terms() -> Select[Any]:
+    version, round_ = tables.RubricVersion, tables.Round
+    query: Select[Any] = select().select_from(tables.Submission)
+    query = query.join(round_, round_.id == bindparam("round_id"))
+    query = query.join(version, version.id == round_.rubric_version_id)
+    return asked(query.where(tables.Submission.id == bindparam("submission_id")))
 
 
 def gradings(session: Session, submission_id: str) -> tuple[Grading, ...]:
@@ -145,11 +147,11 @@ def changes(session: Session, submission_id: str) -> tuple[Made, ...]:
     rows = session.execute(_changes(), {"submission_id": submission_id})
     return tuple(
         Made(
-            at=row.at, by=by or "", kind=row.kind, target=row.target, value=row.value, before=row.before,
-            reason=row.reason, grading=number, bulk=bool(row.bulk), undone_at=row.undone_at,
-            undone_by=undone_by or "",
+            at=row.at, by=row.name or "", kind=row.kind, target=row.target, value=row.value,
+            before=row.before, reason=row.reason, grading=row.number, bulk=bool(row.bulk),
+            undone_at=row.undone_at, undone_by=row.undoer or "",
         )
-        for row, by, undone_by, number in rows
+        for row in rows
     )  # fmt: skip
 
 
@@ -157,14 +159,17 @@ def changes(session: Session, submission_id: str) -> tuple[Made, ...]:
 def _changes() -> Executable:
     change, undoer = tables.Change, aliased(tables.User)
     query = (
-        select(change, tables.User.name, undoer.name, tables.Round.number)
+        select(
+            change.at, change.kind, change.target, change.value, change.before, change.reason, change.bulk,
+            change.undone_at, tables.User.name, undoer.name.label("undoer"), tables.Round.number,
+        )
         .join(tables.Round, tables.Round.id == change.round_id)
         .outerjoin(tables.User, tables.User.id == change.by)
         .outerjoin(undoer, undoer.id == change.undone_by)
         .where(change.submission_id == bindparam("submission_id"))
         .order_by(change.id.desc())
-        .limit(MOST)
-    )
+        .limit(always(MOST))
+    )  # fmt: skip
     return query
 
 

@@ -101,7 +101,9 @@ def head() -> Select[Any]:
 @cache
 def changes() -> Executable:
     """People's changes of a round with their names, the first one first."""
-    query = select(Change, User.name).outerjoin(User, User.id == Change.by)
+    one = Change
+    columns = (one.id, one.kind, one.target, one.value, one.reason, one.at, one.undone_at)
+    query = select(*columns, User.name.label("name")).outerjoin(User, User.id == one.by)
     return query.where(Change.round_id == bindparam("round_id")).order_by(Change.id)
 
 

@@ -17,7 +17,6 @@ from grading.report import changed
 from grading.rubric import Value
 from grading.store import view_queries
 from grading.store.settling import change_of
-from grading.store.tables import Change
 
 MOST_READ = 16 * 1024 * 1024
 """Characters of the reports that are kept as they were read."""
@@ -192,7 +191,7 @@ def _grade(session: Session, row: Any) -> GradeView:
     changes: Sequence[Any] = ()
     if row.changed:
         changes = session.execute(view_queries.changes(), {"round_id": row.round_id}).all()
-    counting = [change_of(one, name or "") for one, name in changes if one.undone_at is None]
+    counting = [change_of(one, one.name or "") for one in changes if one.undone_at is None]
     return GradeView(
         points=row.points,
         points_so_far=row.points_so_far,
@@ -203,7 +202,7 @@ def _grade(session: Session, row: Any) -> GradeView:
         held=row.held,
         released_at=row.released_at,
         withdrawn=row.released_at is None and row.released_by is not None,
-        changed_at=_changed_at(row.released_at, (one for one, _ in changes)),
+        changed_at=_changed_at(row.released_at, changes),
         reviewed_at=row.reviewed_at,
         report=changed(original, counting),
         original=original,
@@ -211,7 +210,7 @@ def _grade(session: Session, row: Any) -> GradeView:
     )
 
 
-def _changed_at(released_at: datetime | None, changes: Iterable[Change]) -> datetime | None:
+def _changed_at(released_at: datetime | None, changes: Iterable[Any]) -> datetime | None:
     """When people changed a released grade the last time since."""
     last = max((one.undone_at or one.at for one in changes), default=None)
     return last if last is not None and released_at is not None and last > released_at else None
