@@ -58,9 +58,15 @@ SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
 def make_model(
-    folder: Path, kind: Kind = "llama", shape: Shape = TINY, *, system: bool = True, context: int = 4096
+    folder: Path,
+    kind: Kind = "llama",
+    shape: Shape = TINY,
+    *,
+    system: bool = True,
+    context: int = 4096,
+    dtype: Literal["float32", "bfloat16"] = "float32",
 ) -> Path:
-    """Write a model that mlx-lm loads, float32, with a byte-level tokenizer of about 512 tokens.
+    """Write a model that mlx-lm loads, with a byte-level tokenizer of about 512 tokens.
 
     The same arguments give the same weights. `system` false gives a template that refuses the system role.
     Every second layer of kind `gemma3` sees only the last `WINDOW` tokens; its output shares the embedding.
@@ -86,7 +92,7 @@ def make_model(
         **EXTRAS.get(kind, {}),
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1))
-    _weights(folder, config)
+    _weights(folder, config, dtype)
     return folder
 
 
@@ -115,7 +121,7 @@ def _tokenizer(folder: Path, template: str) -> tuple[int, int]:
     return inner.get_vocab_size(), SPECIALS.index("<|im_end|>")
 
 
-def _weights(folder: Path, config: dict[str, Any]) -> None:
+def _weights(folder: Path, config: dict[str, Any], dtype: str) -> None:
     import mlx.core as mx
     from mlx.utils import tree_flatten
     from mlx_lm.utils import load_model
@@ -129,6 +135,7 @@ def _weights(folder: Path, config: dict[str, Any]) -> None:
             made[name] = mx.zeros(value.shape) if name.endswith("bias") else mx.ones(value.shape)
         else:
             made[name] = mx.random.normal(value.shape) / math.sqrt(value.shape[-1])
+    made = {name: value.astype(getattr(mx, dtype)) for name, value in made.items()}
     mx.save_safetensors(str(folder / "model.safetensors"), made, metadata={"format": "mlx"})
     index = {"metadata": {}, "weight_map": dict.fromkeys(made, "model.safetensors")}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))

@@ -15,6 +15,7 @@ COMMANDS = {
     "up": "cli.serve",
     "web": "cli.serve",
     "worker": "cli.serve",
+    "prefill": "cli.serve",
     "store": "cli.serve",
     "checks": "cli.serve",
     "sweep": "cli.serve",

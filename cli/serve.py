@@ -85,6 +85,18 @@ def worker(
 
 
 @click.command()
+@click.argument("machine")
+@click.pass_obj
+def prefill(settings: Settings, machine: str) -> None:
+    """Read prompts on MACHINE for the hybrid engines of others; see docs/hybrid.md."""
+    from workers.machine.hybrid.start import start
+
+    configure("prefill", machine)
+    end_with_supervisor(os.environ)
+    start(settings.config.machine(machine))
+
+
+@click.command()
 @click.pass_obj
 def store(settings: Settings) -> None:
     """The worker that writes to the database."""

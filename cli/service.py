@@ -27,15 +27,18 @@ KIND = click.Choice(["systemd", "launchd"])
     help="The file with the secrets; /etc/grader.env for root, grader.env beside config.toml otherwise.",
 )
 @click.option("--user", help="Whom a service of the system runs as; for root.")
+@click.option("--prefill", is_flag=True, help="Of a machine: what reads prompts for others, not its worker.")
 @click.pass_obj
-def service(settings: Settings, name: str, kind: str | None, env_file: Path | None, user: str | None) -> None:
+def service(
+    settings: Settings, name: str, kind: str | None, env_file: Path | None, user: str | None, prefill: bool
+) -> None:
     """Print the systemd unit or launchd property list of NAME: a part of the server, or a machine.
 
     Parts are web, store, checks, sweep, gateway and up.
     It names this environment, this config.toml and a file of secrets (GRADER_REDIS_URL='…' in each line),
     which must be readable by its owner only. For machines in reach of SSH, `grader deploy` does all of it.
     """
-    show(settings, name, kind, env_file, user)
+    show(settings, name, kind, env_file, user, prefill=prefill)
 
 
 def show(
@@ -44,15 +47,19 @@ def show(
     kind: str | None = None,
     env_file: Path | None = None,
     user: str | None = None,
+    *,
+    prefill: bool = False,
 ) -> None:
     """Print the unit or property list of a part on this computer; where to put it goes to standard error."""
     chosen = cast(Kind, kind or ("launchd" if sys.platform == "darwin" else "systemd"))
-    one = _service(settings, name, env_file, user, os.getuid() == 0)
+    one = _service(settings, name, env_file, user, os.getuid() == 0, prefill)
     click.echo((_systemd_help if chosen == "systemd" else _launchd_help)(one), err=True)
     click.echo(one.rendered(chosen), nl=False)
 
 
-def _service(settings: Settings, name: str, env_file: Path | None, user: str | None, system: bool) -> Service:
+def _service(
+    settings: Settings, name: str, env_file: Path | None, user: str | None, system: bool, prefill: bool
+) -> Service:
     folder = settings.path.resolve().parent
     default = Path("/etc/grader.env") if system else folder / "grader.env"
     command = (sys.executable, "-m", "cli", "--config", str(settings.path.resolve()))
@@ -62,6 +69,8 @@ def _service(settings: Settings, name: str, env_file: Path | None, user: str | N
     else:
         machine = settings.config.machine(name)
         words, full, grace_s = ("worker", name), f"worker-{name}", machine.grace_s
+        if prefill:
+            words, full, grace_s = ("prefill", name), f"prefill-{name}", 30.0
     return Service(
         name=full,
         command=(*command, *words),

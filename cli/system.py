@@ -118,6 +118,8 @@ class System:
             self._supervisor.start(
                 self._part(f"worker-{machine.name}", "worker", machine.name, "--grace", str(GRACE_S), *engine)
             )
+            if machine.prefill and not engine:
+                self._supervisor.start(self._part(f"prefill-{machine.name}", "prefill", machine.name))
 
     def _part(self, name: str, *command: str) -> Part:
         return Part(name, part_argv(sys.executable, self.settings.path, command))

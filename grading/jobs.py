@@ -182,6 +182,42 @@ class Timings(Value):
     """Wrote the answer."""
 
 
+class Hybrid(Value):
+    """How a prompt was read that another machine may read: which way, why, and where the seconds went.
+
+    Seconds that one machine measured are by its own clock; they overlap, so they do not add up to `first_s`.
+    """
+
+    strategy: Literal["direct", "disaggregated"]
+    why: str
+    reader: str = ""
+    """The machine that read the prompt; empty where it was read where the answer was written."""
+    fault: str = ""
+    """The code of what kept another machine from reading it, if so."""
+    expected_s: dict[str, float] = Field(default_factory=dict)
+    """Seconds until the first token that each way was expected to take; `here` is the direct one."""
+    first_s: float = 0.0
+    """Seconds from knowing the tokens of the prompt until the first token of the answer."""
+    tokenise_s: float | None = None
+    queued_s: float | None = None
+    """Waited at the reading machine."""
+    prefill_s: float | None = None
+    """Read the prompt."""
+    compress_s: float | None = None
+    transfer_s: float | None = None
+    """Sending; most of it beside the reading."""
+    tail_s: float | None = None
+    """From the end of reading to the last byte."""
+    convert_s: float | None = None
+    """Put what arrived into the cache."""
+    decode_s: float | None = None
+    sent_bytes: int = 0
+    kv_bits: int | None = None
+    """8 where keys and values were rounded to 8 bits on their way; the answer may differ then."""
+    speed_up: float | None = None
+    """Expected seconds of the direct way, with the same writing, over those it took."""
+
+
 class SentPrompt(Value):
     """The two messages a model was sent, to the letter; of a repaired answer those of the first try."""
 
@@ -208,6 +244,8 @@ class Provenance(Value):
     """False for the `rules` engine."""
     examples: tuple[str, ...] = Field(default=(), exclude_if=_none)
     """Keys of the examples that the model read."""
+    hybrid: Hybrid | None = Field(default=None, exclude_if=_nothing)
+    """Of an engine that may have prompts read elsewhere."""
 
 
 class Result(Value):

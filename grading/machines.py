@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from grading.rubric import Value
 
-ENGINES = ("ollama", "mlx", "openai", "rules", "instant")
+ENGINES = ("ollama", "mlx", "hybrid", "sharded", "openai", "rules", "instant")
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
 HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
 
@@ -16,8 +16,8 @@ HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
 class Placement(Value):
     """Which engine and model a machine uses for a stage."""
 
-    engine: Literal["ollama", "mlx", "openai", "rules", "instant"]
-    """The engine; `ollama` and `openai` must stand under engines, too."""
+    engine: Literal["ollama", "mlx", "hybrid", "sharded", "openai", "rules", "instant"]
+    """The engine; `ollama`, `hybrid`, `sharded` and `openai` must stand under engines, too."""
     model: str = Field(min_length=1)
     """The model by the engine's own name."""
     jobs_per_hour: float | None = Field(default=None, gt=0)
@@ -36,7 +36,9 @@ class EngineSettings(Value):
     """Where `ollama` and `openai` answer, as seen from the machine itself."""
     context_tokens: int = Field(default=32768, ge=1024)
     """What the model reads and writes at most; longer hand-ins are shortened by a stated rule."""
-    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    options: dict[str, str | int | float | bool | tuple[str, ...] | dict[str, str]] = Field(
+        default_factory=dict
+    )
     """Further settings of the engine, such as keep_alive or api_key_env; see docs/engines.md."""
 
 
@@ -71,6 +73,21 @@ class Ssh(Value):
         return path
 
 
+class Prefill(Value):
+    """What `grader prefill` reads for the `hybrid` engines of other machines; see docs/hybrid.md."""
+
+    listen: Annotated[str, StringConstraints(pattern=r"^\S+:\d{1,5}$")]
+    """Address and port of a private link, such as 10.0.0.1:7300."""
+    models: tuple[str, ...] = Field(min_length=1)
+    """Folders or hub names, the same weights as where the answers are written."""
+    step: int = Field(default=1024, ge=32)
+    """Prompt tokens read in one pass."""
+    cache_gb: float | None = Field(default=None, ge=0)
+    """What the shared prefixes of classes may take; a tenth of the memory without it."""
+    queue_mb: int = Field(default=256, ge=8)
+    """What may wait to be sent to one machine."""
+
+
 class Machine(Value):
     """One computer: its engines, its slots and the stages it can do, its own first."""
 
@@ -90,6 +107,7 @@ class Machine(Value):
     """Seconds a worker that was told to stop has to finish; what is left then goes back to its queue."""
     engines: dict[str, EngineSettings] = Field(default_factory=dict)
     stages: dict[str, Placement] = Field(min_length=1)
+    prefill: Prefill | None = None
     ssh: Ssh | None = None
 
     @property
@@ -108,8 +126,25 @@ class Machine(Value):
         return engines
 
     @model_validator(mode="after")
+    def _ranks(self) -> Machine:
+        models = {placement.model for placement in self.stages.values() if placement.engine == "sharded"}
+        settings = self.engines.get("sharded")
+        if models and (settings is None or "hosts" not in settings.options):
+            raise ValueError("engine 'sharded' needs [machines.engines.sharded.options] with its hosts")
+        if len(models) > 1:
+            raise ValueError(
+                "the ranks of engine 'sharded' hold one model; give the other one another machine entry"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _placements(self) -> Machine:
         for stage, placement in self.stages.items():
+            if placement.engine == "hybrid" and "hybrid" not in self.engines:
+                raise ValueError(
+                    f"stages.{stage} uses engine 'hybrid', which this machine does not have; "
+                    "add [machines.engines.hybrid.options] with its readers"
+                )
             if placement.engine in ("ollama", "openai") and placement.engine not in self.engines:
                 raise ValueError(
                     f"stages.{stage} uses engine '{placement.engine}', which this machine does not have; "

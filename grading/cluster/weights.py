@@ -8,7 +8,7 @@ from dataclasses import dataclass
 SHOWN = 12
 ALGORITHM = "sha256"
 """Of digests that do not name theirs."""
-FETCH = {"ollama": "`ollama pull {}`", "mlx": "`hf download {}`"}
+FETCH = {"ollama": "`ollama pull {}`", "mlx": "`hf download {}`", "hybrid": "`hf download {}`"}
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def _settings(machine: Machine, engine: str) -> dict[str, Any]:
     chosen: dict[str, Any] = dict(settings.options)
     if settings.url is not None:
         chosen["url"] = settings.url
-    if engine == "mlx":
+    if engine in ("mlx", "hybrid", "sharded"):
         chosen.setdefault("slots", machine.slots)
     return chosen
 

@@ -18,6 +18,8 @@ ENGINES: Mapping[str, str] = {
     "ollama": "workers.machine.engines.ollama:OllamaEngine",
     "openai": "workers.machine.engines.openai:OpenAIEngine",
     "mlx": "workers.machine.engines.mlx:MlxEngine",
+    "hybrid": "workers.machine.hybrid.engine:HybridEngine",
+    "sharded": "workers.machine.sharded.engine:ShardedEngine",
 }
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from grading.jobs import Job, Timings, Tokens
+from grading.jobs import Hybrid, Job, Timings, Tokens
 
 
 class Cancel:
@@ -93,6 +93,8 @@ class Generation:
     sampling: dict[str, Any] = field(default_factory=dict)
     timings: Timings = field(default_factory=Timings)
     """By the engine's or its server's own clock."""
+    hybrid: Hybrid | None = None
+    """Of an engine that may have prompts read elsewhere."""
 
 
 Phase = Literal["queued", "loading", "reading", "generating"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ class Ready:
     loaded: LoadedModel
     digest: str
     prompt: Prompt
+    tokenise_s: float
+    """Seconds for its tokens and the grammar of its answer."""
     runner: Runner
     patience: Patience
 
@@ -65,7 +68,7 @@ class MlxEngine:
     ) -> None:
         self._shape = Shape(slots, prefill_step, wired_limit)
         most = default_bytes() if prefix_cache_gb is None else int(prefix_cache_gb * 1e9)
-        self._prefixes = Prefixes(most)
+        self.prefixes = Prefixes(most)
         self._tally = Tally()
         self._max_context = max_context
         self._runner: Runner | None = None
@@ -105,9 +108,11 @@ class MlxEngine:
             patience.listening(),
             self._models.use(request.model, patience, progress) as (loaded, digest),
         ):
+            since = time.monotonic()
             ticket = self._ticket(loaded, request, patience)
             if warm is not None:
-                ticket.warm = warm(Ready(loaded, digest, ticket.prompt, self._thread(), patience))
+                made = time.monotonic() - since
+                ticket.warm = warm(Ready(loaded, digest, ticket.prompt, made, self._thread(), patience))
             self._thread().submit(ticket)
             reason = Watch(ticket, progress, draft=request.job.draft).wait(patience)
         return generation(ticket, ticket.constraint, request, digest, reason, patience.begun)
@@ -127,7 +132,7 @@ class MlxEngine:
             if self._closed:
                 raise EngineError("The engine was closed.")
             if self._runner is None:
-                self._runner = Runner(self._shape, self._prefixes, self._tally)
+                self._runner = Runner(self._shape, self.prefixes, self._tally)
                 # mlx aborts the process when its thread is still alive at the interpreter's exit
                 atexit.register(self.close)
             return self._runner

@@ -53,6 +53,8 @@ class Ticket:
     """Whether nobody waits for it any more."""
     wake: Callable[[], None]
     """Called when there is something to tell: a phase or the end."""
+    warm: tuple[Layers, int] | None = None
+    """The cache of so many first tokens, where another machine read them."""
     done: Future[str] = field(default_factory=Future)
     """The finish reason, or an EngineError; cancelled when it was dropped because nobody waits."""
     phases: list[Phase] = field(default_factory=list)
@@ -66,8 +68,8 @@ class Ticket:
 
     @cached_property
     def prefix(self) -> Prefix:
-        """The shared tokens."""
-        return tuple(self.prompt.ids[: self.prompt.shared])
+        """The shared tokens; none of a prompt that was read already."""
+        return () if self.warm else tuple(self.prompt.ids[: self.prompt.shared])
 
     def timings(self, since: float) -> Timings:
         """Where the seconds of a finished generation went; its caller came at `since`."""
@@ -196,8 +198,8 @@ class Lane:
         hit, known, segments = cache is not None, shared, [ids[shared:]]
         builds = bool(prefix) and not hit and self._prefixes.takes(self._key, prefix)
         if not hit:
-            cache, known = self._begun.pop(prefix, (None, 0)) if builds else (None, 0)
-            segments = [ids[known:shared], ids[shared:]] if builds else [ids]
+            cache, known = self._begun.pop(prefix, (None, 0)) if builds else ticket.warm or (None, 0)
+            segments = [ids[known:shared], ids[shared:]] if builds else [ids[known:]]
         (uid,) = self._batch.insert_segments(
             [segments],
             max_tokens=[ticket.max_tokens],

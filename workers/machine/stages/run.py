@@ -203,6 +203,7 @@ class _Run:
                 output=so_far.tokens.output + used.output,
             ),
             timings=_together(so_far.timings, generation.timings),
+            hybrid=generation.hybrid or so_far.hybrid,
         )
         return generation
 

@@ -1,0 +1,128 @@
+"""What tests of hybrid inference share: a machine that reads prompts, engines beside it, and bad links."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from workers.machine.engines.mlx import MlxEngine
+from workers.machine.hybrid.engine import HybridEngine
+from workers.machine.hybrid.reader import Reader
+from workers.machine.hybrid.secret import NAME
+from workers.machine.hybrid.serving import Serving
+
+SECRET = "known on both sides"
+STEP = 128
+
+
+@contextmanager
+def reading(model: Path, **settings: Any) -> Iterator[str]:
+    """The address of a machine that reads prompts with this model."""
+    reader = Reader([str(model)], step=STEP)
+    try:
+        reader.load()
+        serving = Serving(reader, SECRET.encode(), ("127.0.0.1", 0), **settings)
+        try:
+            yield f"127.0.0.1:{serving.address[1]}"
+        finally:
+            serving.close()
+    finally:
+        reader.close()
+
+
+@contextmanager
+def writing(model: Path, address: str, secret: str = SECRET, **settings: Any) -> Iterator[HybridEngine]:
+    """An engine that has its prompts read there."""
+    with mock.patch.dict(os.environ, {NAME: secret}):
+        engine = HybridEngine(
+            **{"readers": {"spark": address}, "strategy": "disaggregated", "slots": 8, **settings}
+        )
+    try:
+        engine.load(str(model))
+        yield engine
+    finally:
+        engine.close()
+
+
+@contextmanager
+def alone(model: Path, **settings: Any) -> Iterator[MlxEngine]:
+    """An engine that reads its own prompts."""
+    engine = MlxEngine(**{"slots": 8, **settings})
+    try:
+        engine.load(str(model))
+        yield engine
+    finally:
+        engine.close()
+
+
+Spoil = Callable[[bytes, int], bytes | None]
+"""Gets bytes of the reading side and how many came before; gives what goes on, or None to end the link."""
+
+
+class Link:
+    """A link between writer and reader that a test can spoil. Listens at `address`."""
+
+    def __init__(self, to: str, spoil: Spoil = lambda data, _: data) -> None:
+        self.spoil = spoil
+        self._to = to
+        self._held = threading.Event()
+        self._held.set()
+        self._sockets: list[socket.socket] = []
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def hold(self) -> None:
+        """Let nothing through any more, and say nothing."""
+        self._held.clear()
+
+    def close(self) -> None:
+        """End it, with all connections."""
+        self._held.set()
+        for one in [self._server, *self._sockets]:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                writer, _ = self._server.accept()
+            except OSError:
+                return
+            host, _, port = self._to.rpartition(":")
+            reader = socket.create_connection((host, int(port)))
+            self._sockets += [writer, reader]
+            threading.Thread(target=self._carry, args=(writer, reader, None), daemon=True).start()
+            threading.Thread(target=self._carry, args=(reader, writer, self.spoil), daemon=True).start()
+
+    def _carry(self, one: socket.socket, other: socket.socket, spoil: Spoil | None) -> None:
+        passed = 0
+        with contextlib.suppress(OSError):
+            while data := one.recv(1 << 16):
+                self._held.wait()
+                changed = spoil(data, passed) if spoil else data
+                passed += len(data)
+                if changed is None:
+                    break
+                other.sendall(changed)
+        for end in (one, other):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def link(to: str, spoil: Spoil = lambda data, _: data) -> Iterator[Link]:
+    """A link to an address."""
+    made = Link(to, spoil)
+    try:
+        yield made
+    finally:
+        made.close()

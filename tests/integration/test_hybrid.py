@@ -1,0 +1,159 @@
+"""Prompts that another process reads: the same tokens, nothing read twice, nothing sent twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.models import WINDOW, Kind, make_model
+from tests.engines import SCHEMA, Heard, ask, quiet
+from tests.hybrid import alone, reading, writing
+from workers.machine.engines.base import Generation, Request
+from workers.machine.engines.mlx import MlxEngine
+from workers.machine.hybrid.engine import HybridEngine
+
+KINDS: tuple[Kind, ...] = ("llama", "qwen3", "qwen2", "gemma3")
+CASES = [(kind, "float32") for kind in KINDS] + [(kind, "bfloat16") for kind in KINDS]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: "-".join(case))
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    kind, dtype = request.param
+    return make_model(tmp_path_factory.mktemp("model"), kind, dtype=dtype)
+
+
+@pytest.fixture(scope="module")
+def sides(model: Path) -> Iterator[tuple[MlxEngine, HybridEngine]]:
+    with reading(model) as address, writing(model, address) as hybrid, alone(model) as direct:
+        yield direct, hybrid
+
+
+def prompt(model: Path, number: int, **changes: Any) -> Request:
+    """One of many: from a few words to several passes; every third shares its system message."""
+    user = f"Work {number}: " + "x <- c(1, 2) # " * (1 + 3 * (number % 8))
+    given = {"schema": {}, "user": user, "max_output_tokens": 8, **changes}
+    if number % 3:
+        given["system"] = f"Task {number}. " + "Look at the plot. " * (number % 7)
+    return ask(str(model), **given)
+
+
+def prefilled(before: dict[str, float], after: dict[str, float]) -> float:
+    """Tokens of prompts that the writing side read itself."""
+    return sum(
+        sign * (counters["prompt_tokens"] - counters["cached_tokens"])
+        for sign, counters in ((1, after), (-1, before))
+    )
+
+
+def read_elsewhere(made: Generation) -> bool:
+    return made.hybrid is not None and made.hybrid.strategy == "disaggregated"
+
+
+def test_fifty_prompts_give_the_tokens_of_one_machine(
+    model: Path, sides: tuple[MlxEngine, HybridEngine]
+) -> None:
+    direct, hybrid = sides
+    before = dict(hybrid.counters())
+    for number in range(50):
+        request = prompt(model, number)
+        here, there = direct.generate(request, quiet), hybrid.generate(request, quiet)
+        assert there.text == here.text, number
+        assert read_elsewhere(there), there.hybrid
+        assert there.tokens.output == here.tokens.output
+    assert (
+        prefilled(before, dict(hybrid.counters())) == 50
+    )  # the last token of each, with which the answer begins
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_eight_at_once_give_the_tokens_of_eight_at_once(kind: Kind, tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", kind)
+    requests = [prompt(model, 100 + number, user=f"Work {number} " + "y = 2; " * 30) for number in range(8)]
+    with reading(model) as address, writing(model, address) as hybrid, alone(model) as direct:
+        made = []
+        for engine in (direct, hybrid):
+            with ThreadPoolExecutor(8) as pool:
+                made.append(
+                    [one.text for one in pool.map(lambda r, e=engine: e.generate(r, quiet), requests)]
+                )
+        assert hybrid.counters()["hybrid_disaggregated"] == 8
+    assert made[0] == made[1]
+
+
+def test_an_answer_is_bound_to_its_schema(model: Path, sides: tuple[MlxEngine, HybridEngine]) -> None:
+    request = prompt(model, 3, schema=SCHEMA, max_output_tokens=300)
+    here, there = (engine.generate(request, quiet) for engine in sides)
+    assert there.text == here.text
+    assert there.sampling["format"] == "json_schema_bound"
+
+
+def test_what_a_class_shares_is_read_and_sent_once(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", "gemma3")
+    system = "The whole class reads this. " * 40
+    with reading(model) as address, writing(model, address) as hybrid, alone(model) as direct:
+        made = []
+        for number in range(3):
+            request = ask(str(model), system=system, user=f"work {number}", schema={}, max_output_tokens=8)
+            made.append(hybrid.generate(request, quiet))
+            assert made[-1].text == direct.generate(request, quiet).text
+    sent = [one.hybrid.sent_bytes for one in made if one.hybrid]
+    assert made[0].tokens.cached == 0
+    assert made[1].tokens.cached == made[2].tokens.cached > WINDOW
+    assert sent[1] < sent[0] / 4
+
+
+def test_the_reader_knows_what_another_writer_had_read(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model")
+    system = "The whole class reads this. " * 40
+    request = ask(str(model), system=system, user="work", schema={}, max_output_tokens=8)
+    with reading(model) as address:
+        with writing(model, address) as first:
+            one = first.generate(request, quiet)
+        with writing(model, address) as second:
+            two = second.generate(request, quiet)
+    assert one.text == two.text
+    assert (one.tokens.cached, two.tokens.cached > 0) == (0, True)
+    assert one.hybrid
+    assert two.hybrid
+    assert two.hybrid.sent_bytes == pytest.approx(one.hybrid.sent_bytes, rel=0.02)
+
+
+@pytest.mark.parametrize("settings", [{"zstd": True}, {"kv_bits": 8}, {"zstd": True, "kv_bits": 8}], ids=str)
+def test_what_is_sent_can_be_made_smaller_and_the_result_says_so(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    model = make_model(tmp_path / "model")
+    request = prompt(model, 9)
+    with reading(model) as address:
+        with writing(model, address) as plain:
+            whole = plain.generate(request, quiet)
+        with writing(model, address, **settings) as smaller:
+            made = smaller.generate(request, quiet)
+    assert whole.hybrid
+    assert made.hybrid
+    assert made.hybrid.sent_bytes < whole.hybrid.sent_bytes * (0.4 if "kv_bits" in settings else 1.0)
+    assert made.hybrid.kv_bits == settings.get("kv_bits")
+    if "kv_bits" not in settings:
+        assert made.text == whole.text
+
+
+def test_the_result_says_where_the_time_went(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model")
+    heard = Heard()
+    with reading(model) as address, writing(model, address) as hybrid:
+        made = hybrid.generate(prompt(model, 9), heard)
+    account = made.hybrid
+    assert account is not None
+    assert (account.strategy, account.reader, account.fault) == ("disaggregated", "spark", "")
+    spans = (account.tokenise_s, account.queued_s, account.prefill_s, account.transfer_s, account.tail_s)
+    for span in (*spans, account.compress_s, account.convert_s, account.decode_s):
+        assert span is not None
+        assert 0 <= span < account.first_s + (account.decode_s or 0) + 1
+    assert account.prefill_s
+    assert account.first_s > account.prefill_s
+    assert "reading" in heard.phases
+    assert hybrid.counters()["hybrid_disaggregated"] == 1

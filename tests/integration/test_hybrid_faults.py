@@ -1,0 +1,244 @@
+"""Whatever happens between reader and writer, the answer comes in time, and says what kept the reader."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from bench.models import make_model
+from cli.embedded import free_port
+from grading.errors import Cancelled, ConfigError
+from tests.engines import ask, quiet
+from tests.hybrid import SECRET, Spoil, alone, link, reading, writing
+from workers.machine.engines.base import Cancel, Generation
+from workers.machine.hybrid import learning, wire
+from workers.machine.hybrid.secret import NAME
+
+LONG = "x <- c(1, 2) # " * 120
+SEEN = 3000
+"""Bytes after greeting and layout, in the middle of the cache."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def expected(model: Path) -> str:
+    with alone(model) as direct:
+        return direct.generate(ask(str(model), user=LONG, schema={}, max_output_tokens=10), quiet).text
+
+
+@pytest.fixture(autouse=True)
+def impatient() -> Iterator[None]:
+    """A link stalls sooner than it would."""
+    with mock.patch.object(wire, "STALL_S", 1.0):
+        yield
+
+
+def answer(model: Path, address: str, **settings: Any) -> Generation:
+    """What comes from a fresh engine, within its deadline."""
+    with writing(model, address, **settings) as hybrid:
+        return hybrid.generate(ask(str(model), user=LONG, schema={}, max_output_tokens=10), quiet)
+
+
+def told(made: Generation) -> str:
+    assert made.hybrid is not None
+    assert made.hybrid.strategy == "direct"
+    assert made.hybrid.why
+    return made.hybrid.fault
+
+
+def flipped(at: int) -> Spoil:
+    """One bit of the byte at that place."""
+
+    def spoil(data: bytes, passed: int) -> bytes:
+        place = at - passed
+        if not 0 <= place < len(data):
+            return data
+        return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+    return spoil
+
+
+@pytest.mark.parametrize("at", [0, 5, 20, 100, SEEN, SEEN + 1, 50_000, 200_001])
+def test_a_flipped_bit_is_found(model: Path, expected: str, at: int) -> None:
+    with reading(model) as address, link(address, flipped(at)) as bad:
+        made = answer(model, bad.address)
+    assert made.text == expected
+    assert told(made) in ("frame_corrupt", "version_differs", "link_stalled", "not_authentic", "peer_lost")
+
+
+def test_a_flipped_bit_in_the_cache_is_a_wrong_checksum(model: Path, expected: str) -> None:
+    with reading(model) as address, link(address, flipped(50_000)) as bad:
+        made = answer(model, bad.address)
+    assert (made.text, told(made)) == (expected, "frame_corrupt")
+
+
+def test_another_version_is_refused(model: Path, expected: str) -> None:
+    def newer(data: bytes, passed: int) -> bytes:
+        return data if passed else data[:4] + bytes([wire.VERSION + 1]) + data[5:]
+
+    with reading(model) as address, link(address, newer) as bad:
+        made = answer(model, bad.address)
+    assert (made.text, told(made)) == (expected, "version_differs")
+
+
+def test_a_link_that_is_cut_in_the_middle(model: Path, expected: str) -> None:
+    with reading(model) as address, link(address, lambda d, passed: d if passed < SEEN else None) as bad:
+        made = answer(model, bad.address)
+    assert (made.text, told(made)) == (expected, "peer_lost")
+
+
+def test_a_link_that_carries_nothing_any_more(model: Path, expected: str) -> None:
+    with reading(model) as address, link(address) as bad:
+
+        def hold(data: bytes, passed: int) -> bytes:
+            if passed > SEEN:
+                bad.hold()
+            return data
+
+        bad.spoil = hold
+        made = answer(model, bad.address)
+    assert (made.text, told(made)) == (expected, "link_stalled")
+
+
+def test_nobody_listens(model: Path, expected: str) -> None:
+    made = answer(model, f"127.0.0.1:{free_port()}")
+    assert (made.text, told(made)) == (expected, "peer_unreachable")
+
+
+def test_another_secret_is_refused(model: Path, expected: str) -> None:
+    with reading(model) as address:
+        made = answer(model, address, secret="not what they know")
+    assert (made.text, told(made)) == (expected, "not_authentic")
+
+
+def test_other_weights_are_refused(model: Path, expected: str, tmp_path: Path) -> None:
+    with reading(make_model(tmp_path / "other", "qwen3")) as address:
+        made = answer(model, address)
+    assert (made.text, told(made)) == (expected, "weights_differ")
+
+
+def test_the_same_weights_in_another_precision_are_refused(
+    model: Path, expected: str, tmp_path: Path
+) -> None:
+    with reading(make_model(tmp_path / "other", dtype="bfloat16")) as address:
+        made = answer(model, address)
+    assert (made.text, told(made)) == (expected, "weights_differ")
+
+
+def test_a_cache_beyond_the_cap_is_not_begun(model: Path, expected: str) -> None:
+    with reading(model) as address:
+        made = answer(model, address, most_gb=0.0001)
+    assert (made.text, told(made)) == (expected, "too_large")
+
+
+def test_a_reader_that_is_killed(model: Path, expected: str, tmp_path: Path) -> None:
+    port = free_port()
+    config = tmp_path / "config.toml"
+    rules = '{ engine = "rules", model = "rules" }'
+    stages = f"stages = {{ analysis = {rules}, feedback = {rules} }}"
+    config.write_text(
+        f'[[machines]]\nname = "spark"\n{stages}\n'
+        f'prefill = {{ listen = "127.0.0.1:{port}", models = ["{model}"], step = 128 }}\n'
+    )
+    command = [sys.executable, "-m", "cli", "--config", str(config), "prefill", "spark"]
+    with subprocess.Popen(command, env={**os.environ, NAME: SECRET}, stdout=subprocess.PIPE) as process:
+        try:
+            until_it_listens(process)
+            address = f"127.0.0.1:{port}"
+            assert answer(model, address).hybrid.strategy == "disaggregated"  # type: ignore[union-attr]
+
+            def kill(data: bytes, passed: int) -> bytes:
+                if passed > SEEN:
+                    process.send_signal(signal.SIGKILL)
+                return data
+
+            with link(address, kill) as bad:
+                made = answer(model, bad.address)
+        finally:
+            process.kill()
+    assert (made.text, told(made)) == (expected, "peer_lost")
+
+
+def until_it_listens(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if b"prefill_listens" in line:
+            return
+    raise AssertionError("it ended")
+
+
+def test_a_writer_that_leaves_is_noticed(model: Path) -> None:
+    cancel = Cancel()
+    with reading(model) as address, link(address) as slow:
+
+        def leave(data: bytes, passed: int) -> bytes:
+            if passed > SEEN:
+                cancel.say()
+            return data
+
+        slow.spoil = leave
+        with writing(model, slow.address) as hybrid, pytest.raises(Cancelled):
+            hybrid.generate(ask(str(model), user=LONG, schema={}, cancel=cancel), quiet)
+        with writing(model, address) as hybrid:  # the reader goes on with others
+            made = hybrid.generate(ask(str(model), user="next", schema={}, max_output_tokens=4), quiet)
+        assert made.hybrid is not None
+        assert made.hybrid.strategy == "disaggregated"
+    until(lambda: not any(thread.name == "prefill" for thread in threading.enumerate()))
+
+
+def test_a_reader_that_failed_is_left_alone_for_a_while(model: Path) -> None:
+    faults = []
+    with (
+        reading(model) as address,
+        link(address, lambda d, passed: d if passed < SEEN else None) as bad,
+        writing(model, bad.address) as hybrid,
+        mock.patch.object(learning, "FIRST_PAUSE_S", 60.0),
+    ):
+        for _ in range(3):
+            made = hybrid.generate(ask(str(model), user=LONG, schema={}, max_output_tokens=4), quiet)
+            faults.append(made.hybrid.fault if made.hybrid else "")
+    assert faults == ["peer_lost", "", ""]
+
+
+def test_nothing_stays_in_memory_after_broken_transfers(model: Path) -> None:
+    import mlx.core as mx
+
+    held = []
+    with (
+        reading(model) as address,
+        link(address, lambda d, passed: d if passed < 100_000 else None) as bad,
+        writing(model, bad.address, prefix_cache_gb=0.0) as hybrid,
+        mock.patch.object(hybrid._learning, "failed"),  # asked again at once
+    ):
+        for number in range(4):
+            hybrid.generate(ask(str(model), user=f"{number} {LONG}", schema={}, max_output_tokens=2), quiet)
+            gc.collect()
+            held.append(mx.get_active_memory())
+    assert held[3] <= held[1] * 1.05
+
+
+def test_without_a_secret_there_is_no_engine(model: Path) -> None:
+    with pytest.raises(ConfigError, match=NAME), writing(model, "127.0.0.1:1", secret="short"):
+        pass
+
+
+def until(true: object, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():  # type: ignore[operator]
+        assert time.monotonic() < end
+        threading.Event().wait(0.02)

@@ -1,0 +1,1 @@
+"""Hybrid inference: one machine reads the prompt, another writes the answer."""

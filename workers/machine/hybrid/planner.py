@@ -1,0 +1,264 @@
+"""Which way to the first token is the fastest: predicted from what was measured, never typed in.
+
+Times in seconds, lengths in tokens. Pure values; `learning.py` keeps them as jobs end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Strategy = Literal["direct", "disaggregated"]
+FADES = 0.9
+"""What a measurement still counts when the next one comes."""
+LEAST_BUDGET_S = 1.0
+LEAST_BYTES = 1 << 16
+"""If less than this came, the reader had not begun."""
+AGAIN = 64
+"""A way that nearly wins is taken once in so many jobs, as what is known of it gets old."""
+NEARLY = 1.25
+LEAST_TOKENS = 256
+"""Shorter prompts are read where they are: there is nothing to win, and little to learn."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """y = a·u + b·v with a and b not negative, by least squares of the relative error; old points fade."""
+
+    uu: float = 0.0
+    uv: float = 0.0
+    vv: float = 0.0
+    u: float = 0.0
+    v: float = 0.0
+    points: int = 0
+
+    def seen(self, u: float, v: float, y: float) -> Fit:
+        """With one more measurement."""
+        if y <= 0:
+            return self
+        u, v = u / y, v / y
+        return Fit(
+            FADES * self.uu + u * u,
+            FADES * self.uv + u * v,
+            FADES * self.vv + v * v,
+            FADES * self.u + u,
+            FADES * self.v + v,
+            self.points + 1,
+        )
+
+    def at(self, u: float, v: float) -> float:
+        """The expected y."""
+        a, b = self._factors()
+        return a * u + b * v
+
+    def _factors(self) -> tuple[float, float]:
+        det = self.uu * self.vv - self.uv * self.uv
+        if det > 1e-6 * self.uu * self.vv:
+            a = (self.u * self.vv - self.v * self.uv) / det
+            b = (self.v * self.uu - self.u * self.uv) / det
+            if a >= 0 and b >= 0:
+                return a, b
+            if a < 0:
+                return 0.0, self.v / self.vv
+        return (self.u / self.uu, 0.0) if self.uu else (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class ReadingSpeed:
+    """Seconds to read tokens after others: each costs the same, and a part for each token before it."""
+
+    fit: Fit = Fit()
+
+    def seen(self, have: int, count: int, seconds: float) -> ReadingSpeed:
+        """With one more measurement."""
+        return ReadingSpeed(self.fit.seen(count, _pairs(have, count), seconds)) if count else self
+
+    def seconds(self, have: int, count: int) -> float:
+        """To read `count` tokens after `have` others."""
+        return self.fit.at(count, _pairs(have, count)) if count > 0 else 0.0
+
+
+def _pairs(have: int, count: int) -> float:
+    return ((have + count) ** 2 - have**2) / 2
+
+
+@dataclass(frozen=True)
+class Faded:
+    """A mean that forgets."""
+
+    value: float = 0.0
+    weight: float = 0.0
+
+    def seen(self, value: float) -> Faded:
+        """With one more value."""
+        weight = FADES * self.weight + 1
+        return Faded(self.value + (value - self.value) / weight, weight)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of one way."""
+
+    reading: ReadingSpeed = ReadingSpeed()
+    byte_s: Faded = Faded()
+    """Seconds a byte on the link; nothing for what is read here."""
+    extra_s: Faded = Faded()
+    """What it takes beside reading and sending."""
+    queue_s: Faded = Faded()
+    """What it waited at the reading machine lately."""
+    error: Faded = Faded(0.1, 1.0)
+    """How far predictions were off, as the absolute logarithm of their ratio."""
+    times: int = 0
+    """How often this way was taken."""
+    since: int = 0
+    """Jobs since it was taken last."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything is known of it."""
+        return self.times > 0 or self.reading.fit.points > 0
+
+    def passed(self) -> Known:
+        """After a job that went another way."""
+        return replace(self, since=self.since + 1)
+
+
+@dataclass(frozen=True)
+class Work:
+    """One prompt: what this machine would read, and what another one would read and send."""
+
+    have: int
+    """Tokens that are here already."""
+    read: int
+    """Tokens after them."""
+    there: Mapping[str, int]
+    """Tokens that each reading machine knows already."""
+    bytes: int
+    """To send."""
+    waits_s: float = 0.0
+    """Until this machine begins to read."""
+    step: int = 1024
+    """Tokens read in one pass; then their part of the cache is sent."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A way, why it was taken, and the seconds until the first token that each way was expected to take."""
+
+    strategy: Strategy
+    reader: str
+    why: str
+    expected_s: Mapping[str, float]
+
+
+HERE = "here"
+"""How the direct way is called among the names of reading machines."""
+
+
+def expected(known: Known, name: str, work: Work) -> float:
+    """Seconds until the first token by this way."""
+    if name == HERE:
+        return work.waits_s + known.reading.seconds(work.have, work.read) + known.extra_s.value
+    cached = work.there.get(name, 0)
+    total = work.have + work.read
+    reading = known.reading.seconds(cached, total - cached)
+    sending = work.bytes * known.byte_s.value
+    # what was read before is sent at once; else the first piece comes after the first pass
+    passes = max(1, math.ceil((total - cached) / work.step))
+    first = 0.0 if cached else reading / passes
+    # nobody knows how long it waits there now; what it waited then counts less each time
+    queue = known.queue_s.value * FADES**known.since
+    arrives = queue + max(reading + sending / passes, first + sending) + known.extra_s.value
+    return max(arrives, work.waits_s)  # reading elsewhere does not need room here
+
+
+def choose(known: Mapping[str, Known], work: Work) -> Choice:
+    """The way that should be the fastest, one that should be tried, or direct where little can be won."""
+    readers = [name for name in known if name != HERE]
+    times = {name: expected(one, name, work) for name, one in known.items() if one.measured}
+    if not readers or work.read < LEAST_TOKENS:
+        why = "There is no reading machine." if not readers else f"Only {work.read} tokens have to be read."
+        return Choice("direct", "", why, times)
+    best = min(times, key=lambda name: (times[name], name), default=HERE)
+    for name in (*readers, HERE):
+        near = name not in times or times[name] < NEARLY * times[best]
+        if near and not known[name].times:
+            return _way(name, "It is not known yet how long this way takes.", times)
+        if near and known[name].since >= AGAIN:
+            return _way(name, f"This way was not taken for {known[name].since} jobs.", times)
+    here = times[HERE]
+    if best != HERE and times[best] * math.exp(_doubt(known[best])) >= here:
+        best = HERE
+    said = [f"reading here takes about {here:.2f} s"]
+    said += [f"on {name} with sending {times[name]:.2f} s" for name in readers]
+    return _way(best, f"{', '.join(said).capitalize()}.", times)
+
+
+def _doubt(known: Known) -> float:
+    """By how much a prediction may be off before another way is better: half of what it usually was."""
+    return min(0.5 * known.error.value, 0.1)
+
+
+def _way(name: str, why: str, times: Mapping[str, float]) -> Choice:
+    return Choice("direct" if name == HERE else "disaggregated", "" if name == HERE else name, why, times)
+
+
+def learned(
+    known: Mapping[str, Known], name: str, work: Work, took: Took, predicted: float | None
+) -> dict[str, Known]:
+    """What is known after a job that went this way and took so long."""
+    made = {other: one.passed() for other, one in known.items()}
+    one = known[name]
+    reading = one.reading.seen(took.have, took.read, took.read_s)
+    byte_s = one.byte_s.seen(took.send_s / took.bytes) if took.bytes else one.byte_s
+    now = replace(one, reading=reading, byte_s=byte_s, times=one.times + 1, since=0)
+    done = replace(work, waits_s=0.0, there={name: took.have})
+    rest = took.first_s - took.queued_s - expected(replace(now, extra_s=Faded(), queue_s=Faded()), name, done)
+    error = one.error
+    if predicted and one.times:
+        error = error.seen(abs(math.log(max(took.first_s - took.queued_s, 1e-6) / predicted)))
+    made[name] = replace(
+        now,
+        extra_s=one.extra_s.seen(max(0.0, rest)),
+        queue_s=one.queue_s.seen(took.queued_there_s),
+        error=error,
+    )
+    return made
+
+
+def budget_s(choice: Choice) -> float:
+    """Seconds that reading elsewhere may take: as long as it should, and as reading here would on top.
+
+    So what is lost by giving up is never more than what reading here takes.
+    """
+    times = choice.expected_s
+    return max(LEAST_BUDGET_S, times.get(choice.reader, 0.0) + times.get(HERE, 0.0))
+
+
+def slow(known: Mapping[str, Known], name: str, seconds: float, received: int) -> dict[str, Known]:
+    """What is known after a way took too long: `received` bytes came in `seconds`, or none."""
+    one = replace(known[name], times=known[name].times + 1, since=0)
+    if received < LEAST_BYTES:
+        return {**known, name: replace(one, queue_s=one.queue_s.seen(seconds))}
+    return {**known, name: replace(one, byte_s=one.byte_s.seen(seconds / received))}
+
+
+@dataclass(frozen=True)
+class Took:
+    """What a way took, measured: until the first token, and in parts."""
+
+    first_s: float
+    have: int
+    read: int
+    read_s: float
+    queued_s: float = 0.0
+    bytes: int = 0
+    send_s: float = 0.0
+    queued_there_s: float = 0.0
+
+
+def names(readers: Sequence[str]) -> dict[str, Known]:
+    """Nothing is known yet."""
+    return {HERE: Known(), **{name: Known() for name in readers}}
