@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from flask import Blueprint, render_template, request, url_for
+from flask import Blueprint, render_template, request
 
 from app import who
 from app.audit_words import DETAILS, HIDDEN, SENTENCES, WORDS
 from app.language import gettext as _
 from app.language import later as N_
 from app.services import services
+from app.texts import address
 from grading.store import courses, trail
 from grading.store.trail import Line, Named, Trail, Wanted
 
@@ -119,9 +120,9 @@ def _what(thing: Named) -> str:
 
 def _url(thing: Named) -> str | None:
     if thing.kind == "submission" and thing.name:
-        return url_for("pages.submission", submission_id=thing.id)
+        return address("pages.submission", submission_id=thing.id)
     if thing.kind == "user" and thing.name and who.actor().administrator:
-        return url_for("users.person", user_id=int(thing.id))
+        return address("users.person", user_id=int(thing.id))
     return None
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from flask import request
+from markupsafe import Markup, escape
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
@@ -68,6 +70,20 @@ def head(session: Session, assignment: tables.Assignment, now: drafting.Working 
 def stages() -> tuple[str, ...]:
     """The stages hand-ins can be graded by here."""
     return tuple(services().config.stages)
+
+
+def zone_options(chosen: str) -> Markup:
+    """All time zones to choose from."""
+    return _zone_options(chosen if chosen in moments.zones() else "")
+
+
+@lru_cache(maxsize=32)
+def _zone_options(chosen: str) -> Markup:
+    """They are hundreds, so they are written once for each that is chosen."""
+    html = "".join(
+        f"<option{' selected' * (one == chosen)}>{escape(one)}</option>" for one in moments.zones()
+    )
+    return Markup(html)  # noqa: S704 - escaped
 
 
 def base() -> int:

@@ -130,7 +130,7 @@ def save_settings(assignment_id: int) -> tuple[str, int] | Response:
 
 def _settings_page(top: shared.Head, fields: dict[str, Any], problem: str = "") -> str:
     return render_template(
-        "authoring/settings.html", head=top, fields=fields, zones=moments.zones(), problem=problem,
+        "authoring/settings.html", head=top, fields=fields, zone_options=shared.zone_options, problem=problem,
         **choices(),
     )  # fmt: skip
 

@@ -164,7 +164,7 @@ def _new_page(course_id: int, fields: dict[str, Any], problem: str = "") -> str:
         course_id=course_id,
         course_title=title,
         fields=fields,
-        zones=moments.zones(),
+        zone_options=shared.zone_options,
         problem=problem,
         server=services().config.server,
         **settings_page.choices(),

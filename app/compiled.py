@@ -11,7 +11,7 @@ from typing import Any
 from flask import Flask
 from flask.templating import Environment
 from jinja2 import Template, nodes
-from jinja2.runtime import Context
+from jinja2.runtime import Context, Macro
 from jinja2.visitor import NodeTransformer
 
 from app.language import ENGLISH, catalogue_of, current
@@ -24,7 +24,7 @@ PLAIN = (FunctionType, MethodType, BuiltinFunctionType)
 
 
 class Calls(Context):
-    """Calls a function at once, where Jinja looks three times at what it wants to be given."""
+    """Calls a function or macro at once, where Jinja looks three times at what it wants to be given."""
 
     def call(
         self, asked: Any, /, *args: Any, _loop_vars: Any = None, _block_vars: Any = None, **values: Any
@@ -32,6 +32,8 @@ class Calls(Context):
         """As Jinja's."""
         if isinstance(asked, PLAIN) and not hasattr(asked, "jinja_pass_arg"):
             return asked(*args, **values)
+        if isinstance(asked, Macro):
+            return asked(self.eval_ctx, *args, **values)
         return super().call(asked, *args, _loop_vars=_loop_vars, _block_vars=_block_vars, **values)
 
 

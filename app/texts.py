@@ -67,7 +67,8 @@ class Addresses:
     def url_for(self, endpoint: str, **values: Any) -> str:
         """As Flask's."""
         # relative endpoints, and names with a `_` such as `_external`, depend on more
-        if endpoint[0] == "." or any(name[0] == "_" for name in values) or not has_request_context():
+        more = any(name[0] == "_" and name != "_anchor" for name in values)
+        if more or endpoint[0] == "." or not has_request_context():
             return self._make(endpoint, **values)
         root = request._get_current_object().root_path  # type: ignore[attr-defined]  # of the proxy
         key = (root, endpoint, *((name, type(one), one) for name, one in values.items()))

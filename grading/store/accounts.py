@@ -7,10 +7,12 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
+from typing import Any
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from sqlalchemy import select, true, update
+from sqlalchemy import bindparam, select, true, update
 from sqlalchemy.orm import Session
 
 from grading.errors import Conflict, Forbidden, GraderError
@@ -205,8 +207,13 @@ def enrol(session: Session, user_id: int, course_id: int, role: str) -> None:
 
 def roles(session: Session, user_id: int) -> dict[int, str]:
     """The user's role by course id."""
-    query = select(tables.Membership).where(tables.Membership.user_id == user_id)
-    return {row.course_id: row.role for row in session.scalars(query)}
+    return {row.course_id: row.role for row in session.execute(_roles(), {"user_id": user_id})}
+
+
+@cache
+def _roles() -> Any:
+    here = tables.Membership
+    return select(here.course_id, here.role).where(here.user_id == bindparam("user_id"))
 
 
 def actor_of(session: Session, user: tables.User) -> Actor:

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ScalarSelect, bindparam, func, select
+from sqlalchemy import Integer, ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from grading.errors import GraderError, NotFound
@@ -15,7 +15,7 @@ from grading.may import Actor
 from grading.store import lateness_again, tables
 from grading.store.assignment_settings import lock
 from grading.store.audit import note
-from grading.store.database import now
+from grading.store.database import always, now
 
 REASON = 1000
 """Characters of a reason."""
@@ -56,9 +56,8 @@ def students(session: Session, assignment: tables.Assignment) -> list[Student]:
 
 def given(session: Session, assignment: tables.Assignment, page: int, each: int) -> list[ExtensionRow]:
     """A page of the extensions of students of the course, by name."""
-    wanted = {"assignment_id": assignment.id, "course_id": assignment.course_id}
-    some = _given().offset((page - 1) * each).limit(each)
-    return [ExtensionRow._make(row) for row in session.execute(some, wanted)]
+    wanted = {"assignment_id": assignment.id, "course_id": assignment.course_id, "skipped": (page - 1) * each}
+    return [ExtensionRow._make(row) for row in session.execute(_given(each, page == 1), wanted)]
 
 
 @cache
@@ -76,16 +75,18 @@ def _students_of() -> Any:
 
 
 @cache
-def _given() -> Any:
+def _given(each: int, first: bool) -> Any:
     own, user, member = tables.Extension, tables.User, tables.Membership
     here = (member.user_id == user.id) & (member.course_id == bindparam("course_id"))
-    return (
+    query = (
         select(user.id, user.name, own.due_at, own.reason, func.coalesce(_by(), ""), own.at)
         .join(own, own.student_id == user.id)
         .join(member, here & (member.role == "student"))
         .where(own.assignment_id == bindparam("assignment_id"))
         .order_by(func.lower(user.name), user.id)
+        .limit(always(each))
     )
+    return query if first else query.offset(bindparam("skipped", type_=Integer))
 
 
 def _by() -> ScalarSelect[str]:

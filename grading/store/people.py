@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import Select, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from grading.errors import Conflict, Forbidden, NotFound
@@ -79,18 +80,23 @@ def find_student(session: Session, who: str) -> Student:
 def count_student(session: Session, who: str) -> tuple[Known, dict[str, int]]:
     """Whom that means, and how much of what is theirs. Raises what `find_student` raises."""
     known = find_known(session, who)
+    found = session.execute(_counts(), {"user_id": known.user_id}).one()
+    return known, dict(zip(COUNTED, map(int, found), strict=True))
+
+
+@cache
+def _counts() -> Any:
+    user_id: Any = bindparam("user_id")
     submissions, _rounds, _runs, tokens, batches = (
-        select(func.count()).select_from(query.subquery()).scalar_subquery()
-        for query in _belongings(known.user_id)
+        select(func.count()).select_from(query.subquery()).scalar_subquery() for query in _belongings(user_id)
     )
     of_round = select(func.count()).where(Run.round_id == Round.id).correlate(Round).scalar_subquery()
-    query = (
+    return (
         select(submissions, func.count(), func.coalesce(func.sum(of_round), 0), tokens, batches)
         .select_from(Round)
         .join(Submission, Submission.id == Round.submission_id)
-        .where(Submission.student_id == known.user_id)
+        .where(Submission.student_id == user_id)
     )
-    return known, dict(zip(COUNTED, map(int, session.execute(query).one()), strict=True))
 
 
 def find_known(session: Session, who: str) -> Known:
@@ -126,7 +132,7 @@ def _users(session: Session, who: str) -> list[User]:
     return list(session.scalars(query.order_by(User.id)))
 
 
-def _belongings(user_id: int) -> tuple[Select[Any], ...]:
+def _belongings(user_id: int | Any) -> tuple[Select[Any], ...]:
     """Queries of the ids of what is theirs, in the order of COUNTED."""
     submissions = select(Submission.id).where(Submission.student_id == user_id)
     rounds = select(Round.id).where(Round.submission_id.in_(submissions))

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import Select, bindparam, case, func, select
+from sqlalchemy import Integer, Select, bindparam, case, func, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.changes import Change
@@ -15,7 +15,7 @@ from grading.may import Actor
 from grading.rubric import Value
 from grading.store import mails, reviewing, tables
 from grading.store.audit import note
-from grading.store.database import now
+from grading.store.database import always, now
 from grading.store.review_history import stamp
 from grading.store.submissions import add_round
 
@@ -217,15 +217,35 @@ def _of_submission() -> Select[Any]:
 
 def listing(session: Session, courses: frozenset[int] | None, course_id: int | None, page: int = 1) -> Page:
     """One page of the requests of these courses (nothing: all): open ones first, the oldest of them first."""
-    row = tables.RegradeRequest
-    query = _of(_requests(), courses, course_id)
-    total = session.scalar(_of(select(func.count()).select_from(row), courses, course_id)) or 0
+    kind = courses is not None, course_id is not None
+    given = {"courses": list(courses or ()), "course_id": course_id}
+    total = session.scalar(_count(*kind), given) or 0
     pages = max(1, -(-total // PER_PAGE))
     page = min(max(page, 1), pages)
+    rows = session.execute(_listing(*kind, page == 1), {**given, "skipped": (page - 1) * PER_PAGE})
+    items = tuple(Request.model_construct(**row._mapping) for row in rows)
+    return Page.model_construct(items=items, page=page, pages=pages, total=total)
+
+
+@cache
+def _listing(some: bool, one: bool, first: bool) -> Any:
+    row = tables.RegradeRequest
     waits = case((row.state == "open", 0), else_=1)
-    ordered = query.order_by(waits, case((row.state == "open", row.id)), row.id.desc())
-    rows = session.execute(ordered.offset((page - 1) * PER_PAGE).limit(PER_PAGE))
-    return Page(items=tuple(map(_request, rows)), page=page, pages=pages, total=total)
+    query = _among(_requests(), some, one).limit(always(PER_PAGE))
+    query = query.order_by(waits, case((row.state == "open", row.id)), row.id.desc())
+    return query if first else query.offset(bindparam("skipped", type_=Integer))
+
+
+@cache
+def _count(some: bool, one: bool) -> Any:
+    return _among(select(func.count()).select_from(tables.RegradeRequest), some, one)
+
+
+def _among(query: Any, some: bool, one: bool) -> Any:
+    """Of these courses, of this one, or of both."""
+    course = tables.RegradeRequest.course_id
+    query = query.where(course.in_(bindparam("courses", expanding=True))) if some else query
+    return query.where(course == bindparam("course_id")) if one else query
 
 
 def some(
@@ -240,7 +260,7 @@ def some(
 ) -> tuple[Request, ...]:
     """Requests of these courses (nothing: all) and those of the reader, the newest first, below a number."""
     row = tables.RegradeRequest
-    query = _of(_requests(), None, course_id)
+    query = _requests() if course_id is None else _requests().where(row.course_id == course_id)
     if staff_of is not None:
         query = query.where(row.course_id.in_(staff_of) | (row.student_id == reader))
     query = query if state is None else query.where(row.state == state)
@@ -250,15 +270,14 @@ def some(
 
 def courses(session: Session, of: frozenset[int] | None) -> tuple[tuple[int, str], ...]:
     """(number, title) of these courses (nothing: all), for the filter."""
+    found = session.execute(_courses(of is not None), {"courses": list(of or ())})
+    return tuple((number, title) for number, title in found)
+
+
+@cache
+def _courses(some: bool) -> Any:
     query = select(tables.Course.id, tables.Course.title).order_by(tables.Course.title)
-    query = query if of is None else query.where(tables.Course.id.in_(of))
-    return tuple((number, title) for number, title in session.execute(query))
-
-
-def _of(query: Select[Any], courses: frozenset[int] | None, course_id: int | None) -> Select[Any]:
-    row = tables.RegradeRequest
-    query = query if courses is None else query.where(row.course_id.in_(courses))
-    return query if course_id is None else query.where(row.course_id == course_id)
+    return query.where(tables.Course.id.in_(bindparam("courses", expanding=True))) if some else query
 
 
 @cache

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import Integer, bindparam, func, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
@@ -15,7 +16,7 @@ from sqlalchemy.orm import Session
 from grading.errors import NotFound
 from grading.store import outbox
 from grading.store.audit import note
-from grading.store.database import now
+from grading.store.database import always, now
 from grading.store.tables import EventReceiver, Outbox, SentMessage
 
 PAUSE_AFTER = timedelta(hours=48)
@@ -117,9 +118,8 @@ def resume(session: Session, name: str, actor: str) -> int:
 
 def standings(session: Session, names: Sequence[str] | None = None) -> list[Standing]:
     """All receivers that were ever sent something, or these, with how many messages wait for each."""
-    open_ones = select(Outbox.kind, func.count()).where(Outbox.kind.like("to:%"), Outbox.done_at.is_(None))
-    waiting = {row[0].removeprefix("to:"): row[1] for row in session.execute(open_ones.group_by(Outbox.kind))}
-    rows = {row.name: row for row in session.scalars(select(EventReceiver))}
+    waiting = {kind.removeprefix("to:"): count for kind, count in session.execute(_waiting())}
+    rows = {row.name: row for row in session.execute(_receivers())}
     found = []
     for name in sorted({*rows, *waiting}) if names is None else names:
         row = rows.get(name)
@@ -128,11 +128,36 @@ def standings(session: Session, names: Sequence[str] | None = None) -> list[Stan
     return found
 
 
+@cache
+def _waiting() -> Any:
+    query = select(Outbox.kind, func.count()).where(Outbox.kind.like("to:%"), Outbox.done_at.is_(None))
+    return query.group_by(Outbox.kind)
+
+
+@cache
+def _receivers() -> Any:
+    one = EventReceiver
+    return select(one.name, one.failures, one.failing_since, one.paused_at)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A try in a list."""
+
+    id: int
+    receiver: str
+    type: str
+    attempt: int
+    at: datetime
+    status: int | None
+    error: str
+
+
 @dataclass(frozen=True)
 class Page:
     """Some tries, the newest first, and how many pages there are of them."""
 
-    items: tuple[SentMessage, ...]
+    items: tuple[Line, ...]
     page: int
     pages: int
     total: int
@@ -140,15 +165,32 @@ class Page:
 
 def listing(session: Session, receiver: str = "", state: str = "", page: int = 1) -> Page:
     """Tries, of one receiver or all; `state` is `taken`, `failed` or empty for both."""
-    where: list[ColumnElement[bool]] = [SentMessage.receiver == receiver] if receiver else []
-    where += [SentMessage.error == ""] if state == "taken" else []
-    where += [SentMessage.error != ""] if state == "failed" else []
-    total = session.scalar(select(func.count()).select_from(SentMessage).where(*where)) or 0
+    given = {"receiver": receiver}
+    total = session.scalar(_count(bool(receiver), state), given) or 0
     pages = max(1, -(-total // PER_PAGE))
     page = min(max(page, 1), pages)
-    query = select(SentMessage).where(*where).order_by(SentMessage.id.desc())
-    items = session.scalars(query.limit(PER_PAGE).offset((page - 1) * PER_PAGE))
-    return Page(tuple(items), page, pages, total)
+    query = _listing(bool(receiver), state, page == 1)
+    rows = session.execute(query, {**given, "skipped": (page - 1) * PER_PAGE})
+    return Page(tuple(Line(*row) for row in rows), page, pages, total)
+
+
+@cache
+def _listing(of_one: bool, state: str, first: bool) -> Any:
+    one = SentMessage
+    query = select(one.id, one.receiver, one.type, one.attempt, one.at, one.status, one.error)
+    newest = _wanted(query, of_one, state).order_by(one.id.desc()).limit(always(PER_PAGE))
+    return newest if first else newest.offset(bindparam("skipped", type_=Integer))
+
+
+@cache
+def _count(of_one: bool, state: str) -> Any:
+    return _wanted(select(func.count()).select_from(SentMessage), of_one, state)
+
+
+def _wanted(query: Any, of_one: bool, state: str) -> Any:
+    query = query.where(SentMessage.receiver == bindparam("receiver")) if of_one else query
+    query = query.where(SentMessage.error == "") if state == "taken" else query
+    return query.where(SentMessage.error != "") if state == "failed" else query
 
 
 def one(session: Session, number: int) -> SentMessage:

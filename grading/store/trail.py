@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import exists, or_, select
+from sqlalchemy import bindparam, exists, or_, select
 from sqlalchemy.orm import Session
 
+from grading.store.database import always
 from grading.store.tables import Assignment, Audit, Batch, Course, Identity, Submission, Token, User
 
 PER_PAGE = 25
 MAX_PEOPLE = 50
+SOME: Any = bindparam("ids", expanding=True)
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Wanted:
 
 def read(session: Session, wanted: Wanted) -> Trail:
     """One page."""
-    query = select(Audit).order_by(Audit.id.desc()).limit(PER_PAGE + 1)
+    query = _newest()
     if wanted.course_id is not None:
         query = query.where(Audit.course_id == wanted.course_id)
     if person := wanted.person.replace("\0", "").strip()[:200]:
@@ -78,7 +81,7 @@ def read(session: Session, wanted: Wanted) -> Trail:
         )
     if wanted.before is not None:
         query = query.where(Audit.id < wanted.before)
-    rows = session.scalars(query).all()
+    rows = session.execute(query).all()
     shown = rows[:PER_PAGE]
     names = _names(session, {name for row in shown for name in (row.actor, row.object)})
     lines = tuple(
@@ -86,6 +89,12 @@ def read(session: Session, wanted: Wanted) -> Trail:
         for row in shown
     )
     return Trail(lines, shown[-1].id if len(rows) > PER_PAGE else None)
+
+
+@cache
+def _newest() -> Any:
+    columns = (Audit.id, Audit.at, Audit.actor, Audit.action, Audit.object, Audit.detail)
+    return select(*columns).order_by(Audit.id.desc()).limit(always(PER_PAGE + 1))
 
 
 def _actors(session: Session, person: str) -> list[str]:
@@ -122,8 +131,13 @@ def _number(text: str) -> bool:
 
 
 def _users(session: Session, ids: list[str]) -> Iterable[Named]:
-    query = select(User.id, User.name).where(User.id.in_([int(one) for one in ids]))
-    return [Named("user", str(row.id), row.name) for row in session.execute(query)]
+    rows = session.execute(_named_users(), {"ids": [int(one) for one in ids]})
+    return [Named("user", str(row.id), row.name) for row in rows]
+
+
+@cache
+def _named_users() -> Any:
+    return select(User.id, User.name).where(User.id.in_(SOME))
 
 
 def _tokens(session: Session, ids: list[str]) -> Iterable[Named]:
@@ -143,14 +157,18 @@ def _assignments(session: Session, ids: list[str]) -> Iterable[Named]:
 
 
 def _submissions(session: Session, ids: list[str]) -> Iterable[Named]:
-    query = (
+    rows = session.execute(_named_submissions(), {"ids": ids})
+    return [Named("submission", row.id, row.title, row.name, row.number) for row in rows]
+
+
+@cache
+def _named_submissions() -> Any:
+    return (
         select(Submission.id, Submission.number, Assignment.title, User.name)
         .join(Assignment, Assignment.id == Submission.assignment_id)
         .join(User, User.id == Submission.student_id)
-        .where(Submission.id.in_(ids))
+        .where(Submission.id.in_(SOME))
     )
-    rows = session.execute(query)
-    return [Named("submission", row.id, row.title, row.name, row.number) for row in rows]
 
 
 def _batches(session: Session, ids: list[str]) -> Iterable[Named]:
