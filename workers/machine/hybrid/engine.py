@@ -110,7 +110,7 @@ class HybridEngine:
         times = {name: planner.expected(one, name, work) for name, one in known.items() if one.times}
         reader = self._learning.nearest(times) if asked == "disaggregated" else ""
         chosen: planner.Strategy = "disaggregated" if reader else "direct"
-        return Choice(chosen, reader, f"The strategy of this stage is {asked}.", times), work
+        return Choice(chosen, reader, f"The strategy of this stage is {asked}.", times, True), work
 
     def _work(self, ready: Ready) -> Work:
         have, end = self._fetch.have(ready), len(ready.prompt.ids) - 1

@@ -151,6 +151,8 @@ class Choice:
     reader: str
     why: str
     expected_s: Mapping[str, float]
+    ordered: bool = False
+    """By config.toml, whatever it takes."""
 
 
 HERE = "here"
@@ -191,9 +193,9 @@ def choose(known: Mapping[str, Known], work: Work) -> Choice:
     here = times[HERE]
     if best != HERE and times[best] * math.exp(_doubt(known[best])) >= here:
         best = HERE
-    said = [f"reading here takes about {here:.2f} s"]
+    said = [f"Reading here takes about {here:.2f} s"]
     said += [f"on {name} with sending {times[name]:.2f} s" for name in readers]
-    return _way(best, f"{', '.join(said).capitalize()}.", times)
+    return _way(best, f"{', '.join(said)}.", times)
 
 
 def _doubt(known: Known) -> float:
@@ -234,7 +236,11 @@ def budget_s(choice: Choice) -> float:
     So what is lost by giving up is never more than what reading here takes.
     """
     times = choice.expected_s
-    return max(LEAST_BUDGET_S, times.get(choice.reader, 0.0) + times.get(HERE, 0.0))
+    return (
+        math.inf
+        if choice.ordered
+        else max(LEAST_BUDGET_S, times.get(choice.reader, 0.0) + times.get(HERE, 0.0))
+    )
 
 
 def slow(known: Mapping[str, Known], name: str, seconds: float, received: int) -> dict[str, Known]:
