@@ -7,7 +7,8 @@ from typing import Any
 
 from app.language import gettext as _
 from app.language import later as N_
-from grading.jobs import Provenance
+from app.said import said as in_words
+from grading.jobs import Hybrid, Provenance
 from grading.outcome import Report
 from grading.store.prompts import Missing
 
@@ -88,6 +89,7 @@ def rows(found: Sequence[Provenance]) -> Rows:
         (_("First token after"), [seconds(p.first_token_s) for p in found]),
         (_("Took"), [f"{p.seconds:.1f} s" for p in found]),
         *timed,
+        *hybrid_rows(found),
         (_("Sampling"), [sampling(p.sampling) for p in found]),
         *examples_row(found),
         (_("Answer repaired"), [_("yes") if p.repaired else _("no") for p in found]),
@@ -102,6 +104,45 @@ def examples_row(found: Sequence[Provenance]) -> Rows:
     return [
         (_("Examples from people"), [_("numbers %(list)s", list=one) if one else NOTHING for one in numbers])
     ]
+
+
+def hybrid_rows(found: Sequence[Provenance]) -> Rows:
+    """Who read the prompt, why, and where the time went; nothing where nobody else could have read it."""
+    if not any(p.hybrid for p in found):
+        return []
+    accounts = [(p, p.hybrid) for p in found]
+    return [
+        (_("Prompt read on"), [h.reader or p.machine if h else NOTHING for p, h in accounts]),
+        (_("Why there"), [in_words(h.why) if h else NOTHING for _p, h in accounts]),
+        (_("Reading and sending"), [_spans(h) if h else NOTHING for _p, h in accounts]),
+        (
+            _("Read where it was written, expected"),
+            [seconds(h.expected_s.get("here")) if h else NOTHING for _p, h in accounts],
+        ),
+        (_("First token after reading began"), [seconds(h.first_s) if h else NOTHING for _p, h in accounts]),
+    ]
+
+
+_SPANS = (
+    (N_("waited %(time)s"), "queued_s"),
+    (N_("read %(time)s"), "prefill_s"),
+    (N_("compressed %(time)s"), "compress_s"),
+    (N_("sent %(time)s"), "transfer_s"),
+    (N_("after reading %(time)s"), "tail_s"),
+    (N_("put in place %(time)s"), "convert_s"),
+)
+
+
+def _spans(account: Hybrid) -> str:
+    """What was measured, the bytes that were sent, and whether they were rounded."""
+    said = [
+        _(text, time=seconds(value)) for text, name in _SPANS if (value := getattr(account, name)) is not None
+    ]
+    if account.sent_bytes:
+        said.append(_("%(count)s MB", count=f"{account.sent_bytes / 1e6:.1f}"))
+    if account.kv_bits:
+        said.append(_("rounded to %(count)s bits on the way", count=account.kv_bits))
+    return ", ".join(said) or NOTHING
 
 
 def _prompt_tokens(found: Provenance) -> str:

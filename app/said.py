@@ -20,6 +20,13 @@ SENTENCES: tuple[str, ...] = (
     N_("nothing waits"),
     N_("nothing"),
     N_("the plan gives it %(p1)s; it takes %(p2)s"),
+    # of machines, why a prompt was read where it was
+    N_("There is no reading machine."),
+    N_("Only %(p1)s tokens have to be read."),
+    N_("It is not known yet how long this way takes."),
+    N_("This way was not taken for %(p1)s jobs."),
+    N_("The strategy of this stage is %(p1)s."),
+    N_("Reading here takes about %(p1)s, on %(p2)s with sending %(p3)s."),
     # of flags
     N_("None of the %(p1)s with the student's code was run before it was handed in."),
     N_("Nothing was added to the starter."),

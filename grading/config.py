@@ -26,7 +26,7 @@ from grading import redis_url
 from grading.addresses import Allowed
 from grading.errors import ConfigError
 from grading.gateway import Gateway
-from grading.machines import ENGINES, EngineSettings, HttpUrl, Machine, Name, Placement, Ssh
+from grading.machines import ENGINES, EngineSettings, HttpUrl, Machine, Name, Placement, Prefill, Ssh
 from grading.mail import Mail
 from grading.rubric import Value
 from grading.trials.settings import Checks
@@ -42,6 +42,7 @@ __all__ = [
     "Machine",
     "Mail",
     "Placement",
+    "Prefill",
     "Redis",
     "Retention",
     "Server",

@@ -286,5 +286,6 @@ def _refuse(channel: Channel, error: GraderError) -> None:
     try:
         channel.look = lambda: None
         channel.send(Frame(Kind.REFUSED, {"code": error.code, "message": error.message}))
+        channel.part()
     except TransferError:
         pass  # it has left

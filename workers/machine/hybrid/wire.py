@@ -18,6 +18,7 @@ The secret proves who is there; nothing is encrypted: use a private link.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -45,6 +46,8 @@ STALL_S = 5.0
 ALIVE_S = 1.0
 LOOK_S = 0.2
 """Seconds between looks whether somebody still waits."""
+PART_S = 2.0
+"""Seconds that a refused caller has to hear it."""
 PACED_BYTES = 1 << 16
 """Bytes sent at once where the rate of a link is held."""
 
@@ -154,6 +157,18 @@ class Channel:
             return True
         finally:
             self._sock.settimeout(LOOK_S)
+
+    def part(self) -> None:
+        """Let the other side read what was said last: to close with something unread would throw it away."""
+        end, left = time.monotonic() + PART_S, MOST_BODY
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+            while left > 0 and time.monotonic() < end:
+                with contextlib.suppress(TimeoutError):
+                    got = len(self._sock.recv(1 << 16))
+                    if not got:
+                        return
+                    left -= got
 
     def close(self) -> None:
         """End the connection."""
