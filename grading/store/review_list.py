@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, case, exists, func, literal, or_, select, true, tuple_
-from sqlalchemy.orm import Session, joinedload
+from sqlalchemy.orm import Session
 
-from grading.errors import NotFound
 from grading.late import LateRule
 from grading.store.counting import counts_of
+from grading.store.overview import find
 from grading.store.review_filters import Filters, Line, Look, Page
 from grading.store.tables import (
     Assignment,
@@ -102,10 +102,7 @@ def neighbours(
 
 def require(session: Session, assignment_id: int) -> Assignment:
     """The assignment. Raises NotFound."""
-    found = session.get(Assignment, assignment_id, options=[joinedload(Assignment.course)])
-    if found is None:
-        raise NotFound("There is no such assignment.")
-    return found
+    return find(session, assignment_id)
 
 
 def _joined(assignment: Assignment, columns: tuple[Any, ...]) -> Select[Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, delete, event, func, insert, inspect, or_, select
+from sqlalchemy import Integer, Select, bindparam, delete, event, func, insert, inspect, or_, select
 from sqlalchemy.orm import ORMExecuteState, Session, sessionmaker
 
 from grading.store.tables import (
@@ -69,18 +69,17 @@ class _Seen:
 
 def stamp(session: Session, course_id: int, assignment_id: int | None = None) -> Stamp:
     """Equal as long as nothing of an assignment has changed, or of a course and all in it."""
-    given = {"courses": (course_id, 0), "assignments": (assignment_id, 0)}
-    wanted = given if assignment_id is not None else {"courses": given["courses"]}
-    count, marks = session.execute(_marks(assignment_id is not None), wanted).one()
+    given = {"course_id": course_id, "assignment_id": assignment_id}
+    count, marks = session.execute(_marks(assignment_id is not None), given).one()
     return count, int(marks)
 
 
 @cache
 def _marks(of_assignment: bool) -> Select[int, int]:
     query = select(func.count(), func.coalesce(func.sum(Touch.mark), 0))
-    query = query.where(Touch.course_id.in_(bindparam("courses", expanding=True)))
+    query = query.where(Touch.course_id.in_((bindparam("course_id", type_=Integer), 0)))
     if of_assignment:
-        query = query.where(Touch.assignment_id.in_(bindparam("assignments", expanding=True)))
+        query = query.where(Touch.assignment_id.in_((bindparam("assignment_id", type_=Integer), 0)))
     return query
 
 
