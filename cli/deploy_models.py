@@ -38,9 +38,9 @@ def wanted(machine: Machine) -> list[Wanted]:
     """The models of a machine's stages, each once; engines without a model need none."""
     found: dict[Wanted, None] = {}
     for placement in machine.stages.values():
-        if placement.engine in ("ollama", "mlx", "hybrid", "openai"):
+        if placement.engine in ("ollama", "mlx", "hybrid", "sharded", "openai"):
             settings = machine.engines.get(placement.engine)
-            engine = "mlx" if placement.engine == "hybrid" else placement.engine
+            engine = "mlx" if placement.engine in ("hybrid", "sharded") else placement.engine
             one = Wanted(engine, placement.model, (settings.url if settings else None) or "")
             found[one] = None
     for model in machine.prefill.models if machine.prefill else ():

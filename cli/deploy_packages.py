@@ -29,7 +29,8 @@ def lock_for(machine: Machine, markers: Mapping[str, str], root: Path = ROOT) ->
 
     In-process models are locked with the tests' packages, the rest in the lock of every installation.
     """
-    mlx = bool(machine.prefill) or any(one.engine in ("mlx", "hybrid") for one in machine.stages.values())
+    in_process = any(one.engine in ("mlx", "hybrid", "sharded") for one in machine.stages.values())
+    mlx = bool(machine.prefill) or in_process
     path = root / ("requirements-test.lock" if mlx else "requirements.lock")
     try:
         text = path.read_text(encoding="utf-8")

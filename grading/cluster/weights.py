@@ -8,7 +8,10 @@ from dataclasses import dataclass
 SHOWN = 12
 ALGORITHM = "sha256"
 """Of digests that do not name theirs."""
-FETCH = {"ollama": "`ollama pull {}`", "mlx": "`hf download {}`", "hybrid": "`hf download {}`"}
+FETCH = {
+    "ollama": "`ollama pull {}`",
+    **dict.fromkeys(("mlx", "hybrid", "sharded"), "`hf download {}`"),
+}
 
 
 @dataclass(frozen=True)
