@@ -94,21 +94,20 @@ class Page(Value):
 
 def list_submissions(session: Session, filters: Filters, page: int = 1) -> Page:
     """One page of submissions, the newest first."""
-    # first which they are, by indexes alone, then all that belongs to those few
     page = min(max(page, 1), MOST_PAGES)
-    found, total = _ids(session, filters, page)
+    found = _rows(session, filters, page)
     if not found and page > 1:
         page = min(page, _pages(_count(session, filters, page)))
-        found, total = _ids(session, filters, page)
-    return Page(items=lines(session, found), page=page, pages=_pages(total), total=total)
+        found = _rows(session, filters, page)
+    total = found[0].total if found else 0
+    return Page.model_construct(items=put_together(found), page=page, pages=_pages(total), total=total)
 
 
-def _ids(session: Session, filters: Filters, page: int) -> tuple[list[str], int]:
-    """Those of a page in order, and how many there are."""
+def _rows(session: Session, filters: Filters, page: int) -> Sequence[Any]:
+    """Those of a page in order, with how many there are."""
     given = {name: value for name, value in filters if value is not None}
     places = {"skipped": (page - 1) * PER_PAGE, "most": _furthest(page)}
-    rows = session.execute(_of_page(frozenset(given), page == 1), {**_listed(given), **places}).all()
-    return [row.id for row in rows], rows[0].total if rows else 0
+    return session.execute(_lines_of_page(frozenset(given), page == 1), {**_listed(given), **places}).all()
 
 
 def _count(session: Session, filters: Filters, page: int) -> int:
@@ -123,6 +122,13 @@ def _listed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
+def _lines_of_page(given: frozenset[str], first: bool) -> Select[Any]:
+    # first which they are, by indexes alone, then all that belongs to those few
+    some = _of_page(given, first).subquery()
+    order = (some.c.created_at.desc(), some.c.id, tables.SubmissionMember.user_id)
+    return list_queries.lines_of(some).add_columns(some.c.total).order_by(*order)
+
+
 def _of_page(given: frozenset[str], first: bool) -> Select[Any]:
     ids = _filtered(given)
     counted = ids.limit(always(_furthest(1))).subquery() if first else _counted(ids)
@@ -170,7 +176,7 @@ def assignments(
     given = {"course_ids": course_ids, "staff_of": staff_of}
     known = {name: list(ids) for name, ids in given.items() if ids is not None}
     rows = session.execute(_assignments(frozenset(known)), known)
-    return tuple(AssignmentLine(**row._mapping) for row in rows)
+    return tuple(AssignmentLine.model_construct(**row._mapping) for row in rows)
 
 
 @cache
