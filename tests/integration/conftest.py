@@ -21,6 +21,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("tiny"))
 
 
+@pytest.fixture(scope="session")
+def qwen2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny model whose four layers can be shared out to several ranks."""
+    return make_model(tmp_path_factory.mktemp("qwen2"), "qwen2")
+
+
 @pytest.fixture(scope="module")
 def mlx(tiny: Path) -> Iterator[MlxEngine]:
     """An engine of four slots with the tiny model loaded."""

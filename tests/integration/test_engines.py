@@ -1,6 +1,7 @@
 """The one contract of engines, over all of them: without a model, over HTTP as servers differ, in process.
 
-What is particular to one of them: test_ollama.py, test_openai.py, test_mlx_lm_server.py, test_mlx.py.
+What is particular to one of them: test_ollama.py, test_openai.py, test_mlx_lm_server.py, test_mlx.py,
+test_sharded.py.
 """
 
 from __future__ import annotations
@@ -31,14 +32,17 @@ from tests.engines import PATIENT, SHORT, Heard, ask, graded_job, mlx_lm_server,
 from tests.servers.base import ModelServer
 from tests.servers.ollama_server import ollama_server
 from tests.servers.openai_server import openai_server
+from tests.sharded import addresses, ranks
 from workers.machine.engines import Engine, Request, open_engine
 from workers.machine.engines.base import COUNTERS, Cancel, Counts, Identifies
 from workers.machine.stages.analysis import ANALYSIS
 
 PLAYED = ("ollama", "openai", "openai-mlx", "openai-llama", "openai-lmstudio", "openai-vllm")
 """Protocol servers in this process."""
-MODELS = (*PLAYED, "mlx", "mlx_lm.server")
+MODELS = (*PLAYED, "mlx", "sharded", "mlx_lm.server")
 ENGINES = ("rules", "instant", *MODELS)
+OWN = ("mlx", "sharded")
+"""Those that run models themselves; one of each is shared by all tests here."""
 LEVEL = {
     "type": "object",
     "properties": {"level": {"type": "integer", "minimum": 0, "maximum": 4}},
@@ -89,6 +93,14 @@ def real_server(tiny: Path) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def sharded(qwen2: Path) -> Iterator[Engine]:
+    """An engine of two ranks with a tiny model loaded."""
+    with ranks(2) as engine:
+        engine.load(str(qwen2))
+        yield engine
+
+
 @pytest.fixture
 def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Case]]:
     """Opens the case of a kind of engine; closed after the test."""
@@ -104,13 +116,15 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Case]]:
             if kind == "instant":
                 late = open_engine("instant", {"seconds": 60})
                 return Case(open_engine("instant", {}), ask(), lambda: (late, ask()))
-            tiny = str(request.getfixturevalue("tiny"))
+            tiny = str(request.getfixturevalue("qwen2" if kind.startswith("sharded") else "tiny"))
             short = ask(tiny, schema=LEVEL, max_output_tokens=24)
             long = ask(tiny, schema={}, max_output_tokens=3000)
-            if kind == "mlx":
-                return Case(shared := request.getfixturevalue("mlx"), short, lambda: (shared, long))
+            if kind in OWN:
+                return Case(shared := request.getfixturevalue(kind), short, lambda: (shared, long))
             if kind == "mlx, to be closed":
                 engine = open_engine("mlx", {"slots": 4})
+            elif kind == "sharded, to be closed":
+                engine = open_engine("sharded", {"slots": 4, "hosts": addresses(2)})
             else:
                 engine = open_engine("openai", {"url": f"{request.getfixturevalue('real_server')}/v1"})
             stack.callback(engine.close)
@@ -169,7 +183,7 @@ def test_engines_count_what_they_do_by_the_names_there_are(opened: Callable[[str
     assert grown["prompt_tokens"] == answer.tokens.prompt
     assert grown["output_tokens"] == answer.tokens.output
     assert grown.get("cached_tokens", 0) == answer.tokens.cached
-    assert "cached_tokens" in after or kind != "mlx"
+    assert "cached_tokens" in after or kind not in OWN
     assert "cached_tokens" not in after or kind != "ollama"  # it does not tell
 
 
@@ -268,7 +282,7 @@ def test_an_unknown_model_is_missing_and_the_next_one_answers(
 
 @pytest.mark.parametrize("kind", ENGINES)
 def test_a_closed_engine_says_so(opened: Callable[[str], Case], kind: str) -> None:
-    case = opened("mlx, to be closed" if kind == "mlx" else kind)
+    case = opened(f"{kind}, to be closed" if kind in OWN else kind)
     case.engine.close()
     with pytest.raises(EngineError, match="was closed"):
         case.engine.generate(case.ask, quiet)
@@ -276,7 +290,7 @@ def test_a_closed_engine_says_so(opened: Callable[[str], Case], kind: str) -> No
 
 @pytest.mark.parametrize("kind", ENDS)
 def test_closing_ends_what_runs(opened: Callable[[str], Case], kind: str) -> None:
-    engine, slow = opened("mlx, to be closed" if kind == "mlx" else kind).slow()
+    engine, slow = opened(f"{kind}, to be closed" if kind in OWN else kind).slow()
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(engine.generate, slow, quiet)
         while isinstance(engine, Counts) and not engine.counters()["running"] and not running.done():
@@ -292,7 +306,7 @@ def test_a_digest_is_that_of_the_answers(opened: Callable[[str], Case], kind: st
     assert isinstance(case.engine, Identifies)
     digest = case.engine.digest(case.ask.model, 5.0)
     assert case.engine.generate(case.ask, quiet).digest == digest
-    tells = {"ollama": "sha256:", "mlx": "sha256:", "openai-llama": "llama-meta-sha256:"}
+    tells = {**dict.fromkeys(("ollama", *OWN), "sha256:"), "openai-llama": "llama-meta-sha256:"}
     assert digest.startswith(tells.get(kind, ""))
     assert bool(digest) == (kind in tells)
 

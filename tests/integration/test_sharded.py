@@ -36,35 +36,29 @@ def one_thread_each() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def qwen2(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A model whose four layers can be shared out to three ranks."""
-    return str(make_model(tmp_path_factory.mktemp("qwen2"), "qwen2"))
-
-
-@pytest.fixture(scope="module")
-def direct(qwen2: str) -> Iterator[MlxEngine]:
+def direct(qwen2: Path) -> Iterator[MlxEngine]:
     """The same model in one process."""
     engine = MlxEngine(slots=4)
-    engine.load(qwen2)
+    engine.load(str(qwen2))
     yield engine
     engine.close()
 
 
 @pytest.fixture(scope="module")
-def pool(qwen2: str, one_thread_each: None) -> Iterator[ShardedEngine]:
+def pool(qwen2: Path, one_thread_each: None) -> Iterator[ShardedEngine]:
     """The model over three ranks."""
     with ranks(3) as engine:
-        engine.load(qwen2)
+        engine.load(str(qwen2))
         yield engine
 
 
-def free(model: str, **changes: object) -> Request:
+def free(model: str | Path, **changes: object) -> Request:
     """A request without a schema, for few tokens."""
-    return replace(ask(model, schema={}, max_output_tokens=12, deadline_s=60.0), **changes)  # type: ignore[arg-type]
+    return replace(ask(str(model), schema={}, max_output_tokens=12, deadline_s=60.0), **changes)  # type: ignore[arg-type]
 
 
 def test_three_ranks_write_what_one_process_writes(
-    pool: ShardedEngine, direct: MlxEngine, qwen2: str
+    pool: ShardedEngine, direct: MlxEngine, qwen2: Path
 ) -> None:
     assert crew(pool).mode == "pipeline"
     for request in (free(qwen2), free(qwen2, user="+ 1| another work", max_output_tokens=20)):
@@ -74,8 +68,8 @@ def test_three_ranks_write_what_one_process_writes(
         assert three.digest == one.digest
 
 
-def test_bound_to_a_schema_they_write_the_same(pool: ShardedEngine, direct: MlxEngine, qwen2: str) -> None:
-    request = ask(qwen2, max_output_tokens=60, deadline_s=60.0)
+def test_bound_to_a_schema_they_write_the_same(pool: ShardedEngine, direct: MlxEngine, qwen2: Path) -> None:
+    request = ask(str(qwen2), max_output_tokens=60, deadline_s=60.0)
     one, three = direct.generate(request, quiet), pool.generate(request, quiet)
     assert three.text == one.text
     parsed(three.text)
@@ -84,7 +78,7 @@ def test_bound_to_a_schema_they_write_the_same(pool: ShardedEngine, direct: MlxE
 
 
 def test_two_at_once_with_one_prefix_are_written_as_alone(
-    pool: ShardedEngine, direct: MlxEngine, qwen2: str
+    pool: ShardedEngine, direct: MlxEngine, qwen2: Path
 ) -> None:
     asked = [free(qwen2, system=f"{SYSTEM} Be brief.", user=f"+ 1| work {n}") for n in range(3)]
     alone = [direct.generate(request, quiet).text for request in asked]
@@ -99,13 +93,13 @@ def test_two_at_once_with_one_prefix_are_written_as_alone(
     assert (after["running"], after["waiting"]) == (0, 0)
 
 
-def test_chance_is_the_same_on_all_ranks(pool: ShardedEngine, direct: MlxEngine, qwen2: str) -> None:
+def test_chance_is_the_same_on_all_ranks(pool: ShardedEngine, direct: MlxEngine, qwen2: Path) -> None:
     seeded = free(qwen2, temperature=1.0, seed=7)
     assert pool.generate(seeded, quiet).text == direct.generate(seeded, quiet).text
     assert pool.generate(free(qwen2, temperature=1.0), quiet).text  # or the ranks would have come apart
 
 
-def test_a_cancel_and_a_deadline_free_the_slots(pool: ShardedEngine, qwen2: str) -> None:
+def test_a_cancel_and_a_deadline_free_the_slots(pool: ShardedEngine, qwen2: Path) -> None:
     endless = free(qwen2, max_output_tokens=3000, temperature=1.0, seed=3)
     before, cancel = pool.counters()["cancelled"], Cancel()
     heard = Heard(cancel.say)
@@ -118,7 +112,7 @@ def test_a_cancel_and_a_deadline_free_the_slots(pool: ShardedEngine, qwen2: str)
     assert pool.counters()["cancelled"] == before + 2
 
 
-def test_a_lost_rank_is_told_and_all_come_back(pool: ShardedEngine, direct: MlxEngine, qwen2: str) -> None:
+def test_a_lost_rank_is_told_and_all_come_back(pool: ShardedEngine, direct: MlxEngine, qwen2: Path) -> None:
     endless = free(qwen2, max_output_tokens=3000, temperature=1.0, seed=3)
     lost: list[tuple[int, ...]] = []
 
@@ -133,7 +127,7 @@ def test_a_lost_rank_is_told_and_all_come_back(pool: ShardedEngine, direct: MlxE
     assert not set(crew(pool).pids) & set(lost[0])
 
 
-def test_a_loss_that_nobody_met_is_told_to_who_comes_next(pool: ShardedEngine, qwen2: str) -> None:
+def test_a_loss_that_nobody_met_is_told_to_who_comes_next(pool: ShardedEngine, qwen2: Path) -> None:
     """So that the machine takes no more work until the ranks are back."""
     gone(kill(pool, 2))
     with pytest.raises(EngineUnreachable, match="Rank 2"):
