@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -167,20 +165,15 @@ def test_other_weights_on_one_rank_are_refused(tmp_path: Path, pool: ShardedEngi
         assert "Rank 2 (127.0.0.2" in caught.value.message
 
 
-def test_split_layers_write_the_same_and_a_rank_that_stands_still_is_lost(tmp_path: Path) -> None:
+def test_split_layers_write_the_same(tmp_path: Path) -> None:
     model = str(make_model(tmp_path, "llama"))
     request = free(model, max_output_tokens=4, user="+ 1| x", system="Grade.")
     direct = MlxEngine(slots=1)
     expected = direct.generate(request, quiet).text
     direct.close()
-    with ranks(2, mode="tensor", step_timeout=3.0) as engine:
+    with ranks(2, mode="tensor") as engine:
         assert engine.generate(request, quiet).text == expected
-        held = crew(engine)
-        assert held.mode == "tensor"
-        os.kill(held.pids[1], signal.SIGSTOP)
-        with pytest.raises(EngineUnreachable, match=r"Rank 1 .* took no step for 3 s"):
-            engine.generate(request, quiet)
-        gone(held.pids)
+        assert crew(engine).mode == "tensor"
 
 
 def test_a_model_that_cannot_be_shared_out_is_refused(tmp_path: Path) -> None:

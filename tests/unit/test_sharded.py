@@ -145,7 +145,7 @@ def test_ranks_keep_the_same_prefixes_whatever_their_layers_take(layer_bytes: in
 # --- ranks that are played ------------------------------------------------------------------------------
 
 PLAYED = """
-import sys
+import signal, sys
 from workers.machine.sharded.words import Begin, Done, Here, Load, News, Ready, Step, line, to_rank
 how = sys.argv[1]
 def say(word):
@@ -163,6 +163,8 @@ for said in sys.stdin.buffer:
     elif isinstance(word, Step):
         if how == "nonsense" and odd:
             print("nonsense", flush=True)
+        if how == "stands still" and odd:
+            signal.pause()
         token = 8 if how == "apart" and odd else 9
         news = [News(id=add.id, phases=("reading",), tokens=(token,), end="length") for add in word.add]
         say(Done(number=word.number, news=tuple(news), counts={"output_tokens": len(news)}))
@@ -173,9 +175,8 @@ for said in sys.stdin.buffer:
 def played(how: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
     """A crew whose two ranks are played, the second one in this way."""
     monkeypatch.setattr(crews, "command", lambda *_: [sys.executable, "-c", PLAYED, how])
-    settings = Settings(tuple(addresses(2)), "auto", 1, 64, 100, None, False, "", 20.0, 20.0)
-    if how == "silent":
-        settings = Settings(tuple(addresses(2)), "auto", 1, 64, 100, None, False, "", 2.0, 20.0)
+    load_s, step_s = (2.0 if how == bad else 60.0 for bad in ("silent", "stands still"))
+    settings = Settings(tuple(addresses(2)), "auto", 1, 64, 100, None, False, "", load_s, step_s)
     crew = Crew(settings, "big", Tally())
     try:
         yield crew
@@ -213,7 +214,11 @@ def sent() -> Sent:
 
 @pytest.mark.parametrize(
     ("how", "sentence"),
-    [("apart", "wrote something else than rank 0"), ("nonsense", "no word between worker and rank")],
+    [
+        ("apart", "wrote something else than rank 0"),
+        ("nonsense", "no word between worker and rank"),
+        ("stands still", r"Rank 1 \(.*\) took no step for 2 s"),
+    ],
 )
 def test_ranks_that_come_apart_are_lost(monkeypatch: pytest.MonkeyPatch, how: str, sentence: str) -> None:
     with played(how, monkeypatch) as crew:
@@ -222,7 +227,9 @@ def test_ranks_that_come_apart_are_lost(monkeypatch: pytest.MonkeyPatch, how: st
         crew.submit(one)
         with pytest.raises(EngineUnreachable, match=sentence) as caught:
             crew.play()
-        assert crew.end(caught.value)
+        assert crew.refuse(caught.value)
+        crew.end(caught.value)
+        assert not crew.refuse(caught.value)
         assert one.ticket.done.exception() is caught.value
         late = sent()
         crew.submit(late)

@@ -128,25 +128,27 @@ class Crew:
                     raise lost(self._why(rank, said))
                 self._take(rank, said)
 
-    def end(self, error: EngineError) -> bool:
-        """End all ranks and all generations; whether anybody waited for one."""
+    def refuse(self, error: EngineError) -> bool:
+        """Take no more generations; whether anybody waits for one that was taken."""
         with self._lock:
             self._over = error
         while not self._inbox.empty():
             if isinstance(heard := self._inbox.get(), Sent):
                 self._fresh.append(heard)
+        return any(not sent.ticket.over() for sent in (*self._live.values(), *self._fresh))
+
+    def end(self, error: EngineError) -> None:
+        """End all ranks and all generations."""
+        self.refuse(error)
         for link in self._links:
             link.let_go()
-        left = [*self._live.values(), *self._fresh]
-        waited = any(not sent.ticket.over() for sent in left)
-        for sent in left:
+        for sent in (*self._live.values(), *self._fresh):
             sent.ticket.end(error)
         self._live.clear()
         self._fresh.clear()
         self._cache_bytes.clear()
         for link in self._links:
             link.end()
-        return waited
 
     def _hear(self, rank: int, said: FromRank | EngineError) -> None:
         self._inbox.put((rank, said))

@@ -113,16 +113,15 @@ class Pool:
 
     def _lost(self, crew: Crew, error: EngineError) -> None:
         """These ranks are no more: new callers wait for the next ones."""
+        waited = crew.refuse(error)
         with self._lock:
             self._crew = None
             coming = self._coming
             self._coming = Future()
-            self._unheard = error
+            self._unheard = None if waited else error
         if not coming.done():
             coming.set_exception(error)
-        if crew.end(error):
-            with self._lock:
-                self._unheard = None
+        crew.end(error)
 
     def _give_up(self, error: EngineError) -> None:
         with self._lock:
