@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import pytest
 
 from bench.models import Kind, make_model
 from grading.errors import ConfigError, EngineError, EngineUnreachable, ModelMissing
-from grading.machines import Machine
+from grading.machines import EngineSettings, Machine
 from tests.sharded import addresses
 from workers.machine.engines import open_engine
 from workers.machine.engines.mlx_lane import Ticket
@@ -46,6 +47,15 @@ def test_a_machine_of_several_ranks_is_configured() -> None:
     engine.close()
     with pytest.raises(EngineError, match="was closed"):
         engine.load("big")
+
+
+def test_the_examples_are_valid(root: Path) -> None:
+    text = (root / "docs" / "sharded.md").read_text(encoding="utf-8")
+    whole, part = (tomllib.loads(block.partition("```")[0]) for block in text.split("```toml\n")[1:])
+    (example,) = whole["machines"]
+    for engines in (Machine.model_validate(example).engines, part["machines"]["engines"]):
+        settings = EngineSettings.model_validate(engines["sharded"])
+        open_engine("sharded", settings.options).close()
 
 
 @pytest.mark.parametrize(
@@ -165,6 +175,8 @@ for said in sys.stdin.buffer:
             print("nonsense", flush=True)
         if how == "stands still" and odd:
             signal.pause()
+        if how == "behind" and odd and word.number == 1:
+            sys.stdin.buffer.readline()  # the second step
         token = 8 if how == "apart" and odd else 9
         news = [News(id=add.id, phases=("reading",), tokens=(token,), end="length") for add in word.add]
         say(Done(number=word.number, news=tuple(news), counts={"output_tokens": len(news)}))
@@ -236,8 +248,10 @@ def test_ranks_that_come_apart_are_lost(monkeypatch: pytest.MonkeyPatch, how: st
         assert late.ticket.done.exception() is caught.value
 
 
-def test_ranks_that_agree_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    with played("well", monkeypatch) as crew:
+@pytest.mark.parametrize("how", ["well", "behind"])
+def test_ranks_that_agree_are_heard(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Also one that ends its first step only when the second has come: so many are under way at once."""
+    with played(how, monkeypatch) as crew:
         crew.start()
         one = sent()
         one.ticket.done.add_done_callback(lambda _: crew.stop())
