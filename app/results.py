@@ -32,7 +32,7 @@ from grading.outcome import Report
 from grading.remembered import mark
 from grading.store import contents, lists, regrades, standing, tables, views
 from grading.store.lists import SubmissionLine
-from grading.store.standing import Terms
+from grading.store.standing import Made, Terms
 from grading.store.views import SubmissionView
 
 pages = Blueprint("results", __name__)
@@ -75,10 +75,17 @@ def result(
         touched=touched(report),
         written=written,
         gradings=standing.gradings(session, view.id) if view.regraded else (),
-        changes=changed.told(standing.changes(session, view.id), titles) if staff and view.changed else (),
+        changes=changed.told(_changes(session, view), titles) if staff and view.changed else (),
         prompts={s.stage: s.accepted_run for s in view.stages if s.accepted_run} if sent else {},
         **_regrades(session, actor, view, titles),
     )
+
+
+def _changes(session: Session, view: SubmissionView) -> Sequence[Made]:
+    """What people changed in all its gradings, the newest first; those of an only one are known."""
+    if view.regraded or view.grade is None:
+        return standing.changes(session, view.id)
+    return view.grade.made[: standing.MOST]
 
 
 def touched(report: Report | None) -> bool:

@@ -46,18 +46,17 @@ def stamp_of(session: Session, round_id: str, made: Sequence[Made]) -> str:
 
 def history(session: Session, round_id: str) -> tuple[Made, ...]:
     """The changes of a round, the newest first."""
-    return tuple(
-        Made(
-            id=row.id, at=row.at, by=row.name or "", kind=row.kind, target=row.target, value=row.value,
-            before=row.before, reason=row.reason, bulk=bool(row.bulk), grading=row.number,
-            undone_at=row.undone_at, undone_by=row.undoer or "",
-        )
-        for row in session.execute(_history(), {"round_id": round_id})
-    )  # fmt: skip
+    return tuple(map(made_of, session.execute(_history(), {"round_id": round_id})))
 
 
 @cache
 def _history() -> Select[Any]:
+    return of_round().limit(always(MOST))
+
+
+@cache
+def of_round() -> Select[Any]:
+    """All changes of a round, the newest first; each row is for `made_of`."""
     one, undoer = Change, aliased(User)
     query: Any = select(
         one.id, one.at, one.kind, one.target, one.value, one.before, one.reason, one.bulk, one.undone_at,
@@ -69,9 +68,17 @@ def _history() -> Select[Any]:
         .outerjoin(undoer, undoer.id == Change.undone_by)
         .where(Change.round_id == bindparam("round_id"))
         .order_by(Change.id.desc())
-        .limit(always(MOST))
     )
     return found
+
+
+def made_of(row: Any) -> Made:
+    """A row as a change that somebody made."""
+    return Made(
+        id=row.id, at=row.at, by=row.name or "", kind=row.kind, target=row.target, value=row.value,
+        before=row.before, reason=row.reason, bulk=bool(row.bulk), grading=row.number,
+        undone_at=row.undone_at, undone_by=row.undoer or "",
+    )  # fmt: skip
 
 
 def since(session: Session, round_id: str, seen: str) -> tuple[Made, ...]:

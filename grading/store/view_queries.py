@@ -99,15 +99,6 @@ def head() -> Select[Any]:
 
 
 @cache
-def changes() -> Executable:
-    """People's changes of a round with their names, the first one first."""
-    one = Change
-    columns = (one.id, one.kind, one.target, one.value, one.reason, one.at, one.undone_at)
-    query = select(*columns, User.name.label("name")).outerjoin(User, User.id == one.by)
-    return query.where(Change.round_id == bindparam("round_id")).order_by(Change.id)
-
-
-@cache
 def staged() -> Executable:
     """The stages of a round, with what the accepted run tells."""
     columns = (

@@ -15,7 +15,8 @@ from grading.outcome import Report
 from grading.remembered import Remembered, mark
 from grading.report import changed
 from grading.rubric import Value
-from grading.store import view_queries
+from grading.store import review_history, view_queries
+from grading.store.review_history import Made
 from grading.store.settling import change_of
 
 MOST_READ = 16 * 1024 * 1024
@@ -71,6 +72,8 @@ class GradeView(Value):
     report: Report
     original: Report
     """As it was before anybody changed it."""
+    made: tuple[Made, ...] = ()
+    """What people changed in it, the newest first, also what was taken back."""
     mark: str = ""
     """Equal where report and original are."""
 
@@ -190,8 +193,8 @@ def _grade(session: Session, row: Any) -> GradeView:
     original = _read.get(made, len(row.report), lambda: Report.model_validate_json(row.report))
     changes: Sequence[Any] = ()
     if row.changed:
-        changes = session.execute(view_queries.changes(), {"round_id": row.round_id}).all()
-    counting = [change_of(one, one.name or "") for one in changes if one.undone_at is None]
+        changes = session.execute(review_history.of_round(), {"round_id": row.round_id}).all()
+    counting = [change_of(one, one.name or "") for one in reversed(changes) if one.undone_at is None]
     return GradeView(
         points=row.points,
         points_so_far=row.points_so_far,
@@ -206,6 +209,7 @@ def _grade(session: Session, row: Any) -> GradeView:
         reviewed_at=row.reviewed_at,
         report=changed(original, counting),
         original=original,
+        made=tuple(map(review_history.made_of, changes)),
         mark=mark(row.report, *(one.model_dump_json() for one in counting)),
     )
 
