@@ -18,6 +18,7 @@ from app.language import later as N_
 from app.language import ngettext as _n
 from app.moments import relative
 from grading.late import Lateness
+from grading.store.members import Person
 
 STATES: Mapping[str, str] = {
     "received": N_("received"),
@@ -38,7 +39,7 @@ def quicken(app: Flask) -> None:
     known = app.extensions["grader-addresses"] = Addresses(app)
     app.jinja_env.globals.update(url_for=known.url_for, moment_words=moment, number_words=number)
     app.jinja_env.globals.update(state_told=state_words, badge_words=badge, form_token=form_token)
-    app.jinja_env.globals.update(late_words=late, off_words=off, percent_words=percent)
+    app.jinja_env.globals.update(late_words=late, off_words=off, percent_words=percent, signing_in=signing_in)
 
 
 @pass_eval_context
@@ -120,6 +121,19 @@ def badge(state: str, waits_for_review: bool = False) -> Markup:
     """The same as a mark."""
     kind, words = ("review", _("waits for review")) if waits_for_review else (state, state_words(state))
     return Markup(f'<span class="state state-{escape(kind)}">{escape(words)}</span>')  # noqa: S704 - escaped
+
+
+def signing_in(person: Person) -> Markup:
+    """Whether somebody can sign in, and how that stands."""
+    if person.disabled:
+        return Markup('<span class="state state-failed">{}</span>').format(_("disabled"))
+    if person.locked_until:
+        return Markup('<span class="state state-held">{}</span>').format(_("locked"))
+    if person.enters:
+        return escape(_("has a password"))
+    if person.invited_until:
+        return escape(_("has a link until")) + " " + moment(person.invited_until)
+    return Markup('<span class="text-body-secondary">{}</span>').format(_("no password yet"))
 
 
 def percent(part: float) -> str:
