@@ -309,7 +309,7 @@ def test_prefixes_hold_nothing_of_a_hand_in(mlx: MlxEngine, tiny: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda request: mlx.generate(request, quiet), asked))
     loaded = load_model(str(tiny), None)
-    shown = [loaded.decode(list(key)) for key in mlx._prefixes.held()]
+    shown = [loaded.decode(list(key)) for key in mlx.prefixes.held()]
     assert sum("Class" in text for text in shown) == 2
     assert not any("secret" in text for text in shown)
     counted = mlx.counters()
