@@ -56,6 +56,8 @@ class Outcome:
     """Of each analysis."""
     why: str
     """What the pool said of itself while it was away."""
+    idle_why: str
+    """And what when a rank was killed while there was nothing to do."""
     ranks: tuple[list[int], list[int]]
     """Process ids before and afterwards."""
 
@@ -86,7 +88,9 @@ def play(folder: Path, database_url: str) -> Outcome:
         second = ranks(made)
         announce(made, assignment, "afterwards")
         made.until_final(3, 90)
-        outcome = read(made, str(why), (first, second))
+        os.kill(second[0], signal.SIGKILL)
+        idle = until(lambda: away(made), 60, f"the pool says so without any work; logs in {folder}")
+        outcome = read(made, (str(why), str(idle)), (first, second))
     gone([*first, *second])
     return outcome
 
@@ -116,7 +120,7 @@ def away(made: Site) -> str:
     return "; ".join(beat.circuits["sharded"]["why"] for beat in beats if beat.broken)
 
 
-def read(made: Site, why: str, processes: tuple[list[int], list[int]]) -> Outcome:
+def read(made: Site, why: tuple[str, str], processes: tuple[list[int], list[int]]) -> Outcome:
     with made.store.read() as session:
         states = session.scalars(select(Round.state).order_by(Round.created_at)).all()
         query = select(Run.machine).join(Round, Round.id == Run.round_id)
@@ -125,7 +129,7 @@ def read(made: Site, why: str, processes: tuple[list[int], list[int]]) -> Outcom
         ).all()
         tried = select(RoundStage.tries).join(Round, Round.id == RoundStage.round_id)
         tries = session.scalars(tried.where(RoundStage.stage == "analysis").order_by(Round.created_at)).all()
-    return Outcome([str(state) for state in states], list(done), list(tries), why, processes)
+    return Outcome([str(state) for state in states], list(done), list(tries), *why, processes)
 
 
 def test_all_are_graded_by_the_pool_and_while_it_is_away_by_another(outcome: Outcome) -> None:
@@ -136,6 +140,7 @@ def test_all_are_graded_by_the_pool_and_while_it_is_away_by_another(outcome: Out
 def test_the_loss_of_a_rank_costs_no_try_and_is_told(outcome: Outcome) -> None:
     assert outcome.tries == [1, 1, 1]
     assert "Rank 1" in outcome.why
+    assert "Rank 0" in outcome.idle_why
 
 
 def test_all_ranks_were_started_again(outcome: Outcome) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import sys
 import time
 import tomllib
@@ -261,3 +262,20 @@ def test_ranks_that_agree_are_heard(monkeypatch: pytest.MonkeyPatch, how: str) -
         assert one.ticket.output == [9]
         assert one.ticket.admitted is not None
         assert one.ticket.submitted <= one.ticket.admitted <= time.monotonic()
+
+
+def test_a_start_that_fails_is_told_and_the_next_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine hears of it without any work, so that none comes; who asks meanwhile gets the next."""
+    how = iter(("ends", "ends"))  # the ranks of the first start
+    monkeypatch.setattr(crews, "command", lambda *_: [sys.executable, "-c", PLAYED, next(how, "well")])
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
+    engine = ShardedEngine(hosts=addresses(2))
+    engine.on_loss(told.put)
+    try:
+        with pytest.raises(EngineUnreachable, match="Rank 1"):
+            engine.load("big")
+        assert "Rank 1" in told.get(timeout=60)
+        assert engine.load("big") == "sha256:1"
+    finally:
+        engine.close()
+    assert told.empty()

@@ -79,6 +79,10 @@ class Circuits:
         concerned = self._concerned(place, EngineUnreachable.code)
         self._move(concerned, lambda c, now: c.ended("away", began, now, random.random(), why))
 
+    def lost(self, engine: str, why: str) -> None:
+        """An engine noticed by itself that it is away."""
+        self.refused((engine, ""), self.now(), why)
+
     def state(self) -> dict[str, dict[str, Any]]:
         """What a beat tells: engine -> state, why, for how many seconds, stages; only what is not closed."""
         found: dict[str, dict[str, Any]] = {}

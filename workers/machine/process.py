@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,7 +24,7 @@ from grading.tracing import outcome, span
 from workers.machine import failures
 from workers.machine.circuits import Circuits
 from workers.machine.claiming import Claiming
-from workers.machine.engines.base import Engine
+from workers.machine.engines.base import Engine, TellsLoss
 from workers.machine.gate import Gate
 from workers.machine.pacing import Pacing
 from workers.machine.returns import Returns
@@ -69,6 +70,9 @@ class MachineProcess:
     def __post_init__(self) -> None:
         self.weights = Weights(self.machine, self.engines)
         self.circuits = Circuits(self.machine, self.engines, self._circuits_changed, self.circuit_rules)
+        for name, engine in self.engines.items():
+            if isinstance(engine, TellsLoss):
+                engine.on_loss(partial(self.circuits.lost, name))
         self.claiming = Claiming(self.leases, self.machine.name, self.process)
         self.returns = Returns(self.leases, self.circuits, self.process)
         self.pacing = Pacing(self.machine, self.leases.redis, lambda: list(self._working.values()))

@@ -173,6 +173,15 @@ class Identifies(Protocol):
 
 
 @runtime_checkable
+class TellsLoss(Protocol):
+    """An engine that notices by itself that it is away, also with nothing to do."""
+
+    def on_loss(self, tell: Callable[[str], None]) -> None:
+        """Call `tell` from now on, on any thread, with why it is away; whoever asks it finds out when not."""
+        ...
+
+
+@runtime_checkable
 class Counts(Protocol):
     """An engine that counts what it does. Names are those of docs/observability.md."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast, get_args
 
 from grading.errors import ConfigError, EngineError, ModelMissing
@@ -80,6 +80,7 @@ class ShardedEngine:
         self._words: LoadedModel | None = None
         self._held: Pool | None = None
         self._closed = False
+        self._listener: Callable[[str], None] | None = None
 
     def load(self, model: str, seconds: float = 600.0) -> str:
         """Start the ranks now, as a warm-up; gives the digest of the model that all of them have."""
@@ -101,6 +102,10 @@ class ShardedEngine:
         crew = self.crew
         now = crew.gauges() if crew is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
         return {**self._tally.read(), **now}
+
+    def on_loss(self, tell: Callable[[str], None]) -> None:
+        """See `base.TellsLoss`."""
+        self._listener = tell
 
     @property
     def crew(self) -> Crew | None:
@@ -136,7 +141,7 @@ class ShardedEngine:
                 raise EngineError("The engine was closed.")
             self._only(model)
             if self._held is None:
-                self._held = Pool(lambda: Crew(self._settings, model, self._tally))
+                self._held = Pool(lambda: Crew(self._settings, model, self._tally), self._tell_loss)
             return self._held
 
     def _tokenizer(self, model: str) -> LoadedModel:
@@ -145,6 +150,12 @@ class ShardedEngine:
             if self._words is None:
                 self._words = load_words(model, self._settings.max_context)
             return self._words
+
+    def _tell_loss(self, why: str) -> bool:
+        """Whether somebody listens."""
+        if self._listener is not None:
+            self._listener(why)
+        return self._listener is not None
 
     def _only(self, model: str) -> None:
         """Ranks hold one model, the first that is asked for."""

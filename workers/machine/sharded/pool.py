@@ -23,9 +23,10 @@ STARTING = "The ranks were still starting; the model was not there"
 class Pool:
     """The ranks of one model, again and again. Thread-safe; a thread of its own leads them."""
 
-    def __init__(self, open_crew: Callable[[], Crew], first_pause_s: float = FIRST_PAUSE_S) -> None:
+    def __init__(self, open_crew: Callable[[], Crew], tell_loss: Callable[[str], bool]) -> None:
+        """`tell_loss` is called with why the ranks are away; false when nobody listens."""
         self._open_crew = open_crew
-        self._first_pause_s = first_pause_s
+        self._tell_loss = tell_loss
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._crew: Crew | None = None
@@ -46,8 +47,8 @@ class Pool:
     def lend(self, patience: Patience, progress: Progress) -> Crew:
         """The ranks for a generation; raises as `use`.
 
-        A loss that no generation has met yet is raised at once: so the machine learns of it, and takes no
-        more work until the ranks are back.
+        A loss that nobody has heard of yet is raised at once: so the machine learns of it, and takes no more
+        work until the ranks are back.
         """
         with self._lock:
             error, self._unheard = self._unheard, None
@@ -76,14 +77,14 @@ class Pool:
 
     def _keep(self) -> None:
         """Start, lead, end, and again."""
-        pause = self._first_pause_s
+        pause = FIRST_PAUSE_S
         while not self._closed.is_set():
             began = time.monotonic()
             error = self._live_once()
             if self._closed.is_set():
                 break
             if time.monotonic() - began >= STEADY_S:
-                pause = self._first_pause_s
+                pause = FIRST_PAUSE_S
             log.error("the ranks start again in %g s: %s", pause, error.message)
             self._closed.wait(pause)
             pause = min(LONGEST_PAUSE_S, 2 * pause)
@@ -118,7 +119,9 @@ class Pool:
             self._crew = None
             coming = self._coming
             self._coming = Future()
-            self._unheard = None if waited else error
+        heard = self._closed.is_set() or self._tell_loss(error.message) or waited
+        with self._lock:
+            self._unheard = None if heard else error
         if not coming.done():
             coming.set_exception(error)
         crew.end(error)
