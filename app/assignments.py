@@ -41,8 +41,13 @@ def file(assignment_id: int, path: str) -> Response:
 def seen(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     """An assignment this reader may know of. Raises NotFound for all others."""
     found = overview.find(session, assignment_id)
-    _allow(actor, found.course_id, found.visible)
+    require_seen(actor, found)
     return found
+
+
+def require_seen(actor: Actor, found: tables.Assignment) -> None:
+    """Go on if this reader may know of an assignment, or raise NotFound."""
+    _allow(actor, found.course_id, found.visible)
 
 
 def _allow(actor: Actor, course_id: int, visible: bool) -> None:

@@ -17,7 +17,7 @@ from grading.authoring.folder import Settings
 from grading.errors import AssignmentError
 from grading.may import Actor, Subject
 from grading.rubric_errors import mistakes
-from grading.store import drafting, tables
+from grading.store import drafting, overview, tables
 
 ANY = "<int(max=2147483647):assignment_id>"
 
@@ -44,9 +44,15 @@ def seen(
     session: Session, actor: Actor, assignment_id: int, action: str = "assignment.change"
 ) -> tables.Assignment:
     """An assignment this reader may do that with. Raises NotFound or Forbidden."""
-    found = assignments.seen(session, actor, assignment_id)
-    who.require(actor, action, Subject(found.course_id))
+    found = overview.find(session, assignment_id)
+    require(actor, found, action)
     return found
+
+
+def require(actor: Actor, found: tables.Assignment, action: str) -> None:
+    """Go on if this reader may do that with an assignment. Raises NotFound or Forbidden."""
+    assignments.require_seen(actor, found)
+    who.require(actor, action, Subject(found.course_id))
 
 
 def head(session: Session, assignment: tables.Assignment, now: drafting.Working | None = None) -> Head:

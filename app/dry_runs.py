@@ -218,7 +218,8 @@ def _seen(
     found = dry_runs.assignment_of(session, run)
     if not who.knows_course(actor, found.course_id):
         raise NotFound(_("There is no such dry run."))
-    return run, shared.seen(session, actor, found.id, action)
+    shared.require(actor, found, action)
+    return run, found
 
 
 def _changed(session: Session, found: tables.Assignment, run: tables.DryRun) -> list[str]:

@@ -13,13 +13,13 @@ from functools import cache
 from typing import Any, Literal
 
 from sqlalchemy import bindparam, func, insert, select, update
-from sqlalchemy.orm import Session, joinedload
+from sqlalchemy.orm import Session
 
 from grading.errors import Conflict, NotFound
 from grading.may import Actor
 from grading.model import RoundState, StageState
 from grading.rubric import Rubric, Value
-from grading.store import assignments, tables
+from grading.store import assignments, overview, tables
 from grading.store.audit import note
 from grading.store.database import always, now
 from grading.store.removal import chunks
@@ -183,14 +183,16 @@ def find(session: Session, dry_run_id: str, lock: bool = False) -> tables.DryRun
 
 def assignment_of(session: Session, run: tables.DryRun) -> tables.Assignment:
     """What it is a dry run of, with its course."""
-    with_course = joinedload(tables.Assignment.course, innerjoin=True)
-    return session.get_one(tables.Assignment, run.assignment_id, options=[with_course])
+    return overview.find(session, run.assignment_id)
 
 
 def lines(session: Session, assignment_id: int, dry_run_id: str | None = None) -> list[DryRunLine]:
     """The dry runs of an assignment, or one of them, the newest first, in one query."""
     about = {"assignment_id": assignment_id, "dry_run_id": dry_run_id}
-    return [DryRunLine(**row._mapping) for row in session.execute(_lines(dry_run_id is not None), about)]
+    return [
+        DryRunLine.model_construct(**row._mapping)
+        for row in session.execute(_lines(dry_run_id is not None), about)
+    ]
 
 
 @cache
