@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shlex
+import signal
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cli.embedded import free_port
 from grading.errors import Cancelled, EngineUnreachable
-from tests.engines import SCHEMA, SYSTEM, ask, quiet
-from tests.sharded import kill, ranks
+from tests.engines import SCHEMA, SYSTEM, Heard, ask, quiet
+from tests.faults.netns import HERE, THERE, permitted, running_link
+from tests.sharded import addresses, crew, gone, kill, ranks
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
 from workers.machine.engines.mlx import MlxEngine
 from workers.machine.sharded.engine import ShardedEngine
+from workers.machine.sharded.links import PROGRAM
 
 REQUESTS = 120
 AT_ONCE = 7
@@ -108,3 +116,34 @@ def test_ranks_that_are_lost_again_and_again_come_back(qwen2: Path) -> None:
     print(dict(found))
     assert set(found) == {"same", "lost"}
     assert LOSSES <= found["lost"] <= LOSSES * (AT_ONCE + 1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_a_cable_that_is_pulled_is_noticed_and_ranks_come_back_over_it(qwen2: Path) -> None:
+    """Two network namespaces; where they are not permitted, a rank stands still instead."""
+    request = ask(str(qwen2), schema={}, max_output_tokens=20, deadline_s=120.0)
+    endless = replace(request, max_output_tokens=3000, temperature=1.0, seed=3)
+    direct = MlxEngine(slots=1)
+    expected = direct.generate(request, quiet).text
+    direct.close()
+    with ExitStack() as stack:
+        link = stack.enter_context(running_link()) if permitted() else None
+        hosts = [f"{HERE}:{free_port()}", f"{THERE}:{free_port()}"] if link else addresses(2)
+        program = (*(link.prefix if link else ()), sys.executable, *PROGRAM)
+        pool = stack.enter_context(ranks(hosts=hosts, remote=shlex.join(program), step_timeout=10.0))
+        assert pool.generate(request, quiet).text == expected
+        pids = crew(pool).pids
+
+        def cut() -> None:
+            if link:
+                link.down()
+            else:
+                os.kill(pids[1], signal.SIGSTOP)
+
+        with pytest.raises(EngineUnreachable, match="took no step for 10 s"):
+            pool.generate(endless, Heard(cut))
+        gone(pids)
+        if link:
+            link.up()
+        assert pool.generate(request, quiet).text == expected
