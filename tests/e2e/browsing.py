@@ -45,7 +45,7 @@ def come_in(page: Page, site: str, school: School, name: str) -> None:
 
 
 def follow(page: Page, what: Locator) -> None:
-    """Click what leads to another page, and wait until its scripts are there: before, nobody hears its keys."""
+    """Click what leads to another page, and wait for its scripts: before them, nobody hears its keys."""
     with page.expect_navigation():
         what.click()
 

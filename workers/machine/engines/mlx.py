@@ -100,7 +100,7 @@ class MlxEngine:
         return {**self._tally.read(), **now}
 
     def generate(self, request: Request, progress: Progress, warm: Warm | None = None) -> Generation:
-        """Answer a request; see the contract in `base`. `warm` may bring what of the prompt was read elsewhere."""
+        """Answer a request; see the contract in `base`. `warm` may bring what was read of it elsewhere."""
         patience = Patience(request.deadline_s, request.cancel)
         if patience.over:
             raise patience.end()
