@@ -32,6 +32,10 @@ ENGINE_COUNTERS = {
     "decode_steps": "Steps of the batch, a token for each generation in it.",
     "prefix_lookups": "Prompts with a prefix that a class shares.",
     "prefix_hits": "Of these, prompts whose prefix was in the cache.",
+    "hybrid_direct": "Prompts read here although another machine could have been asked.",
+    "hybrid_disaggregated": "Prompts that another machine read.",
+    "hybrid_failed": "Prompts read here because another machine did not.",
+    "hybrid_bytes": "Bytes of caches that came from other machines.",
 }
 
 

@@ -203,5 +203,9 @@ COUNTERS: Mapping[str, str] = {
     "prefix_lookups": "prompts with a shared prefix",
     "prefix_hits": "prompts whose shared prefix was in the cache",
     "cache_bytes": "bytes the prefix caches hold now",
+    "hybrid_direct": "prompts read here although another machine could have been asked",
+    "hybrid_disaggregated": "prompts that another machine read",
+    "hybrid_failed": "prompts read here because another machine did not",
+    "hybrid_bytes": "bytes of caches that came from other machines",
 }
 """What an engine may count, and what it means; an engine leaves out what it does not know."""
