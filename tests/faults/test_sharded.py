@@ -69,9 +69,9 @@ def play(folder: Path, database_url: str) -> Outcome:
     with start_redis(folder / "redis") as redis, site(folder, config, database_url, redis.url) as made:
         for name in ("store", "sweep"):
             made.parts.start(name, name)
-        for machine in made.config.machines:
-            made.parts.start(machine.name, "worker", machine.name)
-        made.until_alive(*(machine.name for machine in made.config.machines))
+        for name in (POOL, "words"):  # the other comes later: it would take what the pool should have
+            made.parts.start(name, "worker", name)
+        made.until_alive(POOL, "words")
         assignment = add_assignment(made.store, release="at_once")
         announce(made, assignment, "before")
         made.until_final(1, 90)
@@ -81,6 +81,7 @@ def play(folder: Path, database_url: str) -> Outcome:
         model.rename(hidden)  # so that it stays away until another machine has done its work
         os.kill(first[1], signal.SIGKILL)
         why = until(lambda: away(made), 60, f"the pool says that it is away; logs in {folder}")
+        made.parts.start(RESERVE, "worker", RESERVE)
         made.until_final(2, 90)
         hidden.rename(model)
         until(lambda: not away(made), 120, f"the pool is back; logs in {folder}")

@@ -255,7 +255,8 @@ def test_each_try_is_kept_without_its_signature_and_can_be_sent_again(server: Se
         server.store.clock_offset_s = 60
         assert relay.relay() == 1
         with server.store.write() as session:
-            kept = sending.listing(session).items
+            listed = sending.listing(session).items
+            kept = [sending.one(session, line.id) for line in listed]
             assert [(one.status, one.error, one.attempt) for one in kept] == [
                 (200, "", 2),
                 (500, "answered 500", 1),

@@ -46,15 +46,14 @@ class Fetch:
         self._secret = secret
         self._prefixes = prefixes
         self._way = way
-        self._layouts: dict[int, Layout] = {}
+        self._layouts: dict[str, Layout] = {}
 
     def layout(self, ready: Ready) -> Layout:
         """The layers of a model. Raises NotTransferable."""
-        key = id(ready.loaded)
-        if key not in self._layouts:
+        if ready.digest not in self._layouts:
             found = settled(ready.runner.call(quietly(lambda: layout_of(ready.loaded.model))))
-            self._layouts[key] = found
-        return self._layouts[key]
+            self._layouts[ready.digest] = found
+        return self._layouts[ready.digest]
 
     def probe(self, ready: Ready) -> tuple[int, float]:
         """Read some tokens, to know how fast that is here: their number and the seconds."""

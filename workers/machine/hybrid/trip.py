@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from grading.errors import Cancelled
 from grading.jobs import Hybrid
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.mlx import Ready
@@ -46,8 +45,6 @@ class Trip:
             if self.choice.strategy == "direct":
                 return None
             self.fetched = self.fetch(ready, self.choice, self.request)
-        except Cancelled:
-            raise
         except TransferError as error:
             self.fault = error
             if self.choice is not None and self.choice.reader:
