@@ -67,13 +67,11 @@ class Serving:
         *,
         most_bytes: int = 256 << 20,
         link_bytes_s: float | None = None,
-        overlap: bool = True,
     ) -> None:
         self._reader = reader
         self._secret = secret
         self._most = most_bytes
         self._rate = link_bytes_s
-        self._overlap = overlap
         self._closing = threading.Event()
         self._room = threading.BoundedSemaphore(AT_ONCE)
         self._socket = socket.create_server(address)
@@ -167,7 +165,7 @@ class Serving:
         if (size := layout.bytes(want)) > ask.most_bytes:
             raise TooLarge(f"The cache of this prompt has {size} bytes; {ask.most_bytes} are allowed.")
         channel.send(Frame(Kind.LAYOUT, {"layers": layout.wire(), "bytes": size}))
-        queue = _Outgoing(self._most if self._overlap else size * 2 + 1)
+        queue = _Outgoing(self._most)
         prompt = Prompt(ids, ask.shared, want, ask.bits, queue.put, lambda: queue.closed)
         try:
             self._reader.submit(ask.fingerprint, prompt)
@@ -177,9 +175,6 @@ class Serving:
 
     def _send_all(self, channel: Channel, prompt: Prompt, queue: _Outgoing, squeezer: Squeezer) -> None:
         prompt.done.add_done_callback(lambda _: queue.wake())
-        if not self._overlap:
-            while not prompt.done.done():
-                self._wait(channel, prompt, queue)
         sending, ended = 0.0, False
         while not ended:
             ended = prompt.done.done()  # before the last look for pieces
