@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,14 +40,17 @@ def reading(model: Path, **settings: Any) -> Iterator[str]:
 
 
 @contextmanager
-def writing(model: Path, address: str, secret: str = SECRET, **settings: Any) -> Iterator[HybridEngine]:
-    """An engine that has its prompts read there."""
+def writing(
+    model: Path | None, address: str, secret: str = SECRET, **settings: Any
+) -> Iterator[HybridEngine]:
+    """An engine that has its prompts read there, with this model loaded."""
     with mock.patch.dict(os.environ, {NAME: secret}):
         engine = HybridEngine(
             **{"readers": {"spark": address}, "strategy": "disaggregated", "slots": 8, **settings}
         )
     try:
-        engine.load(str(model))
+        if model is not None:
+            engine.load(str(model))
         yield engine
     finally:
         engine.close()
@@ -60,6 +65,36 @@ def alone(model: Path, **settings: Any) -> Iterator[MlxEngine]:
         yield engine
     finally:
         engine.close()
+
+
+@contextmanager
+def prefill_process(
+    folder: Path, address: str, models: Sequence[Path], prefix: Sequence[str] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`grader prefill` as a process of its own, from when it listens on. `prefix` begins its command."""
+    config, names = folder / "config.toml", ", ".join(f'"{model}"' for model in models)
+    rules = '{ engine = "rules", model = "rules" }'
+    config.write_text(
+        f'[[machines]]\nname = "spark"\nstages = {{ analysis = {rules}, feedback = {rules} }}\n'
+        f'prefill = {{ listen = "{address}", models = [{names}], step = {STEP} }}\n'
+    )
+    command = [*prefix, sys.executable, "-m", "cli", "--config", str(config), "prefill", "spark"]
+    environment = {**os.environ, NAME: SECRET}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert any(b"prefill_listens" in line for line in process.stdout), "it ended"
+            yield process
+        finally:
+            process.kill()
+
+
+def prefilled(before: Mapping[str, float], after: Mapping[str, float]) -> float:
+    """Tokens of prompts that a writing side read itself."""
+    return sum(
+        sign * (counters["prompt_tokens"] - counters["cached_tokens"])
+        for sign, counters in ((1, after), (-1, before))
+    )
 
 
 Spoil = Callable[[bytes, int], bytes | None]

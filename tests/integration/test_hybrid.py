@@ -11,7 +11,7 @@ import pytest
 
 from bench.models import WINDOW, Kind, make_model
 from tests.engines import SCHEMA, Heard, ask, quiet
-from tests.hybrid import alone, reading, writing
+from tests.hybrid import alone, prefilled, reading, writing
 from workers.machine.engines.base import Generation, Request
 from workers.machine.engines.mlx import MlxEngine
 from workers.machine.hybrid.engine import HybridEngine
@@ -39,14 +39,6 @@ def prompt(model: Path, number: int, **changes: Any) -> Request:
     if number % 3:
         given["system"] = f"Task {number}. " + "Look at the plot. " * (number % 7)
     return ask(str(model), **given)
-
-
-def prefilled(before: dict[str, float], after: dict[str, float]) -> float:
-    """Tokens of prompts that the writing side read itself."""
-    return sum(
-        sign * (counters["prompt_tokens"] - counters["cached_tokens"])
-        for sign, counters in ((1, after), (-1, before))
-    )
 
 
 def read_elsewhere(made: Generation) -> bool:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +16,7 @@ from bench.models import make_model
 from cli.embedded import free_port
 from grading.errors import Cancelled, ConfigError
 from tests.engines import ask, quiet
-from tests.hybrid import SECRET, Spoil, alone, link, reading, writing
+from tests.hybrid import Spoil, alone, link, prefill_process, reading, writing
 from workers.machine.engines.base import Cancel, Generation
 from workers.machine.hybrid import learning, wire
 from workers.machine.hybrid.secret import NAME
@@ -147,41 +143,20 @@ def test_a_cache_beyond_the_cap_is_not_begun(model: Path, expected: str) -> None
 
 
 def test_a_reader_that_is_killed(model: Path, expected: str, tmp_path: Path) -> None:
-    port = free_port()
-    config = tmp_path / "config.toml"
-    rules = '{ engine = "rules", model = "rules" }'
-    stages = f"stages = {{ analysis = {rules}, feedback = {rules} }}"
-    config.write_text(
-        f'[[machines]]\nname = "spark"\n{stages}\n'
-        f'prefill = {{ listen = "127.0.0.1:{port}", models = ["{model}"], step = 128 }}\n'
-    )
-    command = [sys.executable, "-m", "cli", "--config", str(config), "prefill", "spark"]
-    with subprocess.Popen(command, env={**os.environ, NAME: SECRET}, stdout=subprocess.PIPE) as process:
-        try:
-            until_it_listens(process)
-            address = f"127.0.0.1:{port}"
-            first = answer(model, address).hybrid
-            assert first is not None
-            assert first.strategy == "disaggregated", first
+    address = f"127.0.0.1:{free_port()}"
+    with prefill_process(tmp_path, address, [model]) as process:
+        first = answer(model, address).hybrid
+        assert first is not None
+        assert first.strategy == "disaggregated", first
 
-            def kill(data: bytes, passed: int) -> bytes:
-                if passed > SEEN:
-                    process.send_signal(signal.SIGKILL)
-                return data
+        def kill(data: bytes, passed: int) -> bytes:
+            if passed > SEEN:
+                process.kill()
+            return data
 
-            with link(address, kill) as bad:
-                made = answer(model, bad.address)
-        finally:
-            process.kill()
+        with link(address, kill) as bad:
+            made = answer(model, bad.address)
     assert (made.text, told(made)) == (expected, "peer_lost")
-
-
-def until_it_listens(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if b"prefill_listens" in line:
-            return
-    raise AssertionError("it ended")
 
 
 def test_a_writer_that_leaves_is_noticed(model: Path) -> None:
