@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 from workers.machine.engines.mlx import MlxEngine
+from workers.machine.engines.mlx_runner import Runner
 from workers.machine.hybrid.engine import HybridEngine
 from workers.machine.hybrid.reader import Reader
 from workers.machine.hybrid.secret import NAME
@@ -25,9 +26,9 @@ STEP = 128
 
 
 @contextmanager
-def reading(model: Path, **settings: Any) -> Iterator[str]:
+def reading(model: Path, step: int = STEP, **settings: Any) -> Iterator[str]:
     """The address of a machine that reads prompts with this model."""
-    reader = Reader([str(model)], step=STEP)
+    reader = Reader([str(model)], step=step)
     try:
         reader.load()
         serving = Serving(reader, SECRET.encode(), ("127.0.0.1", 0), **settings)
@@ -65,6 +66,44 @@ def alone(model: Path, **settings: Any) -> Iterator[MlxEngine]:
         yield engine
     finally:
         engine.close()
+
+
+@contextmanager
+def together(count: int) -> Iterator[None]:
+    """What comes is held until so many are there, and begins at the same step, in the order of its tokens.
+
+    So the prompts that are read together and the answers that are written together are the same each time.
+    """
+    with (
+        _gathered(Runner, count, lambda ticket: ticket.prompt.ids, lambda runner: runner),
+        _gathered(Reader, count, lambda prompt: prompt.ids, lambda reader: reader._runner),
+    ):
+        yield
+
+
+@contextmanager
+def _gathered(
+    kind: type, count: int, tokens: Callable[[Any], list[int]], thread: Callable[[Any], Runner]
+) -> Iterator[None]:
+    """`submit` of a kind, which has the mlx thread wait until all have come."""
+    submit: Any = kind.submit  # type: ignore[attr-defined]
+    come: list[tuple[Any, ...]] = []
+    lock = threading.Lock()
+
+    def gather(to: Any, *given: Any) -> None:
+        with lock:
+            come.append(given)
+            if len(come) < count:
+                return
+            begin = threading.Event()
+            thread(to).call(begin.wait)
+            for one in sorted(come, key=lambda one: tokens(one[-1])):
+                submit(to, *one)
+            come.clear()
+            begin.set()
+
+    with mock.patch.object(kind, "submit", gather):
+        yield
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from bench.models import WINDOW, Kind, make_model
 from tests.engines import SCHEMA, Heard, ask, quiet
-from tests.hybrid import alone, prefilled, reading, writing
+from tests.hybrid import STEP, alone, prefilled, reading, together, writing
 from workers.machine.engines.base import Generation, Request
 from workers.machine.engines.mlx import MlxEngine
 from workers.machine.hybrid.engine import HybridEngine
@@ -74,6 +75,31 @@ def test_eight_at_once_give_the_tokens_of_eight_at_once(kind: Kind, tmp_path: Pa
                 )
         assert hybrid.counters()["hybrid_disaggregated"] == 8
     assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_eight_in_bfloat16_give_the_tokens_of_the_same_batch_on_one_machine(
+    kind: Kind, tmp_path: Path
+) -> None:
+    """What bfloat16 rounds may depend on who is in the batch, so both sides get the same batch."""
+    model = make_model(tmp_path / "model", kind, dtype="bfloat16")
+    users = [f"Work {number}: " + "y = 2; " * 12 for number in range(8)]
+    several_passes = [ask(str(model), system="All read this. " * 20, user=user) for user in users]
+    one_pass = [ask(str(model), system="", user=users[n][: 14 * n + 7]) for n in range(8)]
+    for requests, step in ((several_passes, STEP), (one_pass, 8 * STEP)):
+        given = [replace(request, schema={}, max_output_tokens=16) for request in requests]
+        made = []
+        with (
+            reading(model, step) as address,
+            writing(model, address, prefill_step=step) as hybrid,
+            alone(model, prefill_step=step) as direct,
+        ):
+            for engine in (direct, hybrid):
+                with together(8), ThreadPoolExecutor(8) as pool:
+                    made.append([*pool.map(lambda one, engine=engine: engine.generate(one, quiet), given)])
+            assert hybrid.counters()["hybrid_disaggregated"] == 8
+            assert prefilled(dict.fromkeys(("prompt_tokens", "cached_tokens"), 0), hybrid.counters()) == 8
+        assert [one.text for one in made[0]] == [one.text for one in made[1]]
 
 
 def test_an_answer_is_bound_to_its_schema(model: Path, sides: tuple[MlxEngine, HybridEngine]) -> None:

@@ -78,7 +78,7 @@ class Reader:
         self._loaded[fingerprint][1].add(prompt)
         if not self._turning:
             self._turning = True
-            self._turn()
+            self._runner.call(self._turn)  # after those that came with it: they are read together
 
     def _turn(self) -> None:
         """One round of each model; others may have the thread between it and the next."""
