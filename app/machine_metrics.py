@@ -36,6 +36,10 @@ ENGINE_COUNTERS = {
     "hybrid_disaggregated": "Prompts that another machine read.",
     "hybrid_failed": "Prompts read here because another machine did not.",
     "hybrid_bytes": "Bytes of caches that came from other machines.",
+    "speculative_drafted": "Generations that a draft model proposed tokens for.",
+    "speculative_direct": "Generations that had a draft model and no use for it.",
+    "speculative_proposed": "Tokens that draft models proposed.",
+    "speculative_accepted": "Of these, tokens that were the model's own.",
 }
 
 

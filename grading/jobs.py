@@ -218,6 +218,30 @@ class Hybrid(Value):
     """Expected seconds of the direct way, with the same writing, over those it took."""
 
 
+class Speculative(Value):
+    """What a draft model was good for: it proposes tokens, which the model that answers checks all at once.
+
+    The answer is the model's own in any case.
+    """
+
+    strategy: Literal["direct", "speculative"]
+    why: str
+    draft: str
+    """The draft model."""
+    expected_s: dict[str, float] = Field(default_factory=dict)
+    """Seconds until the end that both ways were expected to take when it was decided last."""
+    rounds: int = 0
+    proposed: int = 0
+    accepted: int = 0
+    """Proposed tokens that were the model's own."""
+    read_s: float = 0.0
+    """The draft model read the prompt."""
+    draft_s: float = 0.0
+    """It proposed."""
+    check_s: float = 0.0
+    """The model checked."""
+
+
 class SentPrompt(Value):
     """The two messages a model was sent, to the letter; of a repaired answer those of the first try."""
 
@@ -246,6 +270,8 @@ class Provenance(Value):
     """Keys of the examples that the model read."""
     hybrid: Hybrid | None = Field(default=None, exclude_if=_nothing)
     """Of an engine that may have prompts read elsewhere."""
+    speculative: Speculative | None = Field(default=None, exclude_if=_nothing)
+    """Of a model that has a draft model."""
 
 
 class Result(Value):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from grading.jobs import Hybrid, Job, Timings, Tokens
+from grading.jobs import Hybrid, Job, Speculative, Timings, Tokens
 
 
 class Cancel:
@@ -95,6 +95,8 @@ class Generation:
     """By the engine's or its server's own clock."""
     hybrid: Hybrid | None = None
     """Of an engine that may have prompts read elsewhere."""
+    speculative: Speculative | None = None
+    """Of a model with a draft model."""
 
 
 Phase = Literal["queued", "loading", "reading", "generating"]
@@ -207,5 +209,9 @@ COUNTERS: Mapping[str, str] = {
     "hybrid_disaggregated": "prompts that another machine read",
     "hybrid_failed": "prompts read here because another machine did not",
     "hybrid_bytes": "bytes of caches that came from other machines",
+    "speculative_drafted": "generations that a draft model proposed tokens for",
+    "speculative_direct": "generations that had a draft model and no use for it",
+    "speculative_proposed": "tokens that draft models proposed",
+    "speculative_accepted": "of these, tokens that were the model's own",
 }
 """What an engine may count, and what it means; an engine leaves out what it does not know."""

@@ -22,6 +22,7 @@ from workers.machine.engines.mlx_sampling import Sampling
 from workers.machine.engines.mlx_tally import Tally
 from workers.machine.engines.mlx_telling import Watch, generation
 from workers.machine.engines.mlx_waiting import Patience, unheard
+from workers.machine.speculative.drafts import Drafts
 
 CLOSE_SECONDS = 30.0
 
@@ -49,7 +50,9 @@ class MlxEngine:
     `slots` is the most generations in one batch, `prefill_step` the prompt tokens read between two decoding
     steps, `prefix_cache_gb` what shared prefixes may take (a tenth of the memory without it), `models` how
     many stay loaded (all without it), `max_context` a limit in tokens below the model's own. `wired_limit`
-    lets mlx-lm raise Metal's wired limit, under which Macs have panicked.
+    lets mlx-lm raise Metal's wired limit, under which Macs have panicked. `drafts` names a draft model for
+    a model, which counts among `models`; it proposes at most `draft_tokens` tokens at a time where that pays,
+    or with `draft_always`, for measurements, wherever it can.
     Nothing of mlx is imported before the first request.
     """
 
@@ -65,14 +68,20 @@ class MlxEngine:
         models: int | None = None,
         max_context: int | None = None,
         wired_limit: bool = False,
+        drafts: Mapping[str, str] | None = None,
+        draft_tokens: int = 4,
+        draft_always: bool = False,
     ) -> None:
         self._shape = Shape(slots, prefill_step, wired_limit)
         most = default_bytes() if prefix_cache_gb is None else int(prefix_cache_gb * 1e9)
         self.prefixes = Prefixes(most)
-        self._tally = Tally()
+        self._drafts = Drafts(drafts or {}, draft_tokens, models, draft_always)
+        self._tally = Tally(self._drafts.counted)
         self._max_context = max_context
         self._runner: Runner | None = None
-        self._models = Models(self._load, lambda loaded: self._thread().unload(loaded), models)
+        self._models = Models(
+            self._load, lambda loaded: self._thread().unload(loaded), models, self._drafts.places
+        )
         self._lock = threading.Lock()
         self._closed = False
 
@@ -132,13 +141,13 @@ class MlxEngine:
             if self._closed:
                 raise EngineError("The engine was closed.")
             if self._runner is None:
-                self._runner = Runner(self._shape, self.prefixes, self._tally)
+                self._runner = Runner(self._shape, self.prefixes, self._tally, self._drafts.lane)
                 # mlx aborts the process when its thread is still alive at the interpreter's exit
                 atexit.register(self.close)
             return self._runner
 
     def _load(self, model: str) -> Future[LoadedModel]:
-        return self._thread().load(lambda: load_model(model, self._max_context))
+        return self._thread().load(lambda: self._drafts.join(load_model(model, self._max_context), model))
 
     def _ticket(self, loaded: LoadedModel, request: Request, patience: Patience) -> Ticket:
         prompt = loaded.prompt(messages(request), request.max_output_tokens, shares=not request.chat)
@@ -153,4 +162,5 @@ class MlxEngine:
             constraint=constraint,
             over=lambda: patience.over,
             wake=patience.wake,
+            stage=request.job.stage,
         )

@@ -5,6 +5,7 @@ Needs no Metal kernel, so it works the same on every device.
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 from collections.abc import Mapping
@@ -119,6 +120,17 @@ class Constraint:
         """Whether the token limit was near, so that something was cut off to end in time."""
         return self._closing is not None and self._closing.closed
 
+    def fork(self) -> Constraint:
+        """Another one that stands where this one does, and goes on by itself."""
+        other = copy.copy(self)
+        other._matcher, other._closing = self._matcher.deep_copy(), copy.copy(self._closing)
+        return other
+
+    def take(self, token: int) -> None:
+        """A token came that it allowed; for who does not call it as a processor."""
+        if not self._matcher.is_stopped():
+            self._matcher.consume_token(token)
+
     def expect(self, following: Following, place: int) -> None:
         """Where the next call finds its token; see `hand_out`."""
         self._following = (following, place)
@@ -131,7 +143,7 @@ class Constraint:
         if self._begun and not self._matcher.is_stopped():
             self._matcher.consume_token(self._last(tokens))
         self._begun, self._following = True, None
-        return mx.where(mx.array(self._allowed(logits.shape[-1]))[None], logits, -mx.inf)
+        return mx.where(mx.array(self.allowed(logits.shape[-1]))[None], logits, -mx.inf)
 
     def _last(self, tokens: Any) -> int:
         if self._following is None:
@@ -139,8 +151,11 @@ class Constraint:
         following, place = self._following
         return following.tokens[place]
 
-    def _allowed(self, width: int) -> Any:
-        """Which of the model's tokens may come next; it may have more of them than the tokenizer."""
+    def allowed(self, width: int) -> Any:
+        """Which of the model's tokens may come next; it may have more of them than the tokenizer.
+
+        To be called once for each token.
+        """
         import numpy as np
 
         known = min(width, self._pieces.size)

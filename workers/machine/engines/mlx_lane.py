@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from grading.errors import EngineError
-from grading.jobs import Timings
+from grading.jobs import Speculative, Timings
 from workers.machine.engines.base import Phase
 from workers.machine.engines.mlx_constraint import Constraint, hand_out
 from workers.machine.engines.mlx_model import LoadedModel, Prompt
@@ -55,6 +55,9 @@ class Ticket:
     """Called when there is something to tell: a phase or the end."""
     warm: tuple[Layers, int] | None = None
     """The cache of so many first tokens, where another machine read them."""
+    stage: str = ""
+    speculative: Speculative | None = None
+    """Of a model with a draft model, at its end: what that was good for."""
     done: Future[str] = field(default_factory=Future)
     """The finish reason, or an EngineError; cancelled when it was dropped because nobody waits."""
     phases: list[Phase] = field(default_factory=list)

@@ -29,6 +29,7 @@ class Held:
 class Models:
     """Loads models when they are asked for. With `most`, those idle for longest make room. Thread-safe.
 
+    A model counts as many as `places` says, those of its draft model among them.
     Who asks comes in turn: nobody waits for ever because others keep a model busy.
     """
 
@@ -37,10 +38,12 @@ class Models:
         load: Callable[[str], Future[LoadedModel]],
         unload: Callable[[LoadedModel], None],
         most: int | None,
+        places: Callable[[str], int] = lambda _: 1,
     ) -> None:
         self._load = load
         self._unload = unload
         self._most = most
+        self._places = places
         self._held: OrderedDict[str, Held] = OrderedDict()
         self._turns: deque[Patience] = deque()
         self._lock = threading.Lock()
@@ -96,25 +99,28 @@ class Models:
             held = None
             del self._held[name]
         if held is None:
-            if not self._room():
+            if not self._room(self._places(name)):
                 return None
             held = self._held[name] = Held(self._load(name), _digesting(name))
         self._held.move_to_end(name)
         held.users += 1
         return held
 
-    def _room(self) -> bool:
-        """Whether another model may be loaded, after those that are idle made room for it."""
+    def _room(self, places: int) -> bool:
+        """Whether a model of so many places may be loaded, after those that are idle made room for it."""
         if self._most is None:
             return True
         for name, held in list(self._held.items()):
-            if len(self._held) < self._most:
+            if self._taken() + places <= self._most:
                 break
             if held.users == 0:
                 del self._held[name]
                 if held.model.done() and held.model.exception() is None:
                     self._unload(held.model.result())
-        return len(self._held) < self._most
+        return self._taken() + places <= self._most
+
+    def _taken(self) -> int:
+        return sum(self._places(name) for name in self._held)
 
     def _leave(self, held: Held) -> None:
         with self._lock:

@@ -19,6 +19,7 @@ from workers.machine.engines.mlx_prefixes import Prefixes
 from workers.machine.engines.mlx_tally import Tally
 
 Job = Callable[[], None]
+NewLane = Callable[[LoadedModel, Shape, Prefixes, Tally], Lane]
 IDLE_S = 10.0
 """After so long without work, memory is given back to the system."""
 
@@ -30,10 +31,11 @@ def _NOTHING() -> None:
 class Runner:
     """The thread. `call` runs a function on it, `submit` takes a generation; both from any thread."""
 
-    def __init__(self, shape: Shape, prefixes: Prefixes, tally: Tally) -> None:
+    def __init__(self, shape: Shape, prefixes: Prefixes, tally: Tally, lane: NewLane = Lane) -> None:
         self.prefixes = prefixes
         self._shape = shape
         self._tally = tally
+        self._new_lane = lane
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._coming = 0
         self._unloaded = False
@@ -111,7 +113,7 @@ class Runner:
 
     def _lane(self, loaded: LoadedModel) -> Lane:
         if id(loaded) not in self._lanes:
-            self._lanes[id(loaded)] = Lane(loaded, self._shape, self.prefixes, self._tally)
+            self._lanes[id(loaded)] = self._new_lane(loaded, self._shape, self.prefixes, self._tally)
         return self._lanes[id(loaded)]
 
     def _unlane(self, key: int, error: EngineError) -> None:

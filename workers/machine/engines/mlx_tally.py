@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 COUNTED = (
     "requests",
@@ -19,10 +19,10 @@ COUNTED = (
 
 
 class Tally:
-    """Counts since the start."""
+    """Counts since the start; `more` beside those of all engines."""
 
-    def __init__(self) -> None:
-        self._counts = dict.fromkeys(COUNTED, 0.0)
+    def __init__(self, more: Iterable[str] = ()) -> None:
+        self._counts = dict.fromkeys((*COUNTED, *more), 0.0)
         self._lock = threading.Lock()
 
     def add(self, **counts: int) -> None:

@@ -94,6 +94,7 @@ def generation(
         closed=bound is not None and bound.closed,
         sampling=_sampling(request, "json_schema_bound" if bound else "none"),
         timings=ticket.timings(since),
+        speculative=ticket.speculative,
     )
 
 

@@ -204,6 +204,7 @@ class _Run:
             ),
             timings=_together(so_far.timings, generation.timings),
             hybrid=generation.hybrid or so_far.hybrid,
+            speculative=generation.speculative or so_far.speculative,
         )
         return generation
 
