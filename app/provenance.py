@@ -8,7 +8,7 @@ from typing import Any
 from app.language import gettext as _
 from app.language import later as N_
 from app.said import said as in_words
-from grading.jobs import Hybrid, Provenance
+from grading.jobs import Hybrid, Provenance, Speculative
 from grading.outcome import Report
 from grading.store.prompts import Missing
 
@@ -90,6 +90,7 @@ def rows(found: Sequence[Provenance]) -> Rows:
         (_("Took"), [f"{p.seconds:.1f} s" for p in found]),
         *timed,
         *hybrid_rows(found),
+        *draft_rows(found),
         (_("Sampling"), [sampling(p.sampling) for p in found]),
         *examples_row(found),
         (_("Answer repaired"), [_("yes") if p.repaired else _("no") for p in found]),
@@ -121,6 +122,32 @@ def hybrid_rows(found: Sequence[Provenance]) -> Rows:
         ),
         (_("First token after reading began"), [seconds(h.first_s) if h else NOTHING for _p, h in accounts]),
     ]
+
+
+def draft_rows(found: Sequence[Provenance]) -> Rows:
+    """What a draft model was good for; nothing where there was none."""
+    if not any(p.speculative for p in found):
+        return []
+    accounts = [p.speculative for p in found]
+    return [
+        (_("Draft model"), [one.draft if one else NOTHING for one in accounts]),
+        (_("Proposals of the draft model"), [_proposals(one) if one else NOTHING for one in accounts]),
+        (_("Why drafted, or not"), [in_words(one.why) if one else NOTHING for one in accounts]),
+    ]
+
+
+def _proposals(account: Speculative) -> str:
+    """How many were the model's own tokens, and where the time went."""
+    if not account.rounds:
+        return _("none")
+    return _(
+        "%(count)s of %(all)s tokens accepted; read %(read)s, proposed %(drafted)s, checked %(checked)s",
+        count=account.accepted,
+        all=account.proposed,
+        read=seconds(account.read_s),
+        drafted=seconds(account.draft_s),
+        checked=seconds(account.check_s),
+    )
 
 
 _SPANS = (

@@ -270,7 +270,7 @@ def test_what_was_measured_decides(pair: tuple[Path, Path], step_s: float, strat
     assert second.output == first.output == alone(driven.loaded, ids, 40)
     assert second.speculative is not None
     assert second.speculative.strategy == strategy
-    assert "of the proposals are accepted" in second.speculative.why
+    assert "proposed at a time, of which" in second.speculative.why
 
 
 # --- what cannot be ---------------------------------------------------------------------------------------

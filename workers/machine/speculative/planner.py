@@ -123,19 +123,23 @@ def choose(speeds: Speeds, habits: Habits, work: Work, longest: int) -> Choice:
     best = min(rounds, key=lambda k: (rounds[k], k))
     times = {**direct, "speculative": reading + left * rounds[best]}
     if not known and times["speculative"] < times["direct"]:
-        return Choice(
-            longest, "It is not known yet how many proposals of the draft model are accepted.", direct
+        return Choice(longest, "It is not known yet how many proposals are accepted.", direct)
+    direct_s, draft_s = f"{times['direct']:.2f} s", f"{times['speculative']:.2f} s"
+    if not known:
+        why = (
+            f"Even if all proposals were accepted, about {left} more tokens would take {draft_s} with a "
+            f"draft and {direct_s} without."
         )
+        return Choice(0, why, times)
     why = (
-        f"{rate:.0%} of the proposals {'are' if known else 'would have to be'} accepted; about {left} more "
-        f"tokens take {times['direct']:.2f} s "
-        f"without a draft and {times['speculative']:.2f} s with {best} proposed at a time"
-        + (f", {reading:.2f} s of it for the draft model to read." if work.read else ".")
+        f"About {left} more tokens take {direct_s} without a draft and {draft_s} with {best} proposed at a "
+        f"time, of which {rate:.0%} are accepted."
     )
-    if known and times["speculative"] * math.exp(_doubt(habits)) < times["direct"]:
+    if times["speculative"] * math.exp(_doubt(habits)) < times["direct"]:
         return Choice(best, why, times, rounds[best])
-    if known and habits.since >= AGAIN and times["speculative"] < NEARLY * times["direct"]:
-        return Choice(best, f"{why} It was not tried for {habits.since} answers.", times, rounds[best])
+    if habits.since >= AGAIN and times["speculative"] < NEARLY * times["direct"]:
+        why = f"A draft that nearly pays was not tried for {habits.since} answers."
+        return Choice(best, why, times, rounds[best])
     return Choice(0, why, times)
 
 
