@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.cluster_beats import Beats
-from cli.cluster_service import WorkerService
+from cli.cluster_service import MachineService, services_of
 from cli.cluster_ssh import MachineError, remote_of
 from cli.deploy_files import program
 from cli.deploy_models import Wanted, look, wanted
@@ -81,26 +81,28 @@ def _row(machine: Machine, version: str, age: float | None, away: bool) -> Row:
     beat = "unknown" if away else "none" if age is None else f"{age:.0f} s ago"
     if machine.ssh is None:
         return Row(machine.name, "not managed", "", beat, "", "", age is not None)
-    service = WorkerService(machine, remote_of(machine))
+    services = services_of(machine, remote_of(machine))
     try:
-        state = service.do("state")
+        states = [service.do("state") for service in services]
     except MachineError as error:
         return Row(machine.name, error.message, "unknown", beat, "", "", False)
-    models = [_model(service, one) for one in wanted(machine)]
+    models = [_model(services[0], one) for one in wanted(machine)]
+    texts = [state.text if n == 0 else f"{services[n].part} {state.text}" for n, state in enumerate(states)]
+    running, state = all(one.running for one in states), states[0]
     same = state.version == version
     shown = f"{state.version} (as here)" if same else f"{state.version} (here: {version})"
     return Row(
         machine=machine.name,
         ssh="ok",
-        service=state.text,
+        service="\n".join(texts),
         beat=beat,
         version=shown if state.version else "",
         model="\n".join(text for text, _ in models) or "none needed",
-        ok=state.running and age is not None and same and all(ok for _, ok in models),
+        ok=running and age is not None and same and all(ok for _, ok in models),
     )
 
 
-def _model(service: WorkerService, one: Wanted) -> tuple[str, bool]:
+def _model(service: MachineService, one: Wanted) -> tuple[str, bool]:
     """A model's state by name and size, and whether it is there."""
     try:
         found = look(service.remote, one, quick=True)
@@ -120,7 +122,9 @@ def start(settings: Settings, machines: tuple[str, ...], wait_s: float) -> None:
     """Start the workers of all or some machines and wait for their beats."""
     with Beats(settings.config) as beats:
 
-        def one(service: WorkerService) -> str:
+        def one(service: MachineService) -> str:
+            if service.part == "prefill":
+                return "listens" if service.listen(wait_s).changed else "runs already"
             state, seconds = service.start(beats, wait_s)
             return f"beats, {seconds:.1f} s after its start" if state.changed else "runs already"
 
@@ -133,7 +137,7 @@ def start(settings: Settings, machines: tuple[str, ...], wait_s: float) -> None:
 def stop(settings: Settings, machines: tuple[str, ...]) -> None:
     """Stop the workers of all or some machines; each finishes or hands back its work first (grace_s)."""
 
-    def one(service: WorkerService) -> str:
+    def one(service: MachineService) -> str:
         begun = time.monotonic()
         changed = service.do("stop").changed
         return f"stopped after {time.monotonic() - begun:.1f} s" if changed else "was not running"
@@ -153,7 +157,10 @@ def restart(settings: Settings, machines: tuple[str, ...], wait_s: float, togeth
     """
     with Beats(settings.config) as beats:
 
-        def one(service: WorkerService) -> str:
+        def one(service: MachineService) -> str:
+            if service.part == "prefill":
+                service.listen(wait_s, again=True)
+                return "listens again"
             _, seconds = service.start(beats, wait_s, again=True)
             return f"beats again, {seconds:.1f} s after its start"
 
@@ -165,7 +172,7 @@ def restart(settings: Settings, machines: tuple[str, ...], wait_s: float, togeth
             try:
                 _say(service, one(service))
             except MachineError as error:
-                left = ", ".join(s.machine.name for s in services[index + 1 :])
+                left = ", ".join(s.label for s in services[index + 1 :])
                 rest = f" Left alone: {left}." if left else ""
                 raise MachineError(f"{error.message}{rest}") from None
 
@@ -177,23 +184,23 @@ def _chosen(settings: Settings, names: Sequence[str]) -> list[Machine]:
     return [settings.config.machine(name) for name in dict.fromkeys(names)]
 
 
-def _managed(settings: Settings, names: Sequence[str]) -> list[WorkerService]:
+def _managed(settings: Settings, names: Sequence[str]) -> list[MachineService]:
     """The services of machines in reach; without names, those that are not are named and left out."""
-    found = []
+    found: list[MachineService] = []
     for machine in _chosen(settings, names):
         if machine.ssh is None and not names:
             click.echo(f"{machine.name}: has no [machines.ssh] in config.toml, left alone")
         else:
-            found.append(WorkerService(machine, remote_of(machine)))
+            found += services_of(machine, remote_of(machine))
     if not found:
         raise MachineError("No machine has [machines.ssh] in config.toml; see docs/cluster.md.")
     return found
 
 
-def _all_at_once(services: Sequence[WorkerService], do: Callable[[WorkerService], str]) -> None:
+def _all_at_once(services: Sequence[MachineService], do: Callable[[MachineService], str]) -> None:
     """Do something on all machines; every failure is said, and they count as one at the end."""
 
-    def one(service: WorkerService) -> bool:
+    def one(service: MachineService) -> bool:
         try:
             said = do(service)
         except MachineError as error:
@@ -208,5 +215,5 @@ def _all_at_once(services: Sequence[WorkerService], do: Callable[[WorkerService]
         raise MachineError(f"{done.count(False)} of {len(done)} machines failed.")
 
 
-def _say(service: WorkerService, text: str) -> None:
-    click.echo(f"{service.machine.name}: {text}")
+def _say(service: MachineService, text: str) -> None:
+    click.echo(f"{service.label}: {text}")

@@ -1,14 +1,15 @@
-"""The worker of one machine as a service over there: installed, started, stopped, looked at."""
+"""What one machine runs as services over there: installed, started, stopped, looked at."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from cli.cluster_beats import Beats
 from cli.cluster_ssh import MachineError, Remote
-from cli.service_units import Kind, Service
+from cli.deploy_files import THERE as FILES_THERE
+from cli.service_units import PREFILL_GRACE_S, Kind, Service
 from grading.config import Machine
 
 THERE = Path(__file__).with_name("cluster_there.py")
@@ -36,16 +37,27 @@ class State:
 
 
 @dataclass(frozen=True)
-class WorkerService:
-    """The service of a machine's worker."""
+class MachineService:
+    """A service of a machine: its worker, or what reads prompts for others."""
 
     machine: Machine
     remote: Remote
+    part: Literal["worker", "prefill"] = "worker"
 
     @property
     def name(self) -> str:
         """As the service manager knows it, after `grader-` or `grader.`."""
-        return f"worker-{self.machine.name}"
+        return f"{self.part}-{self.machine.name}"
+
+    @property
+    def label(self) -> str:
+        """As people are told of it."""
+        return self.machine.name if self.part == "worker" else f"{self.machine.name}, {self.part}"
+
+    @property
+    def grace_s(self) -> float:
+        """Seconds that it may take to end."""
+        return self.machine.grace_s if self.part == "worker" else PREFILL_GRACE_S
 
     def described(self, facts: dict[str, Any]) -> Service:
         """What is to be kept running, from the facts of the machine."""
@@ -64,10 +76,10 @@ class WorkerService:
             environment["HF_HUB_CACHE"] = models.replace("~", home, 1) if models.startswith("~") else models
         return Service(
             name=self.name,
-            command=(*command, "worker", self.machine.name),
+            command=(*command, self.part, self.machine.name),
             folder=folder / "current",
             env_file=folder / "grader.env",
-            grace_s=self.machine.grace_s,
+            grace_s=self.grace_s,
             log=folder / "var" / f"{self.name}.log",
             environment=environment,
             system=facts["uid"] == 0,
@@ -79,7 +91,7 @@ class WorkerService:
         return State(**{key: answer[key] for key in State.__dataclass_fields__})
 
     def _call(self, action: str, content: str = "") -> dict[str, Any]:
-        stop_s = self.machine.grace_s + 20
+        stop_s = self.grace_s + 20
         answer = self.remote.call(
             THERE,
             *(action, self.remote.ssh.service, self.name, str(stop_s)),
@@ -101,5 +113,31 @@ class WorkerService:
         try:
             return state, beats.until_new(self.machine.name, before if state.changed else set(), wait_s)
         except MachineError as error:
-            log = str(self._call("log")["log"]).strip()
-            raise MachineError(f"{error.message} Its log ends:\n{log}" if log else error.message) from None
+            raise self._with_log(error.message) from None
+
+    def listen(self, wait_s: float, *, again: bool = False) -> State:
+        """Start what reads prompts for others, or start it again, and wait until it takes connections.
+
+        MachineError with the last lines of its log when it does not.
+        """
+        assert self.machine.prefill is not None
+        address = self.machine.prefill.listen
+        state = self.do("restart" if again else "start")
+        words = ("listens", *address.rsplit(":", 1), str(wait_s))
+        listens = self.remote.call(FILES_THERE, *words, timeout_s=wait_s + SPARE_S)
+        if not listens or not self.do("state").running:
+            raise self._with_log(
+                f"{self.machine.name}: {self.name} was started, but does not listen at {address} within "
+                f"{wait_s:.0f} s. Large models take longer to load: --wait."
+            )
+        return state
+
+    def _with_log(self, message: str) -> MachineError:
+        log = str(self._call("log")["log"]).strip()
+        return MachineError(f"{message} Its log ends:\n{log}" if log else message)
+
+
+def services_of(machine: Machine, remote: Remote) -> list[MachineService]:
+    """What a machine runs: its worker, and what reads prompts for others where it has [machines.prefill]."""
+    parts: list[Literal["worker", "prefill"]] = ["worker", "prefill"] if machine.prefill else ["worker"]
+    return [MachineService(machine, remote, part) for part in parts]

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from cli.cluster_beats import Beats
-from cli.cluster_service import WorkerService
+from cli.cluster_service import MachineService, State, services_of
 from cli.cluster_ssh import MachineError, Remote
 from cli.deploy_files import THERE, Progress, copy, file, program, size
 from cli.deploy_models import Models, wanted
@@ -25,6 +25,7 @@ from cli.service_units import env_line
 from cli.settings import Settings
 from grading.cluster.weights import Claim, Difference, differing
 from grading.config import Machine, Redis
+from workers.machine.hybrid import secret as prefill
 
 INSTALL_S = 3600.0
 KEPT = 1
@@ -61,11 +62,13 @@ class Deployment:
     """The weights that were found or brought there."""
     version: str = ""
     environment: str = ""
-    _runs: bool = False
+    _states: dict[str, State] = field(default_factory=dict)
+    """How each service was when it was installed, by its name."""
 
     def steps(self) -> list[tuple[str, str, Callable[[], str]]]:
         """Name, what it does, and the step itself, in order."""
         options, models = self.options, wanted(self.machine)
+        services = " and ".join(one.name for one in self._services)
         folder = self.remote.ssh.folder
         packages = "make an environment of the locked packages"
         if options.environment:
@@ -82,13 +85,13 @@ class Deployment:
             ("packages", packages, self._packages),
             ("secrets", f"write {folder}/grader.env, for its owner only", self._secrets_file),
             ("models", f"verify {names}" + (f", {how}" if models else ""), self._models),
-            ("service", f"write config.toml, install {self._service.name}", self._install),
+            ("service", f"write config.toml, install {services}", self._install),
             ("start", "start it, or start it again if anything changed, and wait for a beat", self._start),
         ]
 
     @property
-    def _service(self) -> WorkerService:
-        return WorkerService(self.machine, self.remote)
+    def _services(self) -> list[MachineService]:
+        return services_of(self.machine, self.remote)
 
     def _there(self, *words: str, stdin: bytes = b"", timeout_s: float = 60.0) -> Any:
         return self.remote.call(THERE, *words, stdin=stdin, timeout_s=timeout_s)
@@ -184,6 +187,10 @@ class Deployment:
                 found[key] = self._given(key)
                 if not found[key] and key not in there:
                     raise MachineError(f"{self.machine.name} needs {key}; set it here and deploy again.")
+        if self.machine.prefill or any(one.engine == "hybrid" for one in self.machine.stages.values()):
+            found[prefill.NAME] = self._given(prefill.NAME)
+            if found[prefill.NAME] or prefill.NAME not in there:
+                prefill.secret(found)
         return {name: value for name, value in found.items() if value}
 
     def _given(self, name: str) -> str:
@@ -202,23 +209,28 @@ class Deployment:
 
     def _install(self) -> str:
         config = self.settings.path.read_bytes()
-        described = self._service.described(self.facts)
-        before = self._service.do("state")
+        described = [(one, one.described(self.facts), one.do("state").kind) for one in self._services]
         now = self._there("switch", self.version, self.environment, stdin=config)
         said = [f"{what} {self._note(changed, what)}" for what, changed in now.items()]
-        state = self._service.do("install", described.rendered(before.kind))
-        self._runs = state.running
-        said.append(f"{state.kind} {self._note(state.changed, 'service')}")
+        for one, service, kind in described:
+            state = self._states[one.name] = one.do("install", service.rendered(kind))
+            what = "service" if one.part == "worker" else f"service {one.part}"
+            said.append(f"{state.kind} {self._note(state.changed, what)}")
         return ", ".join(said)
 
     def _start(self) -> str:
+        return "; ".join(self._start_one(one) for one in self._services)
+
+    def _start_one(self, one: MachineService) -> str:
+        again = bool(self.changed) and self._states[one.name].running
+        if again:
+            self.say(f"stopping {one.name} first; it has {one.grace_s:g} s to finish or hand back its work")
+        if one.part == "prefill":
+            state = one.listen(self.options.wait_s, again=again)
+            how = "started again" if again else "started" if state.changed else "runs"
+            return f"{one.part} {how}, listens"
         with Beats(self.settings.config) as beats:
-            again = bool(self.changed) and self._runs
-            if again:
-                self.say(
-                    f"stopping it first; it has {self.machine.grace_s:g} s to finish or hand back its work"
-                )
-            state, seconds = self._service.start(beats, self.options.wait_s, again=again)
+            state, seconds = one.start(beats, self.options.wait_s, again=again)
         if not (state.changed or again):
             return "runs and beats; nothing had changed"
         self._there("tidy", str(KEPT))

@@ -14,9 +14,11 @@ import os
 import platform
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -192,6 +194,20 @@ def link(folder: Path, name: str, target: str) -> bool:
     return True
 
 
+def listens(folder: Path, host: str, port: str, seconds: str) -> bool:
+    """Whether something takes connections at an address of this machine, within so many seconds."""
+    end = time.monotonic() + float(seconds)
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), 2).close()
+        except OSError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.2)
+        else:
+            return True
+
+
 def exists(folder: Path, where: str) -> bool:
     """Whether something is there."""
     return place(folder, where).exists()
@@ -270,7 +286,7 @@ def run(*words: str, what: str) -> None:
 
 VERBS: dict[str, Any] = {
     verb.__name__: verb
-    for verb in (facts, have, receive, put, switch, exists, tidy, secrets, keep_secrets, environment)
+    for verb in (facts, have, receive, put, switch, exists, tidy, secrets, keep_secrets, environment, listens)
 }
 
 

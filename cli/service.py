@@ -10,7 +10,7 @@ from typing import cast
 
 import click
 
-from cli.service_units import Kind, Service
+from cli.service_units import PREFILL_GRACE_S, Kind, Service
 from cli.settings import Settings
 
 PARTS = {"web": 30.0, "store": 60.0, "checks": 30.0, "sweep": 30.0, "gateway": 30.0, "up": 120.0}
@@ -70,7 +70,7 @@ def _service(
         machine = settings.config.machine(name)
         words, full, grace_s = ("worker", name), f"worker-{name}", machine.grace_s
         if prefill:
-            words, full, grace_s = ("prefill", name), f"prefill-{name}", 30.0
+            words, full, grace_s = ("prefill", name), f"prefill-{name}", PREFILL_GRACE_S
     return Service(
         name=full,
         command=(*command, *words),

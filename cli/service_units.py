@@ -13,6 +13,8 @@ from grading.errors import ConfigError
 Kind = Literal["systemd", "launchd", "supervised"]
 MARGIN_S = 20
 """More than a part itself takes to end, so that what it hands back still goes out."""
+PREFILL_GRACE_S = 30.0
+"""What reads prompts for others may take to end; those that it reads for go on by themselves."""
 # $1 is the file of secrets, readable by its owner only; the rest is the command. After `exec` the part
 # has the shell's process id, so that signals reach it.
 WRAPPER = 'set -a; . "$1"; set +a; shift; exec "$@"'

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from bench.models import make_model
 from cli.cluster_service import THERE
 from cli.cluster_ssh import MachineError, Remote, Unreachable
 from cli.deploy_files import THERE as FILES
@@ -24,8 +25,11 @@ from cli.system import System
 from grading.config import Ssh
 from grading.store import Store
 from grading.store.tables import Run
+from tests.engines import ask, quiet
+from tests.hybrid import SECRET, writing
 from tests.ssh_server import SshServer, ssh_server
 from tests.system import ASSIGNMENT, assert_graded_once, count_final, furnish, until
+from workers.machine.hybrid.secret import NAME
 
 CONFIG = """
 [[machines]]
@@ -43,6 +47,11 @@ folder = "{folder}"
 python = "{python}"
 service = "supervised"
 {more}
+"""
+READS = """
+[machines.prefill]
+listen = "127.0.0.1:{listen}"
+models = ["{model}"]
 """
 UNMANAGED = """
 [[machines]]
@@ -174,6 +183,39 @@ def test_a_machine_from_nothing_to_its_beat_and_back(
     log = (site.there / "var" / "worker-lab-1.log").read_text()
     assert "takes work from" in log
     assert "Traceback" not in log
+
+
+def test_a_machine_that_reads_for_others_has_a_second_service(
+    site: Site, grader: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    port, model = free_port(), make_model(tmp_path / "model")
+    site.write(more=READS.format(listen=port, model=model))
+    missing = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+    assert f"{NAME} must be set to the same 16 or more characters on both machines" in missing.error
+    monkeypatch.setenv(NAME, SECRET)
+    first = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+    try:
+        assert first.status == 0, first.error
+        assert "supervised changed, supervised changed" in first.out
+        assert "; prefill started, listens" in first.out
+        assert f"{NAME}='{SECRET}'\n" in (site.there / "grader.env").read_text()
+        assert SECRET not in (site.there / "var" / "prefill-lab-1.service.json").read_text()
+        with writing(model, f"127.0.0.1:{port}") as hybrid:
+            made = hybrid.generate(ask(str(model), schema={}, max_output_tokens=2), quiet)
+        assert made.hybrid is not None
+        assert made.hybrid.strategy == "disaggregated", made.hybrid
+
+        monkeypatch.delenv(NAME)  # what is there stays
+        again = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+        assert "nothing had changed; prefill runs, listens\nlab-1: nothing changed\n" in again.out
+        (row,) = json.loads(grader("cluster", "status", "lab-1", "--json").out)
+        assert (row["ok"], row["service"]) == (True, "running (supervised)\nprefill running (supervised)")
+
+        assert "lab-1, prefill: stopped after" in grader("cluster", "stop", "lab-1").out
+        assert json.loads(grader("cluster", "status", "lab-1", "--json").out)[0]["ok"] is False
+        assert "lab-1, prefill: listens" in grader("cluster", "start", "lab-1").out
+    finally:
+        grader("cluster", "stop", "lab-1")
 
 
 @pytest.mark.soak
