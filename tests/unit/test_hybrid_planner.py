@@ -70,7 +70,8 @@ def run(world: World, way: str | None, seed: int) -> float:
     """Seconds until the first token of all jobs together, by one way or as the planner chooses."""
     draw, learning = random.Random(seed), Learning(["reader"])
     total, known_here, known_there = 0.0, False, False
-    learning.probed("m", 256, sum(world.passes(world.here_tokens_s, 0, 256)))
+    for have in (0, 2048):
+        learning.probed("m", have, 256, sum(world.passes(world.here_tokens_s, have, 256)))
     prefix = tuple(range(world.shared))
     for _ in range(JOBS):
         prompt = int(world.prompt * draw.uniform(0.8, 1.2))

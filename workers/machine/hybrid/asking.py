@@ -14,16 +14,19 @@ from typing import Any
 from grading.errors import EngineError
 from workers.machine.hybrid import errors
 from workers.machine.hybrid.errors import (
+    ForeignCache,
     FrameCorrupt,
+    LinkStalled,
     NotAuthentic,
     OutOfTime,
+    PeerLost,
     PeerRefused,
     PeerUnreachable,
     TooLarge,
     TransferError,
     VersionDiffers,
 )
-from workers.machine.hybrid.layout import Layout
+from workers.machine.hybrid.layout import FORMAT, Layout
 from workers.machine.hybrid.pieces import Piece
 from workers.machine.hybrid.squeeze import stretched
 from workers.machine.hybrid.wire import Channel, Frame, Kind, proof, proves
@@ -112,7 +115,7 @@ def have_read(
         raise PeerUnreachable(f"{peer.name} does not take prompts: {error.strerror or error}.") from None
     channel = Channel(sock, look)
     try:
-        _sign_in(channel, secret)
+        _sign_in(channel, secret, _greeting(channel, peer))
         channel.send(order.frame())
         return _receive(channel, order, layout, take, begun)
     except OutOfTime as error:
@@ -123,8 +126,19 @@ def have_read(
         channel.close()
 
 
-def _sign_in(channel: Channel, secret: bytes) -> None:
-    theirs = str(_expect(channel, Kind.HELLO).head.get("nonce", ""))
+def _greeting(channel: Channel, peer: Peer) -> str:
+    """The nonce that the reading machine greets with."""
+    try:
+        return str(_expect(channel, Kind.HELLO).head.get("nonce", ""))
+    except (FrameCorrupt, LinkStalled, PeerLost) as error:
+        raise type(error)(
+            f"{error.message} {peer.name} ({peer.host}:{peer.port}) did not greet as `grader prefill` does. "
+            "Look whether that runs there: other programs' servers, as Ollama's or llama.cpp's, cannot read "
+            "for this engine."
+        ) from None
+
+
+def _sign_in(channel: Channel, secret: bytes, theirs: str) -> None:
     own = secrets.token_hex(16)
     said = {"nonce": own, "proof": proof(secret, "writer", theirs, own)}
     channel.send(Frame(Kind.LOGIN, said))
@@ -140,6 +154,11 @@ def _receive(
     begun: float,
 ) -> Account:
     said = _expect(channel, Kind.LAYOUT).head
+    if said.get("format") != FORMAT:
+        raise ForeignCache(
+            f"The reading machine sends caches of {str(said.get('format', 'an unnamed program'))[:40]}; this "
+            f"engine takes those of {FORMAT} only. Let `grader prefill` read there."
+        )
     layout.check(said.get("layers"))
     waiting: deque[Future[Any]] = deque()
     taken = 0

@@ -115,7 +115,8 @@ class HybridEngine:
     def _work(self, ready: Ready) -> Work:
         have, end = self._fetch.have(ready), len(ready.prompt.ids) - 1
         if not self._learning.known(ready.digest)[planner.HERE].measured:
-            self._learning.probed(ready.digest, *self._fetch.probe(ready))
+            for probe in self._fetch.probe(ready):
+                self._learning.probed(ready.digest, *probe)
         there = self._learning.there(ready.digest, tuple(ready.prompt.ids[: ready.prompt.shared]))
         size = self._fetch.layout(ready).bytes(Want(have, end))
         return Work(

@@ -44,6 +44,12 @@ class WeightsDiffer(TransferError):
     code = "weights_differ"
 
 
+class ForeignCache(TransferError):
+    """The cache is of another program than mlx-lm."""
+
+    code = "foreign_cache"
+
+
 class NotTransferable(TransferError):
     """This kind of model keeps what it read in a form that is not sent."""
 

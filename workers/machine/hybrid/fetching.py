@@ -17,6 +17,8 @@ from workers.machine.hybrid.layout import Layout, Want, layout_of
 from workers.machine.hybrid.pieces import Filling, Piece
 
 PROBE_TOKENS = 256
+PROBE_AFTER = (0, 2048)
+"""Tokens before those of a probe: the more there are, the longer it takes."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,12 @@ class Fetch:
             self._layouts[ready.digest] = found
         return self._layouts[ready.digest]
 
-    def probe(self, ready: Ready) -> tuple[int, float]:
-        """Read some tokens, to know how fast that is here: their number and the seconds."""
-        seconds: float = settled(ready.runner.call(quietly(lambda: _timed(ready.loaded.model))))
-        return PROBE_TOKENS, seconds
+    def probe(self, ready: Ready) -> list[tuple[int, int, float]]:
+        """Read some tokens, to know how fast that is here: those before them, their number, the seconds."""
+        model, layout, seconds = ready.loaded.model, self.layout(ready), []
+        for have in (0, *PROBE_AFTER):  # the first one warms up
+            seconds.append(settled(ready.runner.call(quietly(partial(_timed, model, layout, have)))))
+        return [(have, PROBE_TOKENS, took) for have, took in zip(PROBE_AFTER, seconds[1:], strict=True)]
 
     def have(self, ready: Ready) -> int:
         """How many first tokens of a prompt are here already."""
@@ -101,16 +105,20 @@ class Fetch:
         return want, Filling(ready.loaded.model, layout, want, self._way.bits, begun, on_prefix)
 
 
-def _timed(model: Any) -> float:
-    """Seconds to read `PROBE_TOKENS` tokens, the second time. On the mlx thread."""
+def _timed(model: Any, layout: Layout, have: int) -> float:
+    """Seconds to read `PROBE_TOKENS` tokens after `have` others. On the mlx thread."""
     import mlx.core as mx
     from mlx_lm.models.cache import make_prompt_cache
 
-    begun = 0.0
-    for _ in range(2):
-        begun, cache = time.monotonic(), make_prompt_cache(model)
-        model(mx.zeros((1, PROBE_TOKENS), dtype=mx.int32), cache=cache)
-        mx.eval([one.state[:2] for one in cache])
+    cache = make_prompt_cache(model)
+    for one, layer in zip(cache, layout.layers, strict=True):
+        if have and layer.window is None:  # what a window costs does not grow
+            dtype, dims = getattr(mx, layer.dtype), (layer.key_dim, layer.value_dim)
+            one.state = (*(mx.zeros((1, layer.heads, have, dim), dtype) for dim in dims), have)
+    mx.eval([one.state[:2] for one in cache if one.keys is not None])
+    begun = time.monotonic()
+    model(mx.zeros((1, PROBE_TOKENS), dtype=mx.int32), cache=cache)
+    mx.eval([one.state[:2] for one in cache])
     return time.monotonic() - begun
 
 

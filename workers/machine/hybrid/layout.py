@@ -7,6 +7,8 @@ from typing import Any
 
 from workers.machine.hybrid.errors import NotTransferable, WeightsDiffer
 
+FORMAT = "mlx-lm"
+"""Whose keys and values are sent: after their rotation, in halves, heads of a group together, in order."""
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 Span = tuple[int, int]
 """Tokens from the first on, up to the second."""
@@ -79,9 +81,12 @@ class Layout:
         if theirs and theirs != ours:
             raise WeightsDiffer(
                 f"The reading machine computes in {', '.join(sorted(theirs))}, this one in "
-                f"{', '.join(sorted(ours))}; both need the same."
+                f"{', '.join(sorted(ours))}: give both the same files of the model."
             )
-        raise WeightsDiffer("The reading machine's model has other layers than this one's.")
+        raise WeightsDiffer(
+            "The reading machine's model has other layers than this one's: give both the same files of the "
+            "model, and the same release of Grader and its packages."
+        )
 
 
 def layout_of(model: Any) -> Layout:

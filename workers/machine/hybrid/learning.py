@@ -81,12 +81,15 @@ class Learning:
         ahead = counters["waiting"] + 1
         return ahead * self._seconds.value / slots if counters["running"] >= slots else 0.0
 
-    def probed(self, model: str, tokens: int, seconds: float) -> None:
-        """So many tokens were read here to know how fast it goes, with nothing before them."""
+    def probed(self, model: str, have: int, tokens: int, seconds: float) -> None:
+        """So many tokens after `have` others were read here to know how fast it goes."""
         with self._lock:
             known = self._known.get(model) or names(self._readers)
             here = known[HERE]
-            self._known[model] = {**known, HERE: replace(here, reading=here.reading.seen(0, tokens, seconds))}
+            self._known[model] = {
+                **known,
+                HERE: replace(here, reading=here.reading.seen(have, tokens, seconds)),
+            }
 
     def too_slow(self, model: str, name: str, seconds: float, received: int) -> None:
         """A way took too long; `received` bytes had come in `seconds`, or none."""

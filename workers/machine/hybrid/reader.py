@@ -52,7 +52,9 @@ class Reader:
         except KeyError:
             raise WeightsDiffer(
                 f"No model here has the weights {fingerprint[:19]}…; this machine reads for "
-                f"{', '.join(self._names) or 'none'}."
+                f"{', '.join(self._names) or 'none'}. Both sides need the same files: another precision or "
+                "quantisation is another model. Name the writing machine's model in [machines.prefill], or "
+                "copy its files there."
             ) from None
         return loaded, layout
 

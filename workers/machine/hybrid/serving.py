@@ -23,7 +23,7 @@ from workers.machine.hybrid.errors import (
     TooLarge,
     TransferError,
 )
-from workers.machine.hybrid.layout import Want
+from workers.machine.hybrid.layout import FORMAT, Want
 from workers.machine.hybrid.pieces import GROUP, Piece, flat
 from workers.machine.hybrid.reader import Reader
 from workers.machine.hybrid.reading import Prompt
@@ -164,7 +164,7 @@ class Serving:
         want = Want(ask.have, len(ids), ask.shared if ask.keep and ask.have < ask.shared else None)
         if (size := layout.bytes(want)) > ask.most_bytes:
             raise TooLarge(f"The cache of this prompt has {size} bytes; {ask.most_bytes} are allowed.")
-        channel.send(Frame(Kind.LAYOUT, {"layers": layout.wire(), "bytes": size}))
+        channel.send(Frame(Kind.LAYOUT, {"format": FORMAT, "layers": layout.wire(), "bytes": size}))
         queue = _Outgoing(self._most)
         prompt = Prompt(ids, ask.shared, want, ask.bits, queue.put, lambda: queue.closed)
         try:

@@ -34,6 +34,8 @@ class Trip:
     """Seconds until the tokens of the prompt were known."""
     fetch_s: float = 0.0
     """Seconds for the choice and what came from elsewhere, or did not come."""
+    plan_s: float = 0.0
+    """Seconds for the choice, for which some tokens are read with the first prompt of a model."""
 
     def warm(self, ready: Ready) -> tuple[Layers, int] | None:
         """The cache of the prompt, if another machine has read it."""
@@ -42,6 +44,7 @@ class Trip:
         self.progress(0, "reading")
         try:
             self.choice, self.work = self.plan(ready, self.request.job.stage)
+            self.plan_s = time.monotonic() - came
             if self.choice.strategy == "direct":
                 return None
             self.fetched = self.fetch(ready, self.choice, self.request)
@@ -60,7 +63,7 @@ class Trip:
 
     def took(self, generation: Generation) -> Took:
         """What the way took, as the planner learns it."""
-        first = self.first_s(generation)
+        first = self.first_s(generation) - self.plan_s
         queued = max(0.0, (generation.timings.queued_s or 0.0) - self.fetch_s)
         if self.fetched is None:
             have = generation.tokens.cached

@@ -50,6 +50,8 @@ PART_S = 2.0
 """Seconds that a refused caller has to hear it."""
 PACED_BYTES = 1 << 16
 """Bytes sent at once where the rate of a link is held."""
+LATE_S = 0.02
+"""What a socket's buffer would have kept the link busy with meanwhile."""
 
 
 Bytes = bytes | bytearray | memoryview
@@ -212,7 +214,10 @@ class Channel:
 
 
 class Pace:
-    """Holds what is sent to `bytes_s` bytes a second."""
+    """Holds what is sent to `bytes_s` bytes a second.
+
+    A link does not stop while this process waits for its processor: who comes a little late catches up.
+    """
 
     def __init__(self, bytes_s: float) -> None:
         self._rate = bytes_s
@@ -220,7 +225,8 @@ class Pace:
 
     def __call__(self, count: int) -> None:
         """Wait until the link would have carried so many bytes."""
-        self._free = max(self._free, time.monotonic()) + count / self._rate
+        now = time.monotonic()
+        self._free = (now if now - self._free > LATE_S else self._free) + count / self._rate
         time.sleep(max(0.0, self._free - time.monotonic()))
 
 
