@@ -20,6 +20,7 @@ from bench import checks, overhead
 from bench.bare_box import BareBox
 from cli.bench_pages import bench_pages
 from cli.bench_router import bench_router
+from cli.bench_strategies import bench_strategies
 from cli.embedded import free_port
 from cli.settings import Settings
 from cli.submit import Client
@@ -61,6 +62,7 @@ def bench() -> None:
 
 bench.add_command(bench_router)
 bench.add_command(bench_pages)
+bench.add_command(bench_strategies)
 
 
 @bench.command("overhead")

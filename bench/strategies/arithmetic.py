@@ -68,6 +68,11 @@ def direct(first: Costs, second: Costs) -> float:
     return max(first.read_a + first.write_a, second.read_b + second.write_b)
 
 
+def batched(first: Costs, second: Costs) -> float:
+    """`b` does both in one batch: what it does when both come to it at once."""
+    return first.read_b + second.read_b + _at_once(first.write_b, second.write_b, second.together)
+
+
 def regenerate(first: Costs, second: Costs) -> float:
     """`a` reads, nothing is sent, and `b` reads again and writes."""
     return sum(one.read_a + one.read_b + one.write_b for one in (first, second))
@@ -88,13 +93,18 @@ def pipelined(first: Costs, second: Costs) -> float:
     came = arrivals((*first.passes, *second.passes), (*first.sends, *second.sends))
     begins = came[len(first.passes) - 1] + first.rest, came[-1] + second.rest
     left = max(0.0, first.write_b - (begins[1] - begins[0]))
-    both = min(left, second.write_b)
-    return begins[1] + both * second.together + abs(left - second.write_b)
+    return begins[1] + _at_once(left, second.write_b, second.together)
+
+
+def _at_once(one: float, other: float, together: float) -> float:
+    """Two answers in one batch, of which each alone would take so long."""
+    return min(one, other) * together + abs(one - other)
 
 
 STRATEGIES: Mapping[str, Callable[[Costs, Costs], float]] = {
     "sequential": sequential,
     "direct": direct,
+    "batched": batched,
     "regenerate": regenerate,
     "serial": serial,
     "overlapped": overlapped,

@@ -43,7 +43,8 @@ class Machine:
     def serve(
         self, name: str, link_bytes_s: float | None = None, serially: bool = False, one_by_one: bool = False
     ) -> dict[str, Any]:
-        """Read prompts for others from now on, over a link with this rate."""
+        """Read prompts for others from now on, over a link with this rate; one of that name before ends."""
+        self._end(name)
         reader = NotingReader([self._model], step=self._step, serially=serially, one_by_one=one_by_one)
         reader.load()
         serving = Serving(reader, SECRET.encode(), ("127.0.0.1", 0), link_bytes_s=link_bytes_s)
@@ -91,11 +92,16 @@ class Machine:
 
     def close(self) -> None:
         """End all threads."""
-        for reader, serving in self._readers.values():
-            serving.close()
-            reader.close()
+        for name in list(self._readers):
+            self._end(name)
         for engine in self._engines.values():
             engine.close()
+
+    def _end(self, name: str) -> None:
+        if name in self._readers:
+            reader, serving = self._readers.pop(name)
+            serving.close()
+            reader.close()
 
 
 def main(model: str, step: str, core: str) -> None:

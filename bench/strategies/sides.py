@@ -177,6 +177,14 @@ def _side(model: Path, step: int, core: int | str, fast: bool) -> Iterator[Side]
                 process.kill()
 
 
+def blas() -> str:
+    """Which library multiplies matrices on either side."""
+    slow = _environment(fast=False)
+    if "LD_PRELOAD" not in slow:
+        return "the one that mlx brings along"
+    return "OpenBLAS" + (f", as for a {SLOW_CORE} on b" if "OPENBLAS_CORETYPE" in slow else "")
+
+
 def _environment(fast: bool) -> dict[str, str]:
     """One thread for arithmetic; OpenBLAS where it is installed, with old instructions on the slow side."""
     made = {
