@@ -35,7 +35,7 @@ class Wanted:
 
 
 def wanted(machine: Machine) -> list[Wanted]:
-    """The models of a machine's stages, each once; engines without a model need none."""
+    """The models of a machine's stages and their draft models, each once; some engines need none."""
     found: dict[Wanted, None] = {}
     for placement in machine.stages.values():
         if placement.engine in ("ollama", "mlx", "hybrid", "sharded", "openai"):
@@ -43,6 +43,9 @@ def wanted(machine: Machine) -> list[Wanted]:
             engine = "mlx" if placement.engine in ("hybrid", "sharded") else placement.engine
             one = Wanted(engine, placement.model, (settings.url if settings else None) or "")
             found[one] = None
+            drafts = settings.options.get("drafts") if settings else None
+            if isinstance(drafts, dict) and placement.model in drafts:
+                found[Wanted(engine, drafts[placement.model])] = None
     for model in machine.prefill.models if machine.prefill else ():
         found[Wanted("mlx", model)] = None
     return list(found)

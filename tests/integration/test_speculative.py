@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from bench.models import Kind, Shape, make_model
-from grading.errors import ConfigError, ModelMissing
+from cli.deploy_models import Wanted, wanted
+from grading.errors import ConfigError, EngineError, ModelMissing
+from grading.machines import EngineSettings, Machine, Placement
 from tests.engines import ask, quiet
 from tests.lanes import Driven, alone, words
-from workers.machine.engines import Generation, Request
+from workers.machine.engines import Generation, Request, open_engine
 from workers.machine.engines.mlx import MlxEngine
 from workers.machine.engines.mlx_model import LoadedModel, load_model
 from workers.machine.engines.mlx_models import Models
@@ -239,9 +242,38 @@ def test_the_draft_model_reads_in_chunks_and_what_a_class_shares_once(driven: Dr
     assert driven.prefixes.bytes == 0
 
 
-def test_a_broken_batch_takes_the_drafted_one_along(driven: Driven) -> None:
-    from grading.errors import EngineError
+@pytest.mark.parametrize("kind", ["llama", "gemma3"])
+def test_both_caches_are_as_if_only_what_was_accepted_had_been_read(tmp_path: Path, kind: Kind) -> None:
+    import mlx.core as mx
 
+    made = make_model(tmp_path / "model", kind, SMALLER)
+    draft = changed(make_model(tmp_path / "draft", kind, SMALLER), 0.1)
+    drafts = Drafts({"m": str(draft)}, longest=4, always=True)
+    driven = Driven(drafts.join(load_model(str(made), None), "m"))
+    driven.tally = type(driven.tally)(drafts.counted)
+    driven.lane = lane = drafts.lane(driven.loaded, driven.shape, driven.prefixes, driven.tally)
+    ticket = driven.ask((), words(driven.loaded, 150, 1), 200).ticket
+    until_solo(driven)
+    assert isinstance(lane, DraftLane)
+    for _ in range(12):
+        driven.steps(1)
+        one = lane._solo
+        assert one is not None
+        ids = [*ticket.prompt.ids, *ticket.output]
+        if one.reader.have < 150:
+            continue
+        for loaded, cache, have in (
+            (driven.loaded, one.cache, len(ids) - 1),
+            (one.reader.loaded, one.reader.cache, one.reader.have),
+        ):
+            ahead = loaded.model(mx.array(ids[have:])[None], cache=copy.deepcopy(cache))[0, -1]
+            afresh = loaded.model(mx.array(ids)[None])[0, -1]
+            assert mx.allclose(ahead, afresh, atol=1e-3).item()
+    story = lane._stories[ticket]
+    assert 0 < story.accepted < story.proposed
+
+
+def test_a_broken_batch_takes_the_drafted_one_along(driven: Driven) -> None:
     ticket = driven.ask((), words(driven.loaded, 40, 1), 100).ticket
     until_solo(driven)
     driven.lane.fail(EngineError("mlx failed"))
@@ -343,6 +375,16 @@ def test_a_draft_model_counts_among_the_loaded_models() -> None:
     assert unloaded == ["pair"]
     used("pair")
     assert unloaded == ["pair", "a"]
+
+
+def test_draft_models_are_brought_to_a_machine_and_known_to_its_engine() -> None:
+    options: Any = {"drafts": {"large": "small", "unused": "other"}, "draft_tokens": 2}
+    placement = Placement(engine="mlx", model="large", jobs_per_hour=60)
+    machine = Machine(
+        name="mac-studio-1", stages={"feedback": placement}, engines={"mlx": EngineSettings(options=options)}
+    )
+    assert wanted(machine) == [Wanted("mlx", "large"), Wanted("mlx", "small")]
+    open_engine("mlx", machine.engines["mlx"].options).close()
 
 
 def test_an_engine_without_drafts_says_nothing_of_them(pair: tuple[Path, Path]) -> None:

@@ -105,6 +105,7 @@ class DraftLane(Lane):
         self._solo: Solo | None = None
         self._stories: WeakKeyDictionary[Ticket, Story] = WeakKeyDictionary()
         self._tokens = 0
+        self._trial = False
 
     def add(self, ticket: Ticket) -> None:
         """Take a generation; see `Lane`."""
@@ -181,7 +182,8 @@ class DraftLane(Lane):
         token, sampler = int(batch._next_tokens[place].item()), batch.samplers[place]
         cache, _ = self._batch.remove([uid], return_prompt_caches=True)[uid]
         story.reader = story.reader or Reader(self._draft.loaded, self._prefixes, self._shape.prefill_step)
-        self._solo, self._tokens = Solo(ticket, story.reader, cache, sampler), choice.tokens
+        self._solo = Solo(ticket, story.reader, cache, sampler)
+        self._take_choice(choice)
         self._write(self._solo, [token])
 
     # --- alone --------------------------------------------------------------------------------------
@@ -196,15 +198,21 @@ class DraftLane(Lane):
             learned.speeds = replace(learned.speeds, reading=learned.speeds.reading.seen(had, count, seconds))
             self._tally.add(prefill_chunks=1)
             return None
-        left = ticket.max_tokens - len(ticket.output)
-        done = solo.round(min(self._tokens, left - 1))
+        tokens = self._tokens
+        if self._trial and story.rounds % 2:
+            tokens = (tokens + 1) // 2  # so that it is learned what each token adds to a check
+        done = solo.round(min(tokens, ticket.max_tokens - len(ticket.output) - 1))
         self._learn(ticket, story, done)
         self._write(solo, done.written)
         if self._solo is not None and story.rounds % LOOK_EVERY == 0:
-            self._tokens = self._choice(ticket, story).tokens
+            self._take_choice(self._choice(ticket, story))
             if not self._tokens:
                 self._join(solo, story.why)
         return None
+
+    def _take_choice(self, choice: Choice) -> None:
+        self._tokens = choice.tokens
+        self._trial = choice.token_s is None and not self._draft.always
 
     def _learn(self, ticket: Ticket, story: Story, done: Round) -> None:
         """Take a round into what is known, and into the account."""
