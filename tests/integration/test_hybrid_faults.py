@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -14,11 +15,14 @@ import pytest
 
 from bench.models import make_model
 from cli.embedded import free_port
-from grading.errors import Cancelled, ConfigError
+from grading.errors import Cancelled, ConfigError, ModelMissing
 from tests.engines import ask, quiet
 from tests.hybrid import Spoil, alone, link, prefill_process, reading, writing
 from workers.machine.engines.base import Cancel, Generation
-from workers.machine.hybrid import learning, wire
+from workers.machine.hybrid import learning, serving, wire
+from workers.machine.hybrid.errors import WeightsDiffer
+from workers.machine.hybrid.layout import Layer, Layout
+from workers.machine.hybrid.reader import Reader
 from workers.machine.hybrid.secret import NAME
 
 LONG = "x <- c(1, 2) # " * 120
@@ -134,6 +138,64 @@ def test_the_same_weights_in_another_precision_are_refused(
     with reading(make_model(tmp_path / "other", dtype="bfloat16")) as address:
         made = answer(model, address)
     assert (made.text, told(made)) == (expected, "weights_differ")
+
+
+def why(made: Generation) -> str:
+    assert made.hybrid is not None
+    return made.hybrid.why
+
+
+def test_who_has_other_weights_is_told_what_to_do(model: Path, expected: str, tmp_path: Path) -> None:
+    with reading(make_model(tmp_path / "other", dtype="bfloat16")) as address:
+        made = answer(model, address)
+    assert made.text == expected
+    assert "this machine reads for" in why(made)
+    assert "Both sides need the same files: another precision or quantisation is another model" in why(made)
+    assert "So the prompt was read where the answer is written." in why(made)
+
+
+def test_layers_in_another_precision_are_refused_though_the_files_are_the_same() -> None:
+    ours, theirs = (Layout((Layer(2, 32, 32, dtype),)) for dtype in ("bfloat16", "float32"))
+    with pytest.raises(WeightsDiffer, match="in float32, this one in bfloat16: give both the same files"):
+        ours.check(theirs.wire())
+
+
+def test_the_cache_of_another_program_is_refused(model: Path, expected: str) -> None:
+    with reading(model) as address, mock.patch.object(serving, "FORMAT", "llama.cpp"):
+        made = answer(model, address)
+    assert (made.text, told(made)) == (expected, "foreign_cache")
+    assert "sends caches of llama.cpp; this engine takes those of mlx-lm only" in why(made)
+    assert "Let `grader prefill` read there" in why(made)
+
+
+@pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", b""], ids=repr)
+def test_the_server_of_another_program_is_no_reader(model: Path, expected: str, says: bytes) -> None:
+    """One that answers at once, and one that waits for its own protocol, as servers of HTTP do."""
+    held = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            held.append(server.accept()[0])
+            held[0].sendall(says)
+
+        threading.Thread(target=serve, daemon=True).start()
+        made = answer(model, f"127.0.0.1:{server.getsockname()[1]}")
+    held[0].close()
+    assert (made.text, told(made)) == (expected, "frame_corrupt" if says else "link_stalled")
+    assert "did not greet as `grader prefill` does. Look whether that runs there" in why(made)
+
+
+@pytest.mark.parametrize("file", ["model.gguf", "pytorch_model.bin"])
+def test_weights_of_another_program_are_not_read(tmp_path: Path, file: str) -> None:
+    folder = make_model(tmp_path / "model")
+    (folder / "model.safetensors").rename(folder / file)
+    (folder / "model.safetensors.index.json").unlink()
+    reader = Reader([str(folder)])
+    try:
+        with pytest.raises(ModelMissing, match=r"llama.cpp \(.gguf\) and PyTorch .* folder of safetensors"):
+            reader.load()
+    finally:
+        reader.close()
 
 
 def test_a_cache_beyond_the_cap_is_not_begun(model: Path, expected: str) -> None:

@@ -17,6 +17,8 @@ from workers.machine.engines.base import Measure
 from workers.machine.engines.mlx_constraint import Grammars
 
 FINGERPRINTED = (".safetensors", ".json", ".jinja", ".model", ".txt", ".tiktoken")
+FOREIGN = {".gguf", ".bin", ".pt", ".pth"}
+"""How files of weights end that other programs read."""
 KEEP_PREFIXES = 32
 _importing = threading.Lock()
 Chat = list[dict[str, str]]
@@ -68,9 +70,19 @@ def missing(name: str) -> Iterator[None]:
         # what mlx-lm, safetensors and the hub's client raise for files that are absent or not theirs
         said = " ".join(str(exc).split())[:200]
         raise ModelMissing(
-            f"The model {name} cannot be loaded here: {type(exc).__name__}: {said}. "
-            f"Fetch it with: hf download {name} (or name a folder that holds it)."
+            f"The model {name} cannot be loaded here: {type(exc).__name__}: {said}. {_remedy(Path(name))}"
         ) from exc
+
+
+def _remedy(path: Path) -> str:
+    """What to do about a model that cannot be loaded."""
+    kinds = {one.suffix for one in (path.iterdir() if path.is_dir() else [path])}
+    if ".safetensors" not in kinds and kinds & FOREIGN:
+        return (
+            "MLX does not read weights of llama.cpp (.gguf) and PyTorch (.bin, .pt): take the model's folder "
+            "of safetensors, or one in MLX's format."
+        )
+    return f"Fetch it with: hf download {path} (or name a folder that holds it)."
 
 
 class LoadedModel:
