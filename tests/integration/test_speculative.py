@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -91,7 +93,7 @@ def requests(model: Path, schema: dict[str, Any]) -> list[Request]:
             system="Grade the work by the rubric. " * 3,
             user=f"summary(data$height[{n}]) " * (1 + n // 4),
             schema=schema,
-            max_output_tokens=(28 if schema else 14) + n // 2,
+            max_output_tokens=(26 if schema else 12) + n // 2,
         )
         for n in range(PROMPTS)
     ]
@@ -255,7 +257,7 @@ def test_both_caches_are_as_if_only_what_was_accepted_had_been_read(tmp_path: Pa
     ticket = driven.ask((), words(driven.loaded, 150, 1), 200).ticket
     until_solo(driven)
     assert isinstance(lane, DraftLane)
-    for _ in range(12):
+    for _ in range(8):
         driven.steps(1)
         one = lane._solo
         assert one is not None
@@ -375,6 +377,16 @@ def test_a_draft_model_counts_among_the_loaded_models() -> None:
     assert unloaded == ["pair"]
     used("pair")
     assert unloaded == ["pair", "a"]
+
+
+def test_a_draft_model_is_let_go_with_its_model(pair: tuple[Path, Path]) -> None:
+    model, draft = pair
+    drafts = Drafts({"m": str(draft)}, longest=3)
+    loaded = drafts.join(load_model(str(model), None), "m")
+    held = weakref.ref(drafts._loaded[loaded].loaded)
+    del loaded
+    gc.collect()
+    assert held() is None
 
 
 def test_draft_models_are_brought_to_a_machine_and_known_to_its_engine() -> None:
