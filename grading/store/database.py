@@ -16,7 +16,6 @@ from sqlalchemy import (
     ColumnElement,
     Engine,
     Integer,
-    Select,
     create_engine,
     event,
     literal_column,
@@ -27,6 +26,7 @@ from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
 from grading.store import touches
+from grading.store.looking import Looking
 
 WAIT_S = 30.0
 """Seconds a write waits for others to finish theirs."""
@@ -61,23 +61,6 @@ class _Turn:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
-
-
-class Looking(Session):
-    """A session that only looks. Queries of plain columns go past the ORM, which would hand their rows on."""
-
-    def execute(self, statement: Any, params: Any = None, **options: Any) -> Any:
-        """As every session does, but sooner."""
-        if not options and isinstance(statement, Select) and _plain(statement):
-            return self.connection().execute(statement, params)
-        return super().execute(statement, params, **options)
-
-
-def _plain(query: Select[Any]) -> bool:
-    """Whether a query asks for columns only, and for no object of the ORM."""
-    return not query._with_options and all(
-        isinstance(one, ColumnElement) and "bundle" not in one._annotations for one in query._raw_columns
-    )
 
 
 class Store:
