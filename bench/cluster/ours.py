@@ -11,7 +11,8 @@ from bench.cluster.cards import STAGES, Card, job_s
 from bench.cluster.policies import Passive
 from bench.cluster.world import Cluster, Key, Machine, Run
 from grading.cluster.pace import Learner, Seen, with_guesses
-from grading.cluster.routing import decide
+from grading.cluster.roles import Roles
+from grading.cluster.routing import decide, planned
 from grading.cluster.view import Pace, Peer, View
 
 MOST = 1.5
@@ -32,18 +33,21 @@ class Ours(Passive):
     said: Said = field(default_factory=dict)
     decisions: int = 0
     spent_s: float = 0.0
+    planned_s: float = 0.0
     why: dict[str, str] = field(default_factory=dict)
     learners: dict[str, Learner] = field(default_factory=dict)
     healths: list[tuple[str, float, float]] = field(default_factory=list)
     """(machine, time, health) as the machine saw itself, once a second."""
     _left: dict[str, dict[str, float]] = field(default_factory=dict)
     """machine -> stage -> since when it leaves it to others."""
+    _plans: dict[str, Roles] = field(default_factory=dict)
+    """By machine, made when it looked last."""
 
     def queues(self, cluster: Cluster, machine: Machine) -> tuple[Key, ...]:
         """What the machine decides for itself."""
         view = self.view(cluster, machine)
         began = time.perf_counter()
-        choice = decide(view)
+        choice = decide(view, self._plans.get(machine.name))
         self.spent_s += time.perf_counter() - began
         self.decisions += 1
         self.why[machine.name] = choice.why
@@ -87,11 +91,14 @@ class Ours(Passive):
         return left
 
     def looked(self, cluster: Cluster, machine: Machine) -> None:
-        """The learner looks at the runs in hand."""
+        """The learner looks at the runs in hand, and the plan is made anew."""
         if not self.oracle:
             learner = self._learner(machine)
             learner.sample(cluster.now, self._seen(cluster, machine))
             self.healths.append((machine.name, cluster.now, learner.health(cluster.now)))
+        began = time.perf_counter()
+        self._plans[machine.name] = planned(self.view(cluster, machine))
+        self.planned_s += time.perf_counter() - began
 
     def began(self, cluster: Cluster, machine: Machine, run: Run) -> None:
         """It looks when a run begins, too."""

@@ -11,10 +11,10 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     "grading.beats": ("BEAT_S", "DEAD_AFTER_S"),
     "grading.canaries": ("EVERY_S", "OVERDUE_S", "LOST_AFTER_S", "PART_ALIVE_S"),
     "grading.cluster.curve": ("MEMORY_S", "CERTAIN_S", "FIRM_S"),
-    "grading.cluster.eta": ("TICK_S", "COMING_FOR_S"),
+    "grading.cluster.eta": ("TICK_S", "PLAN_S", "COMING_FOR_S"),
     "grading.cluster.guesses": ("NOTHING_KNOWN_S",),
     "grading.cluster.pace": ("WINDOW_S", "LEAST_WINDOW_S", "RELAX_S", "GAP_S"),
-    "grading.cluster.routing": ("CHANGE_S", "PATIENCE_S"),
+    "grading.cluster.routing": ("PATIENCE_S",),
     "grading.cluster.slots": (
         "LOOK_S",
         "TRY_S",

@@ -81,6 +81,10 @@ class Cluster:
             self._plan(self.rng.uniform(0, 0.05), "beats", name)
             self._plan(self.rng.uniform(0.05, 0.1), "looks", name)
         self._awake: dict[str, None] = dict.fromkeys(self.machines)
+        for machine in self.machines.values():  # they have been up for a while when the work comes
+            machine.beat = Beat(0.0, policy.peer(self, machine))
+        for machine in self.machines.values():
+            machine.look = self._seen()
 
     def _box(self, name: str, card: Card) -> Box:
         return Box(

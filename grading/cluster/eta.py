@@ -11,14 +11,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from grading.cluster.routing import BATCH, INTERACTIVE, decide, seconds
+from grading.cluster.roles import Roles
+from grading.cluster.routing import decide, planned, seconds
 from grading.cluster.shares import shares
-from grading.cluster.view import Pace, Peer, View
+from grading.cluster.view import BATCH, INTERACTIVE, Pace, Peer, View
 
 Line = tuple[str, str]
 """(stage, priority): what waits for a stage, in its order."""
 PLAYED = 200
 """Waiting runs that are played one by one; those behind them are reckoned by the pace of the plan."""
+PLAN_S = 60.0
+"""A machine's plan is made anew after so long."""
 TICK_S = 2.0
 """Machines that leave a job to others look again after so long."""
 COMING_FOR_S = 100.0
@@ -188,6 +191,8 @@ class _Play:
         self.ended: dict[str, float] = {}
         self.in_hand = 0
         self.idle = 0
+        self.plans: dict[str, tuple[float, Roles]] = {}
+        """machine -> when it was made, and the plan"""
         self.arrives = {
             line: 1.0 / rate for line, rate in scene.arriving.items() if rate > 0 and line in self.lines
         }
@@ -272,12 +277,18 @@ class _Play:
         left_s = {stage: self.now - since for stage, since in station.left_since.items()}
         oldest = dict.fromkeys(station.runs, self.now + TICK_S)
         view = View(name, peers, self.lines, waits_s=oldest, left_s=left_s, taken=station.taken)
-        queues = [line for line in decide(view).queues if self.lines.get(line, 0) > 0]
+        queues = [line for line in decide(view, self._plan(view)).queues if self.lines.get(line, 0) > 0]
         leaves = {stage for (stage, _), n in self.lines.items() if n} - {stage for stage, _ in queues}
         station.left_since = {stage: station.left_since.get(stage, self.now) for stage in leaves}
         if queues:
             self._begin(station, queues[0])
         return bool(queues)
+
+    def _plan(self, view: View) -> Roles:
+        made, plan = self.plans.get(view.me, (-math.inf, None))
+        if plan is None or self.now - made > PLAN_S:
+            made, plan = self.plans[view.me] = self.now, planned(view)
+        return plan
 
     def _begin(self, station: _Station, line: Line) -> None:
         number = len(self.spans[line])

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+INTERACTIVE, BATCH = "interactive", "batch"
+PRIORITIES = (INTERACTIVE, BATCH)
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -64,6 +67,11 @@ class Peer:
         return sum(self.running.values())
 
     @property
+    def now(self) -> str:
+        """The stage of most runs in its batch; empty where it has none."""
+        return max((s for s in self.running if self.running[s]), key=lambda s: self.running[s], default="")
+
+    @property
     def free(self) -> int:
         """Runs it would begin at once."""
         return max(0, self.slots - self.busy)
@@ -86,3 +94,7 @@ class View:
     """stage -> for how long the decider has been leaving what waits there to others."""
     taken: int = 0
     """Runs this machine has taken so far: every so many is batch work, whatever waits."""
+
+    def count(self, stage: str, priorities: tuple[str, ...] = PRIORITIES) -> int:
+        """Runs of a stage that wait, in Redis and in SQL."""
+        return sum(of.get((stage, p), 0) for of in (self.waiting, self.backlog) for p in priorities)

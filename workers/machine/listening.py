@@ -17,8 +17,9 @@ from redis.exceptions import RedisError
 
 from grading.beats import Look
 from grading.cluster.guesses import with_guesses
-from grading.cluster.routing import BATCH, INTERACTIVE, Choice, decide
-from grading.cluster.view import Peer, View
+from grading.cluster.roles import Roles
+from grading.cluster.routing import Choice, decide, planned
+from grading.cluster.view import BATCH, INTERACTIVE, Peer, View
 from grading.config import Machine
 from grading.machines import Placement
 from grading.peers import peer, takes_part
@@ -66,6 +67,7 @@ class Listening:
     _left: Mapping[str, float] = field(default_factory=dict)
     """stage -> since when it is left to others."""
     _peers: Mapping[str, Peer] = field(default_factory=dict)
+    _plan: Roles | None = None
     _since: Counter[str] = field(default_factory=Counter)
     """queue -> messages taken since the last look."""
     _coming: list[tuple[str, float]] = field(default_factory=list)
@@ -100,6 +102,7 @@ class Listening:
         # of two processes of a machine the last word counts: the other may be dead for less than 10 s
         beats = sorted(look.beats, key=lambda beat: -beat.age_s)
         self._peers = {beat.machine: peer(beat) for beat in beats if takes_part(beat)}
+        self._plan = planned(self.view())
 
     def admit(self, open_: bool) -> None:
         """Take new work, or only what was sent here by name."""
@@ -130,7 +133,7 @@ class Listening:
             self.choice = Choice((), "a spare that has just started leaves work to others")
             return [self.own]
         view = self.view()
-        self.choice = decide(view)
+        self.choice = decide(view, self._plan)
         self._note_left(view)
         return [self.own, *(stage_queue(s, p) for s, p in self.choice.queues), *self._guests(view)]
 
