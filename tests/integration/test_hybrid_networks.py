@@ -6,10 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -57,14 +57,19 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def ends(
     models: dict[str, Path], root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[End, Writer]]:
+    with cable(list(models.values()), root, tmp_path_factory.mktemp("reader")) as made:
+        yield made
+
+
+@contextmanager
+def cable(models: Sequence[Path], root: Path, folder: Path) -> Iterator[tuple[End, Writer]]:
     """The reader's end of the cable, and the writer at the other."""
     with ExitStack() as stack:
         one, two = stack.enter_context(two_networks())
         address = f"{one.address}:{PORT}"
-        folder = tmp_path_factory.mktemp("reader")
         command = [*two.enter, sys.executable, "-m", "tests.hybrid_writer", address]
         there = stack.enter_context(writer(command, root))  # both start at the same time
-        stack.enter_context(prefill_process(folder, address, list(models.values()), one.enter))
+        stack.enter_context(prefill_process(folder, address, models, one.enter))
         assert there.hear() == {"ready": True}
         yield one, there
 
@@ -85,17 +90,33 @@ def writer(command: list[str], root: Path) -> Iterator[Writer]:
             process.kill()
 
 
+def same_tokens(there: Writer, model: Path, prompts: int) -> None:
+    """Of so many prompts, each read over the cable and written by a process that reads one token itself."""
+    with alone(model) as direct:
+        for n in range(prompts):
+            words = {"system": f"Task {n}. " * 9 * (n % 5), "user": f"Work {n} " + "y = 2; " * (15 + n)}
+            given = {"model": str(model), **words, "schema": {}, "max_output_tokens": 8}
+            there.tell(**given)
+            expected = direct.generate(ask(**given), quiet).text
+            made = {"text": expected, "read": 1, "strategy": "disaggregated", "fault": ""}
+            assert there.hear() == made, (model, n)
+
+
 def test_the_tokens_are_those_of_one_machine(models: dict[str, Path], ends: tuple[End, Writer]) -> None:
-    _, there = ends
     for kind in KINDS:
-        with alone(models[kind]) as direct:
-            for n in range(PROMPTS):
-                words = {"system": f"Task {n}. " * 9 * n, "user": f"Work {n} " + "y = 2; " * 15}
-                given = {"model": str(models[kind]), **words, "schema": {}, "max_output_tokens": 8}
-                there.tell(**given)
-                expected = direct.generate(ask(**given), quiet).text
-                made = {"text": expected, "read": 1, "strategy": "disaggregated", "fault": ""}
-                assert there.hear() == made, (kind, n)
+        same_tokens(ends[1], models[kind], PROMPTS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_tokens_of_fifty_prompts_are_those_of_one_machine(
+    tmp_path: Path, root: Path, dtype: Literal["float32", "bfloat16"]
+) -> None:
+    made = [make_model(tmp_path / kind, kind, dtype=dtype) for kind in KINDS]
+    with cable(made, root, tmp_path) as (_, there):
+        for model in made:
+            same_tokens(there, model, 50)
 
 
 def test_a_cable_pulled_in_the_middle_changes_no_token(
