@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +27,7 @@ def bench_strategies(quick: bool, limit: float | None, out: Path | None, as_json
     from bench.engines_sides import BenchmarkBroken
     from bench.strategies import report, run
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception: what was started is ended
     plan = run.QUICK if quick else run.FULL
     if limit is not None:
         plan = replace(plan, limit_s=limit)

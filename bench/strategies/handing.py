@@ -92,23 +92,28 @@ def hand_off(
             b.answer(name, ask)
     free: list[tuple[Made, Read]] = []
     shots: dict[str, list[Made]] = {name: [] for link in links for name in (link.serial, link.overlapped)}
+    for name in shots:
+        a.read(name)  # of the warm-up
     for turn in turns():
         free.append(_free(sides, ask))
         for name in shots if turn % 2 else reversed(shots):
             shots[name].append(b.answer(name, ask))
         say(f"  turn {turn + 1}: tail {_tails(free)[-1]:.1%} of reading")
+    reads = [read for name in shots for read in a.read(name)] + [read for _, read in free]
     tail = Tail(
         prompt=free[0][0].prompt,
         read_s=Spread.of([read.seconds for _, read in free]),
         tail_s=Spread.of([made.first - read.passes[-1] for made, read in free]),
         share=Spread.of(_tails(free)),
     )
-    return tail, [_gain(link, free, shots) for link in links]
+    return tail, [_gain(link, costs(free, reads, link.bytes_s), shots) for link in links]
 
 
-def costs(free: Sequence[tuple[Made, Read]], bytes_s: float) -> Costs:
-    """What a hand-off over a link of this rate should cost, from medians of some over a link without."""
-    reads = [read for _, read in free]
+def costs(free: Sequence[tuple[Made, Read]], reads: Sequence[Read], bytes_s: float) -> Costs:
+    """What a hand-off over a link of this rate should cost, by medians.
+
+    `reads` are all readings of the run, `free` those over a link that is no limit: they tell the rest.
+    """
     passes = [statistics.median(column) for column in zip(*(read.pass_s for read in reads), strict=True)]
     rest = statistics.median(made.first_s - read.seconds for made, read in free)
     return Costs(tuple(passes), tuple(size / bytes_s for size in reads[0].bytes), 0.0, 0.0, 0.0, rest)
@@ -132,8 +137,7 @@ def _tails(free: Sequence[tuple[Made, Read]]) -> list[float]:
     return [(made.first - read.passes[-1]) / read.seconds for made, read in free]
 
 
-def _gain(link: Link, free: Sequence[tuple[Made, Read]], shots: dict[str, list[Made]]) -> Gain:
-    reckoned = costs(free, link.bytes_s)
+def _gain(link: Link, reckoned: Costs, shots: dict[str, list[Made]]) -> Gain:
     serial, overlapped = (
         Spread.of([made.first_s for made in shots[name]]) for name in (link.serial, link.overlapped)
     )

@@ -23,7 +23,8 @@ def lines(found: Found) -> Iterator[str]:
         f"hand-off of {tail['prompt']} tokens: reading {_middle(tail['read_s'])} s, from its end to the "
         f"first token {_middle(tail['tail_s'])} s, {tail['share']['median']:.1%} of reading"
     )
-    for head, rows in ((GAINS, gains(found)), (grid_head(found), grid(found)), (CHOSEN, chosen(found))):
+    tables = (GAINS, gains(found)), (grid_head(found), grid(found)), (CHOSEN, chosen(found))
+    for head, rows in (*tables, (DRAFTS, drafts(found))):
         yield ""
         yield from _aligned([head, *rows])
     yield ""
@@ -100,6 +101,25 @@ def chosen(found: Found) -> Rows:
     ]
 
 
+DRAFTS = ("draft model", "answer", "without", "with", "gain", "proposed", "accepted")
+
+
+def drafts(found: Found) -> Rows:
+    """Writing with a draft model, a row each."""
+    return [
+        (
+            one["draft"],
+            str(one["output"]),
+            f"{_middle(one['plain_s'])} s",
+            f"{_middle(one['drafted_s'])} s",
+            f"{one['gain']:.2f} ×",
+            str(one["proposed"]),
+            str(one["accepted"]),
+        )
+        for one in found["drafts"]
+    ]
+
+
 def load(folder: Path) -> Found:
     """What was written before."""
     found: Found = json.loads((folder / FILE).read_text(encoding="utf-8"))
@@ -111,8 +131,9 @@ def write(found: Found, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     made = {FILE: json.dumps(found, indent=1) + "\n", "strategies-overlap.svg": _overlap(found)}
     longest = max(cell["prompt"] for cell in found["cells"])
+    outputs = [cell["output"] for cell in found["cells"]]
     for cell in found["cells"]:
-        if cell["prompt"] == longest:
+        if cell["prompt"] == longest and cell["output"] in (min(outputs), max(outputs)):
             made[f"strategies-{cell['output']}.svg"] = _cell(cell)
     for name, text in made.items():
         (folder / name).write_text(text, encoding="utf-8")

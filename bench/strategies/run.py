@@ -15,6 +15,7 @@ from bench.engines_models import Prompts, legible_model
 from bench.engines_parts import Clock
 from bench.models import Shape
 from bench.strategies import grid, handing, planned
+from bench.strategies.drafted import Drafted, drafted
 from bench.strategies.handing import Gain, Tail
 from bench.strategies.planned import SETTINGS, Chosen, Setting
 from bench.strategies.sides import Ask, Side, blas, two
@@ -43,14 +44,16 @@ class Plan:
     sending: float = 0.2
     """Of the grid's link, for a prompt of `hand` tokens."""
     settings: tuple[Setting, ...] = SETTINGS
+    drafts: tuple[int, int] = (500, 128)
+    """Tokens of the prompt and of the answer that is written with draft models."""
 
 
-FULL = Plan(limit_s=780.0)
+FULL = Plan(limit_s=800.0)
 QUICK = Plan(
     limit_s=60.0, turns=3, hand=1500, factors=(1.0,), prompts=(500, 1500), outputs=(16, 64), grid_turns=1,
     settings=(Setting(1500, 0, 0.1), Setting(1500, 0, 4.0)),
 )  # fmt: skip
-HAND, SETTING = 90.0, 22.0
+HAND, SETTING, DRAFTS = 90.0, 22.0, 20.0
 """Weights of parts: about their seconds."""
 
 
@@ -67,6 +70,7 @@ class Figures:
     """Of the grid."""
     cells: list[grid.Cell]
     chosen: list[Chosen]
+    drafts: list[Drafted]
     targets: list[Target]
     seconds: float
 
@@ -75,13 +79,14 @@ class Figures:
         gains = [{**asdict(one), "gain": one.gain, "reckoned": one.reckoned} for one in self.gains]
         cells = [{**asdict(one), "best": one.best} for one in self.cells]
         chosen = [{**asdict(one), "off": one.off} for one in self.chosen]
-        return {**asdict(self), "gains": gains, "cells": cells, "chosen": chosen}
+        drafts = [{**asdict(one), "gain": one.gain} for one in self.drafts]
+        return {**asdict(self), "gains": gains, "cells": cells, "chosen": chosen, "drafts": drafts}
 
 
 def measure(plan: Plan, say: Callable[[str], None]) -> Figures:
     """Run the benchmark; `say` gets a line now and then. Raises BenchmarkBroken."""
     cells = [(prompt, output) for prompt in plan.prompts for output in plan.outputs]
-    weights = [HAND, *(_weight(*cell) for cell in cells), *(SETTING for _ in plan.settings)]
+    weights = [HAND, *(SETTING for _ in plan.settings), DRAFTS, *(_weight(*cell) for cell in cells)]
     with tempfile.TemporaryDirectory(prefix="grader-bench-") as folder:
         model = legible_model(Path(folder), SHAPE)
         run = _Run(plan, Prompts(model), say)
@@ -89,8 +94,9 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Figures:
             run.clock = Clock(plan.limit_s, weights)
             tail, gains = run.hand_off(sides)
             link = CACHE_BYTES * tail.prompt / (plan.sending * tail.read_s.median)
-            played = run.grid(sides, cells, link)
             chosen = run.planner(sides)
+            drafts = run.drafts(sides[0], model)
+            played = run.grid(sides, cells, link)
     return Figures(
         machine={**this_machine(), "cores": "one a machine", "blas": blas()},
         step=plan.step,
@@ -100,13 +106,14 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Figures:
         link_bytes_s=round(link),
         cells=played,
         chosen=chosen,
+        drafts=drafts,
         targets=_targets(tail, gains, chosen),
         seconds=round(run.clock.elapsed, 1),
     )
 
 
 def _weight(prompt: int, output: int) -> float:
-    return prompt / 200 + output / 14
+    return prompt / 100 + output / 7
 
 
 class _Run:
@@ -144,6 +151,7 @@ class _Run:
 
     def planner(self, sides: tuple[Side, Side]) -> list[Chosen]:
         found = []
+        sides[0].engine(grid.DIRECT)
         for setting in self.plan.settings:
             ask = Ask(self.prompts.text(setting.prompt, "rate"), 1)
             read = statistics.median(sides[0].answer(grid.DIRECT, ask).first_s for _ in range(2))
@@ -151,6 +159,14 @@ class _Run:
             turns = partial(self.turns, self.plan.turns)
             found.append(planned.chosen(sides, setting, link, self.prompts.text, turns))
             self.say(f"{setting}: {found[-1].off:.2f} of the best, {dict(found[-1].chose)}")
+        return found
+
+    def drafts(self, side: Side, model: Path) -> list[Drafted]:
+        prompt, output = self.plan.drafts
+        ask = Ask(self.prompts.text(prompt, "drafts"), output)
+        found = drafted(side, model, ask, partial(self.turns, self.plan.turns))
+        said = (f"{one.draft} {one.gain:.2f} times as fast" for one in found)
+        self.say(f"draft models: {', '.join(said)}")
         return found
 
 

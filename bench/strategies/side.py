@@ -52,14 +52,15 @@ class Machine:
         return {"address": f"127.0.0.1:{serving.address[1]}"}
 
     def engine(
-        self, name: str, address: str | None = None, strategy: str = "disaggregated"
+        self, name: str, address: str | None = None, strategy: str = "disaggregated", draft: str = ""
     ) -> dict[str, Any]:
-        """Make an engine; one with that name before is closed."""
+        """Make an engine, which may have a draft model propose; one with that name before is closed."""
         if (old := self._engines.pop(name, None)) is not None:
             old.close()
         made: MlxEngine | HybridEngine
         if address is None:
-            made = MlxEngine(prefill_step=self._step)
+            drafts = {self._model: draft} if draft else None
+            made = MlxEngine(prefill_step=self._step, drafts=drafts, draft_always=bool(draft))
         else:
             made = HybridEngine(readers={"a": address}, strategy=strategy, prefill_step=self._step)
         made.load(self._model)
@@ -84,6 +85,7 @@ class Machine:
             "cached": made.tokens.cached,
             "output": made.tokens.output,
             "hybrid": made.hybrid.model_dump() if made.hybrid else None,
+            "speculative": made.speculative.model_dump() if made.speculative else None,
         }
 
     def read(self, name: str) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Made:
     cached: int
     output: int
     hybrid: dict[str, Any] | None
+    speculative: dict[str, Any] | None
 
     @property
     def first_s(self) -> float:
@@ -97,8 +98,12 @@ class Side:
         return str(self._call("serve", name=name, **manner).result(WAIT_S)["address"])
 
     def engine(self, name: str, address: str | None = None, strategy: str = "disaggregated") -> None:
-        """Have it make an engine of this name."""
+        """Have it make an engine of this name, which has prompts read at the address if there is one."""
         self._call("engine", name=name, address=address, strategy=strategy).result(WAIT_S)
+
+    def drafting(self, name: str, draft: Path) -> None:
+        """Have it make an engine for which a draft model proposes."""
+        self._call("engine", name=name, draft=str(draft)).result(WAIT_S)
 
     def begin(self, engine: str, ask: Ask) -> Future[dict[str, Any]]:
         """Have it begin to answer."""

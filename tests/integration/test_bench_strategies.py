@@ -18,7 +18,14 @@ from bench.strategies.sides import SideGone, two
 from cli.bench import bench
 
 SHORT = replace(
-    run.QUICK, limit_s=0.0, step=128, hand=300, prompts=(200,), outputs=(4,), settings=(Setting(300, 0, 0.2),)
+    run.QUICK,
+    limit_s=0.0,
+    step=128,
+    hand=300,
+    prompts=(200,),
+    outputs=(4,),
+    settings=(Setting(300, 0, 0.2),),
+    drafts=(64, 12),
 )
 """One turn of each part."""
 
@@ -45,6 +52,9 @@ def test_every_strategy_is_measured_and_reckoned(tiny: None, tmp_path: Path) -> 
     assert all(spread["median"] > 0 for spread in cell["measured"].values())
     (chosen,) = found["chosen"]
     assert sum(chosen["chose"].values()) == 1
+    equal, other = found["drafts"]
+    assert equal["accepted"] == equal["proposed"] > 0
+    assert other["proposed"] > other["accepted"]
     assert len(found["targets"]) == 3
     assert len(list(report.lines(found))) > 10
     for picture in tmp_path.glob("*.svg"):

@@ -102,6 +102,16 @@ def test_a_rate_is_held() -> None:
     assert slept[-1] == pytest.approx(1.05, rel=0.3)  # nobody really slept, so the last one counts for all
 
 
+def test_who_comes_late_to_a_held_link_catches_up_but_saves_nothing() -> None:
+    slept: list[float] = []
+    moments = [100.0, 100.0, 100.0, 100.11, 100.11, 109.0, 109.0]
+    with mock.patch("time.monotonic", side_effect=moments), mock.patch("time.sleep", slept.append):
+        pace = wire.Pace(1000)
+        for _ in range(3):  # at once, 10 ms late, and after a long pause
+            pace(100)
+    assert slept == pytest.approx([0.1, 0.09, 0.1])
+
+
 def drain(raw: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while raw.recv(1 << 16):
