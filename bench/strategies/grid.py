@@ -13,8 +13,10 @@ from bench.strategies.sides import Ask, Made, Side, made
 
 DIRECT, OVERLAPPED, SERIAL, PIPELINED = "direct", "overlapped", "serial", "pipelined"
 """Engines: the first one on both machines, the others on `b`, which has its prompts read on `a`."""
-REST_TOKENS = 64
+REST_TOKENS = 32
 """Prompt and answer with which is measured what a hand-off takes beside reading, and a step of two."""
+WARM = 4
+"""Tokens of an answer that only warms up."""
 Asks = tuple[Ask, Ask]
 
 
@@ -116,7 +118,7 @@ def small(pair: Pair, text: Callable[[int, str], str]) -> Small:
     asks = [Ask(text(REST_TOKENS, f"rest {number}"), REST_TOKENS) for number in range(2)]
     rests, ratios = [], []
     for name in WAYS:
-        pair.by(name, (asks[0], asks[1]))
+        pair.by(name, (Ask(asks[0].user, WARM), Ask(asks[1].user, WARM)))
     for _ in range(3):
         one = pair.b.answer(OVERLAPPED, asks[0])
         read = pair.a.read(OVERLAPPED)[-1]
