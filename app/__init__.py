@@ -230,3 +230,5 @@ def _limit(app: Flask, services: Services) -> None:
         limited: Any = limiter.limit(limit, key_func=key)(app.view_functions[endpoint])
         app.view_functions[endpoint] = limited
     api_limits.limit(app, limiter, services)
+    # which would look for limits of everything else at each request
+    limiter.request_filter(lambda: request.endpoint not in per_view and request.blueprint != "api")

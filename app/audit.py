@@ -46,7 +46,7 @@ def course(course_id: int) -> str:
     """Who did what in a course."""
     who.in_course("course.audit", course_id)
     with services().store.look() as session:
-        found = courses.find(session, course_id)
+        found = courses.named(session, course_id)
         lines = trail.read(session, _wanted(OF_COURSE, course_id))
     return _page(lines, OF_COURSE, course=found)
 

@@ -55,7 +55,7 @@ def require(actor: Actor, found: tables.Assignment, action: str) -> None:
     who.require(actor, action, Subject(found.course_id))
 
 
-def head(session: Session, assignment: tables.Assignment, now: drafting.Working | None = None) -> Head:
+def head(session: Session, assignment: tables.Assignment, now: drafting.Stand | None = None) -> Head:
     """What stands above every page of it; `now` where it is known what is written on."""
     known = now or drafting.stand(session, assignment.id)
     return Head(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from gettext import NullTranslations
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
+import markupsafe
 from flask import Flask
 from flask.templating import Environment
-from jinja2 import Template, nodes
+from jinja2 import Template, nodes, pass_eval_context
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import Context, Macro
 from jinja2.visitor import NodeTransformer
+from markupsafe import Markup, escape
 
 from app.language import ENGLISH, catalogue_of, current
 
@@ -21,6 +24,10 @@ SAYS = ("_", "gettext")
 VALUE = re.compile(r"%\((\w+)\)s")
 PLAIN = (FunctionType, MethodType, BuiltinFunctionType)
 """What is called as it is, unless it is marked to be given the context."""
+ESCAPED: Callable[[str], str] = getattr(markupsafe, "_escape_inner", escape)
+"""Escapes a text; without an object around it where that can be had."""
+EVALUATED = pass_eval_context(lambda _: None).jinja_pass_arg  # type: ignore[attr-defined]  # put there by it
+"""The mark of what is given how texts are escaped."""
 
 
 class Calls(Context):
@@ -30,17 +37,41 @@ class Calls(Context):
         self, asked: Any, /, *args: Any, _loop_vars: Any = None, _block_vars: Any = None, **values: Any
     ) -> Any:
         """As Jinja's."""
-        if isinstance(asked, PLAIN) and not hasattr(asked, "jinja_pass_arg"):
-            return asked(*args, **values)
+        if isinstance(asked, PLAIN):
+            wants = getattr(asked, "jinja_pass_arg", None)
+            if wants is None:
+                return asked(*args, **values)
+            if wants is EVALUATED:
+                return asked(self.eval_ctx, *args, **values)
         if isinstance(asked, Macro):
             return asked(self.eval_ctx, *args, **values)
         return super().call(asked, *args, _loop_vars=_loop_vars, _block_vars=_block_vars, **values)
+
+
+def shown(value: Any) -> str:
+    """What a page says for a value. Pieces are joined at once, so none needs to be marked as safe."""
+    kind = type(value)
+    if kind is Markup:
+        return value  # type: ignore[no-any-return]  # a text that is safe
+    return ESCAPED(value) if kind is str else escape(value)
+
+
+class Writer(CodeGenerator):
+    """Writes templates that ask `shown`, not Jinja's `escape`, which makes an object of each piece."""
+
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
+        if frame.eval_ctx.volatile or not frame.eval_ctx.autoescape or finalize.src is not None:
+            super()._output_child_pre(node, frame, finalize)
+        else:
+            self.write("environment.shown(")
 
 
 class Compiled(Environment):
     """Gives each request the templates of its reader's language."""
 
     context_class = Calls
+    code_generator_class = Writer
+    shown = staticmethod(shown)
     catalogue: NullTranslations | None = None
     """Of the one language whose templates this is; nothing: of all."""
 

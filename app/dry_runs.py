@@ -37,10 +37,9 @@ def listing(assignment_id: int) -> str:
     actor = who.actor()
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        now = drafting.working(session, found)
-        top, runs, row = shared.head(session, found, now), dry_runs.lines(session, assignment_id), now.version
+        now, has = drafting.stand_and_has(session, assignment_id)
+        top, runs = shared.head(session, found, now), dry_runs.lines(session, assignment_id)
         recent, more = dry_runs.recent(session, assignment_id)
-        has = {"starter": bool(row.starter), "solution": bool(row.solution)}
     return render_template("authoring/dry_runs.html", head=top, runs=runs, recent=recent, more=more, has=has)
 
 

@@ -145,7 +145,11 @@ N_ = later
 
 def when(moment: datetime) -> str:
     """Day and time, as they are written in the reader's language."""
-    language = current()
+    return when_in(current(), moment)
+
+
+def when_in(language: str, moment: datetime) -> str:
+    """The same in a language."""
     day, time = _day(language, moment.date()), _time(language, moment.time().replace(microsecond=0))
     return _joined(language).replace("{0}", time).replace("{1}", day)
 

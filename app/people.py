@@ -33,7 +33,7 @@ def _listing(course_id: int, problem: str = "") -> str:
     page = request.args.get("page", "")
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
     with services().store.look() as session:
-        course = courses.find(session, course_id)
+        course = courses.named(session, course_id)
         people = members.listing(session, course_id, search, role if role in rosterfile.ROLES else "", number)
         changes = may(actor, "roster.change", Subject(course_id))
         uninvited = members.uninvited(session, course_id) if changes else 0

@@ -1,4 +1,4 @@
-"""The parts of a result's page that no click changes: feedback, criteria, and what was handed in.
+"""The parts of a result's page that no click changes: feedback, criteria, what was handed in, and its origin.
 
 They are kept as HTML under the content of all they are made of, so that a second look costs little and is
 never out of date. Who may see what was decided before: the report is that of this reader.
@@ -41,6 +41,8 @@ class Given:
     handed_in: HandedIn
     terms: Terms
     written: Mapping[str, datetime]
+    prompts: Mapping[str, str]
+    """Stage -> the run whose prompt this reader may look at."""
     pictures: Pictures
     staff: bool
     own: bool
@@ -58,6 +60,7 @@ class Given:
             self.handed_in.mark,
             sorted(self.terms.levels.items()),
             sorted(self.written.items()),
+            sorted(self.prompts.items()),
             sorted((place, list(some)) for place, some in self.pictures.items()),
             self.staff,
             self.own,
@@ -71,7 +74,13 @@ class Parts:
     feedback: Markup
     criteria: Markup
     documents: Markup
+    origin: Markup
     places: Mapping[Location, str]
+
+    @property
+    def size(self) -> int:
+        """Characters of all of it."""
+        return sum(map(len, (self.feedback, self.criteria, self.documents, self.origin)))
 
 
 def remember(app: Flask) -> None:
@@ -89,7 +98,7 @@ def parts(given: Given) -> Parts:
         room = render.Room()
         found = _made(given, room)
         if room.coloured():  # else it may lack colours
-            kept.put(key, sum(map(len, (found.feedback, found.criteria, found.documents))), found)
+            kept.put(key, found.size, found)
     return found
 
 
@@ -119,6 +128,7 @@ def _made(given: Given, room: render.Room) -> Parts:
             terms=given.terms,
             many_pictures=sum(map(len, given.pictures.values())) > AT_ONCE,
             written=given.written,
+            prompts=given.prompts,
             level_words=points.level_words,
             place_words=flags.place_words,
         )
@@ -128,5 +138,6 @@ def _made(given: Given, room: render.Room) -> Parts:
         feedback=part("feedback") if report else Markup(""),
         criteria=part("criteria") if report else Markup(""),
         documents=part("documents"),
+        origin=part("origin") if report else Markup(""),
         places=shown.places,
     )

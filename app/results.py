@@ -59,8 +59,9 @@ def result(
     found = _pictures(session, view.id, given.documents)
     written = {one.stage: one.written_at for one in view.stages if one.written_at} if report else {}
     sent = may(actor, "prompt.see", who.subject_of(view))
+    prompts = {s.stage: s.accepted_run for s in view.stages if s.accepted_run} if report and sent else {}
     parts = result_parts.parts(
-        result_parts.Given(view, report, given, terms, written, found, staff=staff, own=own)
+        result_parts.Given(view, report, given, terms, written, prompts, found, staff=staff, own=own)
     )
     return render_template(
         "_result.html",
@@ -73,10 +74,8 @@ def result(
         sum=points.summed(view.grade, terms) if report and view.grade else None,
         counted=_counted(actor, view, terms, attempts),
         touched=touched(report),
-        written=written,
         gradings=standing.gradings(session, view.id) if view.regraded else (),
         changes=changed.told(_changes(session, view), titles) if staff and view.changed else (),
-        prompts={s.stage: s.accepted_run for s in view.stages if s.accepted_run} if sent else {},
         **_regrades(session, actor, view, titles),
     )
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from flask import Flask, current_app, g, has_request_context, request
+from flask import Flask, current_app, g, has_request_context, request, session
 from flask_wtf.csrf import generate_csrf
 from jinja2 import pass_eval_context
 from jinja2.nodes import EvalContext
 from markupsafe import Markup, escape
 
-from app.language import catalogue_of_reader, number, when
+from app.language import catalogue_of_reader, current, number, when_in
 from app.language import gettext as _
 from app.language import later as N_
 from app.language import ngettext as _n
@@ -28,6 +29,8 @@ STATES: Mapping[str, str] = {
     "partial": N_("partly graded"),
     "failed": N_("not graded"),
 }
+MOST_TOKENS = 4096
+"""Sessions whose token an app remembers; then it begins anew."""
 MOST_ADDRESSES = 20_000
 """Addresses an app remembers; then it begins anew."""
 
@@ -37,6 +40,7 @@ def quicken(app: Flask) -> None:
     # as the extension's own, which look everything up in the context three times over
     app.jinja_env.globals.update(_=_text, gettext=_text, ngettext=_counted)
     known = app.extensions["grader-addresses"] = Addresses(app)
+    app.extensions["grader-form-tokens"] = {}
     app.jinja_env.globals.update(url_for=known.url_for, moment_words=moment, number_words=number)
     app.jinja_env.globals.update(state_told=state_words, badge_words=badge, form_token=form_token)
     app.jinja_env.globals.update(late_words=late, off_words=off, percent_words=percent, signing_in=signing_in)
@@ -95,14 +99,30 @@ def form_token() -> Markup:
     """The field that every form has, against forms of other sites."""
     known: Markup | None = g.get("form_token")
     if known is None:  # a request has one token, and lists have many forms
+        known = g.form_token = _token_field()
+    return known
+
+
+def _token_field() -> Markup:
+    """Signed once for a session: a token is good for as long as its session (`WTF_CSRF_TIME_LIMIT`)."""
+    signed: dict[str, Markup] = current_app.extensions["grader-form-tokens"]
+    known = signed.get(session.get("csrf_token", ""))
+    if known is None:
         known = Markup('<input type="hidden" name="csrf_token" value="{}">').format(generate_csrf())
-        g.form_token = known
+        if len(signed) >= MOST_TOKENS:
+            signed.clear()
+        signed[session["csrf_token"]] = known
     return known
 
 
 def moment(at: datetime) -> Markup:
     """Day and time, for programs too."""
-    html = f'<time datetime="{at.isoformat(timespec="seconds")}">{escape(when(at))} UTC</time>'
+    return _moment(current(), at)
+
+
+@lru_cache(maxsize=8192)
+def _moment(language: str, at: datetime) -> Markup:
+    html = f'<time datetime="{at.isoformat(timespec="seconds")}">{escape(when_in(language, at))} UTC</time>'
     return Markup(html)  # noqa: S704 - escaped
 
 

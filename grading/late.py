@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from pydantic import Field
 
@@ -36,10 +38,19 @@ class Lateness(Value):
     """Too late to be accepted."""
 
 
+IN_TIME = Lateness()
+
+
+@lru_cache(maxsize=1024)
+def rule_of(stored: str | None) -> LateRule:
+    """The rule that is kept as this JSON; nothing: what costs nothing."""
+    return LateRule.model_validate(json.loads(stored or "{}") or {})
+
+
 def lateness(handed_in: datetime, due: datetime | None, rule: LateRule) -> Lateness:
     """Of a hand-in at that moment; `due` is the student's own date, with an extension."""
     if due is None or handed_in <= due + timedelta(minutes=rule.grace_minutes):
-        return Lateness()
+        return IN_TIME
     days = math.ceil((handed_in - due) / DAY)
     credit = max(rule.at_least, 1 - rule.per_day * days, 0.0)
     return Lateness(days=days, credit=round(credit, 6), closed=rule.days is not None and days > rule.days)

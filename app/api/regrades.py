@@ -231,7 +231,7 @@ def answer_regrade(call: Call, about: regrades.Request, body: AnswerGiven) -> Re
 
 
 def _line(one: DryRunLine) -> Rerun:
-    return Rerun.model_validate(one.model_dump(include=set(Rerun.model_fields)))
+    return Rerun.model_validate(one, from_attributes=True)
 
 
 def _shown(one: regrades.Request) -> Regrade:

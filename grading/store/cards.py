@@ -7,10 +7,10 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, func, or_, select
+from sqlalchemy import Select, Text, and_, bindparam, cast, func, or_, select
 from sqlalchemy.orm import Session
 
-from grading.late import Lateness, LateRule, closes, lateness, own_due
+from grading.late import Lateness, closes, lateness, own_due, rule_of
 from grading.rubric import Value
 from grading.store import list_queries, lists
 from grading.store.database import clock, now, told
@@ -100,13 +100,13 @@ def _hand_ins() -> Select[Any]:
 def _assignments(dialect: str) -> Select[Any]:
     """Those the student sees, with what is theirs of each: a date, an upload, an invitation."""
     user: Any = bindparam("user_id")
-    query: Select[Any] = (
+    query: Any = (
         select(
             Assignment.id,
             Assignment.course_id,
             Assignment.title,
             Assignment.due_at,
-            Assignment.late,
+            cast(Assignment.late, Text).label("late"),
             Assignment.max_hand_ins,
             Course.title.label("course_title"),
             Extension.due_at.label("own"),
@@ -120,11 +120,12 @@ def _assignments(dialect: str) -> Select[Any]:
         .outerjoin(GroupMember, and_(GroupMember.assignment_id == Assignment.id, GroupMember.user_id == user))
     )
     here = Assignment.course_id.in_(bindparam("course_ids", expanding=True))
-    return query.where(here, Assignment.visible, Course.archived.is_(False))
+    found: Select[Any] = query.where(here, Assignment.visible, Course.archived.is_(False))
+    return found
 
 
 def _card(row: Any, last: Mapping[int, tuple[SubmissionLine, int]], moment: datetime) -> Card:
-    rule = LateRule.model_validate(row.late or {})
+    rule = rule_of(row.late)
     due = own_due(row.due_at, row.own)
     newest, count = last.get(row.id, (None, 0))
     return Card.model_construct(

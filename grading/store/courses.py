@@ -109,6 +109,19 @@ def _course() -> Select[Course]:
     return select(Course).where(Course.id == bindparam("course_id"))
 
 
+def named(session: Session, course_id: int) -> Any:
+    """Only `id` and `title` of it, for pages. Raises NotFound."""
+    found = session.execute(_named(), {"course_id": course_id}).one_or_none()
+    if found is None:
+        raise NotFound("There is no such course.")
+    return found
+
+
+@cache
+def _named() -> Any:
+    return select(Course.id, Course.title).where(Course.id == bindparam("course_id"))
+
+
 def assignments(
     session: Session, course_id: int, reader_id: int, counts: Mapping[int, int] | None
 ) -> tuple[AssignmentOfCourse, ...]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BindParameter, Integer, ScalarSelect, Select, bindparam, select
+from sqlalchemy import BindParameter, Integer, ScalarSelect, Select, Text, bindparam, cast, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.assignment import Assignment, read_files
@@ -84,10 +84,26 @@ def working(session: Session, assignment: tables.Assignment) -> Working:
 def stand(session: Session, assignment_id: int) -> Stand:
     """The same without what is in it. Raises NotFound where there is no version at all."""
     columns = (tables.RubricVersion.number, tables.RubricVersion.published_at)
-    row = session.execute(_newest(*columns), {"assignment_id": assignment_id}).one_or_none()
+    return _stand_of(session.execute(_newest(*columns), {"assignment_id": assignment_id}).one_or_none())
+
+
+def _stand_of(row: Any) -> Stand:
     if row is None:
         raise NotFound("This assignment has no rubric yet.")
     return Stand(row.number, row.published_at is None, row.counting, row.counting_id)
+
+
+def stand_and_has(session: Session, assignment_id: int) -> tuple[Stand, dict[str, bool]]:
+    """The same, with whether there is a starter and a solution."""
+    row: Any = session.execute(_newest_and_has(), {"assignment_id": assignment_id}).one_or_none()
+    return _stand_of(row), {"starter": row.starter, "solution": row.solution}
+
+
+@cache
+def _newest_and_has() -> Select[Any]:
+    table = tables.RubricVersion
+    has = [(cast(one, Text) != "[]").label(one.key) for one in (table.starter, table.solution)]
+    return _newest(table.number, table.published_at, *has)
 
 
 @cache

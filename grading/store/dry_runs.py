@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from grading.errors import Conflict, NotFound
 from grading.may import Actor
 from grading.model import RoundState, StageState
-from grading.rubric import Rubric, Value
+from grading.rubric import Rubric
 from grading.store import assignments, overview, tables
 from grading.store.audit import note
 from grading.store.database import always, now
@@ -42,7 +42,8 @@ class Begun:
     round_ids: tuple[str, ...]
 
 
-class DryRunLine(Value):
+@dataclass(frozen=True, slots=True)
+class DryRunLine:
     """A dry run in a list; counts of its rounds."""
 
     id: str
@@ -189,17 +190,14 @@ def assignment_of(session: Session, run: tables.DryRun) -> tables.Assignment:
 def lines(session: Session, assignment_id: int, dry_run_id: str | None = None) -> list[DryRunLine]:
     """The dry runs of an assignment, or one of them, the newest first, in one query."""
     about = {"assignment_id": assignment_id, "dry_run_id": dry_run_id}
-    return [
-        DryRunLine.model_construct(**row._mapping)
-        for row in session.execute(_lines(dry_run_id is not None), about)
-    ]
+    return [DryRunLine(*row) for row in session.execute(_lines(dry_run_id is not None), about)]
 
 
 @cache
 def _lines(one: bool) -> Any:
     run, link, round_, version = tables.DryRun, tables.DryRunRound, tables.Round, tables.RubricVersion
     query: Any = (
-        select(
+        select(  # as a line has them
             run.id,
             run.purpose,
             version.number.label("version"),
@@ -226,7 +224,8 @@ def _lines(one: bool) -> Any:
     return query.where(run.id.in_(newest.subquery().select()))
 
 
-class Recent(Value):
+@dataclass(frozen=True, slots=True)
+class Recent:
     """A hand-in that can be chosen."""
 
     id: str
@@ -238,11 +237,7 @@ class Recent(Value):
 def recent(session: Session, assignment_id: int) -> tuple[tuple[Recent, ...], bool]:
     """The newest hand-ins of an assignment, and whether there are more."""
     rows = session.execute(_recent(), {"assignment_id": assignment_id}).all()
-    found = (
-        Recent(id=row.id, student=row.student, number=row.number, points=row.final_points)
-        for row in rows[:RECENT]
-    )
-    return tuple(found), len(rows) > RECENT
+    return tuple(Recent(*row) for row in rows[:RECENT]), len(rows) > RECENT
 
 
 @cache

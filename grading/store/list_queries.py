@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Select, Subquery, and_, select
+from sqlalchemy import Select, Subquery, Text, and_, cast, select
 
 from grading.store import tables
 
@@ -32,7 +32,7 @@ _COLUMNS = (
     tables.Assignment.slug,
     tables.Assignment.title,
     tables.Assignment.due_at,
-    tables.Assignment.late,
+    cast(tables.Assignment.late, Text).label("late"),  # the same of many lines: it is read once
     tables.Course.slug.label("course"),
     tables.User.name.label("student"),
     tables.Round.state,
@@ -45,6 +45,8 @@ _COLUMNS = (
     tables.Extension.due_at.label("own"),
     tables.SubmissionMember.user_id.label("member"),
 )
+OF_A_LINE = len(_COLUMNS) - 1
+"""Columns before `member`."""
 
 
 def lines_of(some: Subquery | None = None) -> Select[Any]:
@@ -56,12 +58,12 @@ def lines_of(some: Subquery | None = None) -> Select[Any]:
     theirs = and_(
         own.assignment_id == tables.Submission.assignment_id, own.student_id == tables.Submission.student_id
     )
-    query: Select[Any] = select(*_COLUMNS)
+    query: Any = select(*_COLUMNS)
     if some is None:
         query = query.select_from(tables.Submission)
     else:
         query = query.select_from(some).join(tables.Submission, tables.Submission.id == some.c.id)
-    return (
+    found: Select[Any] = (
         query.join(
             tables.Round, and_(tables.Round.submission_id == tables.Submission.id, tables.Round.current)
         )
@@ -72,3 +74,4 @@ def lines_of(some: Subquery | None = None) -> Select[Any]:
         .outerjoin(own, theirs)
         .outerjoin(tables.SubmissionMember, tables.SubmissionMember.submission_id == tables.Submission.id)
     )
+    return found

@@ -68,20 +68,12 @@ class Wanted:
 
 def read(session: Session, wanted: Wanted) -> Trail:
     """One page."""
-    query = _newest()
-    if wanted.course_id is not None:
-        query = query.where(Audit.course_id == wanted.course_id)
+    given = {"course_id": wanted.course_id, "before": wanted.before}
+    known = {name: value for name, value in given.items() if value is not None}
+    query = _newest(frozenset(known), wanted.kinds)
     if person := wanted.person.replace("\0", "").strip()[:200]:
         query = query.where(Audit.actor.in_(_actors(session, person)))
-    if wanted.kinds:
-        # the word itself or with more after a dot: a range, which an index finds; '/' comes after '.'
-        what = Audit.action
-        query = query.where(
-            or_(*((what == one) | ((what >= f"{one}.") & (what < f"{one}/")) for one in wanted.kinds))
-        )
-    if wanted.before is not None:
-        query = query.where(Audit.id < wanted.before)
-    rows = session.execute(query).all()
+    rows = session.execute(query, known).all()
     shown = rows[:PER_PAGE]
     names = _names(session, {name for row in shown for name in (row.actor, row.object)})
     lines = tuple(
@@ -92,9 +84,20 @@ def read(session: Session, wanted: Wanted) -> Trail:
 
 
 @cache
-def _newest() -> Any:
+def _newest(given: frozenset[str], kinds: tuple[str, ...]) -> Any:
     columns = (Audit.id, Audit.at, Audit.actor, Audit.action, Audit.object, Audit.detail)
-    return select(*columns).order_by(Audit.id.desc()).limit(always(PER_PAGE + 1))
+    query: Any = select(*columns).order_by(Audit.id.desc()).limit(always(PER_PAGE + 1))
+    if "course_id" in given:
+        query = query.where(Audit.course_id == bindparam("course_id"))
+    if kinds:
+        # the word itself or with more after a dot: a range, which an index finds; '/' comes after '.'
+        what = Audit.action
+        query = query.where(
+            or_(*((what == one) | ((what >= f"{one}.") & (what < f"{one}/")) for one in kinds))
+        )
+    if "before" in given:
+        query = query.where(Audit.id < bindparam("before"))
+    return query
 
 
 def _actors(session: Session, person: str) -> list[str]:
