@@ -13,6 +13,7 @@ SENTENCES: tuple[str, ...] = (
     # of machines, why they listen to their queues
     N_("it has not looked yet"),
     N_("a spare that has just started leaves work to others"),
+    N_("it was just taken in again and looks at the others first"),
     N_("takes only what is sent to it by name"),
     N_("can do nothing now"),
     N_("all slots are in use"),

@@ -102,7 +102,7 @@ def roles(view: View) -> Roles:
     """
     stations = [_station(view, peer) for peer in view.peers.values() if peer.paces]
     stages = {stage for one in stations for stage in one.rates}
-    work = {stage: max(1.0, view.count(stage)) for stage in stages}
+    work = {stage: float(view.count(stage)) for stage in stages}
     little = sum(map(view.count, stages)) < sum(peer.slots for peer in view.peers.values())
     if little:
         work = dict.fromkeys(stages, USUAL)

@@ -14,7 +14,7 @@ from grading.beats import Beat, Look
 from grading.cluster.view import Pace, Peer
 from grading.machines import Machine, Placement
 from workers.machine import listening as module
-from workers.machine.listening import COMING_S, Cycle, Here, Listening
+from workers.machine.listening import COMING_S, RETURN_S, Cycle, Here, Listening
 
 STAGES = ("analysis", "feedback")
 QUICK = {"alone_s": 10.0, "full_s": 20.0, "full": 2, "health": 1.0, "tokens": 100.0, "seen": 9.0}
@@ -61,8 +61,22 @@ def test_its_own_queue_is_read_whatever_is_decided() -> None:
     found.admit(False)  # drained
     assert (found.queues(), found.chosen) == ([OWN], [])
     found.admit(True)
-    played.hand = {"analysis": 2}
+    played.now, played.hand = RETURN_S, {"analysis": 2}
     assert found.queues() == [OWN]  # full; a canary is still answered
+
+
+def test_a_machine_that_was_taken_in_again_hears_of_the_others_first() -> None:
+    """All are taken in together after a maintenance: one that believes itself alone takes the wrong work."""
+    played = Played(lengths={"analysis": 5})
+    found = played.listening()
+    found.admit(False)
+    played.now = 100.0
+    found.admit(True)
+    played.now += RETURN_S - 0.1
+    assert (found.queues(), found.chosen) == ([OWN], [])
+    found.admit(True)  # said once more: the time runs on
+    played.now += 0.2
+    assert "analysis" in found.queues()
 
 
 def test_a_spare_that_has_just_started_leaves_work_to_machines_it_may_not_know_yet() -> None:

@@ -7,6 +7,7 @@ and with what this process knows of itself at the moment, on the consumer's thre
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -28,6 +29,8 @@ from workers.machine.guests import in_use
 
 log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
+RETURN_S = 4.0
+"""A machine that was taken in again hears of the others first, as they may return with it: a beat, a look."""
 COMING_S = 5.0
 """A message that was taken begins within this, or was none of ours."""
 PRIORITIES = (INTERACTIVE, BATCH)
@@ -63,6 +66,7 @@ class Listening:
     choice: Choice = field(default_factory=lambda: Choice((), "it has not looked yet"))
     clock: Callable[[], float] = time.monotonic
     _started: float = field(init=False)
+    _returned: float = -math.inf
     _look: Look = NOTHING
     _left: Mapping[str, float] = field(default_factory=dict)
     """stage -> since when it is left to others."""
@@ -106,6 +110,8 @@ class Listening:
 
     def admit(self, open_: bool) -> None:
         """Take new work, or only what was sent here by name."""
+        if open_ and not self.open:
+            self._returned = self.clock()
         self.open = open_
 
     @property
@@ -131,6 +137,9 @@ class Listening:
         if self.clock() - self._started < self.here.machine.patience_s:
             # who has just started may not have heard of all primary machines yet
             self.choice = Choice((), "a spare that has just started leaves work to others")
+            return [self.own]
+        if self.clock() - self._returned < RETURN_S:
+            self.choice = Choice((), "it was just taken in again and looks at the others first")
             return [self.own]
         view = self.view()
         self.choice = decide(view, self._plan)

@@ -272,6 +272,7 @@ class MachineProcess:
             log.info("machine %s was %s", machine.name, "drained" if drained else "taken in again")
             self.listen(not drained)
             self.drained = drained
+            self.beat()  # what the others hear is old otherwise
 
     def leave(self) -> None:
         """No more beats: this process is going."""
