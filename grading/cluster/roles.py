@@ -22,6 +22,8 @@ USUAL = 200.0
 """Jobs of each stage that a machine with nothing to do prepares for."""
 STEADY = (0.7, 1.4)
 """Health between these is no reason to plan anew: over half a minute it is not known better."""
+ENOUGH, DOUBT = 32.0, 0.25
+"""Of fewer jobs than that a speed is taken for slower, by up to that part: the first ones to end are short."""
 TINY = 1e-6
 
 
@@ -145,9 +147,11 @@ def _station(view: View, peer: Peer) -> _Station:
 
 
 def steady(pace: Pace, at_once: int) -> float:
-    """Seconds of a job among so many, with its health only where that says something."""
+    """Seconds of a job among so many, as far as they are known: health only where that says something."""
     low, high = STEADY
-    return pace.seconds(at_once) * (pace.health if low < pace.health < high else 1.0)
+    seconds = pace.seconds(at_once) * (pace.health if low < pace.health < high else 1.0)
+    # what is only guessed stays a little too good, so that it is tried
+    return seconds * (1 + DOUBT * max(0.0, 1 - pace.seen / ENOUGH)) if pace.seen else seconds
 
 
 def _reckoned(stations: Iterable[_Station], work: Mapping[str, float], first: Mapping[str, str]) -> Roles:
