@@ -23,7 +23,7 @@ USUAL = 200.0
 STEADY = (0.7, 1.4)
 """Health between these is no reason to plan anew: over half a minute it is not known better."""
 ENOUGH, DOUBT = 32.0, 0.25
-"""Of fewer jobs than that a speed is taken for slower, by up to that part: the first ones to end are short."""
+"""A speed of fewer jobs is taken for slower, by up to that part: the first ones to end are short."""
 TINY = 1e-6
 
 

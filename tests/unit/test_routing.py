@@ -64,6 +64,17 @@ def test_changes_of_health_that_say_little_turn_no_plan() -> None:
     assert planned(view("spark", SPARK, slow, analysis=400, feedback=90)).makespan_s > plans[0].makespan_s
 
 
+def test_what_is_known_of_few_jobs_is_taken_for_slower() -> None:
+    """The first jobs to end are short ones: a machine that has done few of a stage looks quick at it."""
+    paces = {"analysis": pace(5, 30), "feedback": replace(pace(40, 130), seen=4)}
+    few = replace(STUDIO, name="few", paces=paces)
+    many = replace(STUDIO, name="many")
+    seen = view("few", few, many, analysis=200, feedback=80)
+    assert planned(seen).first == {"few": "analysis", "many": "feedback"}
+    sure = replace(few, paces={s: replace(p, seen=100) for s, p in paces.items()})
+    assert planned(view("few", sure, many, analysis=200, feedback=80)).first["few"] == "feedback"
+
+
 def test_a_machine_that_has_nothing_to_do_prepares_for_a_class() -> None:
     """The first jobs of many come before anybody has heard of the others."""
     busy = replace(SPARK, running={"feedback": 2}, left={"feedback": 1.0})
