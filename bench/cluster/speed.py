@@ -12,6 +12,7 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     "grading.canaries": ("EVERY_S", "OVERDUE_S", "LOST_AFTER_S", "PART_ALIVE_S"),
     "grading.cluster.curve": ("MEMORY_S", "CERTAIN_S", "FIRM_S"),
     "grading.cluster.eta": ("TICK_S", "PLAN_S", "COMING_FOR_S"),
+    "grading.cluster.few": ("CHANGE_S",),
     "grading.cluster.guesses": ("NOTHING_KNOWN_S",),
     "grading.cluster.pace": ("WINDOW_S", "LEAST_WINDOW_S", "RELAX_S", "GAP_S"),
     "grading.cluster.routing": ("PATIENCE_S",),

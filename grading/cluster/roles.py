@@ -105,11 +105,10 @@ def roles(view: View) -> Roles:
     stations = [_station(view, peer) for peer in view.peers.values() if peer.paces]
     stages = {stage for one in stations for stage in one.rates}
     work = {stage: float(view.count(stage)) for stage in stages}
-    little = sum(map(view.count, stages)) < sum(peer.slots for peer in view.peers.values())
-    if little:
+    if view.little:
         work = dict.fromkeys(stages, USUAL)
     best = _reckoned(stations, work, {one.name: one.now or _longest(one) for one in stations})
-    free = [one for one in stations if not (little and one.now)]
+    free = [one for one in stations if not (view.little and one.now)]
     while True:
         others = [
             _reckoned(stations, work, {**best.first, one.name: stage})

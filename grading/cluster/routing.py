@@ -11,6 +11,7 @@ import math
 from collections.abc import Set
 from dataclasses import dataclass, replace
 
+from grading.cluster.few import few
 from grading.cluster.roles import Roles, roles
 from grading.cluster.view import BATCH, INTERACTIVE, PRIORITIES, Pace, Peer, View
 
@@ -36,7 +37,11 @@ class Choice:
 
 def planned(view: View) -> Roles:
     """The plan as `view.me` sees it, with what can be counted on. Once a second is enough."""
-    return roles(_without_absent(view, view.peers[view.me]))
+    return _plan(_without_absent(view, view.peers[view.me]))
+
+
+def _plan(view: View) -> Roles:
+    return few(view) if view.little and view.peers[view.me].busy else roles(view)
 
 
 def decide(view: View, plan: Roles | None = None) -> Choice:
@@ -47,9 +52,10 @@ def decide(view: View, plan: Roles | None = None) -> Choice:
     if not me.free:
         return Choice((), "all slots are in use")
     view = _without_absent(view, me)
-    if plan is None or plan.first.get(me.name) not in me.paces:
-        plan = roles(view)
-    mine = {s for s in me.paces if _meant(me, plan, s) or _crowded(view, plan, s)} | {plan.first[me.name]}
+    if plan is None or view.little or plan.first.get(me.name) not in me.paces:
+        plan = _plan(view)
+    first = plan.first[me.name]
+    mine = {s for s in me.paces if s == first or _meant(me, plan, s) or _crowded(view, plan, s)}
     take = [s for s in _candidates(view, me, plan, mine) if _stays(view, me, plan, s, mine)]
     if not take:
         waits = any(view.count(stage) for stage in me.paces)
@@ -103,7 +109,7 @@ def _meant(peer: Peer, plan: Roles, stage: str) -> bool:
 def _crowded(view: View, plan: Roles, stage: str) -> bool:
     """Whether more people wait than those whose role it is have slots."""
     slots = sum(p.slots for p in view.peers.values() if plan.first.get(p.name) == stage)
-    return view.count(stage, (INTERACTIVE,)) > slots
+    return not view.little and view.count(stage, (INTERACTIVE,)) > slots
 
 
 def _candidates(view: View, me: Peer, plan: Roles, mine: Set[str]) -> list[str]:

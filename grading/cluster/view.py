@@ -98,3 +98,9 @@ class View:
     def count(self, stage: str, priorities: tuple[str, ...] = PRIORITIES) -> int:
         """Runs of a stage that wait, in Redis and in SQL."""
         return sum(of.get((stage, p), 0) for of in (self.waiting, self.backlog) for p in priorities)
+
+    @property
+    def little(self) -> bool:
+        """Whether less waits than there are slots."""
+        stages = {stage for peer in self.peers.values() for stage in peer.paces}
+        return sum(map(self.count, stages)) < sum(peer.slots for peer in self.peers.values())
