@@ -33,7 +33,6 @@ class Ours(Passive):
     said: Said = field(default_factory=dict)
     decisions: int = 0
     spent_s: float = 0.0
-    planned_s: float = 0.0
     why: dict[str, str] = field(default_factory=dict)
     learners: dict[str, Learner] = field(default_factory=dict)
     healths: list[tuple[str, float, float]] = field(default_factory=list)
@@ -96,9 +95,7 @@ class Ours(Passive):
             learner = self._learner(machine)
             learner.sample(cluster.now, self._seen(cluster, machine))
             self.healths.append((machine.name, cluster.now, learner.health(cluster.now)))
-        began = time.perf_counter()
         self._plans[machine.name] = planned(self.view(cluster, machine))
-        self.planned_s += time.perf_counter() - began
 
     def began(self, cluster: Cluster, machine: Machine, run: Run) -> None:
         """It looks when a run begins, too."""

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from grading.cluster.roles import Roles
+from grading.cluster.roles import PLANNED_JOBS, Roles
 from grading.cluster.shares import Shares, shares
 from grading.cluster.view import BATCH, PRIORITIES, Peer, View
 
 CHANGE = 0.07
 CHANGE_S = 120.0
 """A machine changes to another model only if all is done earlier by that part, or by so many seconds."""
-LEAST_JOBS = 0.3
-"""Of a stage of which it would take less a machine takes none."""
 
 
 def few(view: View) -> Roles:
@@ -25,7 +23,7 @@ def few(view: View) -> Roles:
         name: {
             stage: jobs
             for stage, seconds in of.items()
-            if (jobs := seconds * view.peers[name].paces[stage].rate(view.peers[name].slots)) > LEAST_JOBS
+            if (jobs := seconds * view.peers[name].paces[stage].rate(view.peers[name].slots)) > PLANNED_JOBS
         }
         for name, of in found.seconds.items()
     }

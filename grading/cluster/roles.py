@@ -24,6 +24,8 @@ STEADY = (0.7, 1.4)
 """Health between these is no reason to plan anew: over half a minute it is not known better."""
 ENOUGH, DOUBT = 32.0, 0.25
 """A speed of fewer jobs is taken for slower, by up to that part: the first ones to end are short."""
+PLANNED_JOBS = 0.3
+"""A stage of which the plan gives a machine less than this is not meant for it."""
 TINY = 1e-6
 
 

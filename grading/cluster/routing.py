@@ -12,13 +12,11 @@ from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from grading.cluster.few import few
-from grading.cluster.roles import Roles, roles
+from grading.cluster.roles import PLANNED_JOBS, Roles, roles
 from grading.cluster.view import BATCH, INTERACTIVE, PRIORITIES, Pace, Peer, View
 
 BATCH_EVERY = 8
 """One of so many runs a machine takes is batch work, even while people wait."""
-PLANNED_JOBS = 0.3
-"""A stage of which the plan gives a machine less than this is not meant for it."""
 MARGIN = 1.25
 """A job is left only for who is done with it in so much less time: what is foreseen may be wrong."""
 DOUBT = 2.0
