@@ -26,6 +26,8 @@ RELAX_S = 120.0
 """A machine that does nothing is believed to recover within about this time."""
 GAP_S = 10.0
 """Nobody looked for so long, or the machine slept: that time is not counted."""
+TOGETHER = 3
+"""So many or more of which none has lasted for half its usual time began together."""
 SLOWEST, FASTEST = 0.05, 4.0
 NONE: Mapping[str, int] = {}
 Phase = Literal["waiting", "reading", "writing"]
@@ -59,6 +61,7 @@ class _Run:
     """A run, and what it added, so that it can be taken back."""
 
     seen: Seen
+    began: float
     read_s: float = 0.0
     credit: float = 0.0
     """What its reading counted for health so far."""
@@ -112,12 +115,12 @@ class Learner:
         counts = 0 < passed <= GAP_S
         work: dict[str, float] = {}
         self._guests = Counter({stage: count for stage, count in guests.items() if stage in self._stages})
-        moment = self._moment(batch + self._guests) if counts else {}
+        moment = self._moment(now, batch + self._guests) if counts else {}
         for one in known:
             before = self._runs.get(one.run)
             if before and before.seen.stage != one.stage:
                 before = None
-            run = before or _Run(Seen(one.run, one.stage, "waiting"))
+            run = before or _Run(Seen(one.run, one.stage, "waiting"), now)
             self._stages[one.stage].most = one.most or self._stages[one.stage].most
             if counts and before and one.phase != "waiting":
                 beside = moment[one.stage]
@@ -160,8 +163,9 @@ class Learner:
         late = max(0, one.tokens - run.seen.tokens) if run.wrote else 1
         (stage.step if run.wrote else stage.first).add(batch, 0.0, late, 0.0)
 
-    def _moment(self, batch: Mapping[str, int]) -> dict[str, _Beside]:
+    def _moment(self, now: float, batch: Mapping[str, int]) -> dict[str, _Beside]:
         """What is usual for each stage in this batch: a step does what it would for each stage alone."""
+        oldest_s = now - min((run.began for run in self._runs.values()), default=now)
         settled = all(self._stages[s].settled(n) for s, n in batch.items())
         steps = {s: self._stages[s].step.value(n) for s, n in batch.items()}
         found = {}
@@ -170,6 +174,8 @@ class Learner:
             others = [steps[s] for s in batch if s != stage]
             others_s = sum(others) if all(others) else 0.0
             job_s = usual.seconds(at_once) + usual.tokens * others_s if settled else 0.0
+            if sum(batch.values()) >= TOGETHER and oldest_s < job_s / 2:
+                job_s = 0.0  # first none writes, then those that write wait for those that read
             part, first_s = usual.reading(at_once), usual.first.value(at_once)
             found[stage] = _Beside(at_once, sum(batch.values()), part, job_s, first_s, others_s)
         return found

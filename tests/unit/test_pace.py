@@ -175,6 +175,26 @@ def test_a_machine_three_times_slower_is_recognised_within_a_minute_and_the_retu
     assert toy.pace("feedback").seconds(16) < 1.3 * usual
 
 
+@pytest.mark.parametrize("speed", [1.0, 1 / 3])
+def test_runs_that_begin_together_say_nothing_of_health_before_some_could_be_half_done(speed: float) -> None:
+    toy = Toy()
+    toy.work(400, feedback=16)
+    toy.empty()
+    toy.speed = speed
+    usual = toy.true("feedback", 16)
+    seen = []
+    for _ in range(int(usual)):
+        toy.second(feedback=16)
+        seen.append(toy.pace("feedback").health)
+    known = int(usual / 2)
+    # sixteen prompts are read first: nobody writes, and what was read goes into the window at once
+    assert all(0.85 < health < 1.2 for health in seen[: known - 1])
+    if speed == 1.0:
+        assert all(0.7 < health < 1.4 for health in seen)
+    else:
+        assert min(seen) < 0.5
+
+
 def test_a_batch_of_a_size_never_seen_says_nothing_about_health() -> None:
     toy = Toy(stages={"analysis": (0.3, 0.0001)})
     toy.work(400, analysis=16)
