@@ -6,14 +6,14 @@ goes on at the pace of the plan.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from grading.cluster.roles import Roles
-from grading.cluster.routing import decide, planned, seconds
+from grading.cluster.routing import decide, planned
 from grading.cluster.shares import shares
+from grading.cluster.station import Station
 from grading.cluster.view import BATCH, INTERACTIVE, Pace, Peer, View
 
 Line = tuple[str, str]
@@ -116,69 +116,13 @@ def _smooth(spans: Sequence[Span]) -> list[Span]:
     return found
 
 
-class _Station:
-    """A machine in play. All runs of a stage there go equally fast, so one clock a stage is enough."""
-
-    def __init__(self, peer: Peer) -> None:
-        self.peer = replace(peer, running={}, left={})
-        self.load_s = dict(peer.load_s)
-        self.clock = dict.fromkeys(peer.paces, 0.0)
-        self.runs: dict[str, list[tuple[float, int]]] = {stage: [] for stage in peer.paces}
-        """stage -> (the clock at its end, its ticket), as a heap."""
-        self.taken = 0
-        self.left_since: dict[str, float] = {}
-        """stage -> since when it leaves what waits there to others."""
-        self._known: dict[tuple[int, ...], dict[str, float]] = {}
-
-    @property
-    def free(self) -> int:
-        return self.peer.slots - sum(map(len, self.runs.values()))
-
-    def as_peer(self) -> Peer:
-        """As the others see it."""
-        running = {s: len(of) for s, of in self.runs.items() if of}
-        left = {s: sum(end - self.clock[s] for end, _ in self.runs[s]) for s in running}
-        return replace(self.peer, running=running, left=left, load_s=self.load_s)
-
-    def speeds(self) -> dict[str, float]:
-        """stage -> jobs a second of each of its runs, in the batch as it is."""
-        counts = tuple(map(len, self.runs.values()))
-        if counts not in self._known:
-            self._known[counts] = {s: 1.0 / seconds(self._beside(s), s) for s, of in self.runs.items() if of}
-        return self._known[counts]
-
-    def _beside(self, stage: str) -> Peer:
-        running = {s: len(of) - (s == stage) for s, of in self.runs.items()}
-        return replace(self.peer, running=running, load_s={})
-
-    def add(self, stage: str, work: float, ticket: int) -> None:
-        """Begin a run; a model that is not there is loaded first."""
-        load = self.load_s.pop(stage, 0.0) / self.peer.paces[stage].seconds(1)
-        heapq.heappush(self.runs[stage], (self.clock[stage] + work + load, ticket))
-
-    def next_s(self) -> float:
-        """Seconds to its next end."""
-        speeds = self.speeds()
-        return min(((self.runs[s][0][0] - self.clock[s]) / v for s, v in speeds.items()), default=math.inf)
-
-    def on(self, span: float) -> list[int]:
-        """Let so many seconds pass; the tickets of what ended."""
-        for stage, speed in self.speeds().items():
-            self.clock[stage] += span * speed
-        ended = []
-        for stage, runs in self.runs.items():
-            while runs and runs[0][0] <= self.clock[stage] + 1e-9:
-                ended.append(heapq.heappop(runs)[1])
-        return ended
-
-
 class _Play:
     """Everything in play."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.now = 0.0
-        self.stations = {name: _Station(peer) for name, peer in scene.peers.items() if peer.paces}
+        self.stations = {name: Station(peer) for name, peer in scene.peers.items() if peer.paces}
         able = {s for one in self.stations.values() for s in one.peer.paces}
         self.asked = {(s, p): scene.waiting.get((s, p), 0) for s in able for p in (INTERACTIVE, BATCH)}
         # and somebody who comes now
@@ -290,7 +234,7 @@ class _Play:
             made, plan = self.plans[view.me] = self.now, planned(view)
         return plan
 
-    def _begin(self, station: _Station, line: Line) -> None:
+    def _begin(self, station: Station, line: Line) -> None:
         number = len(self.spans[line])
         size = 1.0 + SPREAD * (2.0 * ((len(self.tickets) * GOLDEN) % 1.0) - 1.0)
         station.add(line[0], size, self._ticket(line, number, size))

@@ -151,7 +151,7 @@ def steady(pace: Pace, at_once: int) -> float:
     """Seconds of a job among so many, as far as they are known: health only where that says something."""
     low, high = STEADY
     seconds = pace.seconds(at_once) * (pace.health if low < pace.health < high else 1.0)
-    # what is only guessed stays a little too good, so that it is tried
+    # what is only guessed is not doubted, so that it is tried
     return seconds * (1 + DOUBT * max(0.0, 1 - pace.seen / ENOUGH)) if pace.seen else seconds
 
 

@@ -399,13 +399,30 @@ def peer(name: str, slots: int = 8, **alone: float) -> Peer:
 def test_a_machine_twice_as_fast_in_one_stage_is_guessed_to_be_so_in_the_other() -> None:
     peers = with_guesses({"a": peer("a", analysis=10, feedback=40), "b": peer("b", analysis=5)})
     guess = peers["b"].paces["feedback"]
-    assert guess.rate(8) == pytest.approx(1.25 * 2 * peers["a"].paces["feedback"].rate(8), rel=0.01)
+    assert guess.rate(8) == pytest.approx(2 * peers["a"].paces["feedback"].rate(8), rel=0.01)
     assert (guess.seen, guess.tokens) == (0, 500)
 
 
-def test_what_is_measured_is_left_as_it_is() -> None:
-    known = {"a": peer("a", analysis=10, feedback=40)}
+def test_machines_that_never_did_the_same_differ_by_the_stage_and_not_by_themselves() -> None:
+    known = {"a": peer("a", analysis=10), "b": peer("b", analysis=11), "c": peer("c", feedback=40)}
+    peers = with_guesses(known)
+    assert peers["c"].paces["analysis"].seconds(8) == pytest.approx(2 * 10.5, rel=0.01)
+    assert peers["a"].paces["feedback"].seconds(8) == pytest.approx(2 * 40, rel=0.06)
+
+
+def test_what_many_jobs_tell_is_left_as_it_is_and_one_job_says_little() -> None:
+    known = {"a": peer("a", analysis=10, feedback=40), "b": peer("b", analysis=10, feedback=40)}
+    known = {
+        n: replace(p, paces={s: replace(x, seen=20) for s, x in p.paces.items()}) for n, p in known.items()
+    }
     assert with_guesses(known) == known
+    odd = replace(known["b"].paces["feedback"], alone_s=120.0, full_s=240.0, seen=1)
+    paces = with_guesses(known | {"b": replace(known["b"], paces=known["b"].paces | {"feedback": odd})})[
+        "b"
+    ].paces
+    assert 80 <= paces["feedback"].full_s < 110
+    assert paces["feedback"].seen == 1
+    assert paces["analysis"].full_s == 20
 
 
 def test_with_nothing_known_all_guesses_are_equal() -> None:
