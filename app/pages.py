@@ -9,14 +9,14 @@ from werkzeug.wrappers import Response as BaseResponse
 from app import mailing, provenance, results, who
 from app.language import gettext as _
 from app.language import ngettext
-from app.live import Live, live
+from app.live import live
 from app.progress import progress
 from app.services import services
 from grading.errors import NotFound
 from grading.may import Actor, Subject, may
-from grading.store import grades, lists, prompts, tables, views
+from grading.store import contents, grades, lists, prompts, tables, views
+from grading.store.contents import Whole
 from grading.store.lists import AssignmentLine
-from grading.store.views import SubmissionView
 
 pages = Blueprint("pages", __name__)
 
@@ -26,10 +26,13 @@ def submission(submission_id: str) -> str:
     """Live status that turns into the result."""
     actor = who.actor()
     with services().store.look() as session:
-        view, now = _seen(session, actor, submission_id)
+        whole = _seen(session, actor, submission_id)
+        view = whole.view
+        sees = may(actor, "score.see", who.subject_of(view))
+        now = live(view, progress(session, view), sees_score=sees)
         mine = actor.user_id == view.student_id or actor.user_id in view.members
         attempts = lists.attempts(session, actor.user_id if mine else view.student_id, view.assignment_id)
-        result = results.result(session, actor, view, attempts)
+        result = results.result(session, actor, whole, attempts)
         mail = mailing.offered(session, actor, view)
     return render_template(
         "submission.html", view=view, live=now, attempts=attempts, result=result, actor=actor, mail=mail
@@ -41,8 +44,7 @@ def result(submission_id: str) -> str:
     """The part of the page below the status."""
     actor = who.actor()
     with services().store.look() as session:
-        view = _seen(session, actor, submission_id)[0]
-        return results.result(session, actor, view)
+        return results.result(session, actor, _seen(session, actor, submission_id))
 
 
 @pages.get("/submissions/<submission_id>/runs/<run_id>/prompt")
@@ -50,7 +52,7 @@ def prompt(submission_id: str, run_id: str) -> str:
     """The exact messages a run's model was sent, for staff."""
     actor = who.actor()
     with services().store.look() as session:
-        view = views.submission_view(session, submission_id, stages=False)
+        view = views.submission_view(session, submission_id)
         who.require_seen(actor, view)
         who.require(actor, "prompt.see", who.subject_of(view))
         run = prompts.run_prompt(session, submission_id, run_id)
@@ -68,7 +70,8 @@ def release(submission_id: str) -> BaseResponse:
     """Let the student see this grade, also a held one: a person decided."""
     actor = who.actor()
     with services().store.write() as session:
-        view = _seen(session, actor, submission_id)[0]
+        view = views.submission_view(session, submission_id)
+        who.require_seen(actor, view)
         who.require(actor, "grade.release", who.subject_of(view))
         grades.release(session, view.round_id, actor)
     flash(_("The student can see this grade now."))
@@ -96,8 +99,7 @@ def _assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
         return lists.assignment_line(found, found.course)
 
 
-def _seen(session: Session, actor: Actor, submission_id: str) -> tuple[SubmissionView, Live]:
-    view = views.submission_view(session, submission_id)
-    who.require_seen(actor, view)
-    sees = may(actor, "score.see", who.subject_of(view))
-    return view, live(view, progress(session, view), sees_score=sees)
+def _seen(session: Session, actor: Actor, submission_id: str) -> Whole:
+    whole = contents.whole(session, submission_id)
+    who.require_seen(actor, whole.view)
+    return whole

@@ -167,7 +167,7 @@ def _answerable(session: Session, actor: Actor, request_id: int) -> tuple[Reques
     found = regrades.find(session, request_id)
     if not may(actor, "regrade.answer", Subject(found.course_id)):
         raise NotFound("There is no such request.")
-    return found, views.submission_view(session, found.submission_id, stages=False)
+    return found, views.submission_view(session, found.submission_id)
 
 
 def _points(text: str) -> float | None:

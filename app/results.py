@@ -31,6 +31,7 @@ from grading.model import Document
 from grading.outcome import Report
 from grading.remembered import mark
 from grading.store import contents, lists, regrades, standing, tables, views
+from grading.store.contents import Whole
 from grading.store.lists import SubmissionLine
 from grading.store.standing import Made, Terms
 from grading.store.views import SubmissionView
@@ -40,12 +41,13 @@ NO_RESULT = "There is no result to look at yet."
 
 
 def result(
-    session: Session, actor: Actor, view: SubmissionView, attempts: Sequence[SubmissionLine] | None = None
+    session: Session, actor: Actor, whole: Whole, attempts: Sequence[SubmissionLine] | None = None
 ) -> str:
     """The part of a submission's page below the status, as this reader may see it.
 
     `attempts` are all hand-ins of the reader, or of the student; they are looked up unless given.
     """
+    view, given, terms = whole.view, whole.handed_in, whole.terms
     report = who.report_for(actor, view)
     staff = may(actor, "tests.see_all", Subject(view.course_id))
     if report is not None:
@@ -54,7 +56,6 @@ def result(
     if attempts is None:
         whose = actor.user_id if own else view.student_id
         attempts = lists.attempts(session, whose, view.assignment_id)
-    given, terms = contents.with_terms(session, view.id, view.round_id)
     titles = {one.criterion: one.title for one in report.criteria} if report else {}
     found = _pictures(session, view.id, given.documents)
     written = {one.stage: one.written_at for one in view.stages if one.written_at} if report else {}

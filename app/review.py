@@ -76,7 +76,7 @@ def page(
 
 def seen(session: Session, actor: Actor, submission_id: str, action: str = "class.see") -> SubmissionView:
     """A hand-in for staff who may do this. Raises NotFound, Forbidden."""
-    view = views.submission_view(session, submission_id, stages=False)
+    view = views.submission_view(session, submission_id)
     who.require_seen(actor, view)
     who.require(actor, action, who.subject_of(view))
     return view

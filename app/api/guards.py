@@ -96,7 +96,7 @@ def of_assignment(action: str) -> Guard:
 
 
 def of_submission(action: str) -> Guard:
-    """Of a hand-in, without its stages."""
+    """Of a hand-in."""
 
     def find(session: Session, actor: Actor, id: str) -> Any:
         return review.seen(session, actor, id, action)

@@ -218,7 +218,7 @@ def withdraw_regrade(call: Call, about: regrades.Request) -> RegradeState:
 @post(f"{REQUEST}/answer", of_request("regrade.answer"))
 def answer_regrade(call: Call, about: regrades.Request, body: AnswerGiven) -> RegradeState:
     """Decline a request, give other points, or have the hand-in graded again."""
-    view = views.submission_view(call.session, about.submission_id, stages=False)
+    view = views.submission_view(call.session, about.submission_id)
     said, problem = answering.checked(about, view, body.verdict, body.words.strip(), body.points)
     if said is None:
         raise NotAnswerable(problem)

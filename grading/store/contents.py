@@ -13,8 +13,10 @@ from sqlalchemy.orm import Session
 from grading.documents import set_apart
 from grading.model import Cell, Document
 from grading.remembered import Remembered, mark
-from grading.store.standing import Terms, asked, terms_of
-from grading.store.tables import Round, RubricVersion, Submission
+from grading.store import standing, view_queries, views
+from grading.store.standing import Terms, terms_of
+from grading.store.tables import Extension, Round, RubricVersion, Submission
+from grading.store.views import SubmissionView
 from grading.trials.shown import ShownTrial
 
 DIMMED_CHARS = 300_000
@@ -38,16 +40,24 @@ class HandedIn:
     """Equal where all of this is."""
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A submission with its current round, what was handed in, and what its points depend on."""
+
+    view: SubmissionView
+    handed_in: HandedIn
+    terms: Terms
+
+
 def handed_in(session: Session, submission_id: str, round_id: str) -> HandedIn:
     """What was handed in, with what its round showed."""
     return _handed_in(session.execute(_all(), {"submission_id": submission_id, "round_id": round_id}).one())
 
 
-def with_terms(session: Session, submission_id: str, round_id: str) -> tuple[HandedIn, Terms]:
-    """The same of its current round, and what its points depend on, in one query."""
-    given = {"submission_id": submission_id, "round_id": round_id}
-    row = session.execute(_with_terms(), given).one()
-    return _handed_in(row), terms_of(row)
+def whole(session: Session, submission_id: str) -> Whole:
+    """All of a submission, in one query, and one more where people changed its grade. Raises NotFound."""
+    row = views.head(session, _whole(session.get_bind().dialect.name), submission_id)
+    return Whole(views.view_of(session, row), _handed_in(row), terms_of(row))
 
 
 def _handed_in(row: Any) -> HandedIn:
@@ -66,15 +76,20 @@ def documents(session: Session, submission_id: str) -> tuple[Document, ...]:
     return _read.get(made, len(row.documents), lambda: _apart(row.documents, row.starter))
 
 
+_DOCUMENTS = (
+    cast(Submission.documents, Text).label("documents"),
+    Submission.notes,
+    cast(RubricVersion.starter, Text).label("starter"),
+)
+_TRIAL = cast(Round.prepared["trial"], Text).label("trial")
+"""Of the large `prepared` only this part is read."""
+
+
 @cache
 def _documents() -> Select[Any]:
     current = (Round.submission_id == Submission.id) & Round.current
     return (
-        select(
-            cast(Submission.documents, Text).label("documents"),
-            Submission.notes,
-            cast(RubricVersion.starter, Text).label("starter"),
-        )
+        select(*_DOCUMENTS)
         .select_from(Submission)
         .outerjoin(Round, current)
         .outerjoin(RubricVersion, RubricVersion.id == Round.rubric_version_id)
@@ -84,14 +99,14 @@ def _documents() -> Select[Any]:
 
 @cache
 def _all() -> Select[Any]:
-    # of the large `prepared` only this part is read
-    shown = select(cast(Round.prepared["trial"], Text)).where(Round.id == bindparam("round_id"))
+    shown = select(_TRIAL).where(Round.id == bindparam("round_id"))
     return _documents().add_columns(shown.scalar_subquery().label("trial"))
 
 
 @cache
-def _with_terms() -> Select[Any]:
-    return asked(_all())
+def _whole(dialect: str) -> Select[Any]:
+    more = (*_DOCUMENTS, _TRIAL, *standing.TERMS)
+    return view_queries.head(dialect).add_columns(*more).outerjoin(Extension, standing.EXTENDED)
 
 
 def _apart(stored: str, starter: str | None) -> tuple[Document, ...]:

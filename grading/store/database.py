@@ -159,10 +159,13 @@ def _ask_time(session: Session) -> datetime:
 
 
 def _time_of(value: Any) -> datetime:
-    if isinstance(value, str):  # of SQLite
-        return datetime.fromisoformat(value).replace(tzinfo=UTC)
-    moment: datetime = value
-    return moment.astimezone(UTC)
+    return moment_of(value) if isinstance(value, str) else value.astimezone(UTC)  # text of SQLite
+
+
+def moment_of(told: str) -> datetime:
+    """An instant that the database wrote as text; SQLite knows of no time zones."""
+    moment = datetime.fromisoformat(told)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _engine(url: str, wait_s: float) -> Engine:

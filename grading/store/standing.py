@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Executable, Select, bindparam, select
+from sqlalchemy import Executable, Select, and_, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.late import Lateness, LateRule, lateness, own_due
@@ -71,7 +71,7 @@ def terms(session: Session, submission_id: str, round_id: str) -> Terms:
 
 
 def terms_of(row: Any) -> Terms:
-    """The same, of a row that has the columns of `asked`."""
+    """The same, of a row of a hand-in that has `TERMS`."""
     due = own_due(row.due_at, row.own)
     criteria = row.rubric.get("criteria", [])
     return Terms(
@@ -83,25 +83,25 @@ def terms_of(row: Any) -> Terms:
     )
 
 
-def asked(query: Select[Any]) -> Select[Any]:
-    """A query of a submission and the version of its rubric, with the columns of `terms_of`."""
-    own, assignment, submission = tables.Extension, tables.Assignment, tables.Submission
-    theirs = (own.assignment_id == assignment.id) & (own.student_id == submission.student_id)
-    query = query.add_columns(
-        submission.created_at, assignment.due_at, own.due_at.label("own"), assignment.late,
-        assignment.counts, tables.RubricVersion.rubric,
-    )  # fmt: skip
-    query = query.join(assignment, assignment.id == submission.assignment_id)
-    return query.outerjoin(own, theirs)
+TERMS = (
+    tables.Assignment.due_at, tables.Extension.due_at.label("own"), tables.Assignment.late,
+    tables.Assignment.counts, tables.RubricVersion.rubric,
+)  # fmt: skip
+"""What `terms_of` reads, beside when it was handed in."""
+EXTENDED = and_(
+    tables.Extension.assignment_id == tables.Assignment.id,
+    tables.Extension.student_id == tables.Submission.student_id,
+)
+"""Which extension is of a hand-in; there may be none."""
 
 
 @cache
 def _terms() -> Select[Any]:
     version, round_ = tables.RubricVersion, tables.Round
-    query: Select[Any] = select().select_from(tables.Submission)
-    query = query.join(round_, round_.id == bindparam("round_id"))
-    query = query.join(version, version.id == round_.rubric_version_id)
-    return asked(query.where(tables.Submission.id == bindparam("submission_id")))
+    query: Select[Any] = select(tables.Submission.created_at, *TERMS).select_from(tables.Submission)
+    query = query.join(tables.Assignment).join(round_, round_.id == bindparam("round_id"))
+    query = query.join(version, version.id == round_.rubric_version_id).outerjoin(tables.Extension, EXTENDED)
+    return query.where(tables.Submission.id == bindparam("submission_id"))
 
 
 def gradings(session: Session, submission_id: str) -> tuple[Grading, ...]:

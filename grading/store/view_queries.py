@@ -6,7 +6,8 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import (
-    Executable,
+    JSON,
+    ScalarSelect,
     Select,
     String,
     Text,
@@ -38,10 +39,26 @@ from grading.store.tables import (
     User,
 )
 
+STAGE = {
+    "stage": RoundStage.stage,
+    "state": RoundStage.state,
+    "tries": RoundStage.tries,
+    "run_id": RoundStage.run_id,
+    "error": RoundStage.error,
+    "message": RoundStage.message,
+    "accepted_run": Run.id,
+    "machine": Run.machine,
+    "model": Run.model,
+    "seconds": Run.seconds,
+    "tokens": Run.output_tokens,
+    "written_at": Run.finished_at,
+}
+"""What is read of a stage, with what the accepted run tells; each in this order."""
+
 
 @cache
-def head() -> Select[Any]:
-    """All but stages and changes, in one row."""
+def head(dialect: str) -> Select[Any]:
+    """All but changes, in one row."""
     members = select(func.aggregate_strings(cast(SubmissionMember.user_id, String), ","))
     members = members.where(SubmissionMember.submission_id == Submission.id)
     other = aliased(Round)
@@ -79,12 +96,13 @@ def head() -> Select[Any]:
         Grade.released_by,
         Grade.reviewed_at,
         cast(Grade.report, Text).label("report"),
-        case((Grade.id.is_(None), cast(RubricVersion.rubric, Text))).label("rubric"),
+        case((Grade.id.is_(None), cast(RubricVersion.rubric, Text))).label("ungraded"),
         members.scalar_subquery().label("members"),
         exists().where(other.submission_id == Submission.id, ~other.current).label("regraded"),
         exists().where(Change.submission_id == Submission.id).label("changed"),
         exists().where(RegradeRequest.submission_id == Submission.id).label("asked"),
         case((Round.state == RoundState.RECEIVED, exists().where(*tried)), else_=false()).label("to_run"),
+        _stages(dialect).label("stages"),
     )
     query: Select[Any] = select(*columns).select_from(Submission)
     return (
@@ -98,23 +116,12 @@ def head() -> Select[Any]:
     )
 
 
-@cache
-def staged() -> Executable:
-    """The stages of a round, with what the accepted run tells."""
-    columns = (
-        RoundStage.stage,
-        RoundStage.state,
-        RoundStage.tries,
-        RoundStage.run_id,
-        RoundStage.error,
-        RoundStage.message,
-        Run.id.label("accepted_run"),
-        Run.machine,
-        Run.model,
-        Run.seconds,
-        Run.output_tokens.label("tokens"),
-        Run.finished_at.label("written_at"),
-    )
-    same = and_(Run.round_id == RoundStage.round_id, Run.stage == RoundStage.stage, Run.accepted)
-    query = select(*columns).outerjoin(Run, same)
-    return query.where(RoundStage.round_id == bindparam("round_id")).order_by(RoundStage.stage)
+def _stages(dialect: str) -> ScalarSelect[Any]:
+    """The stages of the round as a list of lists, in any order."""
+    if dialect == "sqlite":
+        told = func.json_group_array(func.json_array(*STAGE.values()), type_=JSON)
+    else:
+        told = func.json_agg(func.json_build_array(*STAGE.values()), type_=JSON)
+    accepted = and_(Run.round_id == RoundStage.round_id, Run.stage == RoundStage.stage, Run.accepted)
+    query = select(told).select_from(RoundStage).outerjoin(Run, accepted)
+    return query.where(RoundStage.round_id == Round.id).correlate(Round).scalar_subquery()

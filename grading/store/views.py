@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
 from grading.errors import NotFound, for_student
@@ -16,6 +17,7 @@ from grading.remembered import Remembered, mark
 from grading.report import changed
 from grading.rubric import Value
 from grading.store import review_history, view_queries
+from grading.store.database import moment_of
 from grading.store.review_history import Made
 from grading.store.settling import change_of
 
@@ -113,7 +115,6 @@ class SubmissionView(Value):
     asked: bool
     """Somebody asked for a regrade."""
     stages: tuple[StageView, ...]
-    """None where they were not asked for."""
     grade: GradeView | None
 
     @property
@@ -145,13 +146,23 @@ class Queue(Value):
     """Nothing where that is not known."""
 
 
-def submission_view(session: Session, submission_id: str, *, stages: bool = True) -> SubmissionView:
-    """A submission with its current round, grade and, where they are asked for, stages. Raises NotFound."""
+def submission_view(session: Session, submission_id: str) -> SubmissionView:
+    """A submission with its current round, grade and stages. Raises NotFound."""
+    return view_of(session, head(session, view_queries.head(session.get_bind().dialect.name), submission_id))
+
+
+def head(session: Session, query: Select[Any], submission_id: str) -> Any:
+    """The row of a submission, by a query with the columns of `view_queries.head`. Raises NotFound."""
     row = None
     if submission_id.isalnum():
-        row = session.execute(view_queries.head(), {"submission_id": submission_id}).first()
+        row = session.execute(query, {"submission_id": submission_id}).first()
     if row is None:
         raise NotFound("There is no such submission.")
+    return row
+
+
+def view_of(session: Session, row: Any) -> SubmissionView:
+    """What `head` found, as a value."""
     return SubmissionView(
         id=row.id,
         number=row.number,
@@ -175,11 +186,11 @@ def submission_view(session: Session, submission_id: str, *, stages: bool = True
         prepared_at=row.prepared_at,
         dispatched_at=row.dispatched_at,
         finished_at=row.finished_at,
-        max_points=row.max_points if row.grade else _most(row.rubric),
+        max_points=row.max_points if row.grade else _most(row.ungraded),
         regraded=row.regraded,
         changed=row.changed,
         asked=row.asked,
-        stages=_stages(session, row.round_id) if stages else (),
+        stages=tuple(map(_stage, sorted(row.stages or ()))),
         grade=_grade(session, row) if row.grade else None,
     )
 
@@ -220,6 +231,8 @@ def _changed_at(released_at: datetime | None, changes: Iterable[Any]) -> datetim
     return last if last is not None and released_at is not None and last > released_at else None
 
 
-def _stages(session: Session, round_id: str) -> tuple[StageView, ...]:
-    rows = session.execute(view_queries.staged(), {"round_id": round_id})
-    return tuple(StageView.model_construct(**row._mapping) for row in rows)
+def _stage(told: Sequence[Any]) -> StageView:
+    """One as the database puts it into a list, with moments as text."""
+    values = dict(zip(view_queries.STAGE, told, strict=True))
+    written = values["written_at"] and moment_of(values["written_at"])
+    return StageView.model_construct(**{**values, "written_at": written})

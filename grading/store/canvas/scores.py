@@ -90,7 +90,7 @@ def _wanted(session: Session, link: Link, standing: tuple[Any, ...], base: str, 
     if points is None:
         return Wanted(None, "")
     there, address = values.share(points, of, link.points_possible), f"{base}/submissions/{submission}"
-    grade = views.submission_view(session, submission, stages=False).grade if feedback else None
+    grade = views.submission_view(session, submission).grade if feedback else None
     text = values.words(grade.report, points, of, address) if grade is not None else address
     return Wanted(there, text)
 
