@@ -95,8 +95,7 @@ def _counts() -> Any:
     return (
         select(submissions, func.count(), func.coalesce(func.sum(of_round), 0), tokens, batches)
         .select_from(Round)
-        .join(Submission, Submission.id == Round.submission_id)
-        .where(Submission.student_id == user_id)
+        .where(Round.student_id == user_id)
     )
 
 

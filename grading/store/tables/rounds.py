@@ -90,6 +90,8 @@ class Round(Base):
             sqlite_where=text("current"),
             postgresql_where=text("current"),
         ),
+        # holds all that is asked for of somebody who is erased, or whose data are given out
+        Index("rounds_of_student", "student_id", "course_id", "id"),
         Index("rounds_by_state", "state", "priority", "created_at"),
         # only what waits, whatever has ever been graded; each holds all that is asked of it
         Index("queued_rounds", "priority", "course_id", "line", "created_at", "id", **QUEUED),
