@@ -12,7 +12,8 @@ from app import review_filter, review_lists, review_parts, review_shown, viewing
 from app.services import services
 from grading.errors import NotFound
 from grading.may import Actor, Subject, may
-from grading.store import review_list, saved_comments, tables, views
+from grading.store import contents, review_list, saved_comments, tables, views
+from grading.store.contents import Whole
 from grading.store.review_history import Made
 from grading.store.views import SubmissionView
 
@@ -47,13 +48,14 @@ def page(
     """The page of one hand-in; with what was typed where it could not be saved, and why."""
     filters = review_filter.filters_of(request.args)
     with services().store.look() as session:
-        view = seen(session, actor, submission_id)
+        whole = seen_whole(session, actor, submission_id)
+        view = whole.view
         assignment = review_list.require(session, view.assignment_id)
         left = review_lists.pane(
             session, assignment, filters, review_filter.page_of(request.args), submission_id
         )
         before, after = review_lists.neighbours(session, assignment, filters, submission_id, left)
-        given = review_shown.given(session, view, review_lists.rubric_of_round(session, left, view.round_id))
+        given = review_shown.given(session, whole, review_lists.rubric_of_round(session, left, view.round_id))
         saved = saved_comments.texts(session, view.course_id)
     viewing.viewed(actor, submission_id, "review")
     said: dict[str, Any] = {}
@@ -76,7 +78,17 @@ def page(
 
 def seen(session: Session, actor: Actor, submission_id: str, action: str = "class.see") -> SubmissionView:
     """A hand-in for staff who may do this. Raises NotFound, Forbidden."""
-    view = views.submission_view(session, submission_id)
+    return _required(actor, views.submission_view(session, submission_id), action)
+
+
+def seen_whole(session: Session, actor: Actor, submission_id: str, action: str = "class.see") -> Whole:
+    """The same with what was handed in. Raises NotFound, Forbidden."""
+    whole = contents.whole(session, submission_id)
+    _required(actor, whole.view, action)
+    return whole
+
+
+def _required(actor: Actor, view: SubmissionView, action: str) -> SubmissionView:
     who.require_seen(actor, view)
     who.require(actor, action, who.subject_of(view))
     return view

@@ -13,9 +13,8 @@ from app import review, review_filter, review_parts, who
 from app.language import gettext as _
 from app.services import services
 from grading.may import Actor
-from grading.store import contents, lists, marking, review_list, tables
+from grading.store import lists, marking, review_list, tables
 from grading.store.marking import MOST, MarkRefused, ToMark
-from grading.store.views import SubmissionView
 
 pages = Blueprint("marking", __name__)
 
@@ -68,13 +67,12 @@ def give(submission_id: str) -> Response | tuple[str, int]:
 
 def _page(actor: Actor, submission_id: str, problem: str = "") -> str:
     with services().store.look() as session:
-        view: SubmissionView = review.seen(session, actor, submission_id, "mark.give")
-        handed_in = contents.handed_in(session, submission_id, view.round_id)
-        before = marking.before(session, submission_id, view.round_id, actor)
+        whole = review.seen_whole(session, actor, submission_id, "mark.give")
+        before = marking.before(session, submission_id, whole.view.round_id, actor)
     return render_template(
         "review/mark.html",
-        view=view,
-        documents=review_parts.documents(view, handed_in),
+        view=whole.view,
+        documents=review_parts.documents(whole.view, whole.handed_in),
         draw=_draw(),
         problem=problem,
         actor=actor,

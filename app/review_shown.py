@@ -15,8 +15,8 @@ from grading.model import Document
 from grading.outcome import CriterionGrade, Report
 from grading.report.changing import at_level
 from grading.rubric import Rubric
-from grading.store import contents, review_history, reviewing
-from grading.store.contents import HandedIn
+from grading.store import review_history, reviewing
+from grading.store.contents import HandedIn, Whole
 from grading.store.review_history import Made
 from grading.store.views import SubmissionView
 
@@ -128,11 +128,12 @@ class Given:
     """What its round is graded by."""
 
 
-def given(session: Session, view: SubmissionView, rubric: Rubric) -> Given:
+def given(session: Session, whole: Whole, rubric: Rubric) -> Given:
     """What there is of a hand-in."""
+    view = whole.view
     made = view.grade.made[: review_history.MOST] if view.grade is not None else ()
     stamp = review_history.stamp_of(session, view.round_id, made)
-    return Given(view, contents.handed_in(session, view.id, view.round_id), made, stamp, rubric)
+    return Given(view, whole.handed_in, made, stamp, rubric)
 
 
 def pane(given: Given, room: render.Room) -> Pane:

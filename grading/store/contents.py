@@ -49,11 +49,6 @@ class Whole:
     terms: Terms
 
 
-def handed_in(session: Session, submission_id: str, round_id: str) -> HandedIn:
-    """What was handed in, with what its round showed."""
-    return _handed_in(session.execute(_all(), {"submission_id": submission_id, "round_id": round_id}).one())
-
-
 def whole(session: Session, submission_id: str) -> Whole:
     """All of a submission, in one query, and one more where people changed its grade. Raises NotFound."""
     row = views.head(session, _whole(session.get_bind().dialect.name), submission_id)
@@ -95,12 +90,6 @@ def _documents() -> Select[Any]:
         .outerjoin(RubricVersion, RubricVersion.id == Round.rubric_version_id)
         .where(Submission.id == bindparam("submission_id"))
     )
-
-
-@cache
-def _all() -> Select[Any]:
-    shown = select(_TRIAL).where(Round.id == bindparam("round_id"))
-    return _documents().add_columns(shown.scalar_subquery().label("trial"))
 
 
 @cache
