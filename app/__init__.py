@@ -76,6 +76,7 @@ from app.lti import choosing as lti_choosing
 from app.lti import course as lti_course
 from app.lti import entering as lti
 from app.lti import registering as lti_registering
+from app.points import level_said
 from app.said import said as in_words
 from app.services import Services
 from grading import logs
@@ -136,6 +137,7 @@ def _tell_templates(app: Flask) -> None:
         listed_tests=trials.listed_tests,
         said=trials.said,
         in_words=in_words,
+        level_said=level_said,
         run_notes=trials.run_notes,
         flag_notes=flags.flag_notes,
         course_tabs=tabs.course_tabs,

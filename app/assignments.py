@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from app import handin, who
 from app.services import services
-from grading.documents import ALLOWED
+from grading.documents import ALLOWED_FILES
 from grading.documents.files import DATA, KINDS
 from grading.errors import NotFound
 from grading.may import Actor, Subject, may
@@ -72,7 +72,7 @@ def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]
         "may_hand_in": can_hand_in(actor, shown),
         "form_key": handin.form_key(request.form.get("key", "")) or handin.new_key(),
         "server": services().config.server,
-        "allowed": ALLOWED,
+        "allowed": ALLOWED_FILES,
         "data_endings": ", ".join(DATA),
         "endings": [*KINDS, *(DATA if services().config.server.max_data_mb else ()), ".zip"],
     }

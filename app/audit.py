@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from flask import Blueprint, render_template, request
@@ -12,6 +13,7 @@ from app import who
 from app.audit_words import DETAILS, HIDDEN, SENTENCES, WORDS
 from app.language import gettext as _
 from app.language import later as N_
+from app.language import number, when
 from app.services import services
 from app.texts import address
 from grading.store import courses, trail
@@ -27,6 +29,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "access": (N_("Signing in"), ("sign_in", "password", "account", "session", "token")),
     "system": (N_("System"), ("machine", "database")),
 }
+MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+\d\d:\d\d")
 OF_COURSE = ("grades", "work", "assignments", "people")
 
 
@@ -112,7 +115,7 @@ def _what(thing: Named) -> str:
             number=thing.number, name=thing.of or _("somebody"), title=thing.name,
         )  # fmt: skip
     if thing.name:
-        return thing.name if thing.kind == "user" else f"“{thing.name}”"
+        return thing.name if thing.kind == "user" else _("“%(title)s”", title=thing.name)
     if thing.kind == "user":
         return _("somebody (number %(number)s)", number=thing.id)
     return f"{thing.kind} {thing.id}".strip()
@@ -134,7 +137,7 @@ def _details(line: Line) -> tuple[tuple[str, str], ...]:
             shown += _moves(detail.pop(before), detail.pop(after))
     for key, value in sorted(detail.items()):
         text = _flat(value)
-        if text and key not in HIDDEN and value != 0:
+        if text != "–" and key not in HIDDEN and value != 0:
             shown.append((_(DETAILS[key]) if key in DETAILS else key.replace("_", " "), text))
     return tuple((name, text if len(text) <= 300 else text[:299] + "…") for name, text in shown)
 
@@ -165,4 +168,15 @@ def _word(value: object) -> str:
         return _("yes") if value else _("no")
     if value is None or value == "":
         return "–"
-    return _(WORDS[value]) if isinstance(value, str) and value in WORDS else str(value)
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, Named):
+        return _what(value)
+    return _moment(value) or _(WORDS.get(value, "")) or value if isinstance(value, str) else str(value)
+
+
+def _moment(text: str) -> str:
+    """A moment as it is kept, such as 2026-11-25T21:59:00+00:00, as people write it; else nothing."""
+    if not MOMENT.fullmatch(text):
+        return ""
+    return f"{when(datetime.fromisoformat(text).astimezone(UTC))} UTC"

@@ -41,6 +41,30 @@ DETAILS: Mapping[str, str] = {
     "scopes": N_("may"),
     "students": N_("students"),
     "administrator": N_("administrator"),
+    "active": N_("in use"),
+    "adjustment": N_("adjustment of the total"),
+    "after": N_("afterwards"),
+    "before": N_("before"),
+    "blind": N_("without seeing the other levels"),
+    "criteria": N_("with the points of each criterion"),
+    "criterion": N_("criterion"),
+    "deployment": N_("installation"),
+    "due": N_("due"),
+    "enabled": N_("switched on"),
+    "failures": N_("failed tries"),
+    "fields": N_("what"),
+    "issuer": N_("address of the platform"),
+    "kind": N_("what was changed"),
+    "name": N_("name"),
+    "platform": N_("learning platform"),
+    "points": N_("points"),
+    "provider": N_("known by"),
+    "slug": N_("short name"),
+    "state": N_("state"),
+    "student": N_("student"),
+    "target": N_("where"),
+    "text": N_("text"),
+    "waiting": N_("waiting"),
 }
 """What details are called; others by their names."""
 
@@ -52,10 +76,27 @@ WORDS: Mapping[str, str] = {
     "pdf": N_("as a PDF"),
     "zip": N_("as PDFs in a zip"),
     "api": N_("by a program"),
+    # what a person changed of a result
+    "points": N_("points"),
+    "reason": N_("the reason"),
+    "remark": N_("a remark"),
+    "hide": N_("a remark that is not shown"),
+    "add": N_("a comment"),
+    "text": N_("a text"),
+    "adjust": N_("the total"),
+    # what a dry run is for
+    "try": N_("trying it"),
+    "rubric": N_("a change of the rubric"),
+    "rerun": N_("grading again"),
+    # how a request for a regrade ended
+    "open": N_("open"),
+    "accepted": N_("accepted"),
+    "declined": N_("declined"),
+    "withdrawn": N_("withdrawn"),
 }
 """Values of details that have words of their own."""
 
-HIDDEN = frozenset({"bulk", "group", "change", "digest", "round"})
+HIDDEN = frozenset({"bulk", "group", "change", "context", "digest", "example", "request", "round"})
 """Numbers that say nothing to people."""
 
 SENTENCES: Mapping[str, str] = {

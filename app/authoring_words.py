@@ -134,7 +134,7 @@ def _one(name: str, count: int, here: object) -> str:
     if name == "criteria":
         title = str(raw.get("title", ""))
         said = _("criterion %(count)s", count=count)
-        return f"{said} “{title}”" if title else said
+        return f"{said} {_('“%(title)s”', title=title)}" if title else said
     if name in ("checks", "when"):
         kind = str(raw.get("kind", ""))
         return _("check %(count)s", count=count) + (f" ({kind_words()[kind]})" if kind in KINDS else "")

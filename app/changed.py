@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.language import gettext as _
+from app.language import number
 from app.markup import one_line
-from app.points import number
 from grading.store.standing import Made
 
 LONGEST = 300

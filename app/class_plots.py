@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from app.language import fixed, ngettext, number
 from app.language import gettext as _
-from app.language import ngettext
 from app.plots import Column, Lane, Plot
 from grading.statistics import FEWEST, Spread
 from grading.statistics.overview import CriterionFacts, Overview
@@ -122,10 +122,12 @@ def _difference(one: CriterionFacts) -> Lane:
     found = one.people
     low, high = found.interval or (None, None)
     tip = _("%(title)s: %(difference)s levels on average, of %(n)s", title=one.title,
-            difference=f"{found.difference:+.2f}", n=found.n)  # fmt: skip
+            difference=fixed(found.difference or 0.0, sign=True), n=found.n)  # fmt: skip
     if low is not None and high is not None:
         tip += _(
-            "; with 95 %% confidence between %(low)s and %(high)s", low=f"{low:+.2f}", high=f"{high:+.2f}"
+            "; with 95 %% confidence between %(low)s and %(high)s",
+            low=fixed(low, sign=True),
+            high=fixed(high, sign=True),
         )
     return Lane(
         one.title, tip, low=low, high=high, dot=found.difference, note=f"n = {found.n}", faint=found.few
@@ -223,8 +225,7 @@ def duration(seconds: float) -> str:
 
 
 def _number(value: float, digits: int = 2) -> str:
-    text = f"{value:.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return number(round(value, digits))
 
 
 def _range(start: float, end: float) -> str:

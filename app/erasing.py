@@ -75,11 +75,16 @@ def _ids(student: Known) -> tuple[str, ...]:
     return (student.name, *student.subjects)
 
 
+def _asked(student: Known) -> str:
+    """What the form asks for: a name to sign in with, which people know better than a platform's number."""
+    return next(iter(student.local or student.subjects), student.name)
+
+
 def _form(user_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         student, counts = erasure.preview(session, f"user:{user_id}")
     return render_template(
-        "erase.html", user_id=user_id, student=student, ids=_ids(student), counts=counts, problem=problem
+        "erase.html", user_id=user_id, student=student, asked=_asked(student), counts=counts, problem=problem
     )
 
 

@@ -86,10 +86,21 @@ def told(sentence: str) -> str:
     found = gettext(sentence)
     if found != sentence or len(sentence) > MOST_TOLD:
         return found
+    return _by_pattern(sentence) or sentence
+
+
+def _by_pattern(sentence: str) -> str:
+    """A sentence with values in it; the lines that one names are sentences of their own."""
     for pattern, translated in _told(current()):
         if match := pattern.fullmatch(sentence):
-            return translated % match.groupdict()
-    return sentence
+            return translated % {name: _lines_in(value) for name, value in match.groupdict().items()}
+    return ""
+
+
+def _lines_in(value: str) -> str:
+    if not value.startswith("line "):
+        return value
+    return "; ".join(_by_pattern(part) or part for part in value.split("; "))
 
 
 @lru_cache(maxsize=32)
@@ -178,6 +189,11 @@ def number(value: float | None) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".").replace(".", _signs(current())[0])
 
 
+def fixed(value: float, digits: int = 2, *, sign: bool = False) -> str:
+    """With so many decimals; with `sign` also a plus is written."""
+    return f"{value:{'+' if sign else ''}.{digits}f}".replace(".", _signs(current())[0])
+
+
 def whole(value: float) -> str:
     """A count, with its thousands apart."""
     return f"{value:,.0f}".replace(",", _signs(current())[1])
@@ -196,7 +212,7 @@ def translate(app: Flask) -> None:
         _catalogue_gettext, _catalogue_ngettext, newstyle=True
     )
     env.globals.update(language=current, languages=languages, language_title=title_of)
-    env.filters.update(when=when, number=number, whole=whole, told=told)
+    env.filters.update(when=when, number=number, fixed=fixed, whole=whole, told=told)
     env.globals.update(texts_of_scripts=texts_of_scripts)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from app.language import gettext as _
 from app.language import later as N_
-from app.language import ngettext
+from app.language import ngettext, number, whole
+from grading import condition
 from grading.condition import USUAL, CircuitTold, Condition, span
 
 WORDS = {
@@ -19,6 +20,18 @@ WORDS = {
 }
 """How a machine is -> a word for it, how it is marked, a sentence."""
 RESERVED = {"batch": N_("Takes batch work only."), "testing": N_("Takes only what is sent to it by name.")}
+
+
+def an_hour(rate: float) -> str:
+    """Jobs an hour, no finer and no further than anybody can want to know."""
+    if rate > condition.MOST_AN_HOUR:
+        return _("over %(count)s", count=whole(condition.MOST_AN_HOUR))
+    return whole(rate) if rate >= condition.FEW_AN_HOUR else number(round(rate, 1))
+
+
+def duration(seconds: float) -> str:
+    """Whole seconds of a job, without their unit."""
+    return whole(seconds) if seconds >= 1 else _("under 1")
 
 
 def machine_word(word: str) -> tuple[str, str, str]:

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from app.language import number
+
 CSS = Path(__file__).parent / "static" / "plot.css"
 COLOURS = """
 svg { --accent: #0f6b62; --accent-strong: #0a4f48; --panel: #ffffff; --edge: #dfe4e0; --ink-soft: #56605b;
@@ -241,5 +243,5 @@ def _lane(plot: Plot, lane: Lane, left: float, right: float, y: float) -> Markup
 def shown(cell: Cell) -> str:
     """A cell of the table that stands beside a plot."""
     if isinstance(cell, float):
-        return f"{cell:.2f}".rstrip("0").rstrip(".") if math.isfinite(cell) else "–"
+        return number(cell) if math.isfinite(cell) else "–"
     return "–" if cell is None else str(cell)

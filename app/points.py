@@ -6,11 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.language import gettext as _
-from app.language import ngettext
+from app.language import later as N_
+from app.language import ngettext, number
 from grading.late import Lateness
 from grading.outcome import CriterionGrade
 from grading.store.standing import Terms
 from grading.store.views import GradeView
+
+LEVELS = (
+    N_("nothing usable"),
+    N_("a beginning"),
+    N_("partly there"),
+    N_("good"),
+    N_("complete and convincing"),
+)
+"""`DEFAULT_LEVELS` of rubrics, for translators."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +35,6 @@ class Sum:
     """Empty where nothing was added or taken off."""
     late: str
     """A sentence for a late hand-in; empty in time."""
-
-
-def number(value: float) -> str:
-    """Points as people write them: at most two digits behind the point."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def summed(grade: GradeView, terms: Terms) -> Sum:
@@ -86,7 +91,13 @@ def level_words(found: CriterionGrade, levels: Sequence[str]) -> str:
         return ""
     below = min(int(found.level), found.highest)
     if found.level - below < 0.05 or below == found.highest:
-        return levels[below]
+        return level_said(levels[below])
     if found.level - below > 0.95:
-        return levels[below + 1]
-    return _("between “%(lower)s” and “%(upper)s”", lower=levels[below], upper=levels[below + 1])
+        return level_said(levels[below + 1])
+    lower, upper = level_said(levels[below]), level_said(levels[below + 1])
+    return _("between “%(lower)s” and “%(upper)s”", lower=lower, upper=upper)
+
+
+def level_said(words: str) -> str:
+    """A level in the reader's language where nobody gave it words of their own."""
+    return _(words) if words in LEVELS else words

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from app import flags, points, printed, prose, trials
-from app.language import current
+from app.language import current, fixed, number
 from app.language import gettext as _
 from app.live import TITLES
 from app.markup import beyond_fonts, one_line, seen
@@ -148,17 +148,17 @@ def _flags(report: Report, staff: bool) -> Iterator[str]:
 
 
 def _criterion(found: CriterionGrade, given: Printed) -> dict[str, Any]:
-    most = points.number(found.max_points)
+    most = number(found.max_points)
     level = points.level_words(found, given.terms.levels.get(found.criterion, ()))
     changed = printed.changed(found.corrected)
     if found.corrected and found.basis == "person" and found.corrected.points is not None:
-        was = _("Before: %(was)s points", was=points.number(found.corrected.points))
+        was = _("Before: %(was)s points", was=number(found.corrected.points))
         changed = f"{changed} {was}"
     return {
         "title": one_line(found.title),
         "points": _("not judged")
         if found.points is None
-        else _("%(points)s of %(most)s", points=points.number(found.points), most=most),
+        else _("%(points)s of %(most)s", points=number(found.points), most=most),
         "level": _("Level: %(level)s", level=one_line(level)) if level else "",
         "blocks": prose.blocks(found.reason),
         "checks": [_check(one, given.staff) for one in found.evidence],
@@ -188,7 +188,7 @@ def _check(found: CheckOutcome, staff: bool) -> str:
 def _origins(report: Report) -> Iterator[str]:
     for stage, how in report.stages.items():
         words = [TITLES.get(stage, stage), one_line(how.model), one_line(how.machine), one_line(how.engine)]
-        words.append(_("%(seconds)s s", seconds=f"{how.seconds:.1f}"))
+        words.append(_("%(seconds)s s", seconds=fixed(how.seconds, 1)))
         if how.uses_model:
             words.append(_("%(count)s tokens written", count=how.tokens.output))
         yield " · ".join(word for word in words if word)

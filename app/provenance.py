@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from app.language import fixed
 from app.language import gettext as _
 from app.language import later as N_
 from app.said import said as in_words
@@ -87,7 +88,7 @@ def rows(found: Sequence[Provenance]) -> Rows:
         (_("Tokens of the prompt"), [_prompt_tokens(p) for p in found]),
         (_("Tokens written"), [str(p.tokens.output) for p in found]),
         (_("First token after"), [seconds(p.first_token_s) for p in found]),
-        (_("Took"), [f"{p.seconds:.1f} s" for p in found]),
+        (_("Took"), [f"{fixed(p.seconds, 1)} s" for p in found]),
         *timed,
         *hybrid_rows(found),
         *draft_rows(found),
@@ -166,7 +167,7 @@ def _spans(account: Hybrid) -> str:
         _(text, time=seconds(value)) for text, name in _SPANS if (value := getattr(account, name)) is not None
     ]
     if account.sent_bytes:
-        said.append(_("%(count)s MB", count=f"{account.sent_bytes / 1e6:.1f}"))
+        said.append(_("%(count)s MB", count=fixed(account.sent_bytes / 1e6, 1)))
     if account.kv_bits:
         said.append(_("rounded to %(count)s bits on the way", count=account.kv_bits))
     return ", ".join(said) or NOTHING
@@ -180,7 +181,7 @@ def _prompt_tokens(found: Provenance) -> str:
 
 def seconds(value: float | None) -> str:
     """A duration, or that it is not known."""
-    return NOTHING if value is None else f"{value:.2f} s"
+    return NOTHING if value is None else f"{fixed(value)} s"
 
 
 def sampling(values: Mapping[str, Any]) -> str:

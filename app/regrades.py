@@ -10,7 +10,7 @@ from werkzeug.wrappers import Response
 
 from app import who
 from app.language import gettext as _
-from app.points import number as _plain
+from app.language import number as _plain
 from app.services import services
 from grading.errors import Conflict, NotFound
 from grading.may import Actor, Subject, may

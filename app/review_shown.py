@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from app import changed, comments, flags, render
 from app.language import gettext as _
+from app.language import later as N_
 from app.render import Shown
 from grading.jobs import Finding, Suggestion
 from grading.model import Document
@@ -21,11 +22,11 @@ from grading.store.review_history import Made
 from grading.store.views import SubmissionView
 
 TITLES = {
-    "analysis.summary": "Technical review",
-    "feedback.achieved": "What was achieved",
-    "feedback.reflection": "Thinking",
-    "feedback.practice": "In practice",
-    "feedback.next_step": "Next step",
+    "analysis.summary": N_("Technical review"),
+    "feedback.achieved": N_("What was achieved"),
+    "feedback.reflection": N_("Thinking"),
+    "feedback.practice": N_("In practice"),
+    "feedback.next_step": N_("Next step"),
 }
 
 

@@ -58,6 +58,12 @@ SENTENCES: tuple[str, ...] = (
     N_("There is no sandbox on this server."),
     N_("The folder “%(p1)s” is not there when the work is run; it ran in its own instead."),
     N_("'%(p1)s' could not be judged; a person must."),
+    N_("text that tells the grader to ignore its instructions: %(p1)s"),
+    N_("text that asks for points: %(p1)s"),
+    N_("text that gives the grader another role: %(p1)s"),
+    N_("text that speaks to a grading machine: %(p1)s"),
+    N_("text that says the grade is already settled: %(p1)s"),
+    N_("text that brings grading rules of its own: %(p1)s"),
     N_("Everything has its highest level, and no check confirms any of it. A person must look."),
     N_("%(p1)s with an error."),
     # of the whole report
@@ -93,6 +99,10 @@ SENTENCES: tuple[str, ...] = (
     N_("uses %(p1)s, which is not allowed here"),
     N_("has %(p1)s, which should not be there"),
     N_("has no %(p1)s"),
+    N_("has %(p1)s"),
+    N_("%(p1)s; the first that failed: %(p2)s"),
+    N_("%(p1)s, %(p2)s of those that failed is hidden"),
+    N_("%(p1)s, %(p2)s of those that failed are hidden"),
     N_("%(p1)s of %(p2)s tests passed"),
     N_("%(p1)s of %(p2)s test passed"),
     N_("%(p1)s of %(p2)s values are right"),
@@ -167,7 +177,9 @@ AND = N_("%(p1)s and %(p2)s")
 """With %(p1)s where a value stands, the more telling ones first. What is not here is shown as it is."""
 LONGEST = 600
 """Characters; a longer one is shown as it is."""
-DEEP = 3
+QUOTED = re.compile("“[^“”]*”")
+"""What somebody else wrote stays as it is."""
+DEEP = 4
 """How often values in values are looked up."""
 
 
@@ -181,7 +193,7 @@ def said(sentence: str) -> str:
 def _said(language: str, sentence: str, deep: int) -> str:
     """`language` is the reader's; it keeps the answers apart. Values are looked up, too, `deep` times."""
     found = gettext(sentence) if sentence in SENTENCES else sentence
-    if found != sentence or not deep:
+    if found != sentence or not deep or QUOTED.fullmatch(sentence):
         return found
     for values, text in _fitting(sentence, inside=deep < DEEP):
         return gettext(text) % {name: _said(language, one, deep - 1) for name, one in values.items()}

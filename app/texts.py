@@ -158,7 +158,7 @@ def signing_in(person: Person) -> Markup:
 
 def percent(part: float) -> str:
     """A part as percent, with one decimal at most."""
-    return f"{100 * part:.1f}".rstrip("0").rstrip(".") + " %"
+    return number(round(100 * part, 1)) + " %"
 
 
 def late(lateness: Lateness) -> Markup:

@@ -26,6 +26,8 @@ CALCULATED = frozenset(
     "name hand_in handed_in state points max credit final released reviewed held total of dropped".split()
 )
 """Columns that are written for people and not read back."""
+WORKED_OUT = ("points", "final")
+"""Those of them that somebody may want to change: they follow from the others."""
 
 
 class TableUnreadable(DocumentError):
@@ -40,7 +42,7 @@ class Wish(Value):
     line: int
     student: str
     target: str
-    """The id of a criterion, or ADJUSTMENT."""
+    """The id of a criterion, or ADJUSTMENT; of `sums` one of WORKED_OUT."""
     points: float
 
 
@@ -52,6 +54,8 @@ class Table(Value):
     """Lines that are left out, and why."""
     ignored: tuple[str, ...] = ()
     """Columns that are not read."""
+    sums: tuple[Wish, ...] = ()
+    """What columns say that are worked out: no wish, but somebody may have meant one."""
 
 
 def cell(value: Any) -> str:
@@ -110,18 +114,21 @@ def parse(data: bytes, criteria: Mapping[str, str]) -> Table:
         raise TableUnreadable("The table is empty. Its first line names the columns, one of them 'id'.")
     if len(found) - 1 > MAX_ROWS:
         raise TableUnreadable(f"The table has more than {MAX_ROWS} lines; upload it in parts.")
-    places, ignored = _places([one.strip() for one in found[0]], criteria)
-    return _read(found, places, ignored, comma=separator != ",")
+    places, sums, ignored = _places([one.strip() for one in found[0]], criteria)
+    return _read(found, places, sums, ignored, comma=separator != ",")
 
 
-def _places(names: Sequence[str], criteria: Mapping[str, str]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Target -> its column; the student's id is under the empty name."""
+def _places(
+    names: Sequence[str], criteria: Mapping[str, str]
+) -> tuple[dict[str, int], dict[str, int], tuple[str, ...]]:
+    """Target -> its column, the student's id under the empty name; of WORKED_OUT; names not read."""
     known = {column_of(one, title).casefold(): one for one, title in criteria.items()}
     known |= {one.casefold(): one for one in criteria}
     for one, title in criteria.items():
         if [*criteria.values()].count(title) == 1:
             known.setdefault(title.casefold(), one)
     places: dict[str, int] = {}
+    sums: dict[str, int] = {}
     ignored = []
     for place, name in enumerate(names):
         plain = "".join(c for c in name.casefold() if c.isalnum())
@@ -130,7 +137,9 @@ def _places(names: Sequence[str], criteria: Mapping[str, str]) -> tuple[dict[str
             target = ADJUSTMENT
         if target is None and plain in COLUMNS["id"]:
             target = ""
-        if target is None:
+        if target is None and name.casefold() in WORKED_OUT:
+            sums.setdefault(name.casefold(), place)
+        elif target is None:
             ignored += [name] if name and name.casefold() not in CALCULATED else []
         elif target in places:
             raise TableUnreadable(f"Two columns are called '{name}'; leave one of them out.")
@@ -141,13 +150,19 @@ def _places(names: Sequence[str], criteria: Mapping[str, str]) -> tuple[dict[str
     if len(places) == 1:
         wanted = ", ".join([ADJUSTMENT, *criteria][:6])
         raise TableUnreadable(f"No column says anything about points. They may be called: {wanted}.")
-    return places, tuple(ignored)
+    return places, sums, tuple(ignored)
 
 
 def _read(
-    found: Sequence[Sequence[str]], places: Mapping[str, int], ignored: tuple[str, ...], *, comma: bool
+    found: Sequence[Sequence[str]],
+    places: Mapping[str, int],
+    columns: Mapping[str, int],
+    ignored: tuple[str, ...],
+    *,
+    comma: bool,
 ) -> Table:
     wishes: list[Wish] = []
+    sums: list[Wish] = []
     problems: list[tuple[int, str]] = []
     seen: dict[str, int] = {}
     for number, row in enumerate(found[1:], start=2):
@@ -167,7 +182,14 @@ def _read(
                 problems.append((number, f"'{text[:40]}' is no number of points"))
             elif points is not None:
                 wishes.append(Wish(line=number, student=student, target=target, points=points))
-    return Table(wishes=tuple(wishes), problems=tuple(problems), ignored=ignored)
+        for target, place in columns.items():
+            points = _number(row[place].strip(), comma=comma) if place < len(row) else None
+            sums += (
+                [Wish(line=number, student=student, target=target, points=points)]
+                if points is not None
+                else []
+            )
+    return Table(wishes=tuple(wishes), problems=tuple(problems), ignored=ignored, sums=tuple(sums))
 
 
 def _unmarked(text: str) -> str:

@@ -168,7 +168,10 @@ def _row(number: int, fields: Sequence[str], places: Mapping[str, int]) -> tuple
         place = places.get(column, len(fields))
         return fields[place] if place < len(fields) else ""
 
-    name = said("name") or " ".join(part for part in (said("first"), said("last")) if part)
+    first, last, name = said("first"), said("last"), said("name")
+    if not name or ("last" not in places and first.casefold() not in name.casefold()):
+        # beside a column of first names, some systems call the surname `name`
+        name = " ".join(part for part in (first, last or name) if part)
     role = ROLE_WORDS.get(said("role").casefold(), said("role"))
     row = Row(number, said("id"), name, said("email"), role)
     return row, next((words for wrong, words in WRONG if wrong(row)), "")
@@ -185,7 +188,10 @@ WRONG: tuple[tuple[Callable[[Row], bool], str], ...] = (
     (lambda row: not row.name.isprintable(), "The name has characters that cannot be shown."),
     (lambda row: len(row.name) > MAX_LENGTH, f"The name is longer than {MAX_LENGTH} characters."),
     (lambda row: len(row.email) > MAX_LENGTH, f"The e-mail address is longer than {MAX_LENGTH} characters."),
-    (lambda row: _bad_email(row) or not row.email.isprintable(), "The e-mail address is none."),
+    (
+        lambda row: _bad_email(row) or not row.email.isprintable(),
+        "The e-mail address is not one: it needs an @, and no blanks.",
+    ),
     (lambda row: bool(row.role) and row.role not in ROLES, "The role is not student, grader or instructor."),
 )
 

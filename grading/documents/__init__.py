@@ -1,6 +1,6 @@
 """Readers of hand-ins: files to documents, the student's own lines, pseudonyms."""
 
-from grading.documents.files import ALLOWED, HandIn, UploadedFile
+from grading.documents.files import ALLOWED, ALLOWED_FILES, HandIn, UploadedFile
 from grading.documents.limits import Limits
 from grading.documents.pseudonym import Identity, pseudonym_for, pseudonymise, pseudonymise_texts
 from grading.documents.reading import read, read_document
@@ -9,6 +9,7 @@ from grading.documents.text import hidden_characters
 
 __all__ = [
     "ALLOWED",
+    "ALLOWED_FILES",
     "HandIn",
     "Identity",
     "Limits",

@@ -33,9 +33,9 @@ KINDS: dict[str, tuple[Kind, str]] = {
 DATA = (".csv", ".tsv", ".xlsx", ".xls", ".json", ".parquet", ".rds")
 """What may lie beside the work when it is run. Nobody reads it but the work, and it is not graded."""
 
-ALLOWED = (
-    ".ipynb, .R, .Rmd, .qmd, .py, .sql, .java, .c, .cpp, .h, .hpp, .js, .ts, .md, .txt or a .zip of these"
-)
+ALLOWED_FILES = ".ipynb, .R, .Rmd, .qmd, .py, .sql, .java, .c, .cpp, .h, .hpp, .js, .ts, .md, .txt"
+ALLOWED = f"{ALLOWED_FILES} or a .zip of these"
+"""In a sentence of an error."""
 
 
 @dataclass(frozen=True)

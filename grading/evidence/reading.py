@@ -109,7 +109,7 @@ def _document(document: Document, compared: bool) -> ReadDocument:
         path=document.path,
         kind=document.kind,
         language=document.language,
-        lines=sum(bool(line.strip()) for cell in document.cells for line in cell.lines),
+        lines=sum(len(cell.lines) for cell in document.cells),
         cells=len(document.cells),
         code=len(code),
         text=sum(cell.kind != "code" and bool(cell.source.strip()) for cell in document.cells),

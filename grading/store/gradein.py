@@ -14,6 +14,7 @@ from grading.changes import Change, Kind
 from grading.errors import Conflict
 from grading.gradefile import ADJUSTMENT, Table, Wish
 from grading.may import Actor
+from grading.report.settling import counted
 from grading.rubric import Value
 from grading.store import reviewing, tables
 from grading.store.audit import note
@@ -45,10 +46,19 @@ class Planned(Value):
     """As it is written down: of an adjustment the part that is a person's own word."""
 
 
+class Total(Value):
+    """What counts of a hand-in, now and with the changes; nothing while there is no total."""
+
+    before: float | None
+    after: float | None
+
+
 class Plan(Value):
     """What a table comes to."""
 
     changes: tuple[Planned, ...]
+    totals: Mapping[str, Total]
+    """By hand-in, of those that change."""
     same: int
     """Cells that say what stands there already."""
     problems: tuple[tuple[int, str], ...]
@@ -96,8 +106,35 @@ def plan(session: Session, assignment: tables.Assignment, table: Table) -> Plan:
             done[made.submission_id, made.target] = wish.line
             same += made.before == made.after
             changes += [made] if made.before != made.after else []
+    totals = _totals(changes, grades)
+    for one in table.sums:
+        submission = found.get(users.get(one.student, (0, ""))[0], "")
+        if submission in grades and submission not in totals and _differs(one, grades[submission][0]):
+            problems.append((one.line, f"'{one.target}' is worked out; change a criterion or 'adjustment'"))
     problems = sorted(dict.fromkeys(problems))[:MOST_PROBLEMS]
-    return Plan(changes=tuple(changes), same=same, problems=tuple(problems), ignored=table.ignored)
+    return Plan(
+        changes=tuple(changes), totals=totals, same=same, problems=tuple(problems), ignored=table.ignored
+    )
+
+
+def _totals(changes: Sequence[Planned], grades: Mapping[str, tuple[Any, float]]) -> dict[str, Total]:
+    totals = {}
+    for submission in dict.fromkeys(one.submission_id for one in changes):
+        grade, mine = grades[submission][0], [one for one in changes if one.submission_id == submission]
+        criteria = {
+            **grade.criterion_points,
+            **{one.target: one.after for one in mine if one.kind == "points"},
+        }
+        adjustment = next((one.after for one in mine if one.kind == "adjust"), grade.adjustment)
+        whole = None if None in criteria.values() else round(sum(criteria.values()), 2)
+        after = None if whole is None else counted(whole, adjustment, grade.max_points, grade.credit)
+        totals[submission] = Total(before=grade.final_points, after=after)
+    return totals
+
+
+def _differs(said: Wish, grade: Any) -> bool:
+    now = grade.points if said.target == "points" else grade.final_points
+    return now is None or abs(said.points - now) > 0.005
 
 
 def apply(
@@ -141,8 +178,9 @@ def _grades(session: Session, submission_ids: Sequence[str]) -> dict[str, tuple[
     found: dict[str, tuple[Any, float]] = {}
     for some in chunks([one for one in submission_ids if one]):
         query = select(
-            grade.submission_id, grade.round_id, grade.max_points, grade.adjustment, grade.criterion_points
-        )
+            grade.submission_id, grade.round_id, grade.max_points, grade.adjustment, grade.criterion_points,
+            grade.points, grade.credit, grade.final_points,
+        )  # fmt: skip
         query = query.join(tables.Round, tables.Round.id == grade.round_id).where(tables.Round.current)
         rows = session.execute(query.where(grade.submission_id.in_(some))).all()
         own = _own(session, [row.round_id for row in rows])

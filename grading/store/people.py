@@ -36,6 +36,8 @@ class Known:
     """Names, ids and addresses, the longest first."""
     subjects: tuple[str, ...]
     """Sign-in names and student ids."""
+    local: tuple[str, ...]
+    """Those of them that one signs in with here, the oldest first."""
 
     @property
     def name(self) -> str:
@@ -112,12 +114,14 @@ def find_known(session: Session, who: str) -> Known:
     (user,) = found
     if user.administrator or set(accounts.roles(session, user.id).values()) - {"student"}:
         raise Forbidden(f"'{who}' is a member of staff; this is for students.")
-    subjects = [row.subject for row in session.execute(_subjects(), {"user_id": user.id})]
+    known = session.execute(_subjects(), {"user_id": user.id}).all()
+    subjects = [row.subject for row in known]
     texts = {text for text in (user.name, user.email, *subjects) if text}
     return Known(
         user_id=user.id,
         texts=tuple(sorted(texts, key=lambda text: (-len(text), text))),
         subjects=tuple(sorted({one for one in subjects if one})),
+        local=tuple(row.subject for row in known if row.subject and row.provider == "local"),
     )
 
 
@@ -142,7 +146,8 @@ def _numbered() -> Any:
 
 @cache
 def _subjects() -> Any:
-    return select(Identity.subject).where(Identity.user_id == bindparam("user_id")).order_by(Identity.id)
+    columns = (Identity.subject, Identity.provider)
+    return select(*columns).where(Identity.user_id == bindparam("user_id")).order_by(Identity.id)
 
 
 def _belongings(user_id: int | Any) -> tuple[Select[Any], ...]:

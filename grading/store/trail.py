@@ -42,6 +42,7 @@ class Line:
     actor: Named
     object: Named
     detail: Mapping[str, Any]
+    """As it was kept; a `student` is Named."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +76,24 @@ def read(session: Session, wanted: Wanted) -> Trail:
         query = query.where(Audit.actor.in_(_actors(session, person)))
     rows = session.execute(query, known).all()
     shown = rows[:PER_PAGE]
-    names = _names(session, {name for row in shown for name in (row.actor, row.object)})
+    details = [_of_students(row.detail or {}) for row in shown]
+    called = {name for row in shown for name in (row.actor, row.object)}
+    names = _names(session, called | {one["student"] for one in details if "student" in one})
     lines = tuple(
-        Line(row.id, row.at, row.action, names[row.actor], names[row.object], row.detail or {})
-        for row in shown
+        Line(row.id, row.at, row.action, names[row.actor], names[row.object], _named(detail, names))
+        for row, detail in zip(shown, details, strict=True)
     )
     return Trail(lines, shown[-1].id if len(rows) > PER_PAGE else None)
+
+
+def _of_students(detail: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A student's number as the audit calls people."""
+    student = detail.get("student")
+    return {**detail, "student": f"user:{student}"} if isinstance(student, int | str) else detail
+
+
+def _named(detail: Mapping[str, Any], names: Mapping[str, Named]) -> Mapping[str, Any]:
+    return {**detail, "student": names[detail["student"]]} if "student" in detail else detail
 
 
 @cache

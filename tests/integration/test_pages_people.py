@@ -175,7 +175,7 @@ def test_problems_are_named_by_line_and_the_rest_is_imported(school: School) -> 
     page = text(post(school.client("teacher"), f"{people(school)}/import", table=table))
     assert re.search(r"Line 2:</strong> The account &#39;ben&#39; is disabled", page)
     assert "Line 3:</strong> There is no id." in page
-    assert "Line 5:</strong> The e-mail address is none." in page
+    assert "Line 5:</strong> The e-mail address is not one" in page
     assert "<script>alert" not in page
     imported(school, table)
     assert school.count(tables.Membership) == 6

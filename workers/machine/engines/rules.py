@@ -72,6 +72,14 @@ def _cut(words: str, limit: int) -> str:
     return words if len(words) <= limit else words[:limit].rpartition(" ")[0] or words[:limit]
 
 
+def headline(words: str, limit: int) -> str:
+    """Cut between two words, with an ellipsis; a name in quotation marks keeps the second one."""
+    if len(words) <= limit:
+        return words
+    cut = words[: limit - 2].rpartition(" ")[0] or words[: limit - 2]
+    return f"{cut.rstrip(' ,;:')}…{chr(39) if cut.count(' ' + chr(39)) and words.endswith(chr(39)) else ''}"
+
+
 def _judgements(job: Job, judged: tuple[Judged, ...], schema: Schema) -> dict[str, Any]:
     """Quotes, reason and level of each criterion of the stage."""
     answer: dict[str, Any] = {}
@@ -131,7 +139,7 @@ def _findings(job: Job, found: list[Remark], schema: Schema) -> list[dict[str, A
     return [
         {
             "severity": remark.severity,
-            "title": remark.title[: _limit(shape["title"])],
+            "title": headline(remark.title, _limit(shape["title"])),
             "detail": _cut(remark.detail, _limit(shape["detail"])),
             "at": _at(job, remark.location),
         }
