@@ -22,6 +22,8 @@ from app.gateway.conversation import ClientGone, Conversation
 from app.gateway.errors import Refused
 from app.gateway.services import Door
 from app.language import gettext as _
+from app.language import later as N_
+from app.language import told
 from app.services import services
 from grading.authoring import proposal
 from grading.authoring.template import template
@@ -32,6 +34,13 @@ from grading.rubric import Rubric
 from grading.store import drafting, tables
 from grading.store.drafting import NothingChanged
 
+TITLES = (
+    N_("Uses the functions the task asks for"),
+    N_("Makes the results"),
+    N_("Complete and without errors"),
+    N_("Explains what was done and why"),
+)
+"""Of the criteria of a template, for translators."""
 log = logging.getLogger(__name__)
 pages = Blueprint("authoring_proposals", __name__)
 LIMIT_S = 240.0
@@ -109,7 +118,7 @@ def ask_form(assignment_id: int) -> str:
         found = shared.seen(session, actor, assignment_id)
         now = drafting.working(session, found)
         top, row = shared.head(session, found, now), now.version
-        made = template(_documents(row.solution), feedback="feedback" in shared.stages())
+        made = _template(row)
         has = {"task": bool(row.task.strip()), "solution": bool(row.solution)}
     return render_template("authoring/draft.html", head=top, made=made, has=has, model=_model())
 
@@ -175,7 +184,7 @@ def take(assignment_id: int) -> Response:
             draft = _drafts().find(draft_id, actor.user_id, assignment_id)
             rubric, note = draft.rubric, _("Drafted by %(model)s", model=draft.model)
         else:
-            rubric = template(_documents(row.solution), feedback="feedback" in shared.stages())
+            rubric = _template(row)
             note = _("Made from the solution")
         if rubric is None:
             raise NotFound(_("This draft has no rubric."))
@@ -201,6 +210,13 @@ def _model() -> str:
 def _question(row: tables.RubricVersion) -> proposal.Question:
     starter, solution = (_text(_documents(docs)) for docs in (row.starter, row.solution))
     return proposal.question(row.task, starter, solution, shared.stages(), row.spoken_language)
+
+
+def _template(row: tables.RubricVersion) -> Rubric:
+    """Made from the solution, with titles in the reader's language: they are a beginning to be edited."""
+    made = template(_documents(row.solution), feedback="feedback" in shared.stages())
+    spoken = [one.model_copy(update={"title": _(one.title)}) for one in made.criteria]
+    return made.model_copy(update={"criteria": tuple(spoken)})
 
 
 def _documents(rows: Sequence[Any]) -> tuple[Document, ...]:
@@ -229,15 +245,15 @@ def _write(door: Door, draft: Draft, asked: proposal.Question, stages: tuple[str
         draft.rubric = proposal.rubric_of(text, stages)
         draft.state = "done"
     except ClientGone:
-        _failed(draft, "It was stopped.")
+        _failed(draft, N_("It was stopped."))
     except (Refused, proposal.NoProposal) as error:
         _failed(draft, error.message)
     except RedisError as error:
         log.warning("redis is away, a draft is given up: %s", type(error).__name__)
-        _failed(draft, "The machines cannot be reached right now; try again in a minute.")
+        _failed(draft, N_("The machines cannot be reached right now; try again in a minute."))
     except Exception:
         log.exception("a rubric could not be drafted")
-        _failed(draft, "Something went wrong on our side. Try again, or begin with the template.")
+        _failed(draft, N_("Something went wrong on our side. Try again, or begin with the template."))
     draft.seconds = time.monotonic() - draft.began
 
 
@@ -266,7 +282,7 @@ def _answer(door: Door, draft: Draft, asked: proposal.Question, *, bound: bool) 
             draft.chars += len(event.text)
             if event.kind == "end" and event.reason == "length":
                 raise proposal.NoProposal(
-                    "The model's answer became too long; try again, or begin with the template."
+                    N_("The model's answer became too long; try again, or begin with the template.")
                 )
     text = "".join(said)
     # a model that is not bound likes to say something before and after it
@@ -282,5 +298,5 @@ def _said(draft: Draft) -> str:
         values = {"model": draft.model, "machine": draft.machine, "chars": draft.chars, "seconds": seconds}
         return _("%(model)s on %(machine)s is writing: %(chars)s characters, %(seconds)s s.", **values)
     if draft.state == "failed":
-        return _("No rubric was drafted: %(why)s", why=_(draft.why))
+        return _("No rubric was drafted: %(why)s", why=told(draft.why))
     return _("Drafted by %(model)s on %(machine)s.", model=draft.model, machine=draft.machine)

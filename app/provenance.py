@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from app.language import fixed
+from app.language import fixed, number
 from app.language import gettext as _
 from app.language import later as N_
 from app.said import said as in_words
@@ -36,9 +36,9 @@ NOT_KEPT: Mapping[Missing, str] = {
 }
 _SAMPLING: Mapping[str, Callable[[Any], str]] = {
     "temperature": lambda t: (
-        _("temperature %(number)s", number=t) if t else _("temperature 0: always the likeliest token")
+        _("temperature %(number)s", number=number(t)) if t else _("temperature 0: always the likeliest token")
     ),
-    "top_p": lambda p: _("from the likeliest tokens that together have %(part)s", part=p),
+    "top_p": lambda p: _("from the likeliest tokens that together have %(part)s", part=number(p)),
     "seed": lambda seed: _("seed %(number)s", number=seed),
     "max_tokens": lambda n: _("at most %(count)s tokens", count=n),
     "num_predict": lambda n: _("at most %(count)s tokens", count=n),

@@ -12,6 +12,7 @@ from werkzeug.wrappers import Response
 
 from app import review, review_filter, who
 from app.language import gettext as _
+from app.language import told
 from app.services import services
 from grading.changes import Change
 from grading.errors import Conflict
@@ -105,7 +106,7 @@ def _done(submission_id: str, action: str, work: Work, after: list[str | None] |
         draft = request.form.to_dict()
         return review.page(actor, submission_id, meanwhile=error.since, draft=draft, stale=True), error.status
     except (ChangeRefused, CommentRefused, Conflict) as error:
-        problem = _(error.message)
+        problem = told(error.message)
         return review.page(actor, submission_id, problem=problem, draft=request.form.to_dict()), error.status
     flash(said)
     filters, number = review_filter.filters_of(request.args), review_filter.page_of(request.args)

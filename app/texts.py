@@ -13,10 +13,9 @@ from jinja2 import pass_eval_context
 from jinja2.nodes import EvalContext
 from markupsafe import Markup, escape
 
-from app.language import catalogue_of_reader, current, number, when_in
+from app.language import catalogue_of_reader, current, ngettext, number, when_in
 from app.language import gettext as _
 from app.language import later as N_
-from app.language import ngettext as _n
 from app.moments import relative
 from grading.late import Lateness
 from grading.store.members import Person
@@ -165,7 +164,7 @@ def late(lateness: Lateness) -> Markup:
     """How late a hand-in is, as a mark; nothing where it is in time."""
     if not lateness.days:
         return Markup("")
-    words = _n("%(num)s day late", "%(num)s days late", lateness.days, num=lateness.days)
+    words = ngettext("%(num)s day late", "%(num)s days late", lateness.days, num=lateness.days)
     if lateness.credit < 1:
         words += f", {_('keeps %(part)s of its points', part=percent(lateness.credit))}"
     return Markup(f'<span class="state state-late">{escape(words)}</span>')  # noqa: S704 - escaped
