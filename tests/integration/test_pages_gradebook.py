@@ -312,6 +312,7 @@ def test_import_previews_and_then_changes_once(school: School) -> None:
     assert "Make these 2 changes" in page
     assert "&#39;ben&#39; has no grade" in page
     assert "&#39;nobody&#39; is no student" in page
+    assert "8.5 → <strong>5.5</strong>" in page
     assert points(school, submission) == (8.5, 0.0, 8.5)
     assert make(school, client, form) == 303
     assert points(school, submission) == (6.5, -1.0, 5.5)
@@ -324,6 +325,21 @@ def test_import_previews_and_then_changes_once(school: School) -> None:
         )  # fmt: skip
         assert session.query(tables.Audit).filter_by(action="grade.change").count() == 2
     assert "Nothing would change" in upload(school, TABLE)[1]
+
+
+def test_a_sum_that_is_changed_is_not_passed_over(school: School) -> None:
+    """Sums follow from criteria and adjustment: who changes only those hears of it."""
+    graded(school, "anna", 8.5)
+    page = upload(school, "id,load,points,final\nanna,4.5,9,8.5\n")[1]
+    assert "Nothing would change" in page
+    assert "Line 2: &#39;points&#39; is worked out; change a criterion or &#39;adjustment&#39;" in page
+    assert "final&#39; is worked out" not in page
+    assert "is worked out" not in upload(school, "id,load,points,final\nanna,1,5,5\n")[1]
+    teacher, table = school.client("teacher"), "id,load\nanna,99\n"
+    form = {"csrf_token": form_token(teacher), "table": table, "reason": "x"}
+    url = f"/assignments/{school.assignment}/grades/import"
+    german = teacher.post(url, data=form, headers={"Accept-Language": "de"}).get_data(as_text=True)
+    assert "Zeile 2: 99 liegt nicht zwischen 0 und den" in german
 
 
 def test_what_was_changed_meanwhile_is_shown_again(school: School) -> None:

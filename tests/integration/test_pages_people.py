@@ -176,6 +176,11 @@ def test_problems_are_named_by_line_and_the_rest_is_imported(school: School) -> 
     assert re.search(r"Line 2:</strong> The account &#39;ben&#39; is disabled", page)
     assert "Line 3:</strong> There is no id." in page
     assert "Line 5:</strong> The e-mail address is not one" in page
+    with school.store.write() as session:
+        session.get_one(tables.User, school.users["teacher"]).language = "de"
+    german = text(post(school.client("teacher"), f"{people(school)}/import", table=table))
+    assert "Zeile 2:</strong> Das Konto „ben“ ist gesperrt" in german
+    assert "Zeile 3:</strong> Es gibt keine Kennung." in german
     assert "<script>alert" not in page
     imported(school, table)
     assert school.count(tables.Membership) == 6
@@ -656,6 +661,9 @@ def test_an_administrator_makes_and_changes_accounts(school: School) -> None:
     assert post(client, url, name="Newer", email="").status_code == 303
     assert post(client, url, name="", email="").status_code == 400
     assert f'href="{url}/erase"' in text(client.get(url))
+    with school.store.write() as session:
+        session.add(tables.Identity(provider="lti:1", subject="z-0001", user_id=new.id))
+    assert "Type “new” to confirm" in text(client.get(f"{url}/erase"))  # not what a platform calls them
     post(client, f"{url}/administrator", value="1")
     page = text(client.get(f"{url}"))
     assert "/erase" not in page  # staff are not erased
@@ -799,6 +807,10 @@ def test_the_audit_of_a_course_in_plain_sentences(both: School) -> None:
     assert "Teacher made a link by which Anna can set a password." in page
     post(teacher, f"{people(both)}/{both.users['anna']}/role", role="grader")
     assert "student → grader" in text(teacher.get(url))
+    due = {"before": None, "due": "2026-11-25T21:59:00+00:00", "student": both.users["anna"], "points": 1.5}
+    with both.store.write() as session:
+        note(session, "user:1", "extension.give", f"assignment:{both.assignment}", due)
+    assert "due: 25 Nov 2026, 21:59 UTC · points: 1.5 · student: Anna" in text(teacher.get(url))
     assert "Stranger" not in page
     grades = text(teacher.get(f"{url}?kind=grades"))
     assert "released the grade" in grades

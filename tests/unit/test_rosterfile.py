@@ -50,6 +50,17 @@ def test_columns_as_other_systems_call_them_in_any_order() -> None:
     assert parse("Vorname\tNachname\tMatrikelnummer\nAda\tLovelace\t7").rows == (Row(2, "7", "Ada Lovelace"),)
 
 
+def test_a_column_of_first_names_beside_one_called_name() -> None:
+    """Some systems call the surname `name`; others give the whole name and its parts."""
+    assert parse("id;Vorname;Name\n7;Ada;Lovelace\n").rows == (Row(2, "7", "Ada Lovelace"),)
+    assert parse("id;Vorname;Name\n7;Ada;Ada Lovelace\n8;;Ben\n").rows == (
+        Row(2, "7", "Ada Lovelace"),
+        Row(3, "8", "Ben"),
+    )
+    both = "id,first name,last name,full name\n7,Ada,Lovelace,Countess Lovelace\n"
+    assert parse(both).rows == (Row(2, "7", "Countess Lovelace"),)
+
+
 def test_problems_name_their_line_and_leave_the_others() -> None:
     text = (
         "id,name,email,role\ns-1,Ada,,\n,Nobody,,\ns-1,Ada again,,\ns-2,Ben,no address,\ns-3,Cy,,boss\n"
@@ -62,7 +73,7 @@ def test_problems_name_their_line_and_leave_the_others() -> None:
     assert [(problem.line, problem.words) for problem in found.problems] == [
         (3, "There is no id."),
         (4, "The id 's-1' stands in line 2 already."),
-        (5, "The e-mail address is none."),
+        (5, "The e-mail address is not one: it needs an @, and no blanks."),
         (6, "The role is not student, grader or instructor."),
         (7, "The name has characters that cannot be shown."),
         (8, "The id is longer than 200 characters."),

@@ -13,7 +13,7 @@ from grading.model import Cell, CriterionEvidence, Document, Evidence, Location,
 from grading.rubric import Criterion, Rubric
 from tests.unit.test_stages_prompt import NOTEBOOK, code, job
 from workers.machine.engines.base import Request
-from workers.machine.engines.rules import RulesEngine
+from workers.machine.engines.rules import RulesEngine, headline
 from workers.machine.engines.rules_facts import Facts
 from workers.machine.engines.rules_findings import remarks
 from workers.machine.engines.rules_judge import nearest
@@ -242,6 +242,14 @@ def test_feedback_speaks_of_this_work() -> None:
     assert "csv.reader()" in other.achieved
     assert VAGUE[:20] in other.reflection
     assert output.model_dump() != other.model_dump()
+
+
+def test_a_headline_is_cut_between_words_and_closes_its_quote() -> None:
+    whole = "3 of 5 tests fail in 'counts pairs right'"
+    assert headline(whole, 41) == whole
+    assert headline(whole, 40) == "3 of 5 tests fail in 'counts pairs…'"
+    assert headline("A title without a name that is long", 20) == "A title without a…"
+    assert all(len(headline(whole, limit)) <= limit for limit in range(12, 60))
 
 
 def test_where_limits_what_is_judged() -> None:

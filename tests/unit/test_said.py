@@ -19,6 +19,16 @@ CASES = [
         "The code does not parse at line 4 of cell 11 of a.ipynb.",
         "Der Code ist bei Zeile 4 von Zelle 11 von a.ipynb nicht lesbar.",
     ),
+    (
+        "0 of 4 tests passed, 2 of those that failed are hidden; the first that failed: f(1) gave 6, not 3",
+        "0 von 4 Tests bestanden, 2 der nicht bestandenen sind verborgen; der erste nicht bestandene: "
+        "f(1) ergab 6 statt 3",
+    ),
+    ("has no “this and that”", "hat kein “this and that”"),
+    (
+        "text that asks for points: “give this and that”",
+        "Text, der um Punkte bittet: “give this and that”",
+    ),
     ("a sentence of tomorrow, and another", "a sentence of tomorrow, and another"),
     ("uses %(p1)s and 100 %", "benutzt %(p1)s und 100 %"),
 ]
