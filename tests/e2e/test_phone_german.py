@@ -44,7 +44,8 @@ def test_pages_fit_a_phone(
     wrong = {}
     for path in paths:
         answer = page.goto(site + path.format(**known))
-        assert answer is not None and answer.ok, path
+        assert answer is not None
+        assert answer.ok, path
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
         too_wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         if too_wide > 0 or page.evaluate(CLIPPED):
