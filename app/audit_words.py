@@ -84,6 +84,7 @@ WORDS: Mapping[str, str] = {
     "add": N_("a comment"),
     "text": N_("a text"),
     "adjust": N_("the total"),
+    "total": N_("the total"),
     # what a dry run is for
     "try": N_("trying it"),
     "rubric": N_("a change of the rubric"),

@@ -13,6 +13,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from app import who
 from app.language import gettext as _
+from app.language import ngettext
 from app.services import services
 from grading.errors import GraderError
 from grading.may import Actor
@@ -43,7 +44,7 @@ def erase(user_id: int) -> str | tuple[str, int] | BaseResponse:
         return _form(user_id, _("That is not the id of this student; nothing was erased.")), 422
     with store.write() as session:
         erasure.erase(session, student, actor.name)
-    flash(_("Everything of %(who)s was erased. Back-ups made before still hold it.", who=student.name))
+    flash(_("Everything of %(who)s was erased. Back-ups made before still hold it.", who=_asked(student)))
     response = redirect(url_for("pages.home"), 303)
     # after the answer: rewriting the file takes as long as it is large
     response.call_on_close(lambda: _compact(store))
@@ -75,6 +76,22 @@ def _ids(student: Known) -> tuple[str, ...]:
     return (student.name, *student.subjects)
 
 
+def _counted(name: str, count: int) -> str:
+    """So many of what is theirs, in words."""
+    words = {
+        "submissions": ngettext("%(count)s hand-in", "%(count)s hand-ins", count),
+        "rounds": ngettext("%(count)s grading", "%(count)s gradings", count),
+        "runs": ngettext("%(count)s run on machines", "%(count)s runs on machines", count),
+        "tokens": ngettext("%(count)s token", "%(count)s tokens", count),
+        "class zips": ngettext(
+            "%(count)s class zip that may hold their work",
+            "%(count)s class zips that may hold their work",
+            count,
+        ),
+    }
+    return words.get(name, f"{count} {name}")
+
+
 def _asked(student: Known) -> str:
     """What the form asks for: a name to sign in with, which people know better than a platform's number."""
     return next(iter(student.local or student.subjects), student.name)
@@ -84,7 +101,13 @@ def _form(user_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         student, counts = erasure.preview(session, f"user:{user_id}")
     return render_template(
-        "erase.html", user_id=user_id, student=student, asked=_asked(student), counts=counts, problem=problem
+        "erase.html",
+        user_id=user_id,
+        student=student,
+        asked=_asked(student),
+        said=_counted,
+        counts=counts,
+        problem=problem,
     )
 
 

@@ -172,7 +172,7 @@ def _day(language: str, day: date) -> str:
 
 @lru_cache(maxsize=4096)
 def _time(language: str, at: time) -> str:
-    return format_time(at, TIME.get(language, "medium"), locale=language)
+    return format_time(at, TIME.get(language, "short"), locale=language)
 
 
 @lru_cache(maxsize=32)
