@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,13 +13,25 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from app import assignments, moments, who
+from app.language import gettext as _
+from app.language import later as N_
 from app.services import services
 from grading.authoring.folder import Settings
+from grading.authoring.template import template
 from grading.errors import AssignmentError
 from grading.may import Actor, Subject
+from grading.model import Document
+from grading.rubric import Rubric
 from grading.rubric_errors import mistakes
 from grading.store import drafting, overview, tables
 
+TITLES = (
+    N_("Uses the functions the task asks for"),
+    N_("Makes the results"),
+    N_("Complete and without errors"),
+    N_("Explains what was done and why"),
+)
+"""Of the criteria of a template, for translators."""
 ANY = "<int(max=2147483647):assignment_id>"
 
 
@@ -188,3 +201,10 @@ def _part(name: str) -> float:
         return round(float(typed or 0) / 100, 6)
     except ValueError:
         raise AssignmentError(f"{name}: must be a number of per cent, such as 10") from None
+
+
+def first_rubric(solution: Sequence[Document]) -> Rubric:
+    """Made from a solution without a model, with titles in the reader's language: a beginning to edit."""
+    made = template(solution, feedback="feedback" in stages())
+    spoken = [one.model_copy(update={"title": _(one.title)}) for one in made.criteria]
+    return made.model_copy(update={"criteria": tuple(spoken)})

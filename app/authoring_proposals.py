@@ -26,7 +26,6 @@ from app.language import later as N_
 from app.language import told
 from app.services import services
 from grading.authoring import proposal
-from grading.authoring.template import template
 from grading.errors import Conflict, NotFound
 from grading.guests import DRAFTING, Ask, Said
 from grading.model import Document
@@ -34,13 +33,6 @@ from grading.rubric import Rubric
 from grading.store import drafting, tables
 from grading.store.drafting import NothingChanged
 
-TITLES = (
-    N_("Uses the functions the task asks for"),
-    N_("Makes the results"),
-    N_("Complete and without errors"),
-    N_("Explains what was done and why"),
-)
-"""Of the criteria of a template, for translators."""
 log = logging.getLogger(__name__)
 pages = Blueprint("authoring_proposals", __name__)
 LIMIT_S = 240.0
@@ -118,7 +110,7 @@ def ask_form(assignment_id: int) -> str:
         found = shared.seen(session, actor, assignment_id)
         now = drafting.working(session, found)
         top, row = shared.head(session, found, now), now.version
-        made = _template(row)
+        made = shared.first_rubric(_documents(row.solution))
         has = {"task": bool(row.task.strip()), "solution": bool(row.solution)}
     return render_template("authoring/draft.html", head=top, made=made, has=has, model=_model())
 
@@ -184,7 +176,7 @@ def take(assignment_id: int) -> Response:
             draft = _drafts().find(draft_id, actor.user_id, assignment_id)
             rubric, note = draft.rubric, _("Drafted by %(model)s", model=draft.model)
         else:
-            rubric = _template(row)
+            rubric = shared.first_rubric(_documents(row.solution))
             note = _("Made from the solution")
         if rubric is None:
             raise NotFound(_("This draft has no rubric."))
@@ -210,13 +202,6 @@ def _model() -> str:
 def _question(row: tables.RubricVersion) -> proposal.Question:
     starter, solution = (_text(_documents(docs)) for docs in (row.starter, row.solution))
     return proposal.question(row.task, starter, solution, shared.stages(), row.spoken_language)
-
-
-def _template(row: tables.RubricVersion) -> Rubric:
-    """Made from the solution, with titles in the reader's language: they are a beginning to be edited."""
-    made = template(_documents(row.solution), feedback="feedback" in shared.stages())
-    spoken = [one.model_copy(update={"title": _(one.title)}) for one in made.criteria]
-    return made.model_copy(update={"criteria": tuple(spoken)})
 
 
 def _documents(rows: Sequence[Any]) -> tuple[Document, ...]:

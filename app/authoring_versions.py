@@ -17,7 +17,6 @@ from app.language import gettext as _
 from app.services import services
 from grading.authoring.diff import differences
 from grading.authoring.folder import Content, Settings
-from grading.authoring.template import template
 from grading.authoring.texts import slug
 from grading.errors import AssignmentError, DocumentError
 from grading.store import courses, drafting
@@ -35,7 +34,8 @@ def listing(assignment_id: int) -> str:
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
         top, rows = shared.head(session, found), drafting.lines(session, found)
-    return render_template("authoring/versions.html", head=top, rows=rows)
+        tasked = not top.draft or bool(drafting.working(session, found).version.task.strip())
+    return render_template("authoring/versions.html", head=top, rows=rows, tasked=tasked)
 
 
 @pages.get(f"/assignments/{ANY}/versions/{NUMBER}")
@@ -120,7 +120,7 @@ def create(course_id: int) -> tuple[str, int] | Response:
     actor = who.in_course("assignment.change", course_id)
     try:
         said = shared.read_settings()
-        content = Content(rubric=template((), feedback="feedback" in shared.stages()))
+        content = Content(rubric=shared.first_rubric(()))
         with services().store.write() as session:
             made = drafting.create(session, course_id, said, content, actor).id
     except (AssignmentError, moments.BadDate) as error:

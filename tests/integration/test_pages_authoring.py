@@ -109,6 +109,19 @@ def test_a_changed_rubric_is_a_draft_that_counts_when_it_is_published(
     assert "The total is 10 points; it was 15." in page
 
 
+def test_what_a_new_assignment_lacks_is_said(school: School, client: FlaskClient) -> None:
+    """Before it is published without a task, and where there is nothing to try it with."""
+    made = post(client, f"/courses/{school.course}/assignments/new", title="First steps", slug="first-steps")
+    made = made.headers["Location"].rpartition("/")[0]
+    assert "It has no task yet" in client.get(f"{made}/versions").get_data(as_text=True)
+    trying = client.get(f"{made}/dry-runs").get_data(as_text=True)
+    assert "Bring a solution or a starter" in trying
+    assert ">Try it</button>" not in trying
+    written = post(client, f"{made}/task", task="# Count", spoken_language="English", base="1", do="save")
+    assert written.status_code == 303
+    assert "It has no task yet" not in client.get(f"{made}/versions").get_data(as_text=True)
+
+
 def test_what_is_wrong_is_said_and_nothing_is_lost(school: School, client: FlaskClient) -> None:
     address, sent = f"/assignments/{school.assignment}/rubric", editor(school, client)
     sent |= {
