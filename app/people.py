@@ -191,4 +191,7 @@ def _told(plan: Plan) -> str:
     if not added and not changed:
         return _("Everybody was in the course already; nothing was changed.")
     first = ngettext("%(count)s person added", "%(count)s people added", added)
-    return first + ", " + ngettext("%(count)s changed.", "%(count)s changed.", changed)
+    said = first + ", " + ngettext("%(count)s changed.", "%(count)s changed.", changed)
+    left = len(plan.problems)
+    out = ngettext("%(count)s line was left out.", "%(count)s lines were left out.", left) if left else ""
+    return f"{said} {out}".rstrip()
