@@ -9,7 +9,7 @@ SHARED := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint format types imports soak bench checks screenshots lock install clean
+.PHONY: help demo test test-fast lint format types imports programs soak bench checks screenshots lock install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -19,8 +19,8 @@ demo: ## grade the samples on this machine and keep serving; ONCE=1 stops after 
 	@$(BIN)/grader demo$(if $(ONCE), --once)
 
 test: ## everything CI runs: lint, types, import rules, all tests
-	@scripts/bootstrap test
-	@$(MAKE) --no-print-directory lint types imports
+	@scripts/bootstrap develop
+	@$(MAKE) -j2 --no-print-directory types programs lint imports
 	@echo "tests"
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(SHARED) $(ARGS)
 
@@ -43,6 +43,9 @@ types: install ## static types (mypy --strict)
 imports: install ## which package may import which (import-linter)
 	@echo "imports"
 	@$(BIN)/lint-imports --no-logo
+
+programs: install ## what the tests start (Redis, PostgreSQL, a browser, …), where it is missing
+	@scripts/bootstrap test
 
 soak: ## all tests with the long ones: kill loops, many examples
 	@scripts/bootstrap test

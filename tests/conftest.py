@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,12 +34,25 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 WAIT_MS = 60_000
 """How long a browser waits for what must come."""
+YOUNG = 50_000
+"""Objects after which the collector looks for cycles."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The same order in every process."""
     order.put_in_order(items)
+
+
+def pytest_configure() -> None:
+    """Look for garbage as seldom as the web app does: each look costs more than what it finds."""
+    gc.set_threshold(YOUNG)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: to look for garbage in it takes long, hundreds of times."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -46,19 +46,21 @@ def read_elsewhere(made: Generation) -> bool:
     return made.hybrid is not None and made.hybrid.strategy == "disaggregated"
 
 
-def test_fifty_prompts_give_the_tokens_of_one_machine(
-    model: Path, sides: tuple[MlxEngine, HybridEngine]
+# a dozen are of every length, with and without a system message
+@pytest.mark.parametrize("count", [12, pytest.param(50, marks=pytest.mark.soak)])
+def test_many_prompts_give_the_tokens_of_one_machine(
+    model: Path, sides: tuple[MlxEngine, HybridEngine], count: int
 ) -> None:
     direct, hybrid = sides
     before = dict(hybrid.counters())
-    for number in range(50):
+    for number in range(count):
         request = prompt(model, number)
         here, there = direct.generate(request, quiet), hybrid.generate(request, quiet)
         assert there.text == here.text, number
         assert read_elsewhere(there), there.hybrid
         assert there.tokens.output == here.tokens.output
     assert (
-        prefilled(before, dict(hybrid.counters())) == 50
+        prefilled(before, dict(hybrid.counters())) == count
     )  # the last token of each, with which the answer begins
 
 

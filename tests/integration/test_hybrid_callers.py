@@ -17,6 +17,7 @@ from bench.models import make_model
 from tests.engines import ask, quiet
 from tests.hybrid import SECRET, reading, writing
 from workers.machine.engines.mlx_model import fingerprint
+from workers.machine.hybrid.engine import HybridEngine
 from workers.machine.hybrid.errors import TransferError
 from workers.machine.hybrid.wire import Channel, Frame, Kind, pack, proof
 
@@ -36,14 +37,18 @@ def address(model: Path) -> Iterator[tuple[str, int]]:
         yield host, int(port)
 
 
+@pytest.fixture(scope="module")
+def honest(model: Path, address: tuple[str, int]) -> Iterator[HybridEngine]:
+    """One that has every prompt read in a talk of its own."""
+    with writing(model, f"{address[0]}:{address[1]}") as hybrid:
+        yield hybrid
+
+
 @pytest.fixture(autouse=True)
-def still_reads(model: Path, address: tuple[str, int]) -> Iterator[None]:
+def still_reads(model: Path, honest: HybridEngine) -> Iterator[None]:
     """Whatever a test does, somebody honest is served afterwards."""
     yield
-    with writing(model, f"{address[0]}:{address[1]}") as hybrid:
-        made = hybrid.generate(
-            ask(str(model), system="", user="hello", schema={}, max_output_tokens=2), quiet
-        )
+    made = honest.generate(ask(str(model), system="", user="hello", schema={}, max_output_tokens=2), quiet)
     assert made.hybrid is not None
     assert made.hybrid.strategy == "disaggregated", made.hybrid
 
