@@ -20,6 +20,7 @@ from tests.services import (
     Prepare,
     SqliteDatabases,
     find_browser,
+    in_memory,
     running_postgres,
 )
 
@@ -45,8 +46,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure() -> None:
-    """Look for garbage as seldom as the web app does: each look costs more than what it finds."""
+    """Look for garbage as seldom as the web app does, and keep temporary folders in memory."""
     gc.set_threshold(YOUNG)
+    if memory := in_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 def pytest_collection_finish() -> None:

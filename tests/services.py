@@ -29,6 +29,7 @@ Prepare = Callable[[str], None]
 """Brings the empty database at a URL to the state that tests start from, for example by migrating it."""
 
 START_S = 90.0
+MEMORY, ROOM = Path("/dev/shm"), 4 * 1024**3
 BROWSER_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -124,6 +125,13 @@ class PostgresDatabases:
             connection.execute(statement.encode())
 
 
+def in_memory() -> Path | None:
+    """A folder in memory, where there is one with room: each of thousands of databases waits for the disk."""
+    if not MEMORY.is_dir() or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+        return None
+    return MEMORY if shutil.disk_usage(MEMORY).free > ROOM else None
+
+
 def libpq(url: str) -> str:
     """The URL as psycopg takes it, without SQLAlchemy's driver name."""
     return url.replace("postgresql+psycopg:", "postgresql:", 1)
@@ -184,7 +192,7 @@ def own_postgres(*, durable: bool) -> Iterator[Postgres]:
     """A new server that ends with the context; a `durable` one keeps what was committed when it is killed."""
     programs = find_postgres()
     # not pytest's tmp_path: the postgres user must be able to enter its parents
-    folder = Path(tempfile.mkdtemp(prefix="grader-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix="grader-postgres-", dir=None if durable else in_memory()))
     user = unprivileged_user()
     try:
         if user:
@@ -263,6 +271,7 @@ def _made_postgres(programs: Path, folder: Path, user: pwd.struct_passwd | None,
         "full_page_writes": "off",
         "max_connections": 200,
         "shared_buffers": "64MB",
+        "max_wal_size": "128MB",
     }
     command: list[str | Path] = [programs / "postgres", "-D", data]
     for key, value in settings.items():
