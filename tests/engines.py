@@ -16,6 +16,7 @@ from typing import Any
 
 import jsonschema
 
+from bench.models import Shape
 from grading.jobs import Job, Material
 from grading.model import Evidence
 from grading.rubric import Criterion, Rubric
@@ -45,6 +46,8 @@ SCHEMA: dict[str, Any] = {
     "required": ["judgements", "summary"],
     "additionalProperties": False,
 }
+SMALLER = Shape(hidden=64, layers=2, heads=2, kv_heads=1, head_dim=32, intermediate=96)
+"""Of a model that is faster than a tiny one and still has layers of both kinds."""
 SYSTEM = "Grade the work by the rubric. Quote the student's own words. " * 12
 USER = "+ 1| data <- read.csv('survey.csv')\n+ 2| summary(data$height)"
 SHORT = {"connect_timeout": 0.5, "chunk_timeout": 0.8, "load_timeout": 1.0, "busy_timeout": 0.3}

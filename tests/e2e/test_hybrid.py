@@ -6,17 +6,17 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from bench.models import Shape, make_model
+from bench.models import make_model
 from cli.embedded import free_port
 from cli.submit import Client
 from cli.system import accepts_uploads
 from grading.jobs import Hybrid, Result
 from grading.store.tables import Run
+from tests.engines import SMALLER
 from tests.services import SqliteDatabases
 from tests.system import ASSIGNMENT, Site, count_final, furnish, site, until
 from workers.machine.hybrid.secret import NAME
 
-SHAPE = Shape(hidden=64, layers=2, heads=2, kv_heads=1, head_dim=32, intermediate=96)
 CONFIG = """
 [server]
 port = {port}
@@ -43,7 +43,7 @@ feedback = {{ engine = "hybrid", model = "{model}" }}
 def test_one_machine_reads_and_another_writes(
     tmp_path: Path, redis_url: str, sqlite_databases: SqliteDatabases
 ) -> None:
-    port, model = free_port(), make_model(tmp_path / "model", shape=SHAPE, context=32768)
+    port, model = free_port(), make_model(tmp_path / "model", shape=SMALLER, context=32768)
     config = CONFIG.format(port=port, reads=free_port(), model=model)
     with site(tmp_path, config, sqlite_databases.fresh(), redis_url) as system:
         system.parts.environ[NAME] = "known on both sides"

@@ -14,7 +14,7 @@ import pytest
 import structlog.testing
 
 from bench.models import make_model
-from tests.engines import ask, quiet
+from tests.engines import SMALLER, ask, quiet
 from tests.hybrid import SECRET, reading, writing
 from workers.machine.engines.mlx_model import fingerprint
 from workers.machine.hybrid.engine import HybridEngine
@@ -27,7 +27,7 @@ HEAD = {"most_bytes": 1 << 30, "seconds": 20.0}
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("model"), context=600)
+    return make_model(tmp_path_factory.mktemp("model"), shape=SMALLER, context=600)
 
 
 @pytest.fixture(scope="module")

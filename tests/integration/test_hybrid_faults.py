@@ -16,7 +16,7 @@ import pytest
 from bench.models import make_model
 from cli.embedded import free_port
 from grading.errors import Cancelled, ConfigError, ModelMissing
-from tests.engines import ask, quiet
+from tests.engines import SMALLER, ask, quiet
 from tests.hybrid import Spoil, alone, link, prefill_process, reading, writing
 from workers.machine.engines.base import Cancel, Generation
 from workers.machine.hybrid import learning, serving, wire
@@ -32,7 +32,7 @@ SEEN = 3000
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("model"))
+    return make_model(tmp_path_factory.mktemp("model"), shape=SMALLER)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_another_secret_is_refused(model: Path, expected: str) -> None:
 
 
 def test_other_weights_are_refused(model: Path, expected: str, tmp_path: Path) -> None:
-    with reading(make_model(tmp_path / "other", "qwen3")) as address:
+    with reading(make_model(tmp_path / "other", "qwen3", SMALLER)) as address:
         made = answer(model, address)
     assert (made.text, told(made)) == (expected, "weights_differ")
 
@@ -135,7 +135,7 @@ def test_other_weights_are_refused(model: Path, expected: str, tmp_path: Path) -
 def test_the_same_weights_in_another_precision_are_refused(
     model: Path, expected: str, tmp_path: Path
 ) -> None:
-    with reading(make_model(tmp_path / "other", dtype="bfloat16")) as address:
+    with reading(make_model(tmp_path / "other", shape=SMALLER, dtype="bfloat16")) as address:
         made = answer(model, address)
     assert (made.text, told(made)) == (expected, "weights_differ")
 
@@ -146,7 +146,7 @@ def why(made: Generation) -> str:
 
 
 def test_who_has_other_weights_is_told_what_to_do(model: Path, expected: str, tmp_path: Path) -> None:
-    with reading(make_model(tmp_path / "other", dtype="bfloat16")) as address:
+    with reading(make_model(tmp_path / "other", shape=SMALLER, dtype="bfloat16")) as address:
         made = answer(model, address)
     assert made.text == expected
     assert "this machine reads for" in why(made)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from bench.models import WINDOW, Kind, make_model
+from tests.engines import SMALLER
 from tests.lanes import Driven, alone, words
 from workers.machine.engines.mlx_lane import Shape
 from workers.machine.engines.mlx_model import LoadedModel, load_model
@@ -30,7 +31,7 @@ class Known:
 @pytest.fixture(scope="module", params=["llama", "qwen2", "qwen3", "gemma3"])
 def known(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Known:
     kind: Kind = request.param
-    loaded = load_model(str(make_model(tmp_path_factory.mktemp(kind), kind)), None)
+    loaded = load_model(str(make_model(tmp_path_factory.mktemp(kind), kind, SMALLER)), None)
     short, long = words(loaded, SHORT, 1), words(loaded, LONG, 2)
     rests = [(short, 9), (long, 1), (long, 90), (short, 70), ([], 40), (long, 33)]
     prompts = [(prefix, words(loaded, length, length)) for prefix, length in rests]

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from bench.models import Kind, Shape, make_model
+from bench.models import Kind, make_model
 from cli.deploy_models import Wanted, wanted
 from grading.errors import ConfigError, EngineError, ModelMissing
 from grading.machines import EngineSettings, Machine, Placement
-from tests.engines import ask, quiet
+from tests.engines import SMALLER, ask, quiet
 from tests.lanes import Driven, alone, words
 from workers.machine.engines import Generation, Request, open_engine
 from workers.machine.engines.mlx import MlxEngine
@@ -31,7 +31,6 @@ from workers.machine.speculative.drafts import Drafts
 from workers.machine.speculative.lane import BUSY, FOREIGN, DraftLane
 from workers.machine.speculative.solo import drawn
 
-SMALLER = Shape(hidden=64, layers=2, heads=2, kv_heads=1, head_dim=32, intermediate=96)
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
