@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ def site(school: School) -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+    gc.collect()  # files that a browser did not wait for are closed while their warnings are expected
 
 
 @pytest.fixture(scope="module")
