@@ -69,6 +69,7 @@ from app import (
 from app.api import help as api_help
 from app.api import limits as api_limits
 from app.api import rooms as api_rooms
+from app.compiled import Compiled
 from app.expecting import Expecting
 from app.language import translate
 from app.lti import admin as lti_platforms
@@ -96,6 +97,7 @@ PRINTS = "20 per minute"
 def create_app(services: Services) -> Flask:
     """A Flask app that works with these services."""
     app = Flask(__name__)
+    app.jinja_environment = Compiled  # type: ignore[assignment]  # whose own class it is
     app.extensions["grader"] = services
     app.extensions["grader-expecting"] = Expecting(services.dispatch)
     app.config.update(BOOTSTRAP_SERVE_LOCAL=True)
