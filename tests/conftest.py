@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 from collections.abc import Callable, Iterator
@@ -77,6 +78,14 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of this run of the tests, the same in all processes that share them."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture
+def one_box_at_a_time(shared_folder: Path) -> Iterator[None]:
+    """Where one box fills the table of processes, boxes of other tests of the same user would start none."""
+    with (shared_folder / "boxes.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 # --- Redis --------------------------------------------------------------------------------------------

@@ -254,10 +254,11 @@ def test_a_reader_that_failed_is_left_alone_for_a_while(model: Path) -> None:
     assert faults == ["peer_lost", "", ""]
 
 
-def test_nothing_stays_in_memory_after_broken_transfers(model: Path) -> None:
+def test_nothing_stays_in_memory_after_broken_transfers(tmp_path: Path) -> None:
     import mlx.core as mx
 
-    held = []
+    # beside a model that is too small, what a step leaves for the next one is more than a twentieth
+    held, model = [], make_model(tmp_path / "model")
     with (
         reading(model) as address,
         link(address, lambda d, passed: d if passed < 100_000 else None) as bad,

@@ -20,6 +20,7 @@ from tests.integration.boxed import LIMITS, ended, puppet, tell, written
 from workers.checks.sandbox import open_sandbox
 from workers.checks.sandbox.base import Box, Mount, Sandbox
 
+pytestmark = pytest.mark.usefixtures("one_box_at_a_time")
 # a real engine, where one is at hand: SANDBOX_TEST_ENGINE and SANDBOX_TEST_IMAGE
 KINDS = ["bubblewrap", "container"] + (["engine"] if "SANDBOX_TEST_ENGINE" in os.environ else [])
 SOON_S = 20.0

@@ -27,6 +27,7 @@ def sandbox() -> Bubblewrap:
     return found
 
 
+pytestmark = pytest.mark.usefixtures("one_box_at_a_time")
 FORK = "for n in range({many}):\n if os.fork() == 0:\n  {child}\n  import time; time.sleep(100)\nos.wait()"
 BREACHES = {
     "many processes": (FORK.format(many=30, child="pass"), "processes", "24 processes"),
