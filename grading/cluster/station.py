@@ -11,7 +11,7 @@ from grading.cluster.view import Peer
 
 
 class Station:
-    """All runs of a stage there go equally fast, so one clock a stage is enough."""
+    """A machine in play. All runs of a stage there go equally fast, so one clock a stage is enough."""
 
     def __init__(self, peer: Peer) -> None:
         """With nothing in hand."""
