@@ -28,6 +28,8 @@ from workers.machine.hybrid.secret import NAME
 LONG = "x <- c(1, 2) # " * 120
 SEEN = 3000
 """Bytes after greeting and layout, in the middle of the cache."""
+CACHE_BYTES = 4 * 2 * 2 * 32 * 4
+"""What a tiny model keeps of a token: layers, keys and values, heads, numbers of four bytes."""
 
 
 @pytest.fixture(scope="module")
@@ -257,19 +259,22 @@ def test_a_reader_that_failed_is_left_alone_for_a_while(model: Path) -> None:
 def test_nothing_stays_in_memory_after_broken_transfers(tmp_path: Path) -> None:
     import mlx.core as mx
 
-    # beside a model that is too small, what a step leaves for the next one is more than a twentieth
-    held, model = [], make_model(tmp_path / "model")
+    model, cache = make_model(tmp_path / "model"), len(LONG) * CACHE_BYTES
+
+    def held() -> int:
+        gc.collect()
+        return mx.get_active_memory()
+
     with (
         reading(model) as address,
         link(address, lambda d, passed: d if passed < 100_000 else None) as bad,
         writing(model, bad.address, prefix_cache_gb=0.0) as hybrid,
         mock.patch.object(hybrid._learning, "failed"),  # asked again at once
     ):
+        loaded = held()
         for number in range(4):
             hybrid.generate(ask(str(model), user=f"{number} {LONG}", schema={}, max_output_tokens=2), quiet)
-            gc.collect()
-            held.append(mx.get_active_memory())
-    assert held[3] <= held[1] * 1.05
+        until(lambda: held() < loaded + cache / 2)  # what a step leaves for the next one may stay
 
 
 def test_without_a_secret_there_is_no_engine(model: Path) -> None:
