@@ -19,6 +19,7 @@ SENTENCES: tuple[str, ...] = (
     N_("all slots are in use"),
     N_("others are done with it earlier"),
     N_("nothing waits"),
+    N_("nothing waits; it measures how fast it is"),
     N_("nothing"),
     N_("the plan gives it %(p1)s; it takes %(p2)s"),
     # of machines, why a prompt was read where it was

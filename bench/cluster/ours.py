@@ -14,6 +14,7 @@ from grading.cluster.pace import Learner, Seen, with_guesses
 from grading.cluster.roles import Roles
 from grading.cluster.routing import decide, planned
 from grading.cluster.view import Pace, Peer, View
+from workers.machine.measuring import lengths
 
 MOST = 1.5
 """What a run may write, over what is usual."""
@@ -93,6 +94,7 @@ class Ours(Passive):
         """The learner looks at the runs in hand, and the plan is made anew."""
         if not self.oracle:
             learner = self._learner(machine)
+            learner.expect(lengths(self.view(cluster, machine)))
             learner.sample(cluster.now, self._seen(cluster, machine))
             self.healths.append((machine.name, cluster.now, learner.health(cluster.now)))
         self._plans[machine.name] = planned(self.view(cluster, machine))

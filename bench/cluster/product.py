@@ -17,6 +17,7 @@ from typing import Literal
 import requests
 from sqlalchemy import func, select
 
+from bench.cluster.cards import STAGES
 from bench.cluster.config import BUDGET_S, Wanted, config
 from bench.cluster.guests import Guests
 from bench.cluster.parts import Parts, Servers
@@ -34,6 +35,7 @@ from grading.store import Store, accounts, assignments, drains, migrate, submiss
 from grading.store.assignments import NewVersion
 from grading.store.submissions import Incoming
 from grading.store.tables import Round
+from workers.machine.measuring import ENOUGH, IDLE_S, MOST_S
 
 COURSE = "router"
 RUBRIC = Rubric(
@@ -116,8 +118,21 @@ class Product:
         self.begin()
         enough = START_S + BUDGET_S * 2 / self.plan.factor
         self._until(lambda: self.over() >= self.plan.learn, enough, "something is learned")
+        self._rest()
         self._drain()
         self._until_ready()
+
+    def _rest(self) -> None:
+        """Leave the machines the time that they have between batches to measure what they did not do."""
+        rest = START_S + (IDLE_S + MOST_S) * len(STAGES) / self.plan.factor
+        self._until(self._measured, rest, "the machines know themselves")
+
+    def _measured(self) -> bool:
+        beats = [state.beat for state in self.dispatch.machines()]
+        seen = [
+            beat.paces.get(stage, {}).get("seen", 0.0) if beat else 0.0 for beat in beats for stage in STAGES
+        ]
+        return min(seen) >= ENOUGH
 
     def _drain(self) -> None:
         with self.store.write() as session:

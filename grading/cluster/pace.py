@@ -138,6 +138,11 @@ class Learner:
         work, self._ended = {s: work.get(s, 0.0) + self._ended.get(s, 0.0) for s in self._stages}, {}
         return Sample(passed if counts else 0.0, dict(batch), work)
 
+    def expect(self, tokens: Mapping[str, float]) -> None:
+        """Tokens of usual jobs as others know them; a stage that ended jobs of its own knows better."""
+        for stage, usual in self._stages.items():
+            usual.expected = tokens.get(stage, 0.0) or usual.expected
+
     def ended(self, now: float, one: Seen, *, ok: bool, seconds: float, repaired: bool = False) -> None:
         """A run ended, `ok` or by an error that says nothing about speed; follows a sample with it.
 

@@ -12,6 +12,8 @@ JOBS = 50.0
 """Tokens of a usual job: the mean of about so many jobs."""
 SHARE_WRITTEN = 0.7
 """Of the most a job may write, as long as none has ended."""
+EXPECTED = 8.0
+"""So many jobs what other machines tell of that length counts as: it is the class's more than a machine's."""
 OUTLIER = 4.0
 """A job that wrote more than so many times the usual counts as if it had written that."""
 NEARLY = 0.95
@@ -34,6 +36,8 @@ class Usual:
     """Behind `mean`, bounded."""
     most: int = 0
     """Tokens a job may write."""
+    expected: float = 0.0
+    """Tokens of a usual job by what other machines know; 0: nothing."""
     mixed_s: float = 0.0
     mixed_others_s: float = 0.0
     """Of the seconds beside another model, those that the other one took by all that is known."""
@@ -46,7 +50,9 @@ class Usual:
     @property
     def tokens(self) -> float:
         """Output tokens of a usual job; 0 when not known, or when none are counted."""
-        return self.mean if self.jobs else SHARE_WRITTEN * self.most
+        few = EXPECTED if self.expected else 0.0
+        jobs = self.jobs + few
+        return (self.jobs * self.mean + few * self.expected) / jobs if jobs else SHARE_WRITTEN * self.most
 
     def seconds(self, at_once: float) -> float:
         """Of a usual job with always so many in the batch."""

@@ -89,7 +89,7 @@ def picture(page: Page, pictures: Path, name: str, *, full_page: bool = True) ->
 
 
 def faults(page: Page, name: str, *, colours_only: bool = False) -> None:
-    """Fail on what axe finds serious or critical, of everything or of colours, once all of the page is there."""
+    """Fail on what axe finds serious or critical, of all or of colours, once the page is there."""
     page.wait_for_load_state()  # a page whose styles are still to come has other colours
     if not page.evaluate("'axe' in window"):
         page.evaluate(Axe().axe_script)

@@ -352,3 +352,11 @@ def test_a_drained_machine_listens_no_more_until_it_is_back(process: MachineProc
     process.beat()
     assert heard == [False, True]
     assert not leases.beats()[0].drained
+
+
+def test_a_run_says_that_it_comes_once_it_is_in_hand(process: MachineProcess) -> None:
+    """What measures the machine looks first whether anything is in hand, and then listens for this."""
+    heard: list[dict[str, int]] = []
+    process.give_way = lambda: heard.append(process.in_hand())
+    process.run(job("run-1"))
+    assert heard == [{"analysis": 1}]

@@ -29,8 +29,8 @@ from workers.machine.guests import in_use
 
 log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
-RETURN_S = 4.0
-"""A machine that was taken in again hears of the others first, as they may return with it: a beat, a look."""
+RETURN_S = 8.0
+"""A machine that was taken in again hears of the others first, who may return too: two beats, two looks."""
 COMING_S = 5.0
 """A message that was taken begins within this, or was none of ours."""
 PRIORITIES = (INTERACTIVE, BATCH)
@@ -118,6 +118,11 @@ class Listening:
     def chosen(self) -> list[str]:
         """The queues of the last choice."""
         return [stage_queue(s, p) for s, p in self.choice.queues] if self.open else []
+
+    @property
+    def awaited(self) -> bool:
+        """Whether work waited anywhere at the last look, for whomever."""
+        return any(self._look.lengths.values()) or any(self._look.backlog.values())
 
     def changed(self) -> None:
         """Look again now."""

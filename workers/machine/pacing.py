@@ -67,6 +67,8 @@ class Pacing:
         self._runs = runs
         self._clock = clock
         self.guests: Callable[[], Mapping[Place, int]] = dict
+        self.made_up: Callable[[], Sequence[Working]] = tuple
+        """Runs that measure the machine: they tell its speed, and are no work that counts."""
         self._turn = threading.Lock()
         self._learner = Learner(machine.slots, {s: p.jobs_per_hour for s, p in machine.stages.items()})
         self._best: dict[str, Best] = {}
@@ -98,6 +100,19 @@ class Pacing:
                 repaired=used.repaired or not result.ok,
             )
             self._loading.pop(working.job.run_id, None)
+
+    def measured(self, working: Working) -> None:
+        """A made-up run ended, perhaps before its time; how long its answer was says nothing about others."""
+        one = self._seen(working, working.tokens)
+        with self._turn:
+            self._look()
+            self._learner.ended(self._clock(), one, ok=working.tokens > 0, seconds=0.0, repaired=True)
+            self._loading.pop(working.job.run_id, None)
+
+    def expect(self, tokens: Mapping[str, float]) -> None:
+        """The usual length of a stage's answers as others know it, for as long as none was written here."""
+        with self._turn:
+            self._learner.expect(tokens)
 
     def limit(self) -> int:
         """Generations at once that are best now, of the model that writes or wrote last."""
@@ -206,7 +221,7 @@ class Pacing:
         if now - self._looked < SOONEST * SAMPLE_S:
             return
         self._looked = now
-        runs = [one for one in self._runs() if one.job.stage in self._machine.stages]
+        runs = [one for one in (*self._runs(), *self.made_up()) if one.job.stage in self._machine.stages]
         for working in runs:
             self._look_at_loading(working, now)
         seen = [self._seen(working, working.tokens) for working in runs]

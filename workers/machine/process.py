@@ -58,6 +58,8 @@ class MachineProcess:
     """The queues it listens to now, and why; for others to see."""
     guests: Callable[[], int] = lambda: 0
     """How many slots guests have; for others to see."""
+    give_way: Callable[[], None] = lambda: None
+    """Called when work comes."""
     drained: bool = False
     stopping: bool = False
     gate: Gate = field(default_factory=Gate)
@@ -98,6 +100,7 @@ class MachineProcess:
         working = Working(job, message, "starting" if admitted else "waiting", changed=self.telling.changed)
         try:
             self._placing[id(working)] = job.stage
+            self.give_way()
             answer = self.claiming.place(working)
             if answer == "elsewhere":
                 return None

@@ -25,6 +25,7 @@ from workers.machine.engines import open_engine
 from workers.machine.guests import Guests
 from workers.machine.hosting import host, look_after, open_guests, taken_up
 from workers.machine.listening import Cycle, Here, Listening
+from workers.machine.measuring import WHY, Measuring, lengths
 from workers.machine.process import MachineProcess
 from workers.machine.working import Message
 from workers.start import run_worker
@@ -82,9 +83,10 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
     _take_by(app, listening)
     _answer_tasks(app, process, listening)
     host(app, process, guests, listening.view)
+    measuring = measure(config, process, listening, guests)
 
     def ready(_consumer: Any) -> None:
-        _begin_threads(process, listening, guests)
+        _begin_threads(process, listening, guests, measuring)
         app.send_task(queue.RELEASE, queue=queue.STORE, ignore_result=True)
 
     def stopping() -> None:
@@ -128,7 +130,9 @@ def _answer_tasks(app: Celery, process: MachineProcess, listening: Listening) ->
     examine.register(app, process)
 
 
-def _begin_threads(process: MachineProcess, listening: Listening, guests: Guests) -> None:
+def _begin_threads(
+    process: MachineProcess, listening: Listening, guests: Guests, measuring: Measuring
+) -> None:
     """All that goes on beside the runs, until the process stops."""
     # first of all and whatever Redis answers: a machine that never beats loses all its work
     _thread("heartbeat", process.beat_until_stopped)
@@ -142,6 +146,7 @@ def _begin_threads(process: MachineProcess, listening: Listening, guests: Guests
     _thread("load", process.get_ready)
     _thread("pacing", process.pacing.until_stopped, process.stop)
     _thread("listening", listening.until_stopped, process.stop)
+    _thread("measuring", measuring.until_stopped, process.stop)
     look_after(process, guests)
 
 
@@ -184,8 +189,28 @@ def listen(
         )
     )
     process.listen, process.look_again = listening.admit, listening.changed
-    process.chosen = lambda: (listening.chosen, listening.choice.why)
     return listening
+
+
+def measure(config: Config, process: MachineProcess, listening: Listening, guests: Guests) -> Measuring:
+    """What measures the machine while neither it nor anybody else has work for it."""
+
+    def busy() -> bool:
+        mine = process.stop.is_set() or process.stopping or process.drained or bool(process.in_hand())
+        return mine or guests.in_hand > 0 or listening.awaited
+
+    measuring = Measuring(
+        process.machine,
+        process.engines,
+        process.pacing,
+        config.stages,
+        busy,
+        process.circuits.closed,
+        lambda: lengths(listening.view()),
+    )
+    process.give_way, process.pacing.made_up = measuring.give_way, lambda: measuring.runs
+    process.chosen = lambda: (listening.chosen, WHY if measuring.runs else listening.choice.why)
+    return measuring
 
 
 def _end_after(process: MachineProcess, ended: threading.Event, grace_s: float) -> None:
