@@ -10,7 +10,7 @@ from typing import Any
 from flask import Blueprint, render_template, request
 
 from app import who
-from app.audit_words import DETAILS, HIDDEN, SENTENCES, WORDS
+from app.audit_words import DETAILS, HIDDEN, NOUNS, SENTENCES, WORDS
 from app.language import gettext as _
 from app.language import later as N_
 from app.language import number, when
@@ -118,7 +118,8 @@ def _what(thing: Named) -> str:
         return thing.name if thing.kind == "user" else _("“%(title)s”", title=thing.name)
     if thing.kind == "user":
         return _("somebody (number %(number)s)", number=thing.id)
-    return f"{thing.kind} {thing.id}".strip()
+    noun = NOUNS.get(thing.kind)
+    return f"{_(noun) if noun else ''} {thing.id}".strip()
 
 
 def _url(thing: Named) -> str | None:

@@ -97,6 +97,16 @@ WORDS: Mapping[str, str] = {
 }
 """Values of details that have words of their own."""
 
+NOUNS: Mapping[str, str] = {
+    "assignment": N_("assignment"),
+    "course": N_("course"),
+    "delivery": N_("delivery"),
+    "machine": N_("machine"),
+    "receiver": N_("receiver"),
+    "submission": N_("hand-in"),
+    "webhook_secret": N_("secret"),
+}
+"""What things without a name are called before their ids; of others the sentence says what they are."""
 HIDDEN = frozenset({"bulk", "group", "change", "context", "digest", "example", "request", "round"})
 """Numbers that say nothing to people."""
 

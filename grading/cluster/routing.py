@@ -104,6 +104,11 @@ def _meant(peer: Peer, plan: Roles, stage: str) -> bool:
     return plan.takes.get(peer.name, {}).get(stage, 0.0) > PLANNED_JOBS
 
 
+def _sees_to(plan: Roles, peer: Peer, stage: str) -> bool:
+    """Whether this machine works at the stage, or is about to, as it is its role."""
+    return peer.running.get(stage, 0) > 0 or (plan.first.get(peer.name) == stage and peer.free > 0)
+
+
 def _crowded(view: View, plan: Roles, stage: str) -> bool:
     """Whether more people wait than those whose role it is have slots."""
     slots = sum(p.slots for p in view.peers.values() if plan.first.get(p.name) == stage)
@@ -121,7 +126,7 @@ def _candidates(view: View, me: Peer, plan: Roles, mine: Set[str]) -> list[str]:
 
     def rank(stage: str) -> tuple[bool, bool, bool, bool, float]:
         people = view.waiting.get((stage, INTERACTIVE), 0) > 0 and me.reserved != BATCH
-        alone = people and not any(p.running.get(stage) for p in others)
+        alone = people and not any(_sees_to(plan, p, stage) for p in others)
         behind = not people and not _batch_turn(view)
         long = me.paces[stage].seconds(me.slots)
         return stage not in mine, not alone, behind, stage != plan.first[me.name], -long

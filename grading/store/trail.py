@@ -12,7 +12,17 @@ from sqlalchemy import bindparam, exists, or_, select
 from sqlalchemy.orm import Session
 
 from grading.store.database import always
-from grading.store.tables import Assignment, Audit, Batch, Course, Identity, Submission, Token, User
+from grading.store.tables import (
+    Assignment,
+    Audit,
+    Batch,
+    Course,
+    Identity,
+    LtiPlatform,
+    Submission,
+    Token,
+    User,
+)
 
 PER_PAGE = 25
 MAX_PEOPLE = 50
@@ -192,6 +202,11 @@ def _batches(session: Session, ids: list[str]) -> Iterable[Named]:
     return [Named("batch", row.id, row.filename) for row in session.execute(query)]
 
 
+def _platforms(session: Session, ids: list[str]) -> Iterable[Named]:
+    query = select(LtiPlatform.id, LtiPlatform.name).where(LtiPlatform.id.in_([int(one) for one in ids]))
+    return [Named("platform", str(row.id), row.name) for row in session.execute(query)]
+
+
 TEXT_IDS = frozenset({"submission", "batch"})
 LOOK = {
     "user": _users,
@@ -200,4 +215,5 @@ LOOK = {
     "assignment": _assignments,
     "submission": _submissions,
     "batch": _batches,
+    "platform": _platforms,
 }
