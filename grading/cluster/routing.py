@@ -104,9 +104,9 @@ def _meant(peer: Peer, plan: Roles, stage: str) -> bool:
     return plan.takes.get(peer.name, {}).get(stage, 0.0) > PLANNED_JOBS
 
 
-def _sees_to(plan: Roles, peer: Peer, stage: str) -> bool:
-    """Whether this machine works at the stage, or is about to, as it is its role."""
-    return peer.running.get(stage, 0) > 0 or (plan.first.get(peer.name) == stage and peer.free > 0)
+def _begins(plan: Roles, peer: Peer, stage: str) -> bool:
+    """Whether this machine is about to work at the stage, as it is its role."""
+    return plan.first.get(peer.name) == stage and peer.free > 0
 
 
 def _crowded(view: View, plan: Roles, stage: str) -> bool:
@@ -118,15 +118,16 @@ def _crowded(view: View, plan: Roles, stage: str) -> bool:
 def _candidates(view: View, me: Peer, plan: Roles, mine: Set[str]) -> list[str]:
     """The one stage that this machine should take from, or all where nothing waits that it is meant for.
 
-    First one at which nobody works although people wait, then others at which they do, unless it is the turn
-    of batch work; then the one of its role, as others would soon be mixed with it; then what takes longer, so
-    that the end is made of short jobs.
+    First one at which nobody works or is about to although people wait, then others at which they do, unless
+    it is the turn of batch work; then the one of its role, as others would soon be mixed with it; then what
+    takes longer, so that the end is made of short jobs.
     """
     others = [p for p in view.peers.values() if p.name != me.name]
 
     def rank(stage: str) -> tuple[bool, bool, bool, bool, float]:
         people = view.waiting.get((stage, INTERACTIVE), 0) > 0 and me.reserved != BATCH
-        alone = people and not any(_sees_to(plan, p, stage) for p in others)
+        begins = stage != plan.first[me.name] and any(_begins(plan, p, stage) for p in others)
+        alone = people and not begins and not any(p.running.get(stage) for p in others)
         behind = not people and not _batch_turn(view)
         long = me.paces[stage].seconds(me.slots)
         return stage not in mine, not alone, behind, stage != plan.first[me.name], -long

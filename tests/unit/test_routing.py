@@ -211,6 +211,22 @@ def test_people_of_another_stage_go_before_batch_work_of_the_model_in_the_batch(
         assert first == (("analysis", BATCH) if its_turn else ("feedback", INTERACTIVE))
 
 
+def test_a_stage_at_which_nobody_works_yet_is_left_to_the_machine_whose_role_it_is() -> None:
+    """All are idle and a class comes: the first to hear of it would have begun what another is meant for."""
+    slow = Peer("slow", 16, STAGES, paces={"analysis": pace(8, 95, 16), "feedback": pace(115, 260, 16)})
+    fast = Peer("fast", 16, STAGES, paces={"analysis": pace(5, 65, 16), "feedback": pace(78, 175, 16)})
+    spark = {"analysis": pace(16, 100, 16), "feedback": pace(228, 216, 16)}
+    sparks = [Peer(f"spark-{n}", 16, STAGES, paces=spark, running={"feedback": n}) for n in (1, 2)]
+    seen = view("fast", fast, slow, *sparks, analysis=400, feedback=400)
+    assert planned(seen).first == {
+        "fast": "feedback", "slow": "analysis", "spark-1": "feedback", "spark-2": "feedback"
+    }  # fmt: skip
+    assert stages(seen) == ["feedback"]
+    # with no slot free it begins nothing soon, and people wait
+    full = replace(slow, running={"feedback": 16}, left={"feedback": 8.0})
+    assert stages(view("fast", fast, full, *sparks, analysis=400, feedback=400)) == ["analysis"]
+
+
 def test_no_machine_stands_still_for_ever_whatever_the_cluster_is_like() -> None:
     rng = random.Random(5)
     for _ in range(400):
