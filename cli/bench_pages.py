@@ -52,7 +52,7 @@ class Web:
 @click.option("--waiting", type=click.IntRange(1, 5000), help="Instead: what so many waiting pages cost.")
 @click.option("--seconds", default=40.0, show_default=True, help="How long waiting pages are measured.")
 @click.option("--submissions", default=100_000, show_default=True, help="Hand-ins of 300 students.")
-@click.option("--times", default=40, show_default=True, help="How often each page is asked for.")
+@click.option("--times", default=100, show_default=True, help="How often each page is asked for.")
 @click.option("--only", default="", help="Only pages whose name has this in it.")
 @click.option("--database", help="Another database than SQLite in a temporary folder; must be empty.")
 @click.option("--json", "as_json", is_flag=True)
