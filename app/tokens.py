@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 from flask import Blueprint, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from app import who
+from app.language import later as N_
 from app.services import services
 from grading.errors import GraderError
 from grading.may import SCOPES, Actor
 from grading.store import accounts, tokens
 
+MAY: Mapping[str, str] = {
+    "submit": N_("hand in"),
+    "read": N_("read status and results"),
+    "grade": N_("change, release and regrade"),
+    "manage": N_("manage courses, people, assignments and rubrics"),
+    "chat": N_("let a tool use the models, behind grading"),
+    "admin": N_("administer"),
+}
+"""What a scope lets a program do."""
 pages = Blueprint("tokens", __name__, url_prefix="/tokens")
 
 
@@ -67,7 +78,7 @@ def _page(secret: str | None = None) -> str:
     scopes = _offered(actor)
     shown = rows[: tokens.TOKENS]
     older = shown[-1].id if len(rows) > len(shown) else None
-    return render_template("tokens.html", tokens=shown, older=older, secret=secret, scopes=scopes)
+    return render_template("tokens.html", tokens=shown, older=older, secret=secret, scopes=scopes, may=MAY)
 
 
 def _before() -> int | None:
