@@ -28,8 +28,8 @@ APART = ("static", "bootstrap.static", "metrics", "operations.health", "operatio
 FILES = (".csv", ".zip", ".pdf", ".svg", ".png", ".json.gz", ".ipynb")
 """How addresses of exports end; they take as long as what they hold."""
 EXPORTS = frozenset({"results.class_pdfs", "api.description"})
-LEAST = 5
-"""Times that also a slow page is asked for."""
+LEAST = 2
+"""Times in a turn that also a slow page is asked for."""
 BEFORE = 10
 """Times a page is asked for first: by then its statements are prepared, as in a server that runs."""
 AGAIN = 2
@@ -109,7 +109,7 @@ class Walker:
         for _ in range(ROUNDS):
             for endpoint, url, role in asked:
                 if first[endpoint, role][0] == HTTPStatus.OK:
-                    found = self._times(role, url, bare, plain, times // ROUNDS, most_s / ROUNDS)
+                    found = self._times(role, url, bare, plain, max(1, times // ROUNDS), most_s / ROUNDS)
                     mine.setdefault((endpoint, role), []).extend(found)
         own.close()
         most = _p95(plain) if plain else 1.0

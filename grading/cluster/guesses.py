@@ -73,15 +73,20 @@ def _counts(pace: Pace) -> float:
 def _paces(peers: Iterable[Peer], peer: Peer, factors: _Factors) -> dict[str, Pace]:
     guessed = {s: _guess(peers, peer, s, factors) for s in peer.stages if s not in peer.paces}
     measured = {s: _drawn(pace, peer, factors.of(peer.name, s)) for s, pace in peer.paces.items()}
+    measured = {s: replace(p, tokens=p.tokens or _length(peers, s)) for s, p in measured.items()}
     return measured | guessed
 
 
 def _guess(peers: Iterable[Peer], peer: Peer, stage: str, factors: _Factors) -> Pace:
     slots = max(1, peer.slots)
-    tokens = [p.paces[stage].tokens for p in peers if stage in p.paces]
     full_s = slots / factors.of(peer.name, stage)
-    mean = sum(tokens) / len(tokens) if tokens else 0.0
-    return Pace(full_s / grown(slots), full_s, slots, peer_health(peer), mean)
+    return Pace(full_s / grown(slots), full_s, slots, peer_health(peer), _length(peers, stage))
+
+
+def _length(peers: Iterable[Peer], stage: str) -> float:
+    """Tokens of a usual job, by those who know it; 0: nobody."""
+    known = [p.paces[stage].tokens for p in peers if stage in p.paces and p.paces[stage].tokens]
+    return sum(known) / len(known) if known else 0.0
 
 
 def _nothing(peer: Peer) -> Pace:

@@ -106,7 +106,7 @@ def _meant(peer: Peer, plan: Roles, stage: str) -> bool:
 
 def _begins(plan: Roles, peer: Peer, stage: str) -> bool:
     """Whether this machine is about to work at the stage, as it is its role."""
-    return plan.first.get(peer.name) == stage and peer.free > 0
+    return plan.first.get(peer.name) == stage and peer.free > 0 and peer.reserved != BATCH
 
 
 def _crowded(view: View, plan: Roles, stage: str) -> bool:

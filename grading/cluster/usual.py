@@ -13,7 +13,7 @@ JOBS = 50.0
 SHARE_WRITTEN = 0.7
 """Of the most a job may write, as long as none has ended."""
 EXPECTED = 8.0
-"""So many jobs what other machines tell of that length counts as: it is the class's more than a machine's."""
+"""Until it did so many jobs itself, what other machines tell of their length makes up for those missing."""
 OUTLIER = 4.0
 """A job that wrote more than so many times the usual counts as if it had written that."""
 NEARLY = 0.95
@@ -50,7 +50,7 @@ class Usual:
     @property
     def tokens(self) -> float:
         """Output tokens of a usual job; 0 when not known, or when none are counted."""
-        few = EXPECTED if self.expected else 0.0
+        few = max(0.0, EXPECTED - self.jobs) if self.expected else 0.0
         jobs = self.jobs + few
         return (self.jobs * self.mean + few * self.expected) / jobs if jobs else SHARE_WRITTEN * self.most
 
@@ -91,7 +91,8 @@ class Usual:
         """For up to `full` at once; nothing when neither measured nor guessed."""
         if self.known:
             seen = self.step.events / self.tokens if self.tokens and self.step.known else self.jobs
-            return Pace(self.seconds(1), self.seconds(full), full, health, self.tokens, max(seen, 0.01))
+            told = self.tokens if self.jobs else 0.0  # made-up jobs say nothing of it
+            return Pace(self.seconds(1), self.seconds(full), full, health, told, max(seen, 0.01))
         if self.guess_full_s:
             alone = self.guess_full_s / grown(slots)
             return Pace(alone, alone * grown(full), full, tokens=self.tokens)

@@ -37,6 +37,7 @@ max_output_tokens = 3000
 
 [[machines]]
 name = "dgx-spark-1"
+measures = false
 role = "primary"
 [machines.engines.ollama]
 url = "{ollama[0]}"
@@ -45,6 +46,7 @@ analysis = {{ engine = "ollama", model = "qwen3-coder:30b" }}
 
 [[machines]]
 name = "mac-studio-1"
+measures = false
 role = "primary"
 [machines.engines.mlx]
 [machines.stages]
@@ -52,6 +54,7 @@ feedback = {{ engine = "mlx", model = "{mlx}" }}
 
 [[machines]]
 name = "dgx-spark-2"
+measures = false
 role = "spare"
 slots = 2
 [machines.engines.ollama]
@@ -62,6 +65,7 @@ feedback = {{ engine = "ollama", model = "gemma3:27b" }}
 
 [[machines]]
 name = "mac-studio-2"
+measures = false
 role = "spare"
 slots = 2
 [machines.engines.mlx]

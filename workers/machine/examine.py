@@ -128,5 +128,10 @@ def register(app: Celery, process: MachineProcess) -> None:
     def examine_machine(examination: str, patience_s: float, until: float) -> None:
         if process.leases.time() > until:
             return  # nobody waits for it any more
-        found = examine(process, min(float(patience_s), MOST_PATIENCE_S))
+        process.examined = True
+        process.give_way()
+        try:
+            found = examine(process, min(float(patience_s), MOST_PATIENCE_S))
+        finally:
+            process.examined = False
         process.leases.redis.set(f"{EXAMINATIONS}{examination}", json.dumps(found), ex=KEEP_S)

@@ -120,9 +120,10 @@ class Listening:
         return [stage_queue(s, p) for s, p in self.choice.queues] if self.open else []
 
     @property
-    def awaited(self) -> bool:
-        """Whether work waited anywhere at the last look, for whomever."""
-        return any(self._look.lengths.values()) or any(self._look.backlog.values())
+    def quiet(self) -> bool:
+        """Whether nothing waited or was done anywhere at the last look."""
+        waits = any(self._look.lengths.values()) or any(self._look.backlog.values())
+        return not waits and not any(peer.busy for peer in self._peers.values())
 
     def changed(self) -> None:
         """Look again now."""

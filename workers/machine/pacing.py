@@ -101,12 +101,12 @@ class Pacing:
             )
             self._loading.pop(working.job.run_id, None)
 
-    def measured(self, working: Working) -> None:
+    def measured(self, working: Working, *, wrote: bool) -> None:
         """A made-up run ended, perhaps before its time; how long its answer was says nothing about others."""
         one = self._seen(working, working.tokens)
         with self._turn:
             self._look()
-            self._learner.ended(self._clock(), one, ok=working.tokens > 0, seconds=0.0, repaired=True)
+            self._learner.ended(self._clock(), one, ok=wrote, seconds=0.0, repaired=True)
             self._loading.pop(working.job.run_id, None)
 
     def expect(self, tokens: Mapping[str, float]) -> None:

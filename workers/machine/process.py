@@ -60,6 +60,8 @@ class MachineProcess:
     """How many slots guests have; for others to see."""
     give_way: Callable[[], None] = lambda: None
     """Called when work comes."""
+    examined: bool = False
+    """The doctor waits for it."""
     drained: bool = False
     stopping: bool = False
     gate: Gate = field(default_factory=Gate)

@@ -25,7 +25,7 @@ from workers.machine.engines import open_engine
 from workers.machine.guests import Guests
 from workers.machine.hosting import host, look_after, open_guests, taken_up
 from workers.machine.listening import Cycle, Here, Listening
-from workers.machine.measuring import WHY, Measuring, lengths
+from workers.machine.measuring import WHY, Booked, Measuring, lengths
 from workers.machine.process import MachineProcess
 from workers.machine.working import Message
 from workers.start import run_worker
@@ -196,13 +196,15 @@ def measure(config: Config, process: MachineProcess, listening: Listening, guest
     """What measures the machine while neither it nor anybody else has work for it."""
 
     def busy() -> bool:
-        mine = process.stop.is_set() or process.stopping or process.drained or bool(process.in_hand())
-        return mine or guests.in_hand > 0 or listening.awaited
+        closed = process.stop.is_set() or process.stopping or process.drained
+        mine = process.in_hand() or process.examined or guests.in_hand
+        return closed or bool(mine) or not listening.quiet
 
     measuring = Measuring(
         process.machine,
         process.engines,
         process.pacing,
+        Booked(process.leases.redis, process.machine),
         config.stages,
         busy,
         process.circuits.closed,

@@ -30,7 +30,9 @@ def made_up(stage: str, number: int, max_output_tokens: int, budget_s: float) ->
         run_id=f"{name}-{stage}",
         round_id=name,
         stage=stage,
-        material=Material(title="Regions", task=_long(_PROSE), solution=_long(_CODE)),
+        material=Material(
+            title="Regions", task=_long(_PROSE, SHARED_CHARS // 2), solution=_long(_CODE, SHARED_CHARS // 2)
+        ),
         rubric=Rubric(criteria=tuple(_criterion(s, n) for s in STAGES for n in (1, 2, 3))),
         documents=(_document(number),),
         evidence=Evidence(),
@@ -51,7 +53,7 @@ def _document(number: int) -> Document:
     return Document(path="made-up.R", kind="script", language="r", cells=(cell,))
 
 
-def _long(text: str, chars: int = SHARED_CHARS // 2) -> str:
+def _long(text: str, chars: int) -> str:
     """The text again and again, as the parts of a task follow each other."""
     parts = (f"{part}. {text}" for part in range(1, chars // len(text) + 1))
     return "\n".join(parts)
