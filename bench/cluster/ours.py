@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from bench.cluster.cards import STAGES, Card, job_s
 from bench.cluster.policies import Passive
 from bench.cluster.world import Cluster, Key, Machine, Run
+from grading.cluster.guesses import lengths
 from grading.cluster.pace import Learner, Seen, with_guesses
 from grading.cluster.roles import Roles
 from grading.cluster.routing import decide, planned
 from grading.cluster.view import Pace, Peer, View
-from workers.machine.measuring import lengths
 
 MOST = 1.5
 """What a run may write, over what is usual."""

@@ -114,8 +114,8 @@ class Walker:
         own.close()
         most = _p95(plain) if plain else 1.0
         for (endpoint, role), (status, queries) in first.items():
-            times_ = mine.get((endpoint, role), [])
-            spread = (statistics.median(times_), _p95(times_)) if times_ else (0.0, 0.0)
+            looks = mine.get((endpoint, role), [])
+            spread = (statistics.median(looks), _p95(looks)) if looks else (0.0, 0.0)
             p50, p95 = (round(1000 * one, 2) for one in spread)
             yield Walked(endpoint, role, status, queries, p50, p95, round(p95 / most / 1000, 2))
 

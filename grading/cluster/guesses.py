@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from grading.cluster.curve import grown
-from grading.cluster.view import Pace, Peer
+from grading.cluster.view import Pace, Peer, View
 
 NOTHING_KNOWN_S = 60.0
 """Seconds of a job alone when nobody knows anything; only that all are equal matters."""
@@ -85,8 +85,17 @@ def _guess(peers: Iterable[Peer], peer: Peer, stage: str, factors: _Factors) -> 
 
 def _length(peers: Iterable[Peer], stage: str) -> float:
     """Tokens of a usual job, by those who know it; 0: nobody."""
-    known = [p.paces[stage].tokens for p in peers if stage in p.paces and p.paces[stage].tokens]
-    return sum(known) / len(known) if known else 0.0
+    return _mean((p.paces[stage].tokens, 1.0) for p in peers if stage in p.paces and p.paces[stage].tokens)
+
+
+def lengths(view: View) -> dict[str, float]:
+    """stage -> tokens of a usual answer, as the other machines measured it; 0: none did."""
+    others = [
+        replace(peer, paces={s: pace for s, pace in peer.paces.items() if pace.seen})
+        for name, peer in view.peers.items()
+        if name != view.me
+    ]
+    return {stage: _length(others, stage) for peer in others for stage in peer.paces}
 
 
 def _nothing(peer: Peer) -> Pace:

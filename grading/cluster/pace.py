@@ -139,7 +139,7 @@ class Learner:
         return Sample(passed if counts else 0.0, dict(batch), work)
 
     def expect(self, tokens: Mapping[str, float]) -> None:
-        """Tokens of usual jobs as others know them; a stage that ended jobs of its own knows better."""
+        """Tokens of usual jobs as others know them; a stage that ended enough of its own needs none."""
         for stage, usual in self._stages.items():
             usual.expected = tokens.get(stage, 0.0) or usual.expected
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import fakeredis
 import pytest
 
+from grading.cluster.guesses import lengths
 from grading.cluster.view import Pace, Peer, View
 from grading.config import StageSettings
 from grading.errors import Cancelled, EngineError
@@ -20,7 +21,7 @@ from tests.system import until
 from workers.machine import measuring as module
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.instances import InstanceMaker
-from workers.machine.measuring import AGAIN_S, BATCHES, ENOUGH, IDLE_S, Booked, Measuring, lengths
+from workers.machine.measuring import AGAIN_S, BATCHES, ENOUGH, IDLE_S, Booked, Measuring
 from workers.machine.pacing import Pacing
 from workers.machine.stages.made_up import made_up
 from workers.machine.stages.table import STAGES

@@ -18,7 +18,6 @@ from typing import Any, cast
 from redis import Redis
 from redis.exceptions import RedisError
 
-from grading.cluster.view import View
 from grading.config import EngineSettings, StageSettings
 from grading.leases import PACES
 from grading.machines import Machine
@@ -41,16 +40,6 @@ MOST_S = 900.0
 AGAIN_S = 600.0
 """An engine that wrote nothing is left alone for so long."""
 WHY = "nothing waits; it measures how fast it is"
-
-
-def lengths(view: View) -> dict[str, float]:
-    """stage -> tokens of a usual answer, as the other machines know it."""
-    found: dict[str, list[float]] = {}
-    for name, peer in view.peers.items():
-        for stage, pace in peer.paces.items():
-            if name != view.me and pace.seen and pace.tokens:
-                found.setdefault(stage, []).append(pace.tokens)
-    return {stage: sum(tokens) / len(tokens) for stage, tokens in found.items()}
 
 
 class Booked:
@@ -97,13 +86,17 @@ class Measuring:
     able: Callable[[str], bool]
     tokens: Callable[[], Mapping[str, float]]
     clock: Callable[[], float] = time.monotonic
-    runs: list[Working] = field(default_factory=list)
-    """Those in hand."""
+    _runs: dict[str, Working] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     """No prompt comes twice: model servers keep what they read."""
     _not_before: dict[str, float] = field(default_factory=dict)
     _cancel: Cancel = field(default_factory=Cancel)
     _idle_since: float | None = None
+
+    @property
+    def runs(self) -> list[Working]:
+        """Those in hand."""
+        return list(self._runs.values())
 
     def give_way(self) -> None:
         """Work has come: what is measured ends at once. Never waits."""
@@ -136,7 +129,7 @@ class Measuring:
         """A stage of which too little is known, if there is one that can be measured. Raises redis errors."""
         paces, loads = self.pacing.paces(), self.pacing.load_s()
         for stage, placement in self.machine.stages.items():
-            can = self.machine.measures and self.engines[placement.engine].uses_model and stage in self.stages
+            can = self.machine.measures and self.engines[placement.engine].uses_model
             # its model would take another one's place, which the next run may need
             turns = stage in loads
             later = self.clock() < self._not_before.get(stage, 0.0)
@@ -152,7 +145,7 @@ class Measuring:
         self.booked.add(stage, 1)
         wrote, cancel, most = [False], self._cancel, self.stages[stage].max_output_tokens
         jobs = [made_up(stage, next(self._numbers), most, MOST_S) for _ in range(self.pacing.limit())]
-        self.runs = [Working(job, None, cancel=cancel) for job in jobs]
+        self._runs = {job.run_id: Working(job, None, cancel=cancel) for job in jobs}
         threads = [
             threading.Thread(target=self._do, args=(one, wrote), name="measuring", daemon=True)
             for one in self.runs
@@ -164,7 +157,7 @@ class Measuring:
             broken_off = cancel.said
         finally:
             cancel.say()  # nobody waits for what is left
-            self.runs = []
+            self._runs = {}
         if not wrote[0]:
             self.booked.add(stage, -1)
             self._not_before[stage] = self.clock() + (0.0 if broken_off else AGAIN_S)
@@ -196,4 +189,4 @@ class Measuring:
         said = max(working.tokens, result.provenance.tokens.output)
         wrote[0] = wrote[0] or said > 0
         self.pacing.measured(working, wrote=said > 0)
-        self.runs = [one for one in self.runs if one is not working]
+        self._runs.pop(working.job.run_id, None)  # in one step, as many of them end at once

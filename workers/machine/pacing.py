@@ -110,7 +110,7 @@ class Pacing:
             self._loading.pop(working.job.run_id, None)
 
     def expect(self, tokens: Mapping[str, float]) -> None:
-        """The usual length of a stage's answers as others know it, for as long as none was written here."""
+        """The usual length of a stage's answers as others know it, for as long as few were written here."""
         with self._turn:
             self._learner.expect(tokens)
 

@@ -14,6 +14,7 @@ from celery.exceptions import Ignore
 
 from grading import queue
 from grading.canaries import Canaries
+from grading.cluster.guesses import lengths
 from grading.cluster.view import Peer
 from grading.config import Config, EngineSettings, Machine
 from grading.leases import Leases, connect
@@ -25,7 +26,7 @@ from workers.machine.engines import open_engine
 from workers.machine.guests import Guests
 from workers.machine.hosting import host, look_after, open_guests, taken_up
 from workers.machine.listening import Cycle, Here, Listening
-from workers.machine.measuring import WHY, Booked, Measuring, lengths
+from workers.machine.measuring import WHY, Booked, Measuring
 from workers.machine.process import MachineProcess
 from workers.machine.working import Message
 from workers.start import run_worker
