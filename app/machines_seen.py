@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sqlalchemy.orm import Session
+
 from app.expecting import expecting
 from app.services import services
 from grading.cluster.weights import Difference
@@ -58,10 +60,15 @@ class Seen:
 
 def look() -> Seen:
     """What Redis and the database tell now."""
+    with services().store.look() as session:
+        return look_in(session)
+
+
+def look_in(session: Session) -> Seen:
+    """The same, where the database is being looked at already."""
     given = services()
-    with given.store.look() as session:
-        reasons, last = drains.drained(session), last_taken(session)
-        waiting = expecting().waiting(session)
+    reasons, last = drains.drained(session), last_taken(session)
+    waiting = expecting().waiting(session)
     states = given.dispatch.machines()
     seen = [
         SeenMachine(state, condition(state), last.get(one, ()), reasons.get(one, ""), out=one in reasons)

@@ -13,7 +13,7 @@ from app.language import gettext as _
 from app.language import later as N_
 from app.language import ngettext, whole
 from app.live import TITLES
-from app.machines_seen import Seen, look
+from app.machines_seen import Seen, look_in
 from app.services import Services, services
 from grading.beats import Lease
 from grading.canaries import PartBeat
@@ -134,8 +134,9 @@ class Overview:
 def overview(actor: Actor) -> Overview:
     """As this member of staff may see it."""
     given = services()
-    seen, parts = look(), _parts(given)
+    parts = _parts(given)
     with given.store.look() as session:
+        seen = look_in(session)
         known = figures.figures(session, actor.staff_courses)
         runs, total = operating.in_work(session)
         size, kind = operating.size_bytes(session), session.get_bind().dialect.name

@@ -46,7 +46,7 @@ def bound_s(
     makespan = before = shares(speeds, counts).makespan_s
     for _ in range(TURNS if changes else 0):
         missing = {
-            m: (thrown_s or {}).get(m, 0.0) + _missing_s(of, makespan) for m, of in (changes or {}).items()
+            m: (thrown_s or {}).get(m, 0.0) + missing_s(of, makespan) for m, of in (changes or {}).items()
         }
         before, makespan = makespan, shares(speeds, counts, missing).makespan_s
         if abs(makespan - before) < 0.01:
@@ -54,7 +54,7 @@ def bound_s(
     return makespan
 
 
-def _missing_s(changes: Sequence[tuple[float, float]], until: float) -> float:
+def missing_s(changes: Sequence[tuple[float, float]], until: float) -> float:
     """Seconds at usual speed that a machine lacks by then."""
     missing, since, speed = 0.0, 0.0, 1.0
     for at, after in [*changes, (until, 1.0)]:

@@ -10,11 +10,12 @@ import heapq
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bench.cluster.asking import Request
-from bench.cluster.bound import rates, works_of
+from bench.cluster.bound import bound_s, missing_s, rates, works_of
 from bench.cluster.cards import STAGES, Card
 from bench.cluster.costs import Box
 from bench.cluster.world import HandIn
@@ -48,27 +49,27 @@ class Found:
     tries: int
 
 
-def lane_s(card: Card, slots: int, lane: Lane) -> float:
-    """When a machine is done with its lane."""
-    box = Box(card, slots)
-    plan = [(stage, output) for stage in lane.order for output in lane.jobs[stage]]
-    running, now, last, number = dict.fromkeys(lane.order, 0), 0.0, 0.0, 0
-    while number < len(plan) or any(running.values()):
-        while number < len(plan) and sum(running.values()) < slots:
-            stage, output = plan[number]
+def lane_s(card: Card, slots: int, lane: Lane, changes: Iterable[tuple[float, float]] = ()) -> float:
+    """When a machine is done with its lane. What is lost with its power it begins again when it is back."""
+    box = Box(card, slots, changes=changes)
+    plan = deque((stage, output) for stage in lane.order for output in lane.jobs[stage])
+    running, begun, last = dict.fromkeys(lane.order, 0), dict[str, tuple[str, int]](), 0.0
+    while plan or any(running.values()):
+        while plan and box.speed and sum(running.values()) < slots:
+            stage, output = plan[0]
             others = sum(n for s, n in running.items() if s != stage)
             if others > lane.drain:
                 break
-            work = STAGES[stage]
-            name = f"{stage} {number}"
-            box.submit(now, Request(name, work.model.name, work.prompt, output, "class", work.shared))
+            work, name = STAGES[stage], f"{stage} {len(begun)}"
+            box.submit(box.now, Request(name, work.model.name, work.prompt, output, "class", work.shared))
+            begun[name] = plan.popleft()
             running[stage] += 1
-            number += 1
-        now = box.next_event()
-        for event in box.advance(now):
-            if event.kind == "done":
-                running[event.id.split(" ")[0]] -= 1
+        for event in box.advance(box.next_event()):
+            if event.kind in ("done", "lost"):
+                running[begun[event.id][0]] -= 1
                 last = event.at
+            if event.kind == "lost":
+                plan.appendleft(begun[event.id])
     return last
 
 
@@ -80,6 +81,8 @@ class Search:
     slots: int
     hand_ins: Sequence[HandIn]
     seed: int = 1
+    changes: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """machine -> (time, speed)s, as in `Box`."""
     _known: dict[tuple[object, ...], float] = field(default_factory=dict, init=False)
 
     def run(self, tries: int = 2000, seconds: float = 60.0) -> Found:
@@ -108,7 +111,9 @@ class Search:
             s: sorted((h.output[s] for h in self.hand_ins if s in h.output), reverse=True) for s in works
         }
         speed = rates(self.cards, self.slots, works)
-        plan = shares(speed, {s: float(len(of)) for s, of in outputs.items()})
+        least = bound_s(self.cards, self.slots, self.hand_ins, self.changes)
+        missing = {m: missing_s(of, least) for m, of in self.changes.items()}
+        plan = shares(speed, {s: float(len(of)) for s, of in outputs.items()}, missing)
         jobs: dict[str, dict[str, list[int]]] = {m: {s: [] for s in works} for m in self.cards}
         for stage, of in outputs.items():
             want = {m: plan.seconds[m][stage] * speed[m][stage] for m in self.cards}
@@ -125,10 +130,10 @@ class Search:
         }
 
     def _ends(self, machine: str, lane: Lane) -> float:
-        card = self.cards[machine]
-        key = (card, *lane.key)
+        card, changes = self.cards[machine], tuple(self.changes.get(machine, ()))
+        key = (card, changes, *lane.key)
         if key not in self._known:
-            self._known[key] = lane_s(card, self.slots, lane)
+            self._known[key] = lane_s(card, self.slots, lane, changes)
         return self._known[key]
 
     def _changed(

@@ -13,6 +13,7 @@ from bench.cluster.measures import quantile, recognised_s, returned_s, waits
 from bench.cluster.ours import Ours, Said
 from bench.cluster.policies import OTHERS, Passive
 from bench.cluster.scenarios import SCENARIOS, Scenario
+from bench.cluster.search import Search
 from bench.cluster.world import Cluster, Run
 
 __all__ = ["Outcome", "bound_of", "line", "main", "play", "quantile", "remarks", "warm"]
@@ -84,6 +85,15 @@ def line(outcome: Outcome) -> str:
     )
 
 
+def searched(scenario: Scenario, seconds: float) -> str:
+    """A row of the table for an offline search, which knows all lengths and what happens to machines."""
+    setting = scenario.setting
+    search = Search(setting.cards, setting.slots, scenario.hand_ins, setting.seed, setting.changes)
+    found = search.run(tries=10**6, seconds=seconds)
+    ratio = found.makespan_s / bound_of(scenario)
+    return f"{'the best found offline':26} {found.makespan_s:7.0f} {ratio:6.3f}  of {found.tries} tries"
+
+
 def remarks(scenario: Scenario, outcome: Outcome) -> str:
     """What the scenario is about."""
     if {h.priority for h in scenario.hand_ins} == {"interactive", "batch"}:
@@ -100,8 +110,7 @@ def remarks(scenario: Scenario, outcome: Outcome) -> str:
     return "" if recognised is None or not outcome.healths else f"recognised after {recognised:.0f} s"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints a table."""
+def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.cluster.simulate", description=__doc__)
     parser.add_argument("--scenario", nargs="*", default=["backlog400"], choices=[*SCENARIOS, "all"])
     parser.add_argument("--policies", nargs="*", default=["ours", *OTHERS], choices=["ours", *OTHERS])
@@ -109,7 +118,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--slots", type=int, default=16)
     parser.add_argument("--learned", action="store_true", help="speeds are learned, not known")
     parser.add_argument("--release", default="any", choices=["any", "all", "everything"])
-    chosen = parser.parse_args(arguments)
+    parser.add_argument("--best", type=float, default=0.0, help="seconds to search for the best schedule")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints a table."""
+    chosen = _options().parse_args(arguments)
     print(f"{'':26} {'last':>7} {'/bound':>6} {'p50':>7} {'p95':>7}  runs of analysis/feedback by machine")
     for name in SCENARIOS if "all" in chosen.scenario else chosen.scenario:
         for seed in range(1, chosen.seeds + 1):
@@ -117,6 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             scenario = replace(scenario, setting=replace(scenario.setting, release=chosen.release))
             said = warm(scenario) if chosen.learned and not scenario.cold else {}
             print(f"{scenario.name}, seed {seed}, bound {bound_of(scenario):.0f} s")
+            if chosen.best and all(one.at <= 0 for one in scenario.hand_ins):
+                print(searched(scenario, chosen.best), flush=True)
             for key in chosen.policies:
                 began = time.perf_counter()
                 policy = OTHERS[key]() if key in OTHERS else Ours(oracle=not chosen.learned, said=said)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, select
+from functools import cache
+
+from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
 
 from grading.store import audit
@@ -12,8 +14,12 @@ from grading.store.tables import Drain
 
 def drained(session: Session) -> dict[str, str]:
     """Names of the machines that are out, each with the reason."""
-    rows = session.execute(select(Drain.machine, Drain.why).order_by(Drain.machine))
-    return {row.machine: row.why for row in rows}
+    return {row.machine: row.why for row in session.execute(_drained())}
+
+
+@cache
+def _drained() -> Select[str, str]:
+    return select(Drain.machine, Drain.why).order_by(Drain.machine)
 
 
 def drain(session: Session, machine: str, by: str, why: str) -> None:

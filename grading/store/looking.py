@@ -34,6 +34,10 @@ class Looking(Session):
         """The first value of the first row."""
         return self.execute(statement, params, **options).scalar()
 
+    def scalars(self, statement: Any, params: Any = None, **options: Any) -> Any:
+        """The first value of each row."""
+        return self.execute(statement, params, **options).scalars()
+
 
 class Asked:
     """What is known of a query that was asked."""

@@ -14,7 +14,7 @@ from bench.cluster.measures import recognised_s, returned_s, waits
 from bench.cluster.ours import Ours
 from bench.cluster.policies import OTHERS, HomeFirst
 from bench.cluster.scenarios import SCENARIOS, backlog, slow
-from bench.cluster.search import Search
+from bench.cluster.search import Lane, Search, lane_s
 from bench.cluster.simulate import Outcome, play
 from bench.cluster.world import HandIn, Run, Setting
 
@@ -159,6 +159,17 @@ def test_the_search_finds_a_schedule_near_the_bound():
     assert {s: sorted(o for lane in found.lanes.values() for o in lane.jobs[s]) for s in STAGES} == outputs
     bound = bound_s(CARDS, 16, scenario.hand_ins)
     assert bound < found.makespan_s < 1.4 * bound
+
+
+def test_the_search_begins_again_what_is_lost_with_a_machine():
+    scenario = backlog(60, 16, 1)
+    changes = {"mac-studio-1": ((100.0, 0.0), (200.0, 1.0))}
+    card, lane = CARDS["mac-studio-1"], Lane(("analysis",), {"analysis": (1200,) * 32}, 16)
+    alone, broken = lane_s(card, 16, lane), lane_s(card, 16, lane, changes["mac-studio-1"])
+    first = lane_s(card, 16, replace(lane, jobs={"analysis": (1200,) * 16}))
+    assert broken - alone > 100 + max(0.0, 100 - first), "what was in hand is done twice"
+    found = Search(scenario.setting.cards, 16, scenario.hand_ins, changes=changes).run(tries=25, seconds=60)
+    assert found.makespan_s > bound_s(CARDS, 16, scenario.hand_ins, changes)
 
 
 def test_scenarios_are_there_and_come_from_their_seed():
