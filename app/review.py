@@ -26,7 +26,8 @@ def listing(assignment_id: int) -> str:
     actor, filters = who.actor(), review_filter.filters_of(request.args)
     with services().store.look() as session:
         assignment = of_class(session, actor, assignment_id)
-        left = review_lists.pane(session, assignment, filters, review_filter.page_of(request.args))
+        of = review_lists.Of(session, assignment.course_id, assignment.id)
+        left = review_lists.pane(of, filters, review_filter.page_of(request.args))
     return render_template("review/listing.html", actor=actor, listing=left.html, **left.given)
 
 
@@ -50,11 +51,9 @@ def page(
     with services().store.look() as session:
         whole = seen_whole(session, actor, submission_id)
         view = whole.view
-        assignment = review_list.require(session, view.assignment_id)
-        left = review_lists.pane(
-            session, assignment, filters, review_filter.page_of(request.args), submission_id
-        )
-        before, after = review_lists.neighbours(session, assignment, filters, submission_id, left)
+        of = review_lists.Of(session, view.course_id, view.assignment_id)
+        left = review_lists.pane(of, filters, review_filter.page_of(request.args), submission_id)
+        before, after = review_lists.neighbours(of, filters, submission_id, left)
         given = review_shown.given(session, whole, review_lists.rubric_of_round(session, left, view.round_id))
         saved = saved_comments.texts(session, view.course_id)
     viewing.viewed(actor, submission_id, "review")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from flask import render_template, request
@@ -26,6 +28,20 @@ BESIDE = 400
 
 
 @dataclass
+class Of:
+    """The assignment whose hand-ins are listed; its row is read only where something asks for it."""
+
+    session: Session
+    course_id: int
+    id: int
+
+    @cached_property
+    def row(self) -> tables.Assignment:
+        """As the database has it. Raises NotFound."""
+        return review_list.require(self.session, self.id)
+
+
+@dataclass
 class Known:
     """What is known of an assignment's hand-ins, for as long as none of them changes."""
 
@@ -36,7 +52,8 @@ class Known:
     beside: dict[tuple[Filters, str], tuple[str | None, str | None]] = field(default_factory=dict)
     rubrics: dict[str, Rubric] = field(default_factory=dict)
     """Round -> what it is graded by."""
-    criteria: tuple[Criterion, ...] | None = None
+    shown: tuple[lists.AssignmentLine, datetime | None, tuple[Criterion, ...]] | None = None
+    """The assignment, when it is released, and its criteria."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +67,22 @@ class Left:
     """For the template."""
 
 
-def pane(
-    session: Session, assignment: tables.Assignment, filters: Filters, number: int, opened: str = ""
-) -> Left:
+def pane(of: Of, filters: Filters, number: int, opened: str = "") -> Left:
     """The filter and the list; `opened` is the hand-in beside it, or they can be chosen."""
-    known = kept.of_assignment("orders", session, assignment.course_id, assignment.id, _nothing)
-    listed = _page(session, assignment, filters, number, known)
+    known = kept.of_assignment("orders", of.session, of.course_id, of.id, _nothing)
+    listed = _page(of, filters, number, known)
+    if known.shown is None:
+        line = lists.assignment_line(of.row, of.row.course)
+        known.shown = line, of.row.release_at, rubric_of(of.session, of.row)
+    line, release_at, criteria = known.shown
     given: dict[str, Any] = {
-        "assignment": lists.assignment_line(assignment, assignment.course),
-        "release_at": assignment.release_at,
+        "assignment": line,
+        "release_at": release_at,
         "filters": filters,
         "address": review_filter.address_of(filters),
         "here": review_filter.address_of(filters, number),
     }
-    if known.criteria is None:
-        known.criteria = rubric_of(session, assignment)
-    more = {**given, "listed": listed, "criteria": known.criteria, "opened": opened}
+    more = {**given, "listed": listed, "criteria": criteria, "opened": opened}
     if not _lasts(filters):
         return Left(known, listed, _made(filters, more), given)
     inside = known.pages.get((filters, number)) is listed
@@ -74,13 +91,11 @@ def pane(
     return Left(known, listed, review_parts.remembered(key, lambda: _made(filters, more)), given)
 
 
-def neighbours(
-    session: Session, assignment: tables.Assignment, filters: Filters, submission_id: str, left: Left
-) -> tuple[str | None, str | None]:
+def neighbours(of: Of, filters: Filters, submission_id: str, left: Left) -> tuple[str | None, str | None]:
     """The hand-ins before and after this one."""
     found = left.known.beside.get((filters, submission_id)) if _lasts(filters) else None
     if found is None:
-        found = review_list.neighbours(session, assignment, filters, submission_id, left.listed)
+        found = review_list.neighbours(of.session, of.row, filters, submission_id, left.listed)
         if _lasts(filters) and len(left.known.beside) < BESIDE:
             left.known.beside[filters, submission_id] = found
     return found
@@ -114,19 +129,17 @@ def _lasts(filters: Filters) -> bool:
     return not (filters.q or filters.machine or filters.model)
 
 
-def _page(
-    session: Session, assignment: tables.Assignment, filters: Filters, number: int, known: Known
-) -> Page:
+def _page(of: Of, filters: Filters, number: int, known: Known) -> Page:
     if not _lasts(filters):
-        return review_list.page_of(session, assignment, filters, number)
+        return review_list.page_of(of.session, of.row, filters, number)
     found = known.pages.get((filters, number))
     if found is None:
         order = known.orders.get(filters)
         if order is None:
-            order = review_list.order_of(session, assignment, filters)
+            order = review_list.order_of(of.session, of.row, filters)
             if len(known.orders) < ORDERS:
                 known.orders[filters] = order
-        found = review_list.page_of(session, assignment, filters, number, order)
+        found = review_list.page_of(of.session, of.row, filters, number, order)
         if len(known.pages) < 2 * ORDERS:
             known.pages[filters, number] = found
     return found

@@ -138,6 +138,9 @@ def test_a_page_that_is_kept_is_never_out_of_date(school: School) -> None:
         saved_comments.save(session, school.course, "Saved elsewhere.", Actor(1, True, {}))
         session.query(tables.User).filter_by(name="Ben").one().name = "Ana Maria"
     assert said("Saved elsewhere.") == said("Ana Maria") == [True, True]
+    with school.store.write() as session:
+        session.get_one(tables.Assignment, school.assignment).title = "Another title"
+    assert said("Another title") == [True, True]
     listing = f"/assignments/{school.assignment}/review"
     assert [names(page) for page in pages(listing).values()] == [["Ana Maria", "Anna"]] * 2
     mark = f"/submissions/{anna}/mark"
