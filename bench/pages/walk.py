@@ -34,7 +34,7 @@ BEFORE = 10
 """Times a page is asked for first: by then its statements are prepared, as in a server that runs."""
 AGAIN = 2
 """And first in each of the turns after."""
-ROUNDS = 5
+ROUNDS = 20
 """Turns in which all pages are asked for: a busy moment of the computer meets a page once, not always."""
 MOST = 5.0
 """Times the bare page's, that the 95th percentile of a page may take."""
