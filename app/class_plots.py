@@ -15,6 +15,8 @@ SHOWN_TESTED = 12
 """Checks and tests that are drawn; the table has more."""
 ENDS = (1, 2, 4, 8, 20, 40, 80, 120, 240, 480, 1_200, 2_400, 4_800)
 """Seconds at which a scale of times may end; a quarter of each is easy to read. Longer ones end at hours."""
+SPACE = "\N{NO-BREAK SPACE}"
+"""Keeps a unit beside its number."""
 HALF, MINUTES, HOURS = 0.5, 120.0, 2 * 3600.0
 
 
@@ -218,10 +220,10 @@ def scale_end(seconds: float) -> float:
 def duration(seconds: float) -> str:
     """So many seconds, minutes or hours."""
     if seconds >= HOURS:
-        return f"{_number(seconds / 3600, 1)} h"
+        return f"{_number(seconds / 3600, 1)}{SPACE}h"
     if seconds >= MINUTES:
-        return f"{_number(seconds / 60, 1)} min"
-    return f"{_number(seconds, 1 if seconds < 10 else 0)} s"
+        return f"{_number(seconds / 60, 1)}{SPACE}min"
+    return f"{_number(seconds, 1 if seconds < 10 else 0)}{SPACE}s"
 
 
 def _number(value: float, digits: int = 2) -> str:

@@ -8,7 +8,7 @@ from app.language import gettext as _
 from app.language import later as N_
 from app.language import ngettext, number, whole
 from grading import condition
-from grading.condition import USUAL, CircuitTold, Condition, span
+from grading.condition import USUAL, CircuitTold, Condition
 
 WORDS = {
     "up": (N_("up"), "good", N_("It takes work.")),
@@ -32,6 +32,11 @@ def an_hour(rate: float) -> str:
 def duration(seconds: float) -> str:
     """Whole seconds of a job, without their unit."""
     return whole(seconds) if seconds >= 1 else _("under 1")
+
+
+def span(seconds: float) -> str:
+    """So many seconds, minutes or hours, whose unit stays beside its number."""
+    return condition.span(seconds).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def machine_word(word: str) -> tuple[str, str, str]:

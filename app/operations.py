@@ -23,12 +23,11 @@ from app import operating, who
 from app.language import gettext as _
 from app.language import ngettext
 from app.machine_metrics import FromQueue
-from app.machine_words import an_hour, duration
+from app.machine_words import an_hour, duration, span
 from app.machines_seen import look
 from app.metrics import FromStore
 from app.services import Services, services
 from grading.cluster import weights
-from grading.condition import span
 from grading.errors import NotFound, NotSignedIn
 from grading.may import may
 from grading.store import drains, measures, migrate

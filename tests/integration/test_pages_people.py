@@ -822,6 +822,22 @@ def test_the_audit_of_a_course_in_plain_sentences(both: School) -> None:
     assert both.client("teacher").get(f"{url}?before=x&kind=%00&person=%00%25").status_code == 200
 
 
+def test_the_audit_names_learning_platforms_and_says_what_other_things_are(both: School) -> None:
+    urls = dict.fromkeys(("authorize_url", "token_url", "jwks_url"), "https://lms.example/x")
+    of = {"issuer": "https://lms.example", "client_id": "7", "origins": [], "created_by": "Admin", **urls}
+    with both.store.write() as session:
+        platform = tables.LtiPlatform(name="Moodle of the school", created_at=now(session), **of)
+        session.add(platform)
+        session.flush()
+        note(session, "user:1", "lti.platform.enabled", f"platform:{platform.id}", {"enabled": False})
+        note(session, "user:1", "lti.platform.enabled", "platform:999", {"enabled": False})
+        note(session, "user:1", "machine.drain", "machine:mac-studio-1", {"why": "heat"})
+    shown = text(both.client("admin").get("/audit"))
+    assert "turned the learning platform “Moodle of the school” on or off." in shown
+    assert "machine mac-studio-1" in shown
+    assert "999" in shown, "of what is gone the number stays"
+
+
 def test_the_audit_is_paged_and_asks_the_same_for_any_length(school: School) -> None:
     teacher, url = school.client("teacher"), f"/courses/{school.course}/audit"
     made_link(school)

@@ -207,4 +207,10 @@ def accounts_and_hand_in(school: School, name: str) -> None:
 def test_scales_end_at_round_numbers() -> None:
     ends = {0: 1, 0.3: 1, 7: 8, 61: 80, 120: 120, 121: 240, 4_801: 14_400, 14_401: 28_800}
     assert {value: scale_end(value) for value in ends} == ends
-    assert [duration(value) for value in (0.44, 12.3, 200, 7_200 * 2)] == ["0.4 s", "12 s", "3.3 min", "4 h"]
+    said = [duration(value) for value in (0.44, 12.3, 200, 7_200 * 2)]
+    assert said == [
+        "0.4\N{NO-BREAK SPACE}s",
+        "12\N{NO-BREAK SPACE}s",
+        "3.3\N{NO-BREAK SPACE}min",
+        "4\N{NO-BREAK SPACE}h",
+    ]
