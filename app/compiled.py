@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, MutableMapping
+from contextvars import ContextVar
 from gettext import NullTranslations
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -13,6 +14,7 @@ from flask import Flask
 from flask.templating import Environment
 from jinja2 import Template, nodes, pass_eval_context
 from jinja2.compiler import CodeGenerator, Frame
+from jinja2.environment import TemplateModule
 from jinja2.runtime import Context, Macro
 from jinja2.visitor import NodeTransformer
 from markupsafe import Markup, escape
@@ -56,6 +58,42 @@ def shown(value: Any) -> str:
     return ESCAPED(value) if kind is str else escape(value)
 
 
+_open: ContextVar[list[Context] | None] = ContextVar("contexts of what is being rendered", default=None)
+
+
+class Page(Template):
+    """A template that lets go of what it was given.
+
+    Macros know the variables they came from, and these know the macros. Without help each page, with all
+    that it shows, would stay until the collector of cycles stops everything to look for it.
+    """
+
+    def render(self, *args: Any, **values: Any) -> str:
+        """As Jinja's."""
+        made: list[Context] = []
+        before = _open.set(made)
+        try:
+            return super().render(*args, **values)
+        finally:
+            _open.reset(before)
+            for one in made:
+                one.vars.clear()
+
+    def new_context(self, *args: Any, **values: Any) -> Context:
+        """As Jinja's."""
+        made, known = super().new_context(*args, **values), _open.get()
+        if known is not None:
+            known.append(made)
+        return made
+
+    def _get_default_module(self, ctx: Context | None = None) -> TemplateModule:
+        before = _open.set(None)  # it stays, for all who import it
+        try:
+            return super()._get_default_module(ctx)
+        finally:
+            _open.reset(before)
+
+
 class Writer(CodeGenerator):
     """Writes templates that ask `shown`, not Jinja's `escape`, which makes an object of each piece."""
 
@@ -71,6 +109,7 @@ class Compiled(Environment):
 
     context_class = Calls
     code_generator_class = Writer
+    template_class = Page
     shown = staticmethod(shown)
     catalogue: NullTranslations | None = None
     """Of the one language whose templates this is; nothing: of all."""
