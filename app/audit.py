@@ -16,6 +16,7 @@ from app.language import later as N_
 from app.language import number, when
 from app.services import services
 from app.texts import address
+from app.tokens import MAY
 from grading.store import courses, trail
 from grading.store.trail import Line, Named, Trail, Wanted
 
@@ -137,7 +138,7 @@ def _details(line: Line) -> tuple[tuple[str, str], ...]:
         if before in detail and after in detail:
             shown += _moves(detail.pop(before), detail.pop(after))
     for key, value in sorted(detail.items()):
-        text = _flat(value)
+        text = _scopes(value) if key == "scopes" and isinstance(value, list) else _flat(value)
         if text != "–" and key not in HIDDEN and value != 0:
             shown.append((_(DETAILS[key]) if key in DETAILS else key.replace("_", " "), text))
     return tuple((name, text if len(text) <= 300 else text[:299] + "…") for name, text in shown)
@@ -150,6 +151,11 @@ def _moves(before: object, after: object) -> list[tuple[str, str]]:
         found = [(name, _flat(before.get(name)), _flat(after.get(name))) for name in names]
         return [(_(DETAILS[name]) if name in DETAILS else name, f"{a} → {b}") for name, a, b in found]
     return [("", f"{_flat(before)} → {_flat(after)}")]
+
+
+def _scopes(given: list[object]) -> str:
+    """What a token may, as its own page says it."""
+    return "; ".join(_(MAY[one]) if isinstance(one, str) and one in MAY else str(one) for one in given)
 
 
 def _flat(value: object) -> str:

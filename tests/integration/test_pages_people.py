@@ -832,9 +832,11 @@ def test_the_audit_names_learning_platforms_and_says_what_other_things_are(both:
         note(session, "user:1", "lti.platform.enabled", f"platform:{platform.id}", {"enabled": False})
         note(session, "user:1", "lti.platform.enabled", "platform:999", {"enabled": False})
         note(session, "user:1", "machine.drain", "machine:mac-studio-1", {"why": "heat"})
+        note(session, "user:1", "token.create", "token:999", {"scopes": ["submit", "read", "later"]})
     shown = text(both.client("admin").get("/audit"))
     assert "turned the learning platform “Moodle of the school” on or off." in shown
     assert "machine mac-studio-1" in shown
+    assert "may: hand in; read status and results; later" in shown
     assert "999" in shown, "of what is gone the number stays"
 
 
