@@ -126,6 +126,10 @@ class Compiled(Environment):
             return self._of(current()).get_template(name, parent, globals)
         return super().get_template(name, parent, globals)
 
+    def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
+        """Those of the environment itself: each context copies them, which takes long from a chain."""
+        return super().make_globals(d) if d else self.globals
+
     def _of(self, language: str) -> Compiled:
         found = self._each.get(language)
         if found is None:
