@@ -16,6 +16,8 @@ CHANGE = 0.05
 """All must be done earlier by that part for each machine that changes to another model."""
 MIXED = 0.3
 """By so much longer the old jobs take while a machine changes: each step reads both models."""
+LAST = 1.6
+"""So many times as long as a usual job takes the longest of a batch, for which all wait at the end."""
 REUSED = 0.25
 """Of the new model's speed that a machine has meanwhile, beside filling the slots that come free."""
 USUAL = 200.0
@@ -38,6 +40,8 @@ class Roles:
     takes: Mapping[str, Mapping[str, float]]
     """machine -> stage -> jobs it would take of what waits."""
     makespan_s: float
+    longest_s: float = 0.0
+    """The same with the longest jobs of the last batches."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class _Lane:
     slow: float = 0.0
     """Jobs a second that it takes until then."""
     ends: float = 0.0
+    longest: float = 0.0
     takes: dict[str, float] = field(default_factory=dict)
 
     def begin(self, left: dict[str, float]) -> None:
@@ -90,6 +95,7 @@ class _Lane:
         if self.at:
             empties += self.of.lengths[self.at] * (1 + MIXED if to else 1)
             self.ends = max(self.ends, empties)
+            self.longest = max(self.ends, now + self.of.lengths[self.at] * (1 + MIXED if to else LAST))
             slow = self.of.rates[self.at] / (1 + MIXED) + REUSED * self.of.rates.get(to, 0.0)
         self.until, self.slow = empties + self.of.loads.get(to, 0.0), slow
         self.at = to
@@ -111,21 +117,34 @@ def roles(view: View) -> Roles:
         work = dict.fromkeys(stages, USUAL)
     best = _reckoned(stations, work, {one.name: one.now or _longest(one) for one in stations})
     free = [one for one in stations if not (view.little and one.now)]
-    while True:
-        others = [
-            _reckoned(stations, work, {**best.first, one.name: stage})
+    for _ in range(2 * len(stations)):  # two measures may disagree for ever
+        gains = [
+            (_gain(stations, one, best, found), found)
             for one in free
             for stage in one.rates
             if stage != best.first[one.name]
+            for found in [_reckoned(stations, work, {**best.first, one.name: stage})]
         ]
-        next_ = min(others, key=lambda found: _cost(stations, found), default=best)
-        if _cost(stations, next_) > _cost(stations, best) - TINY:
-            return best
+        gain, next_ = max(gains, key=lambda pair: pair[0], default=(0.0, best))
+        if gain < TINY:
+            break
         best = next_
+    return best
 
 
 def _longest(one: _Station) -> str:
     return max(one.lengths, key=one.lengths.__getitem__)
+
+
+def _gain(stations: Iterable[_Station], one: _Station, best: Roles, found: Roles) -> float:
+    """Seconds by which all are done earlier where this machine has another role.
+
+    One that begins looks at the end of it all, so that equal ways are told apart; one at work changes only
+    for what is gained before.
+    """
+    if not one.now:
+        return best.longest_s - found.longest_s
+    return _cost(stations, best) - _cost(stations, found)
 
 
 def _cost(stations: Iterable[_Station], found: Roles) -> float:
@@ -177,7 +196,8 @@ def _reckoned(stations: Iterable[_Station], work: Mapping[str, float], first: Ma
             lane.takes[lane.at] = lane.takes.get(lane.at, 0.0) + rate * passed
         left = {s: n if (n := had - speed[s] * passed) > TINY else 0.0 for s, had in left.items()}
     ends = max((lane.ends for lane in lanes), default=0.0)
-    return Roles(first, {lane.of.name: lane.takes for lane in lanes}, ends)
+    longest = max((max(lane.ends, lane.longest) for lane in lanes), default=0.0)
+    return Roles(first, {lane.of.name: lane.takes for lane in lanes}, ends, longest)
 
 
 def _lane(one: _Station, first: str) -> _Lane:
