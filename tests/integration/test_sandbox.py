@@ -273,7 +273,7 @@ class TestHowItEnds:
         patient = LIMITS.model_copy(update={"seconds": 90})  # until a busy computer has buried all of them
         with sandbox.open(puppet(patient)) as other:
             assert ended(sandbox, bomb, limits).end in ("processes", "too long")
-            assert tell(other, "value = 1", 60) == 1
+            assert tell(other, "value = 1", 60) == 1, other.close()
 
 
 KILLS = """
