@@ -15,8 +15,9 @@ from app.services import services
 from grading.errors import Conflict, NotFound
 from grading.may import Actor, Subject, may
 from grading.outcome import CriterionGrade
-from grading.store import regrades, views
-from grading.store.regrades import Answer, Request, Verdict
+from grading.store import regrade_lists, regrades, views
+from grading.store.regrade_lists import Request
+from grading.store.regrades import Answer, Verdict
 from grading.store.views import SubmissionView
 
 pages = Blueprint("regrades", __name__)
@@ -64,7 +65,7 @@ def withdraw(request_id: int) -> Response:
     """Take one's own request back."""
     actor = who.actor()
     with services().store.write() as session:
-        found = regrades.find(session, request_id)
+        found = regrade_lists.find(session, request_id)
         try:
             regrades.withdraw(session, actor, request_id)
             said = _("Your request was withdrawn.")
@@ -82,8 +83,8 @@ def listing() -> str:
         who.require(actor, "regrade.answer")
     course = _number("course")
     with services().store.look() as session:
-        found = regrades.listing(session, actor.staff_courses, course, _number("page") or 1)
-        courses = regrades.courses(session, actor.staff_courses)
+        found = regrade_lists.listing(session, actor.staff_courses, course, _number("page") or 1)
+        courses = regrade_lists.courses(session, actor.staff_courses)
     return render_template("regrades/list.html", found=found, courses=courses, course=course)
 
 
@@ -164,7 +165,7 @@ def _criteria(view: SubmissionView) -> tuple[CriterionGrade, ...]:
 
 def _answerable(session: Session, actor: Actor, request_id: int) -> tuple[Request, SubmissionView]:
     """The request, where the actor is staff. Raises NotFound for those of others."""
-    found = regrades.find(session, request_id)
+    found = regrade_lists.find(session, request_id)
     if not may(actor, "regrade.answer", Subject(found.course_id)):
         raise NotFound("There is no such request.")
     return found, views.submission_view(session, found.submission_id)

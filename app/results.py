@@ -30,7 +30,7 @@ from grading.may import Actor, Subject, may
 from grading.model import Document
 from grading.outcome import Report
 from grading.remembered import mark
-from grading.store import contents, lists, regrades, standing, tables, views
+from grading.store import contents, lists, regrade_lists, regrades, standing, tables, views
 from grading.store.contents import Whole
 from grading.store.lists import SubmissionLine
 from grading.store.standing import Made, Terms
@@ -119,7 +119,7 @@ def _regrades(
     session: Session, actor: Actor, view: SubmissionView, titles: dict[str, str]
 ) -> dict[str, object]:
     """Requests for this hand-in, and what may still be asked."""
-    requests = regrades.of_submission(session, view.id) if view.asked else ()
+    requests = regrade_lists.of_submission(session, view.id) if view.asked else ()
     taken = {one.criterion for one in requests if one.open}
     may_ask = bool(titles) and may(actor, "regrade.ask", who.subject_of(view))
     whole = [("", _("The whole grade"))]

@@ -19,7 +19,7 @@ from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, get, post
 from app.services import services
 from grading.errors import GraderError
-from grading.store import assignments, dry_runs, regrades, tables, views
+from grading.store import assignments, dry_runs, regrade_lists, regrades, tables, views
 from grading.store.dry_runs import DryRunLine
 from grading.store.regrades import Verdict
 from grading.store.views import SubmissionView
@@ -178,7 +178,7 @@ def discard_rerun(call: Call, about: tuple[tables.DryRun, tables.Assignment]) ->
 @get("/regrades", anybody("read"))
 def regrade_requests(call: Call, query: RequestFilter) -> Page[Regrade]:
     """Requests by students, the newest first: of the courses you are staff of, and your own."""
-    found = regrades.some(
+    found = regrade_lists.some(
         call.session,
         call.actor.staff_courses,
         call.actor.user_id,
@@ -192,7 +192,7 @@ def regrade_requests(call: Call, query: RequestFilter) -> Page[Regrade]:
 
 
 @get(REQUEST, of_request("regrade.see"))
-def regrade(call: Call, about: regrades.Request) -> Regrade:
+def regrade(call: Call, about: regrade_lists.Request) -> Regrade:
     """A request and its answer."""
     return _shown(about)
 
@@ -209,14 +209,14 @@ def ask_regrade(call: Call, about: SubmissionView, body: RegradeWanted) -> Regra
 
 
 @post(f"{REQUEST}/withdraw", of_request("regrade.ask"))
-def withdraw_regrade(call: Call, about: regrades.Request) -> RegradeState:
+def withdraw_regrade(call: Call, about: regrade_lists.Request) -> RegradeState:
     """Take one's own request back."""
     regrades.withdraw(call.session, call.actor, about.id)
     return RegradeState(id=about.id, state="withdrawn")
 
 
 @post(f"{REQUEST}/answer", of_request("regrade.answer"))
-def answer_regrade(call: Call, about: regrades.Request, body: AnswerGiven) -> RegradeState:
+def answer_regrade(call: Call, about: regrade_lists.Request, body: AnswerGiven) -> RegradeState:
     """Decline a request, give other points, or have the hand-in graded again."""
     view = views.submission_view(call.session, about.submission_id)
     said, problem = answering.checked(about, view, body.verdict, body.words.strip(), body.points)
@@ -234,5 +234,5 @@ def _line(one: DryRunLine) -> Rerun:
     return Rerun.model_validate(one, from_attributes=True)
 
 
-def _shown(one: regrades.Request) -> Regrade:
+def _shown(one: regrade_lists.Request) -> Regrade:
     return Regrade.model_validate(one.model_dump(include=set(Regrade.model_fields)))

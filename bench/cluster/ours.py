@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,6 +11,7 @@ from bench.cluster.cards import STAGES, Card, job_s
 from bench.cluster.policies import Passive
 from bench.cluster.world import Cluster, Key, Machine, Run
 from grading.cluster.guesses import lengths
+from grading.cluster.left import Left
 from grading.cluster.pace import Learner, Seen, with_guesses
 from grading.cluster.roles import Roles
 from grading.cluster.routing import decide, planned
@@ -38,8 +39,8 @@ class Ours(Passive):
     learners: dict[str, Learner] = field(default_factory=dict)
     healths: list[tuple[str, float, float]] = field(default_factory=list)
     """(machine, time, health) as the machine saw itself, once a second."""
-    _left: dict[str, dict[str, float]] = field(default_factory=dict)
-    """machine -> stage -> since when it leaves it to others."""
+    _left: defaultdict[str, Left] = field(default_factory=lambda: defaultdict(Left))
+    """By machine."""
     _plans: dict[str, Roles] = field(default_factory=dict)
     """By machine, made when it looked last."""
 
@@ -51,10 +52,8 @@ class Ours(Passive):
         self.spent_s += time.perf_counter() - began
         self.decisions += 1
         self.why[machine.name] = choice.why
-        taken = {stage for stage, _ in choice.queues}
-        waits = {s for (s, _), count in view.waiting.items() if count} - taken
-        before = self._left.get(machine.name, {})
-        self._left[machine.name] = {s: before.get(s, cluster.now) for s in waits}
+        waits = {stage for (stage, _), count in view.waiting.items() if count}
+        self._left[machine.name].note(cluster.now, waits, choice)
         return choice.queues
 
     def view(self, cluster: Cluster, machine: Machine) -> View:
@@ -68,7 +67,8 @@ class Ours(Passive):
             waiting={key: max(0, count - machine.since[key]) for key, count in look.lengths.items()},
             backlog=look.backlog,
             waits_s=look.oldest_s,
-            left_s={s: cluster.now - since for s, since in self._left.get(machine.name, {}).items()},
+            left_s=self._left[machine.name].left_s(cluster.now),
+            late_s=self._left[machine.name].late_s(cluster.now),
             taken=machine.taken,
         )
 
@@ -101,6 +101,8 @@ class Ours(Passive):
 
     def began(self, cluster: Cluster, machine: Machine, run: Run) -> None:
         """It looks when a run begins, too."""
+        if not machine.free:
+            self._left[machine.name] = Left()
         if not self.oracle:
             self._learner(machine).sample(cluster.now, self._seen(cluster, machine))
 

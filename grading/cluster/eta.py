@@ -218,12 +218,13 @@ class _Play:
         if station.free <= 0 or not any(self.lines[line] for line in self.lines if line[0] in station.runs):
             return False
         peers = {n: one.as_peer() for n, one in self.stations.items()}
-        left_s = {stage: self.now - since for stage, since in station.left_since.items()}
         oldest = dict.fromkeys(station.runs, self.now + TICK_S)
-        view = View(name, peers, self.lines, waits_s=oldest, left_s=left_s, taken=station.taken)
-        queues = [line for line in decide(view, self._plan(view)).queues if self.lines.get(line, 0) > 0]
-        leaves = {stage for (stage, _), n in self.lines.items() if n} - {stage for stage, _ in queues}
-        station.left_since = {stage: station.left_since.get(stage, self.now) for stage in leaves}
+        left = station.left
+        left_s, late_s = left.left_s(self.now), left.late_s(self.now)
+        view = View(name, peers, self.lines, {}, oldest, left_s, late_s, station.taken)
+        choice = decide(view, self._plan(view))
+        queues = [line for line in choice.queues if self.lines.get(line, 0) > 0]
+        left.note(self.now, {stage for (stage, _), n in self.lines.items() if n}, choice)
         if queues:
             self._begin(station, queues[0])
         return bool(queues)

@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 
 from grading.cluster.few import few
 from grading.cluster.roles import PLANNED_JOBS, Roles, roles
@@ -31,6 +31,22 @@ class Choice:
 
     queues: tuple[tuple[str, str], ...]
     why: str
+    leaves: Mapping[str, float] = field(default_factory=dict)
+    """stage -> seconds in which others will have begun all that waits there, where it is left to them."""
+
+
+@dataclass(frozen=True)
+class _Others:
+    """What a stage may expect of the other machines."""
+
+    done_s: float
+    """Until the last of what waits now would be done there, with the doubt about it."""
+    begun_s: float
+    """The same until it would be begun."""
+    many: bool
+    """Whether more waits than they have slots."""
+    first: bool
+    """Whether it has not waited long enough for a spare to join in."""
 
 
 def planned(view: View) -> Roles:
@@ -54,11 +70,14 @@ def decide(view: View, plan: Roles | None = None) -> Choice:
         plan = _plan(view)
     first = plan.first[me.name]
     mine = {s for s in me.paces if s == first or _meant(me, plan, s) or _crowded(view, plan, s)}
-    take = [s for s in _candidates(view, me, plan, mine) if _stays(view, me, plan, s, mine)]
+    looked = _candidates(view, me, plan, mine)
+    others = {s: _elsewhere(view, me, plan, s) for s in looked}
+    take = [s for s in looked if _stays(view, me, others[s], s, mine)]
+    leaves = {s: others[s].begun_s for s in looked if s not in take and not others[s].many}
     if not take:
         waits = any(view.count(stage) for stage in me.paces)
-        return Choice((), "others are done with it earlier" if waits else "nothing waits")
-    return Choice(_queues(view, me, take), _why(view, me, plan, take))
+        return Choice((), "others are done with it earlier" if waits else "nothing waits", leaves)
+    return Choice(_queues(view, me, take), _why(view, me, plan, take), leaves)
 
 
 def _without_absent(view: View, me: Peer) -> View:
@@ -146,20 +165,13 @@ def _comes_soon(view: View, best: str, instead: str) -> bool:
     return best != instead and on_its_way and not people and view.left_s.get(instead, 0.0) <= PATIENCE_S
 
 
-def _stays(view: View, me: Peer, plan: Roles, stage: str, mine: Set[str]) -> bool:
+def _stays(view: View, me: Peer, others: _Others, stage: str, mine: Set[str]) -> bool:
     """Whether a job of this stage is best begun here and now."""
-    others = [p for p in view.peers.values() if p.name != me.name and stage in p.paces]
-    if me.reserved != BATCH and not _only_batch(view, stage):
-        others = [p for p in others if p.reserved != BATCH]
-    if view.waits_s.get(stage, 0.0) < me.joins_after_s and any(
-        not p.joins_after_s and p.free for p in others
-    ):
+    if others.first:
         return False
-    done, begun = _elsewhere(view, plan, stage, others)
-    # with more than others can soon begin it is the plan that says who is meant
-    many = view.count(stage) > sum(p.slots for p in others)
-    good = stage in mine if many else seconds(me, stage) <= done
-    return good or view.left_s.get(stage, 0.0) > PATIENCE_S + (0.0 if many else begun)
+    if others.many:
+        return stage in mine or view.left_s.get(stage, 0.0) > PATIENCE_S
+    return seconds(me, stage) <= others.done_s or view.late_s.get(stage, 0.0) > PATIENCE_S
 
 
 def _only_batch(view: View, stage: str) -> bool:
@@ -167,8 +179,13 @@ def _only_batch(view: View, stage: str) -> bool:
     return not view.count(stage, (INTERACTIVE,)) and view.count(stage) > 0
 
 
-def _elsewhere(view: View, plan: Roles, stage: str, others: list[Peer]) -> tuple[float, float]:
-    """Seconds until the last of what waits now would be done and begun, if this machine took none of it."""
+def _elsewhere(view: View, me: Peer, plan: Roles, stage: str) -> _Others:
+    """What comes of the work that waits in a stage if this machine takes none of it."""
+    others = [p for p in view.peers.values() if p.name != me.name and stage in p.paces]
+    if me.reserved != BATCH and not _only_batch(view, stage):
+        others = [p for p in others if p.reserved != BATCH]
+    early = view.waits_s.get(stage, 0.0) < me.joins_after_s
+    first = early and any(not p.joins_after_s and p.free for p in others)
     waiting = max(1.0, view.count(stage))
     at_it = {p.name for p in others if _meant(p, plan, stage) or p.running.get(stage)}
     together = sum(p.paces[stage].rate(p.slots) for p in others if p.name in at_it)
@@ -177,7 +194,8 @@ def _elsewhere(view: View, plan: Roles, stage: str, others: list[Peer]) -> tuple
         rate = together if one.name in at_it else one.paces[stage].rate(one.slots)
         wait = 0.0 if waiting <= one.free else waiting / rate
         best = min(best, ((wait + seconds(one, stage)) * (DOUBT if wait else MARGIN), wait))
-    return best
+    # with more than others can soon begin it is the plan that says who is meant
+    return _Others(*best, view.count(stage) > sum(p.slots for p in others), first)
 
 
 def _queues(view: View, me: Peer, stages: list[str]) -> tuple[tuple[str, str], ...]:

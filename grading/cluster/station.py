@@ -6,6 +6,7 @@ import heapq
 import math
 from dataclasses import replace
 
+from grading.cluster.left import Left
 from grading.cluster.routing import seconds
 from grading.cluster.view import Peer
 
@@ -21,8 +22,7 @@ class Station:
         self.runs: dict[str, list[tuple[float, int]]] = {stage: [] for stage in peer.paces}
         """stage -> (the clock at its end, its ticket), as a heap."""
         self.taken = 0
-        self.left_since: dict[str, float] = {}
-        """stage -> since when it leaves what waits there to others."""
+        self.left = Left()
         self._known: dict[tuple[int, ...], dict[str, float]] = {}
 
     @property

@@ -92,6 +92,8 @@ class View:
     """stage -> how long the oldest in its queues has waited since it was sent."""
     left_s: Mapping[str, float] = field(default_factory=dict)
     """stage -> for how long the decider has been leaving what waits there to others."""
+    late_s: Mapping[str, float] = field(default_factory=dict)
+    """stage -> by how much that is longer than was foreseen when it began to leave it."""
     taken: int = 0
     """Runs this machine has taken so far: every so many is batch work, whatever waits."""
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from grading.cluster.guesses import with_guesses
+from grading.cluster.left import Left
 from grading.cluster.routing import BATCH, BATCH_EVERY, INTERACTIVE, PATIENCE_S, Choice, decide, planned
 from grading.cluster.view import Pace, Peer, View
 
@@ -125,14 +126,48 @@ def test_a_machine_without_work_of_its_own_helps() -> None:
 
 def test_the_last_job_is_left_to_who_is_done_with_it_earlier() -> None:
     nearly = replace(STUDIO, running={"feedback": 2}, left={"feedback": 1.0})
-    assert decide(view("spark", SPARK, nearly, feedback=1)) == Choice((), "others are done with it earlier")
+    left = Choice((), "others are done with it earlier", {"feedback": 0.0})
+    assert decide(view("spark", SPARK, nearly, feedback=1)) == left
     assert stages(view("studio", SPARK, nearly, feedback=1)) == ["feedback"]
 
 
 def test_a_job_is_not_left_for_ever() -> None:
-    assert stages(view("spark", SPARK, STUDIO, feedback=1, left_s={"feedback": PATIENCE_S - 0.1})) == []
+    assert stages(view("spark", SPARK, STUDIO, feedback=1, late_s={"feedback": PATIENCE_S - 0.1})) == []
     late = {"feedback": PATIENCE_S + 0.1}
-    assert stages(view("spark", SPARK, STUDIO, feedback=1, left_s=late)) == ["feedback"]
+    assert stages(view("spark", SPARK, STUDIO, feedback=1, late_s=late)) == ["feedback"]
+
+
+def test_what_goes_as_was_foreseen_is_left_until_the_end() -> None:
+    """Once half of that time had passed a slow machine took the last jobs, and all waited for it."""
+    left, now = Left(), 0.0
+    slow = replace(SPARK, paces={"feedback": pace(500, 800)})
+    studio = replace(STUDIO, running={"feedback": 8}, left={"feedback": 4.0})
+    every = 1 / STUDIO.paces["feedback"].rate(8)
+    for waits in (4, 3, 2, 1):
+        for _ in range(3):
+            seen = view("spark", slow, studio, feedback=waits, left_s=left.left_s(now))
+            choice = decide(replace(seen, late_s=left.late_s(now)))
+            assert not choice.queues
+            left.note(now, ["feedback"], choice)
+            now += every / 3
+    # nobody takes the last one
+    late = left.late_s(now + PATIENCE_S + 0.1)
+    assert stages(view("spark", slow, studio, feedback=1, late_s=late)) == ["feedback"]
+
+
+def test_the_time_that_was_foreseen_begins_again_once_something_was_taken_or_no_slot_is_free() -> None:
+    left, takes = Left(), Choice((("feedback", INTERACTIVE),), "")
+    leaves = Choice((), "", {"feedback": 30.0})
+    left.note(0.0, ["analysis", "feedback"], leaves)
+    left.note(20.0, ["analysis", "feedback"], Choice((), "", {"feedback": 12.0}))
+    assert left.left_s(40.0) == {"analysis": 40.0, "feedback": 40.0}
+    assert left.late_s(40.0) == {"feedback": 10.0}
+    left.note(50.0, ["analysis", "feedback"], takes)
+    assert (left.left_s(50.0), left.late_s(50.0)) == ({"analysis": 50.0}, {})
+    left.note(60.0, ["analysis", "feedback"], leaves)
+    assert (left.left_s(60.0)["feedback"], left.late_s(60.0)["feedback"]) == (0.0, -30.0)
+    left.note(61.0, [], leaves)
+    assert (left.left_s(61.0), left.late_s(61.0)) == ({}, {})
 
 
 def test_an_idle_cluster_listens_so_that_the_fastest_takes_what_comes() -> None:
@@ -278,7 +313,7 @@ def test_no_machine_stands_still_for_ever_whatever_the_cluster_is_like() -> None
         waiting = {(s, p): rng.choice((0, 0, 1, 40)) for s in stages_ for p in (INTERACTIVE, BATCH)}
         late = dict.fromkeys(stages_, 1e9)
         for me in peers.values():
-            seen = View(me.name, with_guesses(peers), waiting, waits_s=late, left_s=late)
+            seen = View(me.name, with_guesses(peers), waiting, waits_s=late, left_s=late, late_s=late)
             may = {"": (INTERACTIVE, BATCH), "batch": (BATCH,)}.get(me.reserved, ())
             if me.free and any(waiting[s, p] for s in me.stages for p in may):
                 assert any(waiting[kind] for kind in decide(seen).queues), seen

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from grading.beats import Look
 from grading.cluster.guesses import with_guesses
+from grading.cluster.left import Left
 from grading.cluster.roles import Roles
 from grading.cluster.routing import Choice, decide, planned
 from grading.cluster.view import BATCH, INTERACTIVE, Peer, View
@@ -68,8 +69,7 @@ class Listening:
     _started: float = field(init=False)
     _returned: float = -math.inf
     _look: Look = NOTHING
-    _left: Mapping[str, float] = field(default_factory=dict)
-    """stage -> since when it is left to others."""
+    _left: Left = field(default_factory=Left)
     _peers: Mapping[str, Peer] = field(default_factory=dict)
     _plan: Roles | None = None
     _since: Counter[str] = field(default_factory=Counter)
@@ -149,15 +149,14 @@ class Listening:
             return [self.own]
         view = self.view()
         self.choice = decide(view, self._plan)
-        self._note_left(view)
+        self._note_left(view, self.choice)
         return [self.own, *(stage_queue(s, p) for s, p in self.choice.queues), *self._guests(view)]
 
-    def _note_left(self, view: View) -> None:
-        """Since when this machine leaves what waits in a stage to others."""
-        now, taken = self.clock(), {stage for stage, _ in self.choice.queues}
-        free = view.peers[view.me].free
-        waiting = {s for (s, _), count in view.waiting.items() if count and s in view.peers[view.me].paces}
-        self._left = {s: self._left.get(s, now) for s in waiting - taken if free}
+    def _note_left(self, view: View, choice: Choice) -> None:
+        """Since when this machine leaves what waits in a stage to others, with a slot free."""
+        me = view.peers[view.me]
+        waits = {stage for (stage, _), count in view.waiting.items() if count and stage in me.paces}
+        self._left.note(self.clock(), waits if me.free else (), choice)
 
     def _guests(self, view: View) -> Sequence[str]:
         """Other work is let in where no grading waits and a slot stays free for it.
@@ -200,8 +199,8 @@ class Listening:
             oldest[stage] = max(self._look.oldest_s.get(name, 0.0) for name in names.values())
         mine = replace(self.here.peer(), running=self._hand())
         peers = with_guesses({**self._peers, me: mine})
-        left = {stage: self.clock() - since for stage, since in self._left.items()}
-        return View(me, peers, waiting, self._look.backlog, oldest, left, self.taken)
+        left_s, late_s = self._left.left_s(self.clock()), self._left.late_s(self.clock())
+        return View(me, peers, waiting, self._look.backlog, oldest, left_s, late_s, self.taken)
 
     def _hand(self) -> Counter[str]:
         with self._lock:
