@@ -105,7 +105,11 @@ def _who(actor: Named) -> str:
         )
     if actor.kind == "user":
         return actor.name or _("somebody (number %(number)s)", number=actor.id)
-    known = {"system": _("The system"), "cli": _("Somebody at the command line")}
+    known = {
+        "system": _("The system"),
+        "cli": _("Somebody at the command line"),
+        "lti": _("A launch from a learning platform"),
+    }
     return known.get(actor.kind, f"{actor.kind}:{actor.id}" if actor.id else actor.kind)
 
 

@@ -27,6 +27,7 @@ from app.machine_words import an_hour, duration, span
 from app.machines_seen import look
 from app.metrics import FromStore
 from app.services import Services, services
+from app.tokens import MAY
 from grading.cluster import weights
 from grading.errors import NotFound, NotSignedIn
 from grading.may import may
@@ -142,7 +143,7 @@ def tokens() -> str:
     page = request.args.get("page", "")
     with services().store.look() as session:
         found = stored.tokens(session, int(page) if page.isdecimal() and len(page) < 7 else 1)
-    return render_template("operations/tokens.html", tokens=found)
+    return render_template("operations/tokens.html", tokens=found, may=MAY)
 
 
 @pages.post("/operations/tokens/<int(max=2147483647):token_id>/end")

@@ -77,9 +77,9 @@ def ask(
                 return _exchange(connected, target, method, headers, body, most_bytes, cut)
             finally:
                 if late.is_set():  # a part of the answer may have come before
-                    raise OutsideFailed(f"no whole answer within {timeout_s:g} s")
+                    raise OutsideFailed(f"no whole answer within {timeout_s:g}\N{NO-BREAK SPACE}s")
     except TimeoutError:
-        raise OutsideFailed(f"no whole answer within {timeout_s:g} s") from None
+        raise OutsideFailed(f"no whole answer within {timeout_s:g}\N{NO-BREAK SPACE}s") from None
     except (OSError, HTTPException) as error:
         raise OutsideFailed(_words(error)) from None
     except ValueError:

@@ -143,6 +143,7 @@ class ShowSchool(School):
         elif number == 20:
             failure = {"feedback": "The machine did not answer in time."}
             self.grade(submission, a_report((3, 3, 2, 3, 0), self.chance, status=RoundState.PARTIAL, points=None, feedback=None, failures=failure))  # fmt: skip
+            self._dead(submission, "feedback")
             self.made["partial"] = submission
         elif number == 21:
             self._state(submission, "failed", failure="The notebook could not be read.")
@@ -153,6 +154,11 @@ class ShowSchool(School):
             self._state(submission, "queued")
             self.made["queued"] = submission
         self._moved(submission, timedelta(minutes=190 - 6 * number))
+
+    def _dead(self, submission: str, stage: str) -> None:
+        with self.store.write() as session:
+            round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
+            next(one for one in round_.stages if one.stage == stage).state = "dead"
 
     def _state(self, submission: str, state: str, **more: Any) -> None:
         with self.store.write() as session:
