@@ -231,7 +231,7 @@ class ShowSchool(School):
 
 def _dead(moment: datetime, number: int) -> tables.Outbox:
     return tables.Outbox(
-        kind="event:lms", key=f"graded:{number}", payload={}, created_at=moment - timedelta(days=2),
+        kind="to:lms", key=f"graded:{number}", payload={}, created_at=moment - timedelta(days=2),
         not_before=moment, tries=10, done_at=moment, error="The receiver answered 503 Service Unavailable.",
     )  # fmt: skip
 
