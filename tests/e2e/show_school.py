@@ -158,7 +158,9 @@ class ShowSchool(School):
     def _dead(self, submission: str, stage: str) -> None:
         with self.store.write() as session:
             round_ = session.query(tables.Round).filter_by(submission_id=submission).one()
-            next(one for one in round_.stages if one.stage == stage).state = "dead"
+            (row,) = (one for one in round_.stages if one.stage == stage)
+            row.state, row.tries, row.runs, row.error = "dead", 3, 3, "engine_stalled"
+            row.message = "The machine did not answer in time."
 
     def _state(self, submission: str, state: str, **more: Any) -> None:
         with self.store.write() as session:
