@@ -46,7 +46,7 @@ class _Others:
     many: bool
     """Whether more waits than they have slots."""
     first: bool
-    """Whether it has not waited long enough for a spare to join in."""
+    """Whether a primary machine goes first, as it has not waited long enough for a spare."""
 
 
 def planned(view: View) -> Roles:
