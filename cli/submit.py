@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
@@ -18,8 +19,13 @@ from grading.errors import GraderError
 
 FINAL = ("graded", "partial", "failed")
 LONGEST_POLL_S = 2.0
-TRIES = 10
-"""A POST is tried for about 22 s, so that a restart of the web app is not seen."""
+PATIENCE_S = 90.0
+"""A call is tried again for so long, so that a restart of the web app or of its database is not seen."""
+LONGEST_PAUSE_S = 5.0
+SAID_AT = 4
+"""The try after which a person is told, about 3 s after the first."""
+BUSY = (429, 502, 503, 504)
+"""Answers of a server, or of a proxy before it, that does not work right now."""
 
 
 class ServerRefused(GraderError):
@@ -78,29 +84,42 @@ class Client:
             wait = min(wait * 1.5, LONGEST_POLL_S)
 
     def _call(self, method: str, path: str, **arguments: Any) -> Any:
+        until = time.monotonic() + PATIENCE_S
+        for tried in itertools.count(1):
+            answer = self._once(method, path, **arguments)
+            pause = _pause(answer, tried)
+            if pause is None or time.monotonic() + pause > until:
+                return _content(answer)
+            if tried == SAID_AT:
+                click.echo(f"{self.server} cannot answer now; trying again for a while.", err=True)
+            time.sleep(pause)
+        raise AssertionError("counting does not end")
+
+    def _once(self, method: str, path: str, **arguments: Any) -> requests.Response | ServerAway:
         headers = {"Authorization": f"Bearer {self.token}", **arguments.pop("headers", {})}
-        for left in reversed(range(TRIES)):
-            try:
-                answer = requests.request(
-                    method, self.server.rstrip("/") + path, headers=headers, timeout=60, **arguments
-                )
-            except requests.RequestException as error:
-                if not left:
-                    raise ServerAway(f"{self.server} does not answer: {type(error).__name__}.") from None
-                time.sleep(0.5 * (TRIES - left))
-                continue
-            if left and answer.status_code in (409, 429) and _soon(answer):
-                time.sleep(0.5 * (TRIES - left))
-                continue
-            return _content(answer)
+        try:
+            return requests.request(
+                method, self.server.rstrip("/") + path, headers=headers, timeout=60, **arguments
+            )
+        except requests.RequestException as error:
+            return ServerAway(f"{self.server} does not answer: {type(error).__name__}.")
 
 
-def _soon(answer: requests.Response) -> bool:
-    """Whether the same may be asked again soon: the first try is still being answered, or it was a lot."""
-    return answer.status_code == 429 or '"idempotency_key_in_use"' in answer.text
+def _pause(answer: requests.Response | ServerAway, tried: int) -> float | None:
+    """Seconds after which the same may be asked again; None where the answer stands."""
+    own = min(0.5 * tried, LONGEST_PAUSE_S)
+    if isinstance(answer, ServerAway):
+        return own
+    first_still_answered = answer.status_code == 409 and '"idempotency_key_in_use"' in answer.text
+    if not first_still_answered and answer.status_code not in BUSY:
+        return None
+    asked = answer.headers.get("Retry-After", "")
+    return max(own, float(asked)) if asked.isdecimal() else own
 
 
-def _content(answer: requests.Response) -> Any:
+def _content(answer: requests.Response | ServerAway) -> Any:
+    if isinstance(answer, ServerAway):
+        raise answer
     try:
         content = answer.json()
     except ValueError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -228,7 +230,7 @@ def test_the_redis_that_up_started_is_found(
 def test_a_server_that_is_away_is_named(
     grader: Grader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submitting, "TRIES", 1)
+    monkeypatch.setattr(submitting, "PATIENCE_S", 0.0)
     monkeypatch.setenv("GRADER_TOKEN", "grd_none")
     (tmp_path / "work.R").write_text("mean(sales)")
     server = f"http://127.0.0.1:{free_port()}"
@@ -236,3 +238,35 @@ def test_a_server_that_is_away_is_named(
     said = grader(*submit, "--server", server)
     assert said.status == 1
     assert said.error == f"grader: {server} does not answer: ConnectionError.\n"
+
+
+def test_what_is_handed_in_while_the_server_starts_again_arrives_once(tmp_path: Path) -> None:
+    answers, keys = iter([(503, {"Retry-After": "1"}), (502, {}), (202, {})]), []
+
+    class Starting(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            keys.append(self.headers["Idempotency-Key"])
+            status, headers = next(answers)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            body = b'{"id": "one"}' if status == 202 else b"<html>away</html>"
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is printed."""
+
+    port = free_port()
+    client = submitting.Client(f"http://127.0.0.1:{port}", "grd_none")
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.submit_bytes, {"work.R": b"mean(sales)"}, ASSIGNMENT, "s-1")
+        with http.server.HTTPServer(("127.0.0.1", port), Starting) as server:
+            server.timeout = 20
+            for _ in range(3):
+                server.handle_request()
+        assert first.result(30) == {"id": "one"}
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
