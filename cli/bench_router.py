@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import sys
 from pathlib import Path
@@ -126,14 +125,9 @@ def _play(way: str, plan: Plan, tune: bool, guests: int) -> Outcome:
 
 
 def _scenario(name: str, slots: int, seed: int) -> Scenario:
-    from bench.cluster.scenarios import SCENARIOS, SIZED
+    from bench.cluster.scenarios import named
 
-    if name in SCENARIOS:
-        return SCENARIOS[name](slots, seed)
-    found = re.fullmatch(r"([a-z]+)([1-9]\d{0,4})", name)
-    if found and found[1] in SIZED:
-        return SIZED[found[1]](slots, seed, int(found[2]))
-    sized = (f"{one}N" for one in SIZED)
-    raise click.BadParameter(
-        f"{name!r} is none of {', '.join((*SCENARIOS, *sized))}.", param_hint="--scenario"
-    )
+    try:
+        return named(name, slots, seed)
+    except KeyError as error:
+        raise click.BadParameter(error.args[0], param_hint="--scenario") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -114,3 +115,14 @@ SIZED: Mapping[str, Callable[[int, int, int], Scenario]] = {
     "slow": slow,
 }
 """Those that there are with any number of hand-ins, as in `backlog50`."""
+
+
+def named(name: str, slots: int, seed: int) -> Scenario:
+    """One of `SCENARIOS`, or of `SIZED` with its number; a KeyError says what there is."""
+    if name in SCENARIOS:
+        return SCENARIOS[name](slots, seed)
+    found = re.fullmatch(r"([a-z]+)([1-9]\d{0,4})", name)
+    if found and found[1] in SIZED:
+        return SIZED[found[1]](slots, seed, int(found[2]))
+    sized = (f"{one}N" for one in SIZED)
+    raise KeyError(f"{name!r} is none of {', '.join((*SCENARIOS, *sized))}.")

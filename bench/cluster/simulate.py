@@ -12,7 +12,7 @@ from bench.cluster.bound import bound_s
 from bench.cluster.measures import quantile, recognised_s, returned_s, waits
 from bench.cluster.ours import Ours, Said
 from bench.cluster.policies import OTHERS, Passive
-from bench.cluster.scenarios import SCENARIOS, Scenario
+from bench.cluster.scenarios import SCENARIOS, Scenario, named
 from bench.cluster.search import Search
 from bench.cluster.world import Cluster, Run
 
@@ -112,7 +112,7 @@ def remarks(scenario: Scenario, outcome: Outcome) -> str:
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.cluster.simulate", description=__doc__)
-    parser.add_argument("--scenario", nargs="*", default=["backlog400"], choices=[*SCENARIOS, "all"])
+    parser.add_argument("--scenario", nargs="*", default=["backlog400"], help="all, or names as lost1000")
     parser.add_argument("--policies", nargs="*", default=["ours", *OTHERS], choices=["ours", *OTHERS])
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from 1 on")
     parser.add_argument("--slots", type=int, default=16)
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{'':26} {'last':>7} {'/bound':>6} {'p50':>7} {'p95':>7}  runs of analysis/feedback by machine")
     for name in SCENARIOS if "all" in chosen.scenario else chosen.scenario:
         for seed in range(1, chosen.seeds + 1):
-            scenario = SCENARIOS[name](chosen.slots, seed)
+            scenario = named(name, chosen.slots, seed)
             scenario = replace(scenario, setting=replace(scenario.setting, release=chosen.release))
             said = warm(scenario) if chosen.learned and not scenario.cold else {}
             print(f"{scenario.name}, seed {seed}, bound {bound_of(scenario):.0f} s")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from grading.cluster.shares import shares
 
 OVER_THE_BOUND = 1.1
-"""What the router needs over the bound with a few hundred hand-ins; see docs/benchmarks.md."""
+"""What the router needs over the bound with a few hundred hand-ins; see docs/benchmarks-router.md."""
 STEP = 0.02
 """How much is changed to see what limits."""
 MOST_ROLES = 4096
