@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from celery.backends.redis import RedisBackend
+from redis.exceptions import OutOfMemoryError, ReadOnlyError
+
+PASSING = (OutOfMemoryError, ReadOnlyError)
+"""What Redis answers while it has no room, or is a replica until it is made the first: it is asked again."""
 
 
 class UnwatchedRedis(RedisBackend):
@@ -20,3 +24,7 @@ class UnwatchedRedis(RedisBackend):
     def add_pending_result(self, result: Any, weak: bool = False, start_drainer: bool = True) -> Any:
         """Wait for nothing."""
         return result
+
+    def exception_safe_to_retry(self, exc: BaseException) -> bool:
+        """Whether a result that was refused may be stored a moment later."""
+        return isinstance(exc, PASSING) or super().exception_safe_to_retry(exc)

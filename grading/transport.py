@@ -10,7 +10,8 @@ import base64
 import json
 import logging
 import queue
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis
@@ -67,8 +68,44 @@ def check(message: Any) -> None:
         raise Unwanted("arguments of another shape")
 
 
+class QoS(redis.QoS):
+    """Settles messages, and gives their places back also where Redis refuses that.
+
+    A message that is not settled would keep its place until the next connection: a worker that reads as many
+    messages as it has threads would read one less for each, and in the end none.
+    """
+
+    def ack(self, delivery_tag: str) -> None:
+        """Settle a message that was worked on."""
+        with self._giving_back(delivery_tag):
+            super().ack(delivery_tag)  # type: ignore[no-untyped-call]
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Settle a message that nobody is to work on, or that others are to have."""
+        with self._giving_back(delivery_tag):
+            super().reject(delivery_tag, requeue)  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def _giving_back(self, delivery_tag: str) -> Iterator[None]:
+        try:
+            yield
+        except ResponseError as error:
+            log.warning("redis refuses; a message stays unsettled and will come once more: %s", error)
+            self._quick_ack(delivery_tag)
+
+    def _remove_from_indices(self, delivery_tag: str, pipe: Any = None) -> Any:
+        """Without a transaction: in one, a Redis that is out of memory refuses even what frees some."""
+        if pipe is not None:
+            return super()._remove_from_indices(delivery_tag, pipe)  # type: ignore[no-untyped-call]
+        with self.channel.conn_or_acquire() as client:
+            plain = client.pipeline(transaction=False)
+            return super()._remove_from_indices(delivery_tag, plain)  # type: ignore[no-untyped-call]
+
+
 class Channel(redis.Channel):
     """Reads queues, and survives what it finds in them."""
+
+    QoS = QoS
 
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
         if not (message.get("headers") or {}).get(NEXT):

@@ -11,6 +11,7 @@ from celery import Celery, signals
 
 log = logging.getLogger(__name__)
 SWITCH_S = 0.0005
+POOL = "workers.pool:SlotThreads"
 
 
 def run_worker(
@@ -36,6 +37,7 @@ def run_worker(
     def on_stopping(**_: Any) -> None:
         stopping()
 
+    app.conf.worker_pool = POOL
     # the thread that takes messages off Redis must not wait 5 ms for one that computes
     sys.setswitchinterval(SWITCH_S)
     # logging is set up by the command, once for all
@@ -50,7 +52,6 @@ def _arguments(app: Celery, name: str, queues: Sequence[str], concurrency: int) 
     return [
         "--quiet",
         "worker",
-        "--pool=threads",
         f"--concurrency={concurrency}",
         f"--queues={','.join(queues)}",
         f"--hostname={name}@%h",

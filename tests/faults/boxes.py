@@ -14,7 +14,7 @@ class Box:
     """A machine with the `instant` engine, whose answers take `seconds`.
 
     `behind_proxy` lets its way to Redis be cut. `clock` is how far its clock is off, such as "+1h". A
-    hand-in that contains `exits_on` ends its worker.
+    hand-in that contains `exits_on` ends its worker. A machine that is `silent` writes nothing.
     """
 
     name: str
@@ -23,6 +23,7 @@ class Box:
     role: str = "primary"
     stages: tuple[str, ...] = BOTH
     exits_on: str = ""
+    silent: bool = False
     behind_proxy: bool = False
     clock: str = ""
     grace_s: float = 20
@@ -32,6 +33,8 @@ class Box:
         options = f"seconds = {self.seconds}"
         if self.exits_on:
             options += f", exits_on = {json.dumps(self.exits_on)}"
+        if self.silent:
+            options += ", silent = true"
         placements = "\n".join(f'{stage} = {{ engine = "instant", model = "m" }}' for stage in self.stages)
         return (
             f'[[machines]]\nname = "{self.name}"\nrole = "{self.role}"\nslots = {self.slots}\n'

@@ -72,12 +72,24 @@ def play(folder: Path, database_url: str, later_s: float = 0.0) -> Outcome:
             upload.result()
         verdict = running.until_all_end(120)
         before = grades(running.store)
+        await_late_work(running, lost[CUT])
         running.thaw(STOPPED)
         running.proxies[CUT].heal()
         await_answers(running, lost[CUT])
         running.until_idle(STOPPED)
         taken = {name: take_overs(running.store, fault, runs) for name, runs in lost.items()}
         return Outcome(lost, taken, before, grades(running.store), verdict, known_runs(running.store))
+
+
+def await_late_work(running: Cluster, late: set[str]) -> None:
+    """Wait until the machine that is cut off has done these runs; before that it would be told to stop."""
+    log = running.site.folder / f"{CUT}.log"
+
+    def done() -> bool:
+        said = [line for line in log.read_text().splitlines() if ": done after" in line]
+        return all(any(f"run {run}," in line for line in said) for run in late)
+
+    until(done, LONG_S + 20, f"the late work; log in {log}")
 
 
 def await_answers(running: Cluster, late: set[str], timeout_s: float = 40) -> None:

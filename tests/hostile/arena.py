@@ -208,6 +208,7 @@ class Arena:
     sandbox: Sandbox
     bait: Bait
     shelf: Shelf
+    cell_s: float
     _kept: dict[str, Trial] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -224,7 +225,7 @@ class Arena:
             (),
             files=beside(others, {"data/prices.csv": self._shelve(PRICES)}),
             tests=TESTS,
-            limits=limits(program.seconds),
+            limits=limits(program.seconds, self.cell_s),
         )
         trials = {key: self._kept_trial(r) for key, r in plan.requests.items() if not key.startswith("work:")}
         [(key, request)] = [item for item in plan.requests.items() if item[0].startswith("work:")]
@@ -254,13 +255,13 @@ class Arena:
         return name
 
 
-def limits(seconds: float) -> Limits:
+def limits(seconds: float, cell_s: float) -> Limits:
     """Small ones, so that a test takes no longer than it must."""
-    return Limits(seconds=seconds, cell_s=1.0, memory_mb=256, processes=48, disk_mb=32, output_kb=64)
+    return Limits(seconds=seconds, cell_s=cell_s, memory_mb=256, processes=48, disk_mb=32, output_kb=64)
 
 
 @contextmanager
-def arena(sandbox: Sandbox) -> Iterator[Arena]:
-    """An arena with new bait."""
+def arena(sandbox: Sandbox, cell_s: float = 1.0) -> Iterator[Arena]:
+    """An arena with new bait, where a cell has so many seconds."""
     with bait.laid() as laid, Shelf() as shelf:
-        yield Arena(sandbox, laid, shelf)
+        yield Arena(sandbox, laid, shelf, cell_s)

@@ -18,7 +18,7 @@ CORPUS = corpus()
 @pytest.fixture
 def outside() -> Iterator[Arena]:
     """Bait with no box around the programs. Only for those that do no more than reach for it."""
-    with arena(BareBox()) as place:
+    with arena(BareBox(), cell_s=10.0) as place:  # the bait may answer late on a busy computer
         yield place
 
 

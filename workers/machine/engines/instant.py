@@ -7,7 +7,7 @@ import os
 import threading
 import time
 
-from grading.errors import BudgetExceeded, Cancelled, EngineError
+from grading.errors import BudgetExceeded, Cancelled, EngineError, OutputEmpty
 from grading.jobs import Tokens
 from workers.machine.engines.base import Cancel, Generation, Progress, Request
 from workers.machine.engines.instances import InstanceMaker
@@ -22,15 +22,16 @@ class InstantEngine:
 
     `seconds` is how long each answer takes; waiting ends at the request's deadline, on a cancel and on
     `close`. A prompt that contains `exits_on` ends the process half way, as an engine that takes it along
-    when it crashes.
+    when it crashes. With `silent` every answer ends without a word, as of a model that finishes at once.
     """
 
     name = "instant"
     uses_model = False
 
-    def __init__(self, *, seconds: float = 0.0, exits_on: str = "") -> None:
+    def __init__(self, *, seconds: float = 0.0, exits_on: str = "", silent: bool = False) -> None:
         self._seconds = seconds
         self._exits_on = exits_on
+        self._silent = silent
         self._closed = Cancel()
 
     def generate(self, request: Request, progress: Progress) -> Generation:
@@ -52,6 +53,8 @@ class InstantEngine:
             raise BudgetExceeded(
                 f"The answer takes {self._seconds:g} s, the job has {request.deadline_s:g} s."
             )
+        if self._silent:
+            raise OutputEmpty(f"The engine {self.name} finished without writing anything.")
         text = json.dumps(InstanceMaker(request.schema).make())
         tokens = Tokens(
             prompt=max(1, (len(request.system) + len(request.user)) // CHARS_A_TOKEN),
