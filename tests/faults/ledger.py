@@ -181,6 +181,7 @@ class Known:
     attempt: int
     state: str
     machine: str | None
+    error: str | None
     accepted: bool
     answered: bool
 
@@ -189,7 +190,17 @@ def known_runs(store: Store) -> list[Known]:
     """Every run, in the order in which they were written down."""
     with store.read() as session:
         return [
-            Known(r.id, r.round_id, r.stage, r.attempt, r.state, r.machine, r.accepted, r.result is not None)
+            Known(
+                r.id,
+                r.round_id,
+                r.stage,
+                r.attempt,
+                r.state,
+                r.machine,
+                r.error,
+                r.accepted,
+                r.result is not None,
+            )
             for r in session.scalars(select(Run).order_by(Run.dispatched_at))
         ]
 
