@@ -45,7 +45,7 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     "workers.server.backlog": ("EVERY_S",),
     "workers.server.canary": ("BEAT_S",),
     "workers.server.lost": ("NOWHERE_S", "FIND_FOR_S", "JUMP_S"),
-    "workers.server.sweep": ("EVERY_S", "UNANNOUNCED_S", "BUSY_S", "TRIAL_S", "TRIAL_BUSY_S"),
+    "workers.server.sweep": ("EVERY_S", "STILL_S", "UNANNOUNCED_S", "BUSY_S", "TRIAL_S", "TRIAL_BUSY_S"),
 }
 """module -> constants, in seconds, that are divided by the factor before anything reads them."""
 

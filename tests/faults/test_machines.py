@@ -22,13 +22,15 @@ KILLED, STOPPED, CUT = "killed", "stopped", "cut"
 GONE = (KILLED, STOPPED, CUT)
 LONG_S, SHORT_S = 20.0, 1.0
 """An answer of the machines that go, and of those that take over."""
+SLOTS = 8
+"""Of each machine that takes over."""
 BOXES = (
     Box(KILLED, slots=8, seconds=LONG_S),
     Box(STOPPED, slots=2, seconds=LONG_S),
     Box(CUT, slots=2, seconds=LONG_S, behind_proxy=True),
     # these take over, and their clocks are off
-    Box("fast-clock", slots=8, seconds=SHORT_S, clock="+1h"),
-    Box("slow-clock", slots=8, seconds=SHORT_S, clock="-1h"),
+    Box("fast-clock", slots=SLOTS, seconds=SHORT_S, clock="+1h"),
+    Box("slow-clock", slots=SLOTS, seconds=SHORT_S, clock="-1h"),
 )
 MOST = 80
 """Hand-ins; no more come in once all slots are busy. So many that slow machines are not left idle."""
@@ -140,11 +142,18 @@ def test_late_results_are_recorded_as_duplicates_and_change_nothing(outcome: Out
 
 
 def test_machines_with_a_wrong_clock_do_nothing_twice(outcome: Outcome) -> None:
-    """Only what a lost machine worked on was answered a second time, and by nobody a third time."""
+    """Only what a lost machine worked on was answered a second time, and by nobody a third time.
+
+    A busy computer may keep a machine from beating for 10 s: what it had in hand then is done again, as it
+    must be. A wrong clock would do that to most of its runs.
+    """
     answers = Counter((run.round_id, run.stage) for run in outcome.runs if run.answered)
     late = {(run.round_id, run.stage) for run in outcome.known((STOPPED, CUT)) if run.answered}
     assert set(answers.values()) == {1, 2}
     twice = {stage for stage, count in answers.items() if count == 2}
-    assert twice == late, [run for run in outcome.runs if (run.round_id, run.stage) in twice ^ late]
+    again = [run for run in outcome.runs if (run.round_id, run.stage) in twice - late]
+    assert late <= twice
+    assert len(twice - late) <= SLOTS, again
+    assert {run.state for run in again} <= {RunState.DONE, RunState.DUPLICATE}, again
     took = Counter(run.machine for run in outcome.runs if run.accepted)
-    assert min(took["fast-clock"], took["slow-clock"]) >= 8
+    assert min(took["fast-clock"], took["slow-clock"]) >= 3 * SLOTS

@@ -32,7 +32,7 @@ from workers.server.context import Server, open_server
 from workers.server.lost import NOWHERE_S
 from workers.server.prepare import prepare
 from workers.server.release import release
-from workers.server.sweep import UNANNOUNCED_S, Sweeper
+from workers.server.sweep import EVERY_S, STILL_S, UNANNOUNCED_S, Sweeper
 
 BOTH = {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")}
 
@@ -281,6 +281,33 @@ def test_a_sweeper_that_just_started_makes_no_machine_dead(cluster: Cluster) -> 
     cluster.clock.at += DEAD_AFTER_S - 1
     cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
+
+
+class Rest(threading.Event):
+    """Waiting that takes so many seconds on a clock."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        super().__init__()
+        self._clock, self._seconds = clock, seconds
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock.at += self._seconds
+        return False
+
+
+def test_a_sweeper_that_stood_still_lets_machines_beat_first(cluster: Cluster) -> None:
+    """The computer was paused, and with it machines that are on it."""
+    round_id = cluster.running()
+    cluster.take(round_id, "analysis")
+    cluster.trust_beats()
+    cluster.beat(ago_s=60)
+    cluster.sweeper.rest(Rest(cluster.clock, EVERY_S + STILL_S + 1))
+    cluster.sweep()
+    assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
+    for _ in range(3):
+        cluster.sweeper.rest(Rest(cluster.clock, EVERY_S + STILL_S))  # late, as on a busy computer
+        cluster.sweep()
+    assert cluster.runs(round_id, "analysis")[0] == RunState.LOST
 
 
 def test_the_third_loss_of_begun_work_makes_the_stage_dead(cluster: Cluster) -> None:

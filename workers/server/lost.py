@@ -54,8 +54,8 @@ class LostRuns:
     _ahead_s: float | None = None
     _nowhere_since: dict[str, float] = field(default_factory=dict)
 
-    def redis_was_away(self) -> None:
-        """What was seen before says nothing: machines could not beat."""
+    def start_over(self) -> None:
+        """What was seen before says nothing: machines could not beat, or were not heard."""
         self._redis_since = None
         self._nowhere_since.clear()
 

@@ -22,6 +22,8 @@ from workers.server.retention import do_chores
 
 log = logging.getLogger(__name__)
 EVERY_S = 5.0
+STILL_S = 5.0
+"""Who wakes up so much too late stood still, and perhaps the machines on the same computer, too."""
 UNANNOUNCED_S = 5.0
 BUSY_S = 60.0
 """The same while other announcements wait in the queue: this one is probably among them."""
@@ -55,7 +57,16 @@ class Sweeper:
         log.info("sweeping every %g s", EVERY_S)
         while not stop.is_set():
             self.step()
-            stop.wait(EVERY_S)
+            self.rest(stop)
+
+    def rest(self, stop: threading.Event) -> None:
+        """Wait for the next sweep. After a pause of the computer itself beats look old that are not."""
+        began = self.clock()
+        stop.wait(EVERY_S)
+        late_s = self.clock() - began - EVERY_S
+        if late_s > STILL_S:
+            log.warning("this process stood still for %.0f s; machines are given time to beat", late_s)
+            self.lost.start_over()
 
     def step(self) -> None:
         """One sweep. Whatever is away now is tried again at the next; no part stops the others."""
@@ -63,7 +74,7 @@ class Sweeper:
             try:
                 part()
             except AWAY as error:
-                self.lost.redis_was_away()
+                self.lost.start_over()
                 log.warning("redis is away, sweeping later: %s", error)
             except DBAPIError as error:
                 log.warning("the database is away, sweeping later: %s", error)
