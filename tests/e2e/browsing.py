@@ -56,6 +56,7 @@ def look(page: Page, pictures: Path, name: str, *, all_widths: bool = False) -> 
     With `all_widths` in light at the widest of WIDTHS and in dark at the narrowest, and nothing may be wider
     than the page. Where pictures are kept they are taken, then at all of WIDTHS and in both.
     """
+    page.wait_for_load_state()  # without its styles a page is wider
     before = page.viewport_size
     for scheme, order in (("light", tuple(WIDTHS)), ("dark", tuple(reversed(WIDTHS)))):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]

@@ -159,7 +159,7 @@ def test_the_instructors_pages(careful: Page, school: School, site: str, picture
     expect(page.get_by_role("heading", name="What waits for you")).to_be_visible()
     page.get_by_role("link", name="All hand-ins, with filters").click()
     page.get_by_label("Assignment").select_option(label="Ba: Homework hw1")
-    page.get_by_role("button", name="Show").click()
+    follow(page, page.get_by_role("button", name="Show"))
     look(page, pictures, "7-dashboard")
     page.goto(f"{site}/submissions/{waiting}")
     page.get_by_role("button", name="Release").click()

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from grading.beats import Lease
 from grading.store import tables
 from grading.store.database import now
-from tests.e2e.browsing import come_in, look
+from tests.e2e.browsing import come_in, follow, look
 from tests.integration.webapp import School, report
 
 pytestmark = pytest.mark.filterwarnings(
@@ -79,7 +79,7 @@ def test_an_administrator_sees_how_it_is_and_sets_it_right(
     expect(page.get_by_role("status")).to_have_text("One message will be sent again.")
     page.get_by_role("button", name="Send all 2 again").click()
     expect(page.get_by_text("No message was given up")).to_be_visible()
-    page.get_by_label("Operations").get_by_role("link", name="Tokens").click()
+    follow(page, page.get_by_label("Operations").get_by_role("link", name="Tokens"))
     look(page, pictures, "operations-tokens", all_widths=True)
     row = page.get_by_role("row").filter(has_text="Anna")
     row.get_by_text("End", exact=False).first.click()

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from grading.store import accounts, tables
 from grading.store.database import now
-from tests.e2e.browsing import PASSWORD, come_in, faults, look, sign_in, with_passwords
+from tests.e2e.browsing import PASSWORD, come_in, faults, follow, look, sign_in, with_passwords
 from tests.integration.webapp import School, report
 
 pytestmark = pytest.mark.filterwarnings(
@@ -48,7 +48,7 @@ def test_an_instructor_brings_in_a_class(careful: Page, school: School, site: st
     page.get_by_role("link", name="Business Analytics").click()
     expect(page.get_by_text("1 student handed in")).to_be_visible()
     faults(page, "people-course-staff")
-    page.get_by_role("link", name="People", exact=True).click()
+    follow(page, page.get_by_role("link", name="People", exact=True))
     look(page, pictures, "people-roster", all_widths=True)
     page.get_by_role("link", name="Import a table").click()
     page.get_by_label("Or paste the table here").fill("name\nAda")
@@ -63,7 +63,7 @@ def test_an_instructor_brings_in_a_class(careful: Page, school: School, site: st
     expect(page.get_by_text("2 people added, 1 changed.")).to_be_visible()
     page.get_by_label("Name, id or e-mail").fill("s-1")
     page.keyboard.press("Enter")
-    page.get_by_role("link", name="Ada Lovelace").click()
+    follow(page, page.get_by_role("link", name="Ada Lovelace"))
     faults(page, "people-person")
     page.get_by_label("In this course they are").select_option("grader")
     page.get_by_role("button", name="Change the role").click()
@@ -101,7 +101,7 @@ def test_an_instructor_brings_in_a_class(careful: Page, school: School, site: st
 def test_a_student_keeps_their_account(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
     page.goto(f"{site}/sign-in")
-    page.get_by_role("link", name="Forgotten your password?").click()
+    follow(page, page.get_by_role("link", name="Forgotten your password?"))
     faults(page, "people-forgotten")
     page.get_by_role("link", name="Back to signing in").click()
     for _ in range(8):

@@ -13,7 +13,7 @@ from grading.outcome import CriterionGrade
 from grading.store import tables
 from grading.store.database import now
 from grading.store.settling import settle
-from tests.e2e.browsing import come_in, look, picture
+from tests.e2e.browsing import come_in, follow, look, picture
 from tests.integration.result_samples import NOTEBOOK, change, graded
 from tests.integration.webapp import School, report
 
@@ -96,7 +96,7 @@ def test_staff_answer_and_the_student_sees_it(
     look(page, pictures, "result-staff", all_widths=True)
     page.goto(f"{site}/regrades")
     look(page, pictures, "regrades", all_widths=True)
-    page.get_by_role("link", name="Homework hw1, hand-in 2").click()
+    follow(page, page.get_by_role("link", name="Homework hw1, hand-in 2"))
     look(page, pictures, "regrade", all_widths=True)
     page.get_by_label("Accept: other points for this criterion").check()
     page.get_by_label("Points, 0 to 4").fill("9")

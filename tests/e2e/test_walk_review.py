@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from grading.store import accounts, tables
-from tests.e2e.browsing import come_in, look
+from tests.e2e.browsing import come_in, follow, look
 from tests.integration.test_pages_review import change, given
 from tests.integration.webapp import School, report
 
@@ -170,7 +170,7 @@ def test_second_marking_and_comments(careful: Page, school: School, site: str, p
     come_in(page, site, school, "admin")
     page.goto(f"{site}/assignments/{school.assignment}/marking")
     page.get_by_label("How many").fill("2")
-    page.get_by_role("button", name="Draw").click()
+    follow(page, page.get_by_role("button", name="Draw"))
     look(page, pictures, "review-8-draw")
     page.get_by_role("link", name="Go on").click()
     expect(page.get_by_text(report().feedback.next_step if report().feedback else "")).to_have_count(0)
@@ -181,5 +181,5 @@ def test_second_marking_and_comments(careful: Page, school: School, site: str, p
     expect(page.get_by_text("Kept.")).to_be_visible()
     page.goto(f"{site}/courses/{school.course}/comments")
     page.get_by_label("Another comment").fill("Name your axes.")
-    page.get_by_role("button", name="Keep it").click()
+    follow(page, page.get_by_role("button", name="Keep it"))
     look(page, pictures, "review-a-comments")
