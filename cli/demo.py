@@ -14,6 +14,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from sqlalchemy.orm import Session
 
 from cli import demo_class, demo_platform
 from cli.admin import store_assignment
@@ -29,6 +30,7 @@ SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 COURSE = "business-analytics"
 PATIENCE_S = 180.0
 WHO_SEES = ("instructor", "student")
+ADMINISTRATOR = "admin"
 NOT_RUN = "not_run"
 
 
@@ -61,7 +63,7 @@ def demo(settings: Settings, once: bool, port: int | None, folder: Path) -> None
     settings = Settings(settings.path)  # read with these addresses
     click.echo("Starting Redis, the web app, the store worker, the pool, the sweeper and four machines …")
     with System(settings, engine="rules", port=chosen, folder=folder, own_redis=True) as system:
-        people = _furnish(settings, system)
+        people = furnish(settings.config.database.url)
         system.until_ready(PATIENCE_S)
         views = _hand_in(Client(system.url, people.token), samples())
         store = Store(settings.config.database.url)
@@ -100,10 +102,9 @@ def samples() -> list[Sample]:
     ]
 
 
-def _furnish(settings: Settings, system: System) -> People:
+def furnish(database_url: str) -> People:
     """The sample assignments, students with names, and people to sign in as."""
-    store = Store(settings.config.database.url)
-    passwords: dict[str, str] = {}
+    store = Store(database_url)
     with store.write() as session:
         for folder in sorted((SAMPLES / "assignments").iterdir()):
             if (folder / "assignment.toml").exists():
@@ -114,19 +115,24 @@ def _furnish(settings: Settings, system: System) -> People:
         demo_class.name_people(session)
         for name in WHO_SEES:
             user = accounts.find_user(session, "local", name) or accounts.create_user(session, name)
-            passwords[name] = secrets.token_urlsafe(8)
-            accounts.set_password(session, user, passwords[name])
             accounts.enrol(session, user.id, course.id, name)
-        demo_class.set_dates(session)
-        if system.first_password:
-            passwords["admin"] = system.first_password
-        administrator = accounts.find_user(session, "local", "admin")
+        administrator = accounts.find_user(session, "local", ADMINISTRATOR)
         assert administrator is not None
+        passwords = {name: _new_password(session, name) for name in (*WHO_SEES, ADMINISTRATOR)}
+        demo_class.set_dates(session)
         token = accounts.create_token(
             session, administrator.id, "demo", ["submit", "read"], timedelta(days=1)
         ).secret
     store.close()
     return People(passwords, token)
+
+
+def _new_password(session: Session, name: str) -> str:
+    """At every start: nobody remembers what an earlier one said."""
+    user, password = accounts.find_user(session, "local", name), secrets.token_urlsafe(8)
+    assert user is not None
+    accounts.set_password(session, user, password)
+    return password
 
 
 def _hand_in(client: Client, all_samples: Sequence[Sample]) -> list[tuple[Sample, dict[str, Any]]]:
