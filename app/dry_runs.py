@@ -20,7 +20,7 @@ from grading.authoring.diff import differences
 from grading.errors import Conflict, NotFound
 from grading.may import Actor
 from grading.model import RoundState
-from grading.store import assignments, drafting, dry_runs, moves, replacing, tables, trying
+from grading.store import assignments, drafting, dry_run_lists, dry_runs, moves, replacing, tables, trying
 from grading.store.dry_runs import Begun, Purpose
 
 pages = Blueprint("dry_runs", __name__)
@@ -38,8 +38,8 @@ def listing(assignment_id: int) -> str:
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
         now, has = drafting.stand_and_has(session, assignment_id)
-        top, runs = shared.head(session, found, now), dry_runs.lines(session, assignment_id)
-        recent, more = dry_runs.recent(session, assignment_id)
+        top, runs = shared.head(session, found, now), dry_run_lists.lines(session, assignment_id)
+        recent, more = dry_run_lists.recent(session, assignment_id)
     return render_template("authoring/dry_runs.html", head=top, runs=runs, recent=recent, more=more, has=has)
 
 
@@ -104,7 +104,7 @@ def show(dry_run_id: str) -> str:
     with services().store.look() as session:
         run, found = _seen(session, actor, dry_run_id)
         top = shared.head(session, found)
-        (line,) = dry_runs.lines(session, found.id, run.id)
+        (line,) = dry_run_lists.lines(session, found.id, run.id)
         moved = moves.moves(session, run)
         changed = [] if top.counting_id == run.rubric_version_id else _changed(session, found, run)
     boundary = _boundary()
@@ -137,7 +137,7 @@ def progress(dry_run_id: str) -> Response:
     actor = who.actor()
     with services().store.look() as session:
         run, _found = _seen(session, actor, dry_run_id)
-        states = dry_runs.states(session, run.id)
+        states = dry_run_lists.states(session, run.id)
     ended = sum(count for state, count in states.items() if state in dry_runs.ENDED)
     return jsonify(total=sum(states.values()), ended=ended, over=ended >= sum(states.values()))
 
@@ -149,7 +149,7 @@ def one(dry_run_id: str, submission_id: str) -> str:
     with services().store.look() as session:
         run, found = _seen(session, actor, dry_run_id)
         top = shared.head(session, found)
-        (line,) = dry_runs.lines(session, found.id, run.id)
+        (line,) = dry_run_lists.lines(session, found.id, run.id)
         tried = moves.tried(session, run, submission_id)
     return render_template("authoring/tried.html", head=top, run=line, tried=tried, rows=_beside(tried))
 

@@ -17,7 +17,7 @@ from grading.beats import Lease
 from grading.cluster.eta import Forecast, Line, Running, Scene, forecast, left_of
 from grading.cluster.guesses import with_guesses
 from grading.cluster.view import Peer
-from grading.dispatch import MachineState
+from grading.machine_states import MachineState
 from grading.model import RoundState, StageState
 from grading.peers import peer, takes_part
 from grading.store.places import Places, Sent, newcomers, places, sent

@@ -12,7 +12,7 @@ from app.history import Bounded
 from app.metrics import Labels, counter, gauge
 from app.services import Services
 from grading.canaries import PartBeat
-from grading.dispatch import MachineState
+from grading.machine_states import MachineState
 from grading.machines import ENGINES
 
 CIRCUIT = {"closed": 0, "probing": 1, "open": 2}

@@ -11,7 +11,7 @@ from app.expecting import expecting
 from app.services import services
 from grading.cluster.weights import Difference
 from grading.condition import Condition, condition
-from grading.dispatch import MachineState, machines_that_differ
+from grading.machine_states import MachineState, machines_that_differ
 from grading.store import drains
 from grading.store.taken import Taken, last_taken
 

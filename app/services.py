@@ -12,7 +12,7 @@ from app.gateway.services import Door
 from grading.beats import Lease
 from grading.canaries import PartBeat
 from grading.config import Config
-from grading.dispatch import MachineState
+from grading.machine_states import MachineState
 from grading.store import Store
 
 

@@ -10,8 +10,9 @@ import click
 from cli.admin import writing
 from cli.settings import Settings
 from grading.beats import DEAD_AFTER_S
-from grading.dispatch import Dispatch, MachineState, open_dispatch
+from grading.dispatch import Dispatch, open_dispatch
 from grading.errors import GraderError
+from grading.machine_states import MachineState
 from grading.store import drains
 
 BY = "cli"

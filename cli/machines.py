@@ -13,8 +13,9 @@ from rich.table import Table
 from cli.settings import Settings
 from grading.cluster.weights import short
 from grading.condition import Condition, an_hour, condition
-from grading.dispatch import MachineState, machines_that_differ, open_dispatch
+from grading.dispatch import open_dispatch
 from grading.errors import GraderError
+from grading.machine_states import MachineState, machines_that_differ
 
 
 @click.command()

@@ -14,8 +14,8 @@ from grading.cluster.costs import Card, Size, Weights
 from grading.cluster.plan import Station
 from grading.cluster.view import Pace
 from grading.config import Config
-from grading.dispatch import MachineState
 from grading.errors import ConfigError
+from grading.machine_states import MachineState
 from grading.machines import Name
 from grading.peers import peer
 from grading.rubric import Value

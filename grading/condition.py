@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from grading.beats import Beat
-from grading.dispatch import MachineState
+from grading.machine_states import MachineState
 from grading.peers import pace_told
 
 USUAL = 0.1

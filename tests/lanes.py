@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.mlx_lane import Lane, Shape, Ticket
+from workers.machine.engines.mlx_lane import Lane, Shape
 from workers.machine.engines.mlx_model import LoadedModel, Prompt
 from workers.machine.engines.mlx_prefixes import Prefixes
 from workers.machine.engines.mlx_sampling import Sampling
 from workers.machine.engines.mlx_tally import Tally
+from workers.machine.engines.mlx_ticket import Ticket
 
 GREEDY = Sampling(0.0)
 

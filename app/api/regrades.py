@@ -19,8 +19,8 @@ from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, get, post
 from app.services import services
 from grading.errors import GraderError
-from grading.store import assignments, dry_runs, regrade_lists, regrades, tables, views
-from grading.store.dry_runs import DryRunLine
+from grading.store import assignments, dry_run_lists, dry_runs, regrade_lists, regrades, tables, views
+from grading.store.dry_run_lists import DryRunLine
 from grading.store.regrades import Verdict
 from grading.store.views import SubmissionView
 
@@ -158,14 +158,14 @@ def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> Reru
 @get(f"{ASSIGNMENT}/reruns", of_assignment("rubric.see"))
 def reruns(call: Call, about: tables.Assignment) -> Reruns:
     """Re-runs, tries and dry runs of an assignment, the newest first."""
-    return Reruns(items=[_line(one) for one in dry_runs.lines(call.session, about.id)])
+    return Reruns(items=[_line(one) for one in dry_run_lists.lines(call.session, about.id)])
 
 
 @get(RERUN, of_rerun("rubric.see"))
 def rerun(call: Call, about: tuple[tables.DryRun, tables.Assignment]) -> Rerun:
     """How far a re-run is."""
     run, assignment = about
-    return _line(dry_runs.lines(call.session, assignment.id, run.id)[0])
+    return _line(dry_run_lists.lines(call.session, assignment.id, run.id)[0])
 
 
 @post(f"{RERUN}/discard", of_rerun("rerun"))

@@ -179,7 +179,6 @@ def _copy_hand_ins(session: Session, school: School, first: str, size: Size) -> 
     base = session.scalar(select(rounds.c.id).where(rounds.c.submission_id == first))
     order = Copies(session, size.submissions)
     student = f"{school.students[0]} + i % {size.students}"
-    earlier = f"i < {size.submissions} - {each}"
     hours = order.before("created_at", f"({size.submissions} - i)")
     mine = {"submission_id": order.id("a")}
     order.copy(
@@ -206,25 +205,33 @@ def _copy_hand_ins(session: Session, school: School, first: str, size: Size) -> 
     of_it = {"round_id": order.id("b")}
     order.copy(tables.RoundStage.__table__, f"base.round_id = '{base}'", of_it)
     if size.state == "graded":
-        kind = "(case when base.stage = 'analysis' then 'c' else 'd' end)"
-        order.copy(
-            tables.Run.__table__, f"base.round_id = '{base}'",
-            {
-                **of_it, "id": order.id(kind, text_=False),
-                "finished_at": order.before("finished_at", f"({size.submissions} - i)"),
-            },
-        )  # fmt: skip
-        order.copy(
-            tables.Grade.__table__, f"base.round_id = '{base}'",
-            {
-                **of_it, **mine, "id": "i + 10", "final_points": "(i * 7919) % 61",
-                "points": "(i * 7919) % 61", "held": "i % 50 = 0", "created_at": hours,
-                "released_at": f"case when {earlier} or i % 3 = 0 then base.released_at end",
-            },
-        )  # fmt: skip
+        _copy_grades(order, base, size)
     if size.audit:
         _copy_audit(session, school, size)
     _take_away(session, first)
+
+
+def _copy_grades(order: Copies, base: str | None, size: Size) -> None:
+    """What a graded round has besides: runs, and a grade that is released, of the newest one in three."""
+    of_it, mine = {"round_id": order.id("b")}, {"submission_id": order.id("a")}
+    hours = order.before("created_at", f"({size.submissions} - i)")
+    earlier = f"i < {size.submissions} - {size.students * size.assignments}"
+    kind = "(case when base.stage = 'analysis' then 'c' else 'd' end)"
+    order.copy(
+        tables.Run.__table__, f"base.round_id = '{base}'",
+        {
+            **of_it, "id": order.id(kind, text_=False),
+            "finished_at": order.before("finished_at", f"({size.submissions} - i)"),
+        },
+    )  # fmt: skip
+    order.copy(
+        tables.Grade.__table__, f"base.round_id = '{base}'",
+        {
+            **of_it, **mine, "id": "i + 10", "final_points": "(i * 7919) % 61",
+            "points": "(i * 7919) % 61", "held": "i % 50 = 0", "created_at": hours,
+            "released_at": f"case when {earlier} or i % 3 = 0 then base.released_at end",
+        },
+    )  # fmt: skip
 
 
 def _copy_audit(session: Session, school: School, size: Size) -> None:

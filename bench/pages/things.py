@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,62 +17,75 @@ from grading.store.database import now
 def more(store: Store, school: School, count: int) -> None:
     """What people add to gradings, so many of each, about hand-ins of the first assignment."""
     with store.write() as session:
-        query = select(tables.Submission.id, tables.Submission.student_id, tables.Round.id.label("round"))
-        query = query.join(tables.Round, tables.Round.submission_id == tables.Submission.id)
-        about = session.execute(
-            query.where(tables.Submission.assignment_id == school.assignments[0])
-            .order_by(tables.Submission.id)
-            .limit(count)
-        ).all()
-        moment, by = now(session), school.staff["teacher"]
         version = session.scalar(
             select(tables.RubricVersion.id).where(tables.RubricVersion.assignment_id == school.assignments[0])
         )
-        for number, row in enumerate(about):
-            of_it = {"round_id": row.round, "submission_id": row.id, "by": by, "at": moment}
-            student = school.students[number % len(school.students)]
+        for number, row in enumerate(_about(session, school, count)):
             dry = tables.DryRun(
-                assignment_id=school.assignments[0], rubric_version_id=version, by=by, created_at=moment
-            )
+                assignment_id=school.assignments[0], rubric_version_id=version,
+                by=school.staff["teacher"], created_at=now(session),
+            )  # fmt: skip
             session.add(dry)
             session.flush()
             session.add_all(
-                [
-                    tables.Change(
-                        kind="adjust", target="total", value={"points": 1}, before={}, reason="r", **of_it
-                    ),
-                    tables.Mark(criterion=f"c{number % CRITERIA}", level=2, **of_it),
-                    tables.Example(
-                        assignment_id=school.assignments[0], submission_id=row.id, criterion="c0",
-                        excerpt="x",
-                        level=2, by=by, at=moment,
-                    ),
-                    tables.RegradeRequest(
-                        submission_id=row.id, round_id=row.round, student_id=row.student_id,
-                        course_id=school.course, reason="please", created_at=moment,
-                    ),
-                    tables.SavedComment(course_id=school.course, text=f"{number}", by=by, at=moment),
-                    tables.DryRunRound(dry_run_id=dry.id, submission_id=row.id, round_id=row.round),
-                    tables.Outbox(
-                        kind="to:lms", key=f"k{number}", payload={"submission": row.id}, created_at=moment,
-                        not_before=moment, done_at=moment, error="answered 500", tries=9,
-                    ),
-                    tables.SentMessage(
-                        receiver="lms", message_id=f"m{number}", event=f"k{number}", type="grade.released",
-                        submission_id=row.id, attempt=9, at=moment, seconds=0.1, url="https://lms.example/",
-                        headers={}, body="{}", status=500, error="answered 500", answer="no",
-                    ),
-                ]
-            )  # fmt: skip
-            accounts.create_token(session, by, f"t{number}", ("read",), timedelta(days=1))
-            accounts.create_token(session, school.students[0], f"t{number}", ("read",), timedelta(days=1))
+                [*_of_staff(session, school, number, row, dry.id), *_of_lms(session, number, row)]
+            )
+            for owner in (school.staff["teacher"], school.students[0]):
+                accounts.create_token(session, owner, f"t{number}", ("read",), timedelta(days=1))
             if number < len(school.students):
-                session.add(
-                    tables.Extension(
-                        assignment_id=school.assignments[0], student_id=student, by=by, at=moment,
-                        due_at=moment + timedelta(days=1),
-                    )
-                )  # fmt: skip
+                session.add(_extension(session, school, school.students[number]))
+
+
+def _about(session: Session, school: School, count: int) -> Sequence[Any]:
+    """(id, student_id, round) of the first hand-ins of the first assignment."""
+    query = select(tables.Submission.id, tables.Submission.student_id, tables.Round.id.label("round"))
+    query = query.join(tables.Round, tables.Round.submission_id == tables.Submission.id)
+    mine = query.where(tables.Submission.assignment_id == school.assignments[0])
+    return session.execute(mine.order_by(tables.Submission.id).limit(count)).all()
+
+
+def _of_staff(session: Session, school: School, number: int, row: Any, dry_run_id: str) -> list[object]:
+    """What the teacher adds to a hand-in, and what its student asks."""
+    moment, by = now(session), school.staff["teacher"]
+    of_it = {"round_id": row.round, "submission_id": row.id, "by": by, "at": moment}
+    return [
+        tables.Change(kind="adjust", target="total", value={"points": 1}, before={}, reason="r", **of_it),
+        tables.Mark(criterion=f"c{number % CRITERIA}", level=2, **of_it),
+        tables.Example(
+            assignment_id=school.assignments[0], submission_id=row.id, criterion="c0", excerpt="x",
+            level=2, by=by, at=moment,
+        ),
+        tables.RegradeRequest(
+            submission_id=row.id, round_id=row.round, student_id=row.student_id,
+            course_id=school.course, reason="please", created_at=moment,
+        ),
+        tables.SavedComment(course_id=school.course, text=f"{number}", by=by, at=moment),
+        tables.DryRunRound(dry_run_id=dry_run_id, submission_id=row.id, round_id=row.round),
+    ]  # fmt: skip
+
+
+def _of_lms(session: Session, number: int, row: Any) -> list[object]:
+    """What was sent of a hand-in, again and again, and refused."""
+    moment = now(session)
+    return [
+        tables.Outbox(
+            kind="to:lms", key=f"k{number}", payload={"submission": row.id}, created_at=moment,
+            not_before=moment, done_at=moment, error="answered 500", tries=9,
+        ),
+        tables.SentMessage(
+            receiver="lms", message_id=f"m{number}", event=f"k{number}", type="grade.released",
+            submission_id=row.id, attempt=9, at=moment, seconds=0.1, url="https://lms.example/",
+            headers={}, body="{}", status=500, error="answered 500", answer="no",
+        ),
+    ]  # fmt: skip
+
+
+def _extension(session: Session, school: School, student: int) -> tables.Extension:
+    moment, by = now(session), school.staff["teacher"]
+    return tables.Extension(
+        assignment_id=school.assignments[0], student_id=student, by=by, at=moment,
+        due_at=moment + timedelta(days=1),
+    )  # fmt: skip
 
 
 def things(session: Session, school: School) -> dict[str, object]:

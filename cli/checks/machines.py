@@ -12,7 +12,8 @@ from cli.checks.finding import Finding, Patient, disk, failure, ok, size, warnin
 from grading.canaries import EXAMINATIONS
 from grading.cluster.weights import Claim, claims, differing, short
 from grading.config import Machine
-from grading.dispatch import AWAY, Dispatch, MachineState, open_dispatch
+from grading.dispatch import AWAY, Dispatch, open_dispatch
+from grading.machine_states import MachineState
 from grading.queue import EXAMINE, own_queue
 from grading.software import software
 

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from grading.errors import Conflict
 from grading.may import Actor
 from grading.statistics import Agreement, agreement
-from grading.store import assignments, dry_runs, tables
+from grading.store import assignments, dry_run_lists, dry_runs, tables
 from grading.store.corrections import Correction, all_of
 from grading.store.dry_runs import Begun
 from grading.store.examples import Shown, listing
@@ -120,7 +120,7 @@ def _last(session: Session, assignment_id: int) -> tables.DryRun | None:
 
 
 def _ended(session: Session, run: tables.DryRun) -> bool:
-    found = dry_runs.states(session, run.id)
+    found = dry_run_lists.states(session, run.id)
     return all(state in dry_runs.ENDED for state in found)
 
 
@@ -129,7 +129,7 @@ def measured(session: Session, assignment_id: int) -> Measured | None:
     run = _last(session, assignment_id)
     if run is None:
         return None
-    states = dry_runs.states(session, run.id)
+    states = dry_run_lists.states(session, run.id)
     graded = _graded(session, run)
     criterion_of = _criteria(session, {key for one in graded.values() for key in one.keys})
     pairs: dict[str, list[tuple[float, float, float]]] = defaultdict(list)

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from grading.beats import Beat, Lease
-from grading.dispatch import MachineState
 from grading.jobs import AnalysisOutput, Finding, SentPrompt
+from grading.machine_states import MachineState
 from grading.model import Location
 from grading.store import tables
 from tests.e2e.browsing import follow, look, sign_in, with_passwords

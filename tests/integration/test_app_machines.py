@@ -18,7 +18,7 @@ from app.machine_metrics import ENGINE_COUNTERS, ENGINE_GAUGES
 from cli import machines as machines_command
 from grading.beats import Beat, Lease
 from grading.condition import an_hour
-from grading.dispatch import MachineState
+from grading.machine_states import MachineState
 from grading.store import tables
 from tests.integration.webapp import School, report
 from workers.machine.engines.base import COUNTERS

@@ -13,7 +13,7 @@ from sqlalchemy import update
 
 from app import create_app, history
 from grading.beats import Beat
-from grading.dispatch import MachineState
+from grading.machine_states import MachineState
 from grading.store import rounds, tables
 from tests.factories import result
 from tests.integration.webapp import School

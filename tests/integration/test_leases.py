@@ -17,8 +17,9 @@ from grading import queue
 from grading.beats import Beat, Claim, Lease
 from grading.condition import condition
 from grading.config import load
-from grading.dispatch import Dispatch, MachineState
+from grading.dispatch import Dispatch
 from grading.leases import LEASES, MACHINES, MAX_DELIVERIES, Leases, connect
+from grading.machine_states import MachineState
 from grading.peers import peer
 
 GRANTED, SUPERSEDED = Claim("granted"), Claim("superseded")

@@ -15,7 +15,7 @@ from app.expecting import Expecting
 from app.live import live
 from app.progress import progress
 from grading.beats import Beat, Lease
-from grading.dispatch import MachineState
+from grading.machine_states import MachineState
 from grading.store import Store, preparing, tables, views, waiting
 from grading.store.places import places
 from tests.integration.webapp import School

@@ -24,7 +24,6 @@ from app.who import SignedIn
 from grading.beats import Lease
 from grading.canaries import PartBeat
 from grading.config import Config, parse
-from grading.dispatch import MachineState
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
 from grading.jobs import (
@@ -38,6 +37,7 @@ from grading.jobs import (
     Suggestion,
     Tokens,
 )
+from grading.machine_states import MachineState
 from grading.model import CheckOutcome, Flag, Location, RoundState
 from grading.outcome import CriterionGrade, Report
 from grading.rubric import Criterion, Rubric

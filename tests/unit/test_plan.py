@@ -18,7 +18,7 @@ from grading.cluster import costs
 from grading.cluster.costs import Card, Size
 from grading.cluster.plan import NobodyDoes, Station, plan
 from grading.config import parse
-from grading.dispatch import MachineState
+from grading.machine_states import MachineState
 
 BOTH = ("analysis", "feedback")
 FILE = """

@@ -19,10 +19,10 @@ from grading.errors import ConfigError, EngineError, EngineUnreachable, ModelMis
 from grading.machines import EngineSettings, Machine
 from tests.sharded import addresses
 from workers.machine.engines import open_engine
-from workers.machine.engines.mlx_lane import Ticket
 from workers.machine.engines.mlx_model import Prompt
 from workers.machine.engines.mlx_sampling import Sampling
 from workers.machine.engines.mlx_tally import Tally
+from workers.machine.engines.mlx_ticket import Ticket
 from workers.machine.sharded import crew as crews
 from workers.machine.sharded.crew import Crew
 from workers.machine.sharded.engine import ShardedEngine

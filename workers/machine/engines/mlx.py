@@ -13,7 +13,7 @@ from grading.errors import EngineError
 from workers.machine.engines.base import Generation, Measure, Progress, Request
 from workers.machine.engines.bounded import messages
 from workers.machine.engines.mlx_constraint import Constraint
-from workers.machine.engines.mlx_lane import Shape, Ticket
+from workers.machine.engines.mlx_lane import Shape
 from workers.machine.engines.mlx_model import LoadedModel, Prompt, load_model
 from workers.machine.engines.mlx_models import Models
 from workers.machine.engines.mlx_prefixes import Layers, Prefixes, default_bytes
@@ -21,6 +21,7 @@ from workers.machine.engines.mlx_runner import Runner
 from workers.machine.engines.mlx_sampling import Sampling
 from workers.machine.engines.mlx_tally import Tally
 from workers.machine.engines.mlx_telling import Watch, generation
+from workers.machine.engines.mlx_ticket import Ticket
 from workers.machine.engines.mlx_waiting import Patience, unheard
 from workers.machine.speculative.drafts import Drafts
 

@@ -13,10 +13,11 @@ from concurrent.futures import Future
 from typing import Any
 
 from grading.errors import EngineError
-from workers.machine.engines.mlx_lane import Lane, Shape, Ticket, attempt
+from workers.machine.engines.mlx_lane import Lane, Shape, attempt
 from workers.machine.engines.mlx_model import LoadedModel
 from workers.machine.engines.mlx_prefixes import Prefixes
 from workers.machine.engines.mlx_tally import Tally
+from workers.machine.engines.mlx_ticket import Ticket
 
 Job = Callable[[], None]
 NewLane = Callable[[LoadedModel, Shape, Prefixes, Tally], Lane]

@@ -9,7 +9,7 @@ from grading.errors import OutputEndless
 from grading.jobs import Tokens
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.bounded import MAX_TEXT_BYTES, PROGRESS_EVERY_S, wrote_something
-from workers.machine.engines.mlx_lane import Ticket
+from workers.machine.engines.mlx_ticket import Ticket
 from workers.machine.engines.mlx_waiting import Patience
 
 

@@ -11,11 +11,11 @@ from typing import cast, get_args
 from grading.errors import ConfigError, EngineError, ModelMissing
 from workers.machine.engines.base import Generation, Measure, Progress, Request
 from workers.machine.engines.bounded import messages
-from workers.machine.engines.mlx_lane import Ticket
 from workers.machine.engines.mlx_model import LoadedModel
 from workers.machine.engines.mlx_sampling import Sampling
 from workers.machine.engines.mlx_tally import Tally
 from workers.machine.engines.mlx_telling import Watch, generation
+from workers.machine.engines.mlx_ticket import Ticket
 from workers.machine.engines.mlx_waiting import Patience, unheard
 from workers.machine.sharded.crew import Crew
 from workers.machine.sharded.loading import load_words

@@ -17,11 +17,12 @@ from typing import BinaryIO
 
 from grading.errors import EngineError
 from workers.machine.engines.mlx_constraint import Constraint
-from workers.machine.engines.mlx_lane import Lane, Shape, Ticket, attempt
+from workers.machine.engines.mlx_lane import Lane, Shape, attempt
 from workers.machine.engines.mlx_model import LoadedModel, Prompt, model_digest
 from workers.machine.engines.mlx_runner import IDLE_S, clear_memory
 from workers.machine.engines.mlx_sampling import Sampling
 from workers.machine.engines.mlx_tally import Tally
+from workers.machine.engines.mlx_ticket import Ticket
 from workers.machine.sharded.loading import join, load_part, software
 from workers.machine.sharded.prefixes import TokenPrefixes
 from workers.machine.sharded.words import (

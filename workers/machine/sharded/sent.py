@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from grading.errors import EngineError
-from workers.machine.engines.mlx_lane import Ticket
+from workers.machine.engines.mlx_ticket import Ticket
 from workers.machine.sharded.words import DROPPED, FAILED, Add, News
 
 

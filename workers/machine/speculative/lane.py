@@ -14,10 +14,11 @@ from weakref import WeakKeyDictionary
 
 from grading.errors import EngineError
 from grading.jobs import Speculative
-from workers.machine.engines.mlx_lane import Lane, Shape, Ticket
+from workers.machine.engines.mlx_lane import Lane, Shape
 from workers.machine.engines.mlx_model import LoadedModel
 from workers.machine.engines.mlx_prefixes import Prefixes
 from workers.machine.engines.mlx_tally import Tally
+from workers.machine.engines.mlx_ticket import Ticket
 from workers.machine.speculative import planner
 from workers.machine.speculative.planner import Choice, Habits, Speeds, Work
 from workers.machine.speculative.solo import Reader, Round, Solo

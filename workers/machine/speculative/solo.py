@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workers.machine.engines.mlx_constraint import Constraint
-from workers.machine.engines.mlx_lane import Ticket
 from workers.machine.engines.mlx_model import LoadedModel
 from workers.machine.engines.mlx_prefixes import Layers, Prefixes
 from workers.machine.engines.mlx_sampling import Sampler
+from workers.machine.engines.mlx_ticket import Ticket
 from workers.machine.speculative.caches import Mark, fresh, rewind
 
 CLEAR_EVERY = 256
