@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from werkzeug.serving import make_server
 
 from tests.conftest import WAIT_MS, running_browser
 from tests.integration.webapp import School
+from tests.servers.closing import ends_what_it_sends
 
 
 @pytest.fixture(scope="package")
@@ -24,14 +24,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site(school: School) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, school.app, threaded=True)
+    server = make_server("127.0.0.1", 0, ends_what_it_sends(school.app), threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     thread.join()
     server.server_close()
-    gc.collect()  # files that a browser did not wait for are closed while their warnings are expected
 
 
 @pytest.fixture(scope="module")

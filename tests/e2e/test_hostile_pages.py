@@ -18,9 +18,6 @@ from tests.integration.result_samples import NOTEBOOK, graded, sample
 from tests.integration.test_result_pdf import inside
 from tests.integration.webapp import School
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
-)
 GROUP = 25
 INJECTED = (
     "script, style, link, meta, base, iframe, object, embed, svg, math, video, audio, source, marquee, "

@@ -21,9 +21,6 @@ from tests.integration.webapp import CODE, School, report
 
 DRAFT = "You read <b>the data</b> with pandas"
 # Werkzeug's own server, which only tests use, leaves a static file open when a browser hangs up half way
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
-)
 
 
 @pytest.fixture(scope="module")

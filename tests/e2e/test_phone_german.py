@@ -11,9 +11,6 @@ from tests.conftest import WAIT_MS
 from tests.e2e.browsing import WIDTHS, come_in
 from tests.e2e.show_school import ShowSchool
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
-)
 MINE = ("/", "/assignments/{shown}", "/submissions/{result}", "/courses/{course}/my-grades")
 STAFF = (
     *("/regrades", "/hand-ins", "/given-up", "/machines", "/assignments/{shown}/rubric"),

@@ -17,9 +17,6 @@ from tests.e2e.browsing import come_in, follow, look, picture
 from tests.integration.webapp import CODE, School, report
 
 # Werkzeug's own server, which only tests use, leaves a static file open when a browser hangs up half way
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
-)
 TASK = """Load the sales of the last year and say what you find.
 
 1. Read `sales.csv` and show its first rows.

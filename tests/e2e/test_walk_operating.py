@@ -15,10 +15,6 @@ from grading.store.database import now
 from tests.e2e.browsing import come_in, follow, look
 from tests.integration.webapp import School, report
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
-)
-
 
 @pytest.fixture(scope="module")
 def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:

@@ -15,9 +15,6 @@ from grading.store.database import now
 from tests.e2e.browsing import PASSWORD, come_in, faults, follow, look, sign_in, with_passwords
 from tests.integration.webapp import School, report
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
-)
 TABLE = (
     "id;name;email;role\nanna;Anna Albrecht;anna@school.example;\nteacher;Teacher;;student\n"
     "s-1;Ada Lovelace;ada@school.example;\ns-2;Grace Brewster Murray Hopper;grace@navy.example;grader\n"

@@ -17,10 +17,6 @@ from tests.e2e.browsing import come_in, follow, look, picture
 from tests.integration.result_samples import NOTEBOOK, change, graded
 from tests.integration.webapp import School, report
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
-)
-
 
 @pytest.fixture(scope="module")
 def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:

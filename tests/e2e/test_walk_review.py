@@ -14,9 +14,6 @@ from tests.e2e.browsing import come_in, follow, look
 from tests.integration.test_pages_review import change, given
 from tests.integration.webapp import School, report
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
-)
 CLASS = ("Aino Ahvenjärvi", "Bo Berg", "Chidinma Okonkwo-Fitzgerald", "Dmitri", "Élodie")
 
 

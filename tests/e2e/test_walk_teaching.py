@@ -16,9 +16,6 @@ from tests.integration.classroom import a_report, change, whole_class
 from tests.integration.webapp import School
 
 # Werkzeug's own server, which only tests use, leaves a static file open when a browser hangs up half way
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <_io.FileIO name='.*/static/:pytest.PytestUnraisableExceptionWarning"
-)
 NO_SCRIPT = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>"
 
 

@@ -20,6 +20,7 @@ from grading.store.lti import launching, platforms
 from grading.store.lti.platforms import NewPlatform
 from grading.store.tables import Identity, LtiContext
 from tests.integration.webapp import School, report
+from tests.servers.closing import ends_what_it_sends
 from workers.server.passback import Passback
 
 
@@ -90,7 +91,7 @@ def campus(place: Path | str) -> Iterator[Campus]:
     tool = f"http://127.0.0.1:{port}"
     allowed = ["localhost", "127.0.0.1/32", "::1/128"]
     school = School(place, public_url=tool, outside_allowed=allowed)
-    server = make_server("127.0.0.1", port, school.app, threaded=True)
+    server = make_server("127.0.0.1", port, ends_what_it_sends(school.app), threaded=True)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     world = World.furnished("", tool)
     with Running(world, "localhost", 0) as running:
