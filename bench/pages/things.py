@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -17,23 +17,22 @@ from grading.store.database import now
 def more(store: Store, school: School, count: int) -> None:
     """What people add to gradings, so many of each, about hand-ins of the first assignment."""
     with store.write() as session:
+        moment = now(session)
         version = session.scalar(
             select(tables.RubricVersion.id).where(tables.RubricVersion.assignment_id == school.assignments[0])
         )
         for number, row in enumerate(_about(session, school, count)):
             dry = tables.DryRun(
                 assignment_id=school.assignments[0], rubric_version_id=version,
-                by=school.staff["teacher"], created_at=now(session),
+                by=school.staff["teacher"], created_at=moment,
             )  # fmt: skip
             session.add(dry)
             session.flush()
-            session.add_all(
-                [*_of_staff(session, school, number, row, dry.id), *_of_lms(session, number, row)]
-            )
+            session.add_all([*_of_staff(school, number, row, dry.id, moment), *_of_lms(number, row, moment)])
             for owner in (school.staff["teacher"], school.students[0]):
                 accounts.create_token(session, owner, f"t{number}", ("read",), timedelta(days=1))
             if number < len(school.students):
-                session.add(_extension(session, school, school.students[number]))
+                session.add(_extension(school, school.students[number], moment))
 
 
 def _about(session: Session, school: School, count: int) -> Sequence[Any]:
@@ -44,9 +43,9 @@ def _about(session: Session, school: School, count: int) -> Sequence[Any]:
     return session.execute(mine.order_by(tables.Submission.id).limit(count)).all()
 
 
-def _of_staff(session: Session, school: School, number: int, row: Any, dry_run_id: str) -> list[object]:
+def _of_staff(school: School, number: int, row: Any, dry_run_id: str, moment: datetime) -> list[object]:
     """What the teacher adds to a hand-in, and what its student asks."""
-    moment, by = now(session), school.staff["teacher"]
+    by = school.staff["teacher"]
     of_it = {"round_id": row.round, "submission_id": row.id, "by": by, "at": moment}
     return [
         tables.Change(kind="adjust", target="total", value={"points": 1}, before={}, reason="r", **of_it),
@@ -64,9 +63,8 @@ def _of_staff(session: Session, school: School, number: int, row: Any, dry_run_i
     ]  # fmt: skip
 
 
-def _of_lms(session: Session, number: int, row: Any) -> list[object]:
+def _of_lms(number: int, row: Any, moment: datetime) -> list[object]:
     """What was sent of a hand-in, again and again, and refused."""
-    moment = now(session)
     return [
         tables.Outbox(
             kind="to:lms", key=f"k{number}", payload={"submission": row.id}, created_at=moment,
@@ -80,8 +78,8 @@ def _of_lms(session: Session, number: int, row: Any) -> list[object]:
     ]  # fmt: skip
 
 
-def _extension(session: Session, school: School, student: int) -> tables.Extension:
-    moment, by = now(session), school.staff["teacher"]
+def _extension(school: School, student: int, moment: datetime) -> tables.Extension:
+    by = school.staff["teacher"]
     return tables.Extension(
         assignment_id=school.assignments[0], student_id=student, by=by, at=moment,
         due_at=moment + timedelta(days=1),
