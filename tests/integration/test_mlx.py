@@ -13,7 +13,7 @@ import pytest
 
 from bench.models import make_model
 from grading.errors import BudgetExceeded, EngineError, JobInvalid, ModelMissing
-from tests.engines import ask, parsed, quiet
+from tests.engines import Heard, ask, parsed, quiet
 from workers.machine.engines import Request
 from workers.machine.engines.mlx import MlxEngine
 from workers.machine.engines.mlx_constraint import Constraint
@@ -162,13 +162,11 @@ if sys.argv[2] == "close":
 
 
 def test_mlx_tells_its_phases_and_can_be_probed(tiny: Path) -> None:
-    engine, told = MlxEngine(), list[str]()
+    engine, heard = MlxEngine(), Heard()
     try:
-        engine.generate(
-            ask(str(tiny), max_output_tokens=4, schema={}), lambda _, phase="generating": told.append(phase)
-        )
-        assert told[:2] == ["loading", "reading"]
-        assert told[-1] == "generating"
+        engine.generate(ask(str(tiny), max_output_tokens=4, schema={}), heard)
+        # on a busy machine the mlx thread may not look at once
+        assert [phase for phase in heard.phases if phase != "queued"] == ["loading", "reading", "generating"]
         assert 1 <= probe(engine, str(tiny), 20).tokens.output <= 16
         with pytest.raises(ModelMissing):
             probe(engine, str(tiny.parent / "nowhere"), 20)

@@ -25,6 +25,7 @@ from workers.machine.engines.mlx_model import LoadedModel, load_model
 from workers.machine.engines.mlx_prefixes import Prefixes
 from workers.machine.engines.mlx_sampling import Sampling
 from workers.machine.engines.mlx_tally import Tally
+from workers.machine.engines.mlx_telling import Watch
 from workers.machine.engines.mlx_waiting import Patience
 
 SECONDS = 60
@@ -172,6 +173,24 @@ def test_metals_wired_limit_is_left_alone_unless_wanted(
     assert import_module("mlx_lm.generate").maybe_set_recommended_wired_limit is before
 
 
+def test_only_the_mlx_thread_writes_down_what_happens(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.machine.engines.mlx_telling.PROGRESS_EVERY_S", 0.0)
+    driven, heard = Driven(loaded), Heard()
+    ticket = driven.ask((), words(loaded, 20, 1), 3).ticket
+
+    def begins_while_its_caller_speaks(tokens: int, phase: str = "generating", draft: str = "", /) -> None:
+        heard(tokens, phase, draft)
+        if phase == "queued":
+            driven.finish()
+
+    watch = Watch(ticket, begins_while_its_caller_speaks, draft=False)
+    assert watch.wait(Patience(SECONDS)) == "length"
+    assert heard.phases == ["queued", "reading", "generating"]
+    assert ticket.phases == ["reading", "generating"]
+
+
 # --- through the engine ---------------------------------------------------------------------------------
 
 
@@ -192,16 +211,12 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def test_cancelling_frees_the_slot_for_who_waits(narrow: MlxEngine, endless: Request) -> None:
-    cancel, waiting, told = Cancel(), Cancel(), list[str]()
+    cancel, waiting, heard = Cancel(), Cancel(), Heard()
     with ThreadPoolExecutor(3) as pool:
         first = pool.submit(narrow.generate, replace(endless, cancel=cancel), quiet)
         until(lambda: narrow.counters()["running"] == 1)
-        second = pool.submit(
-            narrow.generate,
-            replace(endless, max_output_tokens=3),
-            lambda _, phase="generating": told.append(phase),
-        )
-        until(lambda: "queued" in told)
+        second = pool.submit(narrow.generate, replace(endless, max_output_tokens=3), heard)
+        until(lambda: "queued" in heard.phases)
         third = pool.submit(narrow.generate, replace(endless, cancel=waiting), quiet)
         until(lambda: narrow.counters()["waiting"] == 2)
         waiting.say()
@@ -212,7 +227,7 @@ def test_cancelling_frees_the_slot_for_who_waits(narrow: MlxEngine, endless: Req
         with pytest.raises(Cancelled):
             first.result(SECONDS)
         answer = second.result(SECONDS)
-    assert told == ["queued", "reading", "generating"]
+    assert heard.phases == ["queued", "reading", "generating"]
     assert answer.tokens.output == 3
     assert answer.timings.queued_s is not None
     assert answer.timings.queued_s > 0

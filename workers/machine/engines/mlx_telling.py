@@ -61,7 +61,7 @@ class Watch:
         self._next = time.monotonic() + PROGRESS_EVERY_S
         count = len(self._ticket.output)
         if not self._ticket.phases:
-            self._ticket.tell("queued")  # the thread is busy and has not even looked
+            self._progress(0, "queued")  # the thread is busy and has not even looked
         elif count != self._told:
             self._told = count
             self._say(count)
