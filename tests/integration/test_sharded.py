@@ -103,7 +103,7 @@ def test_a_cancel_and_a_deadline_free_the_slots(pool: ShardedEngine, qwen2: Path
     heard = Heard(cancel.say)
     with pytest.raises(Cancelled):
         pool.generate(replace(endless, cancel=cancel), heard)
-    assert heard.phases == ["reading", "generating"]
+    assert heard.phases[-2:] == ["reading", "generating"]  # before them "queued", where a rank is late
     with pytest.raises(BudgetExceeded, match=r"0\.5 s"):
         pool.generate(replace(endless, deadline_s=0.5), quiet)
     until(lambda: not pool.counters()["running"], 30, "nothing runs")
