@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import Any
 import jsonschema
 
 from bench.models import Shape
+from cli.embedded import free_port
 from grading.jobs import Job, Material
 from grading.model import Evidence
 from grading.rubric import Criterion, Rubric
@@ -46,6 +46,8 @@ SCHEMA: dict[str, Any] = {
     "required": ["judgements", "summary"],
     "additionalProperties": False,
 }
+ENDLESS: dict[str, Any] = {"type": "string", "minLength": 2500}
+"""No model ends sooner than that: far longer than a test looks at it, however late its threads are."""
 SMALLER = Shape(hidden=64, layers=2, heads=2, kv_heads=1, head_dim=32, intermediate=96)
 """Of a model that is faster than a tiny one and still has layers of both kinds."""
 SYSTEM = "Grade the work by the rubric. Quote the student's own words. " * 12
@@ -81,7 +83,7 @@ def ask(model: str = "tiny", **changes: Any) -> Request:
         schema=SCHEMA,
         max_output_tokens=400,
         temperature=0.0,
-        deadline_s=30.0,
+        deadline_s=90.0,
     )
     return replace(first, **changes)
 
@@ -129,7 +131,7 @@ def parsed(text: str) -> Any:
 @contextmanager
 def mlx_lm_server(model: Path, *options: str, port: int = 0) -> Iterator[str]:
     """A real mlx_lm.server on a free port, or on the one given; ended by its process id, within seconds."""
-    port = port or _free_port()
+    port = port or free_port()
     command = [sys.executable, "-m", "mlx_lm", "server", "--model", str(model), "--port", str(port), *options]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
@@ -142,12 +144,6 @@ def mlx_lm_server(model: Path, *options: str, port: int = 0) -> Iterator[str]:
                 process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _await(process: subprocess.Popen[str], sentence: str, seconds: float) -> None:

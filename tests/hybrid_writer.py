@@ -17,12 +17,13 @@ from workers.machine.hybrid import learning, wire
 from workers.machine.hybrid.wire import Channel, Frame, Kind
 
 STALL_S = 1.5
+"""Of a link that is made to stall; elsewhere, who is late on a busy computer is waited for."""
 
 
 def main(address: str) -> None:
     """Answer until the input ends."""
     with (
-        mock.patch.object(wire, "STALL_S", STALL_S),
+        mock.patch.object(wire, "STALL_S", 30.0),
         mock.patch.object(learning, "FIRST_PAUSE_S", 0.0),  # a reader that failed is asked again at once
         writing(None, address) as engine,
     ):
@@ -32,6 +33,7 @@ def main(address: str) -> None:
             before = dict(engine.counters())
             with ExitStack() as stack:
                 if given.pop("stops", False):
+                    stack.enter_context(mock.patch.object(wire, "STALL_S", STALL_S))
                     stack.enter_context(mock.patch.object(Channel, "receive", stopping()))
                 made = engine.generate(ask(**given), quiet)
             assert made.hybrid is not None

@@ -113,12 +113,12 @@ def test_the_corpus_is_large_and_would_bite(context: BrowserContext) -> None:
     page.route("**/*", lambda route: asked.append(route.request.url) or route.abort())
     page.set_content("<main></main>")
     bad = [words for _, words in hostile.cases() if "plaintext" not in words and "http-equiv" not in words]
-    page.evaluate("all => { for (const one of all) { const d = document.createElement('div'); "
-                  "document.querySelector('main').append(d); d.innerHTML = one; } }", bad)  # fmt: skip
+    with page.expect_request(lambda request: "evil.example" in request.url):
+        page.evaluate("all => { for (const one of all) { const d = document.createElement('div'); "
+                      "document.querySelector('main').append(d); d.innerHTML = one; } }", bad)  # fmt: skip
     page.wait_for_function("window.pwned === 1")
     page.wait_for_function("document.readyState === 'complete'")
     assert page.locator(INJECTED).count() > 20
-    assert any("evil.example" in url for url in asked)
 
 
 def test_a_hostile_notebook_is_read_as_words(watch: Watch, school: School) -> None:

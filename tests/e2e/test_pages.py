@@ -20,7 +20,6 @@ from tests.integration import ran
 from tests.integration.webapp import CODE, School, report
 
 DRAFT = "You read <b>the data</b> with pandas"
-# Werkzeug's own server, which only tests use, leaves a static file open when a browser hangs up half way
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from tests.e2e.browsing import come_in, follow, look, picture
 from tests.integration.classroom import a_report, change, whole_class
 from tests.integration.webapp import School
 
-# Werkzeug's own server, which only tests use, leaves a static file open when a browser hangs up half way
 NO_SCRIPT = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>"
 
 

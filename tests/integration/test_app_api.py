@@ -4,6 +4,7 @@ import functools
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,7 +33,8 @@ def body(**fields: Any) -> dict[str, Any]:
     }
 
 
-def test_submit_is_accepted_announced_and_readable(school: School) -> None:
+def test_submit_is_accepted_announced_and_readable(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.expecting.time", SimpleNamespace(monotonic=lambda: 1.0))
     client, headers = school.client(), school.token("anna")
     answer = client.post("/api/v1/submissions", data=body(), headers=headers)
     assert answer.status_code == 202

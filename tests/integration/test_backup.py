@@ -26,6 +26,7 @@ from grading.store.people import find_student
 from grading.store.tables import Audit, Base, Grade, Round, Submission, SubmissionFile, User
 from tests.factories import add_assignment, hand_in
 from tests.services import SqliteDatabases
+from tests.system import until
 from tests.years import STAGES, Fresh, Played, everything, fill_0001, played
 
 CONFIG = """
@@ -81,6 +82,7 @@ def test_a_backup_taken_while_others_write_is_one_moment(
     writer = threading.Thread(target=write)
     writer.start()
     try:
+        until(lambda: bool(made), 60, "somebody writes")
         manifest = backup.write_backup(system.store, tmp_path / "one.zip")
     finally:
         stop.set()

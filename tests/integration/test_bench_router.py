@@ -148,7 +148,8 @@ def test_the_product_grades_against_the_servers() -> None:
     said: list[str] = []
     outcome = drive.play_product(tiny(), said.append)
     assert (len(outcome.ended), outcome.failed, said) == (4, 0, [])
-    assert sum(ends["done"] for ends in outcome.done.values() if ends) == 8
+    # at this speed who is late by half a second is given up, and what it has in hand is done again
+    assert sum(ends["done"] for ends in outcome.done.values() if ends) >= 8
     assert 0 < outcome.makespan < 20 * outcome.wall_s + 20
     rows = report.Played(tiny(), [outcome]).rows()
     assert rows[0]["× bound"] > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,8 +27,13 @@ analysis = { engine = "instant", model = "m" }
 feedback = { engine = "instant", model = "m" }
 """
 QUICK = """
-import sys, workers.canary as watch
-watch.OVERDUE_S, watch.STEADY_S, watch.LOOK_EVERY_S = 3, 1, 0.1
+import signal, sys, workers.canary as watch
+
+def now_be_quick(*_):
+    watch.OVERDUE_S, watch.STEADY_S = 3, 1
+
+watch.LOOK_EVERY_S = 0.1
+signal.signal(signal.SIGUSR2, now_be_quick)
 sys.argv[0] = "grader"
 from cli.main import main
 main()
@@ -111,5 +117,6 @@ def test_a_worker_whose_consumer_hangs_is_seen_and_ends_itself(
     canary.sweep(server)
     until(lambda: one.dispatch.machines()[0].hung, 30, "the machine is seen to hang")
     assert one.dispatch.registry.redis.llen("machine.one") == 1
+    worker.send_signal(signal.SIGUSR2)
     assert worker.wait(60) == EXIT_STATUS
     assert "machine.one took no work for" in (one.folder / "one.log").read_text()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from typing import Any
 
 import pytest
 
+from cli.embedded import free_port
 from grading.beats import Lease
 from grading.cluster.circuit import Rules
 from grading.config import Machine
@@ -74,12 +73,6 @@ def with_ollama(**models: str) -> Machine:
 
 
 BOTH = with_ollama(analysis="tiny", feedback="other")
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def begun(leases: Leases, run_id: str = "run") -> int:

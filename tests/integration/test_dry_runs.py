@@ -59,8 +59,7 @@ TEACHER = Actor(1)
 def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[Server]:
     environ = {"GRADER_DATABASE_URL": fresh_database(migrate.upgrade), "GRADER_REDIS_URL": redis_url}
     made = open_server(load(root / "config.toml", environ))
-    stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
-    made.dispatch.registry.beat(Beat("p", "dgx-spark-1", 8, 0, stages))
+    beat(made)
     with made.store.write() as session:
         teacher = accounts.create_user(session, "teacher", name="Teacher")
         assert teacher.id == TEACHER.user_id
@@ -70,8 +69,15 @@ def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> It
     made.dispatch.celery.close()
 
 
+def beat(server: Server) -> None:
+    """A machine that is there, for the next ten seconds."""
+    stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
+    server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 8, 0, stages))
+
+
 def grade(server: Server, *round_ids: str, ok: bool = True) -> None:
     """Prepare these rounds, let machines answer, combine."""
+    beat(server)
     for round_id in round_ids:
         assert prepare(server, round_id)
     while release(server):

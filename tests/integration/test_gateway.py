@@ -68,7 +68,7 @@ class Place:
 
     def begun(self) -> tuple[Any, str]:
         """A slow answer whose first words are there."""
-        self.server.behaviour.seconds = 12.0
+        self.server.behaviour.seconds = 40.0
         answer = self.stream()
         return answer, next(answer).choices[0].delta.content
 

@@ -75,8 +75,13 @@ def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> It
 
 def idle_machine(server: Server) -> None:
     """One machine with nothing before it: what was sent to it and answered here is no backlog of its own."""
-    stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
     server.dispatch.registry.redis.flushdb()
+    beat(server)
+
+
+def beat(server: Server) -> None:
+    """That machine is there, for the next ten seconds."""
+    stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
     server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 8, 0, stages))
 
 
@@ -419,6 +424,7 @@ def play(server: Server, first: str, second: str) -> None:
 def answered(server: Server, round_id: str) -> Act:
     """Let machines answer a round; what is left to do is to combine it."""
     assert prepare(server, round_id)
+    beat(server)
     while release(server):
         pass
     with server.store.read() as session:

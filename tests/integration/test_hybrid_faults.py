@@ -44,7 +44,14 @@ def expected(model: Path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def impatient() -> Iterator[None]:
+def patient() -> Iterator[None]:
+    """Who is late on a busy computer is not taken for a link that stalls."""
+    with mock.patch.object(wire, "STALL_S", 30.0):
+        yield
+
+
+@pytest.fixture
+def impatient(patient: None) -> Iterator[None]:
     """A link stalls sooner than it would."""
     with mock.patch.object(wire, "STALL_S", 2.5):
         yield
@@ -75,6 +82,7 @@ def flipped(at: int) -> Spoil:
     return spoil
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("at", [0, 5, 20, 100, SEEN, SEEN + 1, 50_000, 200_001])
 def test_a_flipped_bit_is_found(model: Path, expected: str, at: int) -> None:
     with reading(model) as address, link(address, flipped(at)) as bad:
@@ -104,6 +112,7 @@ def test_a_link_that_is_cut_in_the_middle(model: Path, expected: str) -> None:
     assert (made.text, told(made)) == (expected, "peer_lost")
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_link_that_carries_nothing_any_more(model: Path, expected: str) -> None:
     with reading(model) as address, link(address) as bad:
 
@@ -170,6 +179,7 @@ def test_the_cache_of_another_program_is_refused(model: Path, expected: str) -> 
     assert "Let `grader prefill` read there" in why(made)
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", b""], ids=repr)
 def test_the_server_of_another_program_is_no_reader(model: Path, expected: str, says: bytes) -> None:
     """One that answers at once, and one that waits for its own protocol, as servers of HTTP do."""

@@ -21,6 +21,7 @@ from grading.dispatch import Dispatch
 from grading.leases import LEASES, MACHINES, MAX_DELIVERIES, Leases, connect
 from grading.machine_states import MachineState
 from grading.peers import peer
+from tests.system import until
 
 GRANTED, SUPERSEDED = Claim("granted"), Claim("superseded")
 
@@ -232,7 +233,12 @@ def test_it_goes_only_where_a_slot_is_free_for_it(leases: Leases) -> None:
     beat(leases, "two", slots=1)
     assert asked(leases, "a", "one", "analysis") == GRANTED
     assert asked(leases, "f", "one", "feedback") == Claim("elsewhere", "two")
-    # that one is on its way there, so the slot is not free for the next one
+    # that one is on its way there (for a second, here for ever), so the slot is not free for the next one
+    until(
+        lambda: leases.redis.persist("grader:handed:two") or not asked(leases, "f", "one", "feedback"),
+        60,
+        "the mark is there",
+    )
     for run_id in ("a2", "f2"):
         asking = Lease(run_id, "one", "p", "analysis" if run_id == "a2" else "feedback")
         assert leases.claim(asking, "another round", hand_on=True) == GRANTED

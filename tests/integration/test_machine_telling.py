@@ -48,17 +48,18 @@ class Patient(InstantEngine):
 
     begun: threading.Event = field(default_factory=threading.Event)
     freed: list[str] = field(default_factory=list)
-    deaf: bool = False
+    deaf: threading.Event | None = None
+    """It listens to nothing but this."""
 
     def __post_init__(self) -> None:
         super().__init__()
 
     def generate(self, request: Request, progress: Progress) -> Generation:
-        heard = threading.Event()
+        heard = self.deaf or threading.Event()
         progress(1)
         self.begun.set()
-        with request.cancel.heard_by(heard.set if not self.deaf else lambda: None):
-            if not heard.wait(1 if self.deaf else 30):
+        with request.cancel.heard_by(lambda: self.deaf or heard.set()):
+            if not heard.wait(60) or self.deaf:
                 return super().generate(request, progress)
         self.freed.append(request.job.run_id)
         raise Cancelled
@@ -301,12 +302,13 @@ def test_what_is_handed_back_is_broken_off_and_its_chord_waits_for_the_message(l
 
 
 def test_an_engine_that_does_not_listen_delays_the_end_no_longer_than_given(leases: Leases) -> None:
-    patient = Patient(deaf=True)
+    patient = Patient(deaf=(over := threading.Event()))
     process = MachineProcess(MACHINE, {"instant": patient}, leases, lambda _: None)
     run = start(process, job(), Message("analysis", lambda _: None))
     assert patient.begun.wait(60)
     process.hand_back()
     assert not process.break_off(0.05)
+    over.set()
     assert run.end() is None
 
 

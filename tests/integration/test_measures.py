@@ -108,12 +108,12 @@ def test_runs_are_counted_with_their_tokens_and_seconds(store: Store) -> None:
 def test_rounds_are_measured_from_hand_in_to_grade(store: Store) -> None:
     assignment = add_assignment(store)
     ids = [hand_in(store, assignment, student).round_id for student in ("s1", "s2", "s3")]
-    for round_id, after, state in zip(ids, (7.0, 25.0, 25.0), ("graded", "graded", "failed"), strict=True):
+    for round_id, after, state in zip(ids, (6.0, 22.0, 22.0), ("graded", "graded", "failed"), strict=True):
         end(later(store, after), round_id, state)
     totals, now_open = History(store).read()
     spread = totals.rounds["graded", "interactive"]
     assert spread.count == 2
-    assert spread.total == pytest.approx(32, abs=2)
+    assert 28 <= spread.total < 60
     at_most = dict(zip(END_TO_END_S, spread.at_most, strict=True))
     assert (at_most[5.0], at_most[10.0], at_most[30.0]) == (0, 1, 2)
     assert totals.rounds["failed", "interactive"].count == 1
@@ -191,8 +191,9 @@ def test_what_waits_is_as_old_as_the_oldest(store: Store) -> None:
     with later(store, 130).read() as session:
         now_open = measures.open_now(session)
     waiting = now_open.rounds["received", "interactive"]
-    assert (waiting.count, waiting.oldest_s) == (2, pytest.approx(130, abs=3))
-    assert now_open.rounds["received", "batch"].oldest_s == pytest.approx(30, abs=3)
+    assert waiting.count == 2
+    assert 130 <= waiting.oldest_s < 160
+    assert 30 <= now_open.rounds["received", "batch"].oldest_s < 60
     assert now_open.rounds["queued", "batch"] == measures.Waiting(0, 0.0)
     assert now_open.outbox["prepare"] == replace(
         waiting, count=3, oldest_s=now_open.outbox["prepare"].oldest_s

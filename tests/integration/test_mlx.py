@@ -5,16 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from bench.models import make_model
-from grading.errors import BudgetExceeded, EngineError, JobInvalid, ModelMissing
-from tests.engines import Heard, ask, parsed, quiet
+from grading.errors import BudgetExceeded, Cancelled, EngineError, JobInvalid, ModelMissing
+from tests.engines import ENDLESS, Heard, ask, parsed, quiet
 from workers.machine.engines import Request
+from workers.machine.engines.base import Cancel
 from workers.machine.engines.mlx import MlxEngine
 from workers.machine.engines.mlx_constraint import Constraint
 from workers.machine.engines.probe import probe
@@ -60,19 +60,16 @@ def test_mlx_prefills_a_new_prefix_once_for_requests_at_once(mlx: MlxEngine, tin
 
 
 def test_mlx_takes_a_short_request_while_a_long_one_runs(mlx: MlxEngine, tiny: Path) -> None:
-    begun = threading.Event()
-    long = ask(str(tiny), schema={}, max_output_tokens=2000, deadline_s=90)
-
-    def first() -> float:
-        mlx.generate(long, lambda count, _=None: begun.set() if count else None)
-        return time.monotonic()
-
+    begun, cancel = threading.Event(), Cancel()
+    long = ask(str(tiny), schema=ENDLESS, max_output_tokens=3000, deadline_s=90, cancel=cancel)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(first)
+        running = pool.submit(mlx.generate, long, Heard(begun.set))
         assert begun.wait(60)
         mlx.generate(ask(str(tiny), max_output_tokens=5, schema={}), quiet)
-        short_ended = time.monotonic()
-        assert running.result() > short_ended
+        assert not running.done()
+        cancel.say()
+        with pytest.raises(Cancelled):
+            running.result(60)
 
 
 def test_mlx_folds_the_system_message_where_the_template_refuses_it(mlx: MlxEngine, tmp_path: Path) -> None:
@@ -142,6 +139,7 @@ def test_mlx_leaves_the_process_in_order(tiny: Path) -> None:
     script = """
 import sys
 from tests.engines import ask, quiet
+from workers.machine.engines.base import Cancel
 from workers.machine.engines.mlx import MlxEngine
 from workers.machine.engines.mlx_constraint import Constraint
 assert "mlx" not in sys.modules

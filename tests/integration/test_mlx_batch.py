@@ -15,7 +15,7 @@ import pytest
 
 from bench.models import make_model
 from grading.errors import BudgetExceeded, Cancelled
-from tests.engines import Heard, ask, quiet
+from tests.engines import ENDLESS, Heard, ask, quiet
 from tests.lanes import Driven, words
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
@@ -38,8 +38,8 @@ def loaded(tiny: Path) -> LoadedModel:
 
 @pytest.fixture(scope="module")
 def endless(tiny: Path) -> Request:
-    """A request that goes on for long: this prompt of the tiny model meets no end token."""
-    return ask(str(tiny), schema={}, max_output_tokens=3000, temperature=1.0, seed=3)
+    """A request that goes on for long, whatever it draws."""
+    return ask(str(tiny), schema=ENDLESS, max_output_tokens=3000, temperature=1.0, seed=3, deadline_s=120)
 
 
 # --- step by step ---------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_cancelling_frees_the_slot_for_who_waits(narrow: MlxEngine, endless: Req
     with ThreadPoolExecutor(3) as pool:
         first = pool.submit(narrow.generate, replace(endless, cancel=cancel), quiet)
         until(lambda: narrow.counters()["running"] == 1)
-        second = pool.submit(narrow.generate, replace(endless, max_output_tokens=3), heard)
+        second = pool.submit(narrow.generate, replace(endless, schema={}, max_output_tokens=3), heard)
         until(lambda: "queued" in heard.phases)
         third = pool.submit(narrow.generate, replace(endless, cancel=waiting), quiet)
         until(lambda: narrow.counters()["waiting"] == 2)

@@ -13,7 +13,7 @@ import pytest
 
 from bench.models import make_model
 from grading.errors import BudgetExceeded, Cancelled, EngineUnreachable, ModelMissing
-from tests.engines import SYSTEM, Heard, ask, parsed, quiet
+from tests.engines import ENDLESS, SYSTEM, Heard, ask, parsed, quiet
 from tests.sharded import addresses, crew, gone, kill, ranks, seconds_used
 from tests.system import until
 from workers.machine.engines import Request
@@ -98,7 +98,7 @@ def test_chance_is_the_same_on_all_ranks(pool: ShardedEngine, direct: MlxEngine,
 
 
 def test_a_cancel_and_a_deadline_free_the_slots(pool: ShardedEngine, qwen2: Path) -> None:
-    endless = free(qwen2, max_output_tokens=3000, temperature=1.0, seed=3)
+    endless = free(qwen2, schema=ENDLESS, max_output_tokens=3000, temperature=1.0, seed=3)
     before, cancel = pool.counters()["cancelled"], Cancel()
     heard = Heard(cancel.say)
     with pytest.raises(Cancelled):
@@ -111,7 +111,7 @@ def test_a_cancel_and_a_deadline_free_the_slots(pool: ShardedEngine, qwen2: Path
 
 
 def test_a_lost_rank_is_told_and_all_come_back(pool: ShardedEngine, direct: MlxEngine, qwen2: Path) -> None:
-    endless = free(qwen2, max_output_tokens=3000, temperature=1.0, seed=3)
+    endless = free(qwen2, schema=ENDLESS, max_output_tokens=3000, temperature=1.0, seed=3)
     lost: list[tuple[int, ...]] = []
 
     def lose() -> None:

@@ -15,7 +15,7 @@ from workers.machine.engines.mlx import MlxEngine
 
 WORKER = """
 import json, sys
-from tests.engines import ask, quiet
+from tests.engines import ENDLESS, ask, quiet
 from tests.sharded import crew
 from workers.machine.sharded.engine import ShardedEngine
 
@@ -27,7 +27,7 @@ def told(tokens, phase="generating", draft=""):
     if tokens and phase == "generating":
         print(json.dumps([crew(engine).pids, text]), flush=True)
 
-endless = ask(model, schema={}, max_output_tokens=3000, temperature=1.0, seed=3, deadline_s=120.0)
+endless = ask(model, schema=ENDLESS, max_output_tokens=3000, temperature=1.0, seed=3, deadline_s=120.0)
 engine.generate(endless, told)
 """
 

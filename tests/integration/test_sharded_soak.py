@@ -19,7 +19,7 @@ import pytest
 
 from cli.embedded import free_port
 from grading.errors import Cancelled, EngineUnreachable
-from tests.engines import SCHEMA, SYSTEM, Heard, ask, quiet
+from tests.engines import ENDLESS, SCHEMA, SYSTEM, Heard, ask, quiet
 from tests.faults.netns import HERE, THERE, permitted, running_link
 from tests.sharded import addresses, crew, gone, kill, ranks
 from workers.machine.engines import Request
@@ -123,7 +123,7 @@ def test_ranks_that_are_lost_again_and_again_come_back(qwen2: Path) -> None:
 def test_a_cable_that_is_pulled_is_noticed_and_ranks_come_back_over_it(qwen2: Path) -> None:
     """Two network namespaces; where they are not permitted, a rank stands still instead."""
     request = ask(str(qwen2), schema={}, max_output_tokens=20, deadline_s=120.0)
-    endless = replace(request, max_output_tokens=3000, temperature=1.0, seed=3)
+    endless = replace(request, schema=ENDLESS, max_output_tokens=3000, temperature=1.0, seed=3)
     direct = MlxEngine(slots=1)
     expected = direct.generate(request, quiet).text
     direct.close()
