@@ -23,6 +23,7 @@ from cli.embedded import RedisProcess, start_redis
 from grading.leases import connect
 
 COPY = "copy-of-a-test"
+LAST = "all-was-sent"
 LISTEN_S = 15.0
 
 
@@ -106,9 +107,10 @@ class Duplicator:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
         with suppress(RedisError), connect(self.url) as client:
-            client.ping()  # which wakes the thread
+            client.echo(LAST)  # when the thread hears this, it has heard all before
+        self._thread.join(4 * LISTEN_S)
+        self._stop.set()
         self._thread.join(2 * LISTEN_S)
 
     def _run(self, ready: threading.Event) -> None:
@@ -119,7 +121,10 @@ class Duplicator:
             with suppress(RedisError), listening.monitor() as monitor:  # type: ignore[no-untyped-call]
                 ready.set()
                 while not self._stop.is_set():
-                    self._copy(sending, monitor.next_command()["command"], choose.randint(1, 4))
+                    command = monitor.next_command()["command"]
+                    if LAST in command:
+                        self._stop.set()
+                    self._copy(sending, command, choose.randint(1, 4))
             self._stop.wait(0.1)  # Redis is away
         listening.close()
         sending.close()

@@ -37,7 +37,7 @@ feedback = { engine = "instant", model = "m" }
 """
 COUNT = 4
 WORK = "import time\n\n\ndef slow(x):\n    time.sleep(1.5)\n    return {} * x\n"
-LONG = "import time\n\ntime.sleep(7)\n\n\ndef slow(x):\n    return 2 * x  # {}\n"
+LONG = "import time\n\ntime.sleep(20)\n\n\ndef slow(x):\n    return 2 * x  # {}\n"
 """Longer than a pool that is to end lets it finish."""
 RUBRIC = Rubric(
     criteria=(

@@ -14,7 +14,7 @@ from tests.faults.ledger import Known, Verdict, known_runs
 from tests.system import until
 
 POISON = "this-ends-the-process"
-BOXES = tuple(Box(name, slots=6, seconds=3.0, exits_on=POISON) for name in ("one", "two"))
+BOXES = tuple(Box(name, slots=6, seconds=6.0, exits_on=POISON) for name in ("one", "two"))
 NEIGHBOURS = [f"neighbour-{number}" for number in range(4)]
 
 
@@ -54,7 +54,7 @@ def play(folder: Path, database_url: str) -> Outcome:
         running.until_all_busy({box.name: 1 for box in BOXES})
         poisoned = running.ledger.hand_in("poison", POISON)
         until(lambda: running.deaths, 90, "a worker dies")
-        verdict = running.until_all_end(150)
+        verdict = running.until_all_end(240)
         return replace(
             outcome_of(running, poisoned, submissions, verdict), replayed=mended(running, poisoned)
         )

@@ -15,7 +15,7 @@ from tests.faults.cluster import Cluster, cluster
 from tests.faults.ledger import Verdict
 from tests.system import until
 
-BOXES = (Box("one", slots=2, seconds=0.4), Box("two", slots=2, seconds=0.4))
+BOXES = (Box("one", slots=2, seconds=1.5), Box("two", slots=2, seconds=1.5))
 UPLOAD_S = 10.0
 """Longest wait for a 2xx while Redis is no help."""
 

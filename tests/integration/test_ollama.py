@@ -155,8 +155,8 @@ def test_a_full_queue_is_asked_again(server: ModelServer) -> None:
 def test_a_queue_that_stays_full_is_left_within_a_share_of_the_budget(server: ModelServer) -> None:
     server.behaviour.fault = "503"
     with pytest.raises(EngineBusy, match=r"server busy.*asked again for"):
-        engine_on(server).generate(ask(deadline_s=4.0), quiet)
-    assert 2 <= server.stats.requests <= 5
+        engine_on(server).generate(ask(deadline_s=12.0), quiet)
+    assert 2 <= server.stats.requests <= 8
     assert server.stats.active == 0
 
 

@@ -135,10 +135,10 @@ def test_a_question_that_only_gives_thoughts_proves_nothing(server: ModelServer)
 
 
 def test_a_slow_question_takes_little_of_the_budget(server: ModelServer) -> None:
-    server.behaviour.seconds = 1.5
-    answer = engine_on(server).generate(ask(deadline_s=8.0), quiet)
+    server.behaviour.fault, server.behaviour.times = "hang", 1
+    answer = engine_on(server).generate(ask(deadline_s=30.0), quiet)
     assert answer.sampling["format"] == "json_schema, not proved to be enforced"
-    assert server.stats.disconnects == 1
+    assert server.wait_for("disconnects", 1)
     assert ODD != SCHEMA
 
 
@@ -156,7 +156,8 @@ def test_thoughts_are_no_text_and_no_draft(server: ModelServer, flavour: str) ->
     answer = engine.generate(ask(job=drafted), heard)
     assert answer.text == plain.text
     assert all(plain.text.startswith(draft) for draft in heard.drafts)
-    assert heard.tokens[2:4] == [1, answer.tokens.output]  # the first thought counts as a token
+    assert heard.tokens[2] == 1  # the first thought counts as a token
+    assert (heard.tokens, heard.tokens[-1]) == (sorted(heard.tokens), answer.tokens.output)
 
 
 # --- servers' differences ----------------------------------------------------------------------------------

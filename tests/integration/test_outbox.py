@@ -101,7 +101,7 @@ def test_tries_wait_as_long_as_told_and_the_last_leaves_a_dead_row(store: Store)
     (row,) = take(store)
     with store.write() as session:
         assert not outbox.failed(session, row, "no\0t yet", 300)
-    store.clock_offset_s = 299
+    store.clock_offset_s = 200
     assert take(store) == []
     store.clock_offset_s = 301
     (row,) = take(store)
@@ -119,10 +119,10 @@ def test_tries_wait_as_long_as_told_and_the_last_leaves_a_dead_row(store: Store)
 
 def test_only_what_is_overdue_is_taken(store: Store) -> None:
     fill(store, 1)
-    assert take(store, overdue_s=5) == []
-    store.clock_offset_s = 6
-    assert take(store, overdue_s=60) == []
-    assert len(take(store, overdue_s=5)) == 1
+    assert take(store, overdue_s=50) == []
+    store.clock_offset_s = 51
+    assert take(store, overdue_s=600) == []
+    assert len(take(store, overdue_s=50)) == 1
 
 
 # --- events ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -755,7 +756,7 @@ def test_the_course_page_shows_each_reader_their_own(both: School) -> None:
         due = session.get_one(tables.Assignment, both.assignment)
         due.due_at = moment
         session.get_one(tables.Assignment, both.quick).visible = False
-        later = moment.replace(year=moment.year + 1)
+        later = moment + timedelta(days=365)
         session.add(
             tables.Extension(
                 assignment_id=both.assignment, student_id=both.users["anna"], due_at=later, at=moment

@@ -208,9 +208,9 @@ def test_late_and_regrade_filters(school: School) -> None:
     with school.store.write() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
         moment = now(session)
-        assignment.due_at = moment.replace(year=moment.year - 1)
+        assignment.due_at = moment - timedelta(days=365)
         assignment.late = {"grace_minutes": 5}
-        student, when = school.users["ben"], moment.replace(year=moment.year + 1)
+        student, when = school.users["ben"], moment + timedelta(days=365)
         own = {"assignment_id": school.assignment, "student_id": student, "due_at": when, "at": moment}
         session.add(tables.Extension(**own))
         round_id = session.query(tables.Grade).one().round_id

@@ -80,6 +80,7 @@ def test_one_look_is_for_all(school: School) -> None:
         tags = {one: ask(client, one).headers["ETag"] for one in few}
         ask(client, few[0], tags[few[0]])
         board(school).forget()
+        school.app.extensions["grader-expecting"]._rest_s = 1e12  # its look is another matter
         with counted(school.store) as said:
             ask(client, few[0], tags[few[0]])
         costs.append(len([one for one in said if "from users" not in one.lower()]))

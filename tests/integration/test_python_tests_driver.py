@@ -279,8 +279,6 @@ def test_constant(monkeypatch):
 def test_constant_again(): assert basket.rate() == 3
 def test_fixture(full): assert len(full) == 1
 def test_no_input(): basket.greet()
-def test_endless():
-    while True: pass
 def test_leave(): basket.leave()
 def test_interrupted(): basket.interrupted()
 @pytest.mark.skip(reason="later")
@@ -291,22 +289,26 @@ def test_no_fixture(nothing): pass
 class TestInClass:
     def test_it(self): assert basket.total(0.1, 0.2) == pytest.approx(0.3)
 """
-    found = run_tests(tmp_path, WORK, tests, seconds=0.7)
+    found = run_tests(tmp_path, WORK, tests)
     states = outcomes(found)
     not_passed = {name: state for name, state in states.items() if state != "passed"}
     assert not_passed == {
         "test_total[numbers1-3]": "failed",
         "test_no_input": "error",
-        "test_endless": "too long",
         "test_leave": "error",
         "test_interrupted": "error",
         "test_later": "skipped",
         "test_no_fixture": "error",
     }
-    assert len(states) == 16
+    assert len(states) == 15
     said = {test.name: test.message for test in found}
     assert said["test_total[numbers1-3]"].startswith("assert 2 == 3")
     assert str(tmp_path) not in "".join(said.values())
+
+
+def test_a_pytest_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    found = run_tests(tmp_path, WORK, "def test_endless():\n    while True: pass\n", seconds=0.7)
+    assert outcomes(found) == {"test_endless": "too long"}
 
 
 VALUES = {

@@ -40,7 +40,7 @@ from workers.checks.sandbox.base import Ending
 from workers.checks.toolbox import find_toolbox
 from workers.checks.trial import MOST_PARTS, OBJECT, TOO_LARGE, Talk, Trials
 
-LIMITS = Limits(seconds=20, cell_s=3, memory_mb=384)
+LIMITS = Limits(seconds=60, cell_s=10, memory_mb=384)
 SOON_S = 1.0
 """What takes the square of a text's length takes minutes instead."""
 
@@ -57,11 +57,12 @@ def asked(
     tests: str = "",
     expressions: Sequence[str] = (),
     language: TrialLanguage = "python",
+    seconds: float = 10,
 ) -> Trial:
     """The trial of a script with a file of tests and expressions."""
     ending = {"python": "py", "r": "R"}[language]
     cells = (Code(number=1, source=source),)
-    files = (TestFile(path=f"tests/test_it.{ending}", source=tests, seconds=0.6),) if tests else ()
+    files = (TestFile(path=f"tests/test_it.{ending}", source=tests, seconds=seconds),) if tests else ()
     request = Request(
         work=Work(document=f"basket.{ending}", module="basket", language=language, cells=cells),
         as_main=False,
@@ -87,10 +88,6 @@ def test_unhandable():
     with pytest.raises(Exception):
         basket.large(-1)
 
-def test_hanging():
-    with pytest.raises(Exception):
-        basket.hang(-1)
-
 def test_honest():
     with pytest.raises(ValueError):
         basket.right(-1)
@@ -107,6 +104,16 @@ def test_gone():
 """
 
 
+HANGING = """\
+import pytest
+import basket
+
+def test_hanging():
+    with pytest.raises(Exception):
+        basket.hang(-1)
+"""
+
+
 def test_who_hangs_or_leaves_has_not_raised(trials: Trials) -> None:
     source = """
 import os
@@ -118,7 +125,9 @@ def leave(x): os._exit(0)
 """
     found = asked(trials, source, ANY_ERROR)
     assert passed(found) == {"test_honest"}
-    assert len(found.tests) == 5
+    assert len(found.tests) == 4
+    (hung,) = asked(trials, source, HANGING, seconds=0.6).tests
+    assert hung.state == "too long"
 
 
 def test_a_class_that_cannot_be_set_up_costs_itself_only(trials: Trials) -> None:
@@ -137,7 +146,7 @@ class B(A):
 class C(unittest.TestCase):
     def test_c(self): self.assertEqual(basket.one(), 1)
 """
-    found = asked(trials, "def hang():\n    while True: pass\n\ndef one(): return 1\n", tests)
+    found = asked(trials, "def hang():\n    while True: pass\n\ndef one(): return 1\n", tests, seconds=3)
     assert passed(found) == {"C.test_c"}
     assert len(found.tests) == 3
 

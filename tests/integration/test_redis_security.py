@@ -256,9 +256,14 @@ def _dispatched(made: Site, rounds: list[str]) -> int:
         return len(session.scalars(select(Run.id).where(Run.round_id.in_(rounds))).all())
 
 
+HOUSEKEEPING = ("chores", "touches")
+"""Tables that the sweeper tidies each minute."""
+
+
 def _everything(made: Site) -> dict[str, list[Any]]:
     with made.store.read() as session:
-        return {t.name: sorted(map(repr, session.execute(select(t)))) for t in Base.metadata.sorted_tables}
+        kept = [t for t in Base.metadata.sorted_tables if t.name not in HOUSEKEEPING]
+        return {t.name: sorted(map(repr, session.execute(select(t)))) for t in kept}
 
 
 def _log(made: Site, part: str) -> str:

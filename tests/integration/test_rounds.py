@@ -206,7 +206,10 @@ def test_a_result_nobody_asked_for_is_ignored(store: Store, assignment: int) -> 
     assert stage(store, accepted.round_id, "analysis").state == StageState.DISPATCHED
 
 
-def test_three_failures_make_a_stage_dead_and_the_round_partial(store: Store, assignment: int) -> None:
+def test_three_failures_make_a_stage_dead_and_the_round_partial(
+    store: Store, assignment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "BACKOFF_S", dict.fromkeys(rounds.BACKOFF_S, (60.0, 60.0)))
     accepted = hand_in(store, assignment)
     orders = begin(store, accepted.round_id)
     record(store, orders["feedback"])

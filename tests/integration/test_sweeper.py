@@ -186,7 +186,7 @@ def test_a_live_machine_keeps_its_run(cluster: Cluster) -> None:
     cluster.take(round_id, "analysis")
     cluster.trust_beats()
     cluster.age(600)
-    cluster.beat(ago_s=DEAD_AFTER_S - 2)
+    cluster.beat(ago_s=DEAD_AFTER_S - 7)
     cluster.sweep()
     assert cluster.runs(round_id, "analysis") == [RunState.DISPATCHED]
 

@@ -251,7 +251,7 @@ def test_a_package_that_is_missing_here_costs_nothing_and_waits_for_a_person(lit
 
 
 def test_what_ran_out_of_time_is_run_again_the_next_time(lite: School) -> None:
-    rubric = RUBRIC.criteria[0].checks[0].model_copy(update={"seconds": 0.5})
+    rubric = RUBRIC.criteria[0].checks[0].model_copy(update={"seconds": 2.0})
     slow = Rubric(criteria=(RUBRIC.criteria[0].model_copy(update={"checks": (rubric,)}), RUBRIC.criteria[1]))
     with lite.server.store.write() as session:
         new = NewVersion("double", "Double", "python", "at_once", "2", rubric=slow)
