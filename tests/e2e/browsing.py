@@ -45,7 +45,10 @@ def come_in(page: Page, site: str, school: School, name: str) -> None:
 
 
 def follow(page: Page, what: Locator) -> None:
-    """Click what leads to another page, and wait for its scripts: before them, nobody hears its keys."""
+    """Click what leads to another page, and wait for it whole.
+
+    Before its scripts nobody hears its keys, and before it scrolled to its anchor a click may miss.
+    """
     with page.expect_navigation():
         what.click()
 
