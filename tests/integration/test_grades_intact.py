@@ -14,7 +14,6 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from grading.beats import Beat
 from grading.changes import Change
 from grading.config import load
 from grading.errors import GraderError
@@ -50,7 +49,7 @@ from grading.store.review_history import stamp
 from grading.store.settling import changes_of, lateness_of
 from grading.store.tables import Assignment, Audit, Grade, Outbox, Round, RubricVersion, Submission
 from tests.factories import RUBRIC, add_assignment, hand_in, result
-from tests.integration.test_dry_runs import grade
+from tests.integration.test_dry_runs import beat, grade
 from workers.server import finish
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare
@@ -77,12 +76,6 @@ def idle_machine(server: Server) -> None:
     """One machine with nothing before it: what was sent to it and answered here is no backlog of its own."""
     server.dispatch.registry.redis.flushdb()
     beat(server)
-
-
-def beat(server: Server) -> None:
-    """That machine is there, for the next ten seconds."""
-    stages = {name: {"engine": "instant", "model": "m"} for name in ("analysis", "feedback")}
-    server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 8, 0, stages))
 
 
 def given(server: Server, slug: str = "sales", ok: bool = True) -> str:
