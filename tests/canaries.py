@@ -86,7 +86,7 @@ def other(store: Store, assignment: int) -> str:
     """Another student's hand-in with one file that the first has, too."""
     with store.write() as session:
         course = assignments.course(session, COURSE).id
-        user = accounts.find_or_create_student(session, "local", "ben", "Ben", "", course)
+        user = accounts.find_or_create_student(session, "local", "ben", "Ben, who is another", "", course)
         files = (UploadedFile("shared.csv", b"the data that all have"), UploadedFile("b.R", b"y <- 2"))
         cell = Cell(number=1, kind="code", source="y <- 2", language="r", added=(1,))
         document = Document(path="b.R", kind="script", language="r", cells=(cell,))

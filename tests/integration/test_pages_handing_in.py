@@ -197,7 +197,7 @@ def test_no_check_that_compares_is_told_before_it_counts(school: School) -> None
             {"kind": "code_matches", "all_of": ["secret_pattern"], "label": "the secret"},
             {"kind": "output_close", "values": [41.5], "label": "the number"},
             {"kind": "passes_tests", "cases": [
-                {"expression": "f(1)", "expected": "977", "name": "adds one"},
+                {"expression": "f(1)", "expected": "97719.5", "name": "adds one"},
                 {"expression": "f(2)", "name": "the hidden one", "hidden": True},
             ]},
         ]  # fmt: skip
@@ -208,7 +208,7 @@ def test_no_check_that_compares_is_told_before_it_counts(school: School) -> None
     page = client.get(send(client, school.assignment, "look").headers["Location"]).get_data(as_text=True)
     for words in ("reads a file", "adds one", "There are hidden tests, too."):
         assert words in page
-    for words in ("the secret", "secret_pattern", "the number", "41.5", "977", "the hidden one"):
+    for words in ("the secret", "secret_pattern", "the number", "41.5", "97719.5", "the hidden one"):
         assert words not in page
 
 

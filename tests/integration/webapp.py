@@ -320,6 +320,11 @@ def form_token(client: FlaskClient, page: str = "/tokens") -> str:
     return found[1]
 
 
+def without_tokens(page: str) -> str:
+    """A page without its nonces and CSRF tokens, in which any few letters may stand by chance."""
+    return re.sub(r'"[\w.-]{16,}"', '""', page)
+
+
 def report(text: str = "pandas", **changes: Any) -> Report:
     """A whole report; `text` turns up wherever a model may write."""
     here = Location(document="work.py", cell=None, line=3)
