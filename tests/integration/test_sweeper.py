@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -543,3 +543,26 @@ def test_drained_machines_are_told_to_a_redis_that_forgot_them(cluster: Cluster)
         assert drains.undrain(session, "dgx-spark-2", "admin")
     cluster.sweep()
     assert not cluster.leases.beat(Beat("p", "dgx-spark-2", 4, 0, BOTH))
+
+
+@pytest.mark.parametrize("out", [True, False])
+def test_what_an_operator_says_while_the_sweeper_tells_who_is_out_stays(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, out: bool
+) -> None:
+    store, told = cluster.server.store, []
+    with store.write() as session:
+        drains.put(session, "dgx-spark-2", "admin", out=not out)
+    tell = type(cluster.leases).drain
+
+    def late(leases: Leases, machines: Iterable[str]) -> None:
+        told.append(sorted(machines))
+        if len(told) == 1:  # it read who is out, and has not said so
+            with store.write() as session:
+                now_out = drains.put(session, "dgx-spark-2", "admin", out=out)
+            tell(leases, now_out)
+        tell(leases, machines)
+
+    monkeypatch.setattr(type(cluster.leases), "drain", late)
+    cluster.sweep()
+    assert cluster.leases.beat(Beat("p", "dgx-spark-2", 4, 0, BOTH)) is out
+    assert len(told) == 2

@@ -162,7 +162,12 @@ class Sweeper:
             log.info("round %s was complete but not combined; done now", round_id)
 
     def _tell_drained(self) -> None:
-        """Redis may have forgotten which machines are out."""
+        """Redis may have forgotten which machines are out, and an operator may change it meanwhile."""
+        told = None
+        while (out := self._drained()) != told:
+            self.server.dispatch.registry.drain(out)
+            told = out
+
+    def _drained(self) -> dict[str, str]:
         with self.server.store.read() as session:
-            out = drains.drained(session)
-        self.server.dispatch.registry.drain(out)
+            return drains.drained(session)
