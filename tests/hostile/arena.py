@@ -32,8 +32,8 @@ from workers.checks.toolbox import find_toolbox
 from workers.checks.trial import Trials
 
 PROGRAMS = Path(__file__).parent / "programs"
-SECONDS = 12.0
-"""Wall time of a program that should come to its end."""
+SECONDS, PATIENT_S = 12.0, 60.0
+"""Wall time of a program that may be cut, and of one whose end or points a late computer must not change."""
 SOON_S, ENOUGH_S = 0.7, 5.0
 """Wall time of a case: where nothing is earned, and where a late computer must not take anything away."""
 GRACE_S = 10.0
@@ -67,7 +67,8 @@ class Program:
     cases: Bound
     tests: Bound | None
     """Nothing: it is not run with files of tests, which take another box."""
-    seconds: float
+    limit_s: float | None
+    """Wall time, where its header says so."""
     suite: str = "test_basket.*"
     """The files of tests."""
 
@@ -75,6 +76,12 @@ class Program:
     def earns(self) -> bool:
         """Whether it is to have so much and no less."""
         return any(bound.share > 0 and not bound.at_most for bound in (self.cases, self.tests) if bound)
+
+    @property
+    def seconds(self) -> float:
+        """Its wall time."""
+        must_end = self.earns or "too long" not in self.ends
+        return self.limit_s or (PATIENT_S if must_end else SECONDS)
 
     @property
     def language(self) -> str:
@@ -104,7 +111,7 @@ def read_program(path: Path) -> Program:
         ends=tuple(header["End"].split(" | ")),
         cases=_bound(header["Cases"]),
         tests=None if header["Tests"] == "-" else _bound(header["Tests"]),
-        seconds=float(header.get("Seconds", SECONDS)),
+        limit_s=float(header["Seconds"]) if "Seconds" in header else None,
         suite="test_pytest.py" if header.get("Suite") == "pytest" else "test_basket.*",
     )
 
@@ -233,7 +240,7 @@ class Arena:
             (),
             files=beside(others, {"data/prices.csv": self._shelve(PRICES)}),
             tests=TESTS,
-            limits=limits(program.seconds, self.cell_s),
+            limits=limits(program.seconds, max(self.cell_s, ENOUGH_S if program.earns else 0)),
         )
         trials = {key: self._kept_trial(r) for key, r in plan.requests.items() if not key.startswith("work:")}
         [(key, request)] = [item for item in plan.requests.items() if item[0].startswith("work:")]
@@ -252,7 +259,8 @@ class Arena:
         key = request.model_dump_json(exclude={"limits"})
         with self._lock:
             if key not in self._kept:
-                trial = self._trials.run(request, self.shelf.mounts(request.files))
+                patient = request.model_copy(update={"limits": limits(PATIENT_S, ENOUGH_S)})
+                trial = self._trials.run(patient, self.shelf.mounts(request.files))
                 assert trial.end == "finished", trial
                 self._kept[key] = trial
             return self._kept[key]

@@ -27,7 +27,7 @@ NEIGHBOUR = Program(
     ends=("finished",),
     cases=Bound(1),
     tests=Bound(1),
-    seconds=12,
+    limit_s=None,
 )
 REST_S = 1.5
 """Between two runs of the neighbour."""

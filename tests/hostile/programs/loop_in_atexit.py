@@ -2,7 +2,7 @@
 # End: finished | too long
 # Cases: 1
 # Tests: 1
-# Seconds: 2
+# Seconds: 10
 import atexit
 
 
