@@ -54,7 +54,7 @@ class Line:
                 played.append(message)
         return played
 
-    def ask(self, code: str, seconds: float = 5) -> dict[str, Any]:
+    def ask(self, code: str, seconds: float = 20) -> dict[str, Any]:
         """The answer to an expression."""
         self.send(do="ask", code=code, seconds=seconds)
         return self.receive()
@@ -69,7 +69,7 @@ class Line:
         self.send(do="end")
         return self.process.wait(60)
 
-    def run_tests(self, work: Line, source: str, seconds: float = 5) -> dict[str, dict[str, Any]]:
+    def run_tests(self, work: Line, source: str, seconds: float = 20) -> dict[str, dict[str, Any]]:
         """Run a test file here, with calls relayed to `work`; the outcome of each test by its name."""
         file = {"path": "test_work.R", "source": source, "seconds": seconds}
         self.send(do="test", module="work", file=file)

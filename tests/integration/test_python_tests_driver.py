@@ -223,7 +223,7 @@ class TestBasket(unittest.TestCase):
     @unittest.expectedFailure
     def test_expected(self): self.fail()
 """
-    found = run_tests(tmp_path, WORK, tests, seconds=0.7)
+    found = run_tests(tmp_path, WORK, tests, seconds=3)
     states = {name.removeprefix("TestBasket.test_"): state for name, state in outcomes(found).items()}
     passed = {name for name, state in states.items() if state == "passed"}
     assert {name: state for name, state in states.items() if name not in passed} == {
