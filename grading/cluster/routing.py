@@ -214,5 +214,5 @@ def _batch_turn(view: View) -> bool:
 
 def _why(view: View, me: Peer, plan: Roles, take: list[str]) -> str:
     mine = {s: jobs for s, jobs in plan.takes[me.name].items() if jobs > 0}
-    share = ", ".join(f"{s} {jobs:.0f}" for s, jobs in mine.items()) or "nothing"
+    share = ", ".join(f"{s} {jobs / sum(mine.values()):.0%}" for s, jobs in mine.items()) or "nothing"
     return f"the plan gives it {share}; it takes {' and '.join(take)}"

@@ -40,6 +40,16 @@ def test_a_backlog_is_shared_by_the_ratio_of_speeds() -> None:
     assert stages(view("spark", *peers, analysis=400, feedback=40)) == ["feedback"]
 
 
+def test_a_machine_says_what_part_of_its_jobs_the_plan_makes_of_which_stage() -> None:
+    seen = view("spark", SPARK, STUDIO, analysis=400, feedback=40)
+    jobs = planned(seen).takes["spark"]
+    share = round(100 * jobs["feedback"] / sum(jobs.values()))
+    plan = f"the plan gives it feedback {share}%, analysis {100 - share}%"
+    assert 0 < share < 100
+    assert decide(seen).why == f"{plan}; it takes feedback"
+    assert "analysis 100%;" in decide(view("studio", SPARK, STUDIO, analysis=400, feedback=40)).why
+
+
 def test_an_empty_machine_begins_with_the_stage_that_leads_to_the_earliest_end() -> None:
     # comparatively best at analyses; with these it is busy until the end
     assert stages(view("studio", SPARK, STUDIO, analysis=400, feedback=60)) == ["analysis"]
