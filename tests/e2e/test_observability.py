@@ -30,6 +30,9 @@ from workers.machine.engines.base import COUNTERS
 
 COUNT = 3
 WORK = "# Isolde Wagenknecht counts her Zwetschgen\nmean(sales)"
+PUPIL = "pupil-"
+PERSONAL = ("Isolde", "Zwetschgen", PUPIL)
+"""What stands in the work, and how those are called who hand it in."""
 PARTS = {"web", "store", "sweeper", "worker"}
 CONFIG = """
 [redis]
@@ -95,7 +98,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatab
         until(lambda: found.events, 30, "who looks at the events hears them")
         content = {"work.R": WORK.encode()}
         found.submissions = [
-            client.submit_bytes(content, ASSIGNMENT, f"student-{n}")["id"] for n in range(COUNT)
+            client.submit_bytes(content, ASSIGNMENT, f"{PUPIL}{n}")["id"] for n in range(COUNT)
         ]
         system.until_final(COUNT + 1, 30)
         until(lambda: requests.get(f"{url}/metrics", timeout=60).text.count("part_age_seconds{"), 30, "beats")
@@ -273,7 +276,7 @@ def test_a_hand_in_can_be_followed_through_all_processes(seen: Seen) -> None:
 def test_nobody_logs_what_students_wrote_or_are_called(seen: Seen) -> None:
     for part, lines in seen.logs.items():
         text = "\n".join(lines)
-        for word in ("Isolde", "Wagenknecht", "Zwetschgen", "pupil-0"):
+        for word in (*PERSONAL, "Wagenknecht"):
             assert word not in text, part
 
 
@@ -310,7 +313,7 @@ def test_a_trace_leads_from_the_hand_in_to_the_grade(seen: Seen) -> None:
 
 def test_traces_hold_nothing_of_a_student(seen: Seen) -> None:
     text = str(seen.traces.spans)
-    assert not [word for word in ("Isolde", "Zwetschgen", "pupil-0") if word in text]
+    assert not [word for word in PERSONAL if word in text]
 
 
 # --- events -------------------------------------------------------------------------------------------
@@ -320,6 +323,4 @@ def test_monitors_see_tasks_and_nothing_of_their_content(seen: Seen) -> None:
     runs = [event for event in seen.events if names(event) == ("task-succeeded", "grader.run")]
     assert len(runs) == 2 * COUNT
     text = str(seen.events)
-    assert not [
-        word for word in ("Isolde", "Zwetschgen", "pupil-0", "judgements", "achieved") if word in text
-    ]
+    assert not [word for word in (*PERSONAL, "judgements", "achieved") if word in text]
