@@ -41,6 +41,13 @@ class TooLate(GraderError):
     status = 503
 
 
+class CourseNotBound(GraderError):
+    """This connection may not send for this course; an administrator binds it in config.toml."""
+
+    code = "course_not_bound"
+    status = 403
+
+
 class Event(BaseModel):
     """A message; `data` is only read for types that are known."""
 
@@ -143,6 +150,14 @@ class Taking:
         if before is not None:
             raise _Seen(before)
 
+    def require_course(self, slug: str) -> None:
+        """Raises CourseNotBound, alike for courses of others and for courses that do not exist."""
+        if not services().config.server.admits(self.connection, slug):
+            raise CourseNotBound(
+                f"The connection '{self.connection}' may not send for the course '{slug[:64]}'. "
+                "An administrator adds the course to server.lms_connections in config.toml."
+            )
+
     def remember(
         self, session: Session, submission_id: str | None = None, answer: dict[str, Any] | None = None
     ) -> None:
@@ -181,6 +196,7 @@ class Taking:
 
 def _hand_in(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
     data = _data(HandedIn, given)
+    message.require_course(data.assignment.partition("/")[0])
     with services().store.read() as session:  # before anything is got from elsewhere
         assignments.version(session, assignments.find(session, data.assignment))
     content = handin.read(_files(data, message.until))
@@ -197,11 +213,13 @@ def _hand_in(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
 
 def _enrol(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
     data = _data(Roster, given)
+    message.require_course(data.course)
     return message.once(lambda session: lms.update_roster(session, message.connection, data))
 
 
 def _assign(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
     data = _data(Assigned, given)
+    message.require_course(data.course)
     return message.once(lambda session: lms.upsert_assignment(session, message.connection, data))
 
 

@@ -11,6 +11,9 @@ from grading.addresses import Allowed
 from grading.machines import HttpUrl, Name
 from grading.rubric import Value
 
+EVERY_COURSE = "*"
+BoundCourse = Annotated[str, StringConstraints(pattern=r"^(\*|[a-z0-9][a-z0-9-]*)$", max_length=64)]
+
 
 class EventReceiver(Value):
     """Who is told what happens to submissions; its secret comes from the environment, see docs/events.md."""
@@ -71,8 +74,8 @@ class Server(Value):
     """Requests to the HTTP API one person may send a minute, with all their tokens together."""
     release: Literal["at_once", "after_review"] = "after_review"
     """When students see grades, for assignments that do not say it themselves."""
-    lms_connections: tuple[Name, ...] = ()
-    """Names of the LMS connections that may post webhooks."""
+    lms_connections: dict[Name, tuple[BoundCourse, ...]] = Field(default_factory=dict)
+    """Who may post webhooks: for each connection the slugs of its courses, or `"*"` for every course."""
     event_receivers: tuple[EventReceiver, ...] = ()
     """Who is told what happens to submissions; a table each, `[[server.event_receivers]]`."""
     canvases: tuple[Canvas, ...] = ()
@@ -86,6 +89,21 @@ class Server(Value):
     def allowed(self) -> Allowed:
         """The same, for `grading.outside`."""
         return Allowed.of(self.outside_allowed)
+
+    def admits(self, connection: str, course: str) -> bool:
+        """Whether messages of a connection may concern a course, by its slug."""
+        bound = self.lms_connections.get(connection, ())
+        return EVERY_COURSE in bound or course in bound
+
+    @field_validator("lms_connections", mode="before")
+    @classmethod
+    def _with_courses(cls, connections: object) -> object:
+        if isinstance(connections, list | tuple):
+            raise ValueError(
+                "name the courses of each connection in a table [server.lms_connections], "
+                'such as canvas = ["data-101"]; ["*"] is every course'
+            )
+        return connections
 
     @field_validator("outside_allowed")
     @classmethod

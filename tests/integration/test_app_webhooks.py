@@ -313,3 +313,38 @@ def test_many_malformed_signatures(shared: School, sign: str, body: bytes) -> No
 @given(body=broken_bodies())
 def test_many_malformed_bodies(shared: School, body: bytes) -> None:
     malformed_body(shared, body)
+
+
+ELSEWHERE = {
+    "submission.created": message(assignment="other/hw1"),
+    "submission.created, no such course": message(assignment="none/hw1"),
+    "roster.updated": json.dumps(
+        {
+            "type": "roster.updated",
+            "data": {"course": "other", "members": [{"id": "x", "role": "instructor"}]},
+        }
+    ).encode(),
+    "assignment.upserted": json.dumps(
+        {"type": "assignment.upserted", "data": {"course": "other", "slug": "hw1", "title": "Changed"}}
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("body", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_a_connection_reaches_only_the_courses_it_is_bound_to(school: School, body: bytes) -> None:
+    counted = (tables.User, tables.Membership, tables.Submission, tables.Assignment, tables.Audit)
+    before = [school.count(table) for table in counted]
+    answer = school.client().post(URL, data=body, headers=signed(body))
+    problem = answer.get_json()
+    assert (answer.status_code, problem["code"]) == (403, "course_not_bound")
+    assert "server.lms_connections" in problem["detail"]
+    assert [school.count(table) for table in counted] == before
+
+
+def test_a_connection_of_every_course_reaches_each(tmp_path: Path) -> None:
+    school = School(tmp_path, lms_connections={"canvas": ["*"]})
+    try:
+        body = message(assignment="other/hw1")
+        assert school.client().post(URL, data=body, headers=signed(body)).status_code == 200
+    finally:
+        school.close()

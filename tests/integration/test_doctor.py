@@ -141,7 +141,7 @@ def _no_canvas_token(case: Case, _stack: ExitStack) -> None:
 
 
 def _no_lms_secret(case: Case, _stack: ExitStack) -> None:
-    case.toml += '\n[server]\nlms_connections = ["moodle"]\n'
+    case.toml += '\n[server.lms_connections]\nmoodle = ["*"]\n'
 
 
 def _no_mail(case: Case, _stack: ExitStack) -> None:

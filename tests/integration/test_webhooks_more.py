@@ -165,7 +165,7 @@ def test_a_roster_brings_people_in_changes_them_and_takes_them_out(school: Schoo
     status, said = post(school, roster([], ("c1", "t1", "nobody")), "m3")
     assert (said["removed"], said["kept"]) == (1, ["t1"])
     assert set(roles(school)) == {"t1", "c2"}
-    assert post(school, roster([], course="none"), "m4")[0] == 404
+    assert post(school, roster([], course="gone"), "m4")[0] == 404  # bound, and not there
     with school.store.read() as session:
         actors = {row.actor for row in session.query(tables.Audit).filter_by(action="roster.import")}
     assert actors == {"lms:canvas"}
@@ -325,7 +325,7 @@ def test_messages_are_sent_by_the_command_line(
 
     try:
         code, said = send()
-        assert (code, ": 404" in said) == (1, True)  # the example: well signed, of no course here
+        assert (code, ": 403" in said) == (1, True)  # the example: well signed, of a course that is not bound
         data.write_text('{"course": "ba", "members": [{"id": "c9"}]}')
         roster_ = ("--type", "roster.updated", "--data", str(data), "--id", "m9")
         assert [": 200" in send(*roster_)[1] for _ in range(2)] == [True, True]

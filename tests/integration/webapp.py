@@ -102,7 +102,7 @@ def configuration(**server: Any) -> Config:
     }
     return parse(
         {
-            "server": {"max_upload_mb": 2, "lms_connections": ["canvas"], **server},
+            "server": {"max_upload_mb": 2, "lms_connections": {"canvas": ["ba", "gone"]}, **server},
             "machines": [{"name": "dgx-spark-1", "stages": stages}],
         }
     )

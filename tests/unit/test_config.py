@@ -115,6 +115,14 @@ def test_a_stage_that_only_reserved_machines_do_is_refused_at_start(tmp_path: Pa
             load(tmp_path / "config.toml", {})
 
 
+def test_a_list_of_connections_is_answered_with_what_to_write(tmp_path: Path, root: Path) -> None:
+    shipped = (root / "config.toml").read_text(encoding="utf-8")
+    old = shipped.replace("[server]", '[server]\nlms_connections = ["canvas"]')
+    (tmp_path / "config.toml").write_text(old, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r'server\.lms_connections: .*canvas = \["data-101"\]'):
+        load(tmp_path / "config.toml", {})
+
+
 def test_an_engine_can_stand_in_for_all(root: Path) -> None:
     config: Config = load(root / "config.toml", {}).with_engine("rules")
     assert {p.engine for m in config.machines for p in m.stages.values()} == {"rules"}
