@@ -38,7 +38,12 @@ def field_words() -> dict[str, str]:
         "image": _("Only a picture counts"),
         "rel_tol": _("Relative tolerance"),
         "abs_tol": _("Absolute tolerance"),
-        "at_least": _("At least so many words"),
+        "at_least": _("At least so many"),
+        "at_most": _("At most so many"),
+        "of": _("Of these"),
+        "part": _("Only this question of a cell (a pattern of its comment line)"),
+        "own_lines": _("Lines of one's own code it needs"),
+        "given": _("What the starter gives counts, too"),
         "extra": _("Other placeholders"),
         "cases": _("Cases"),
         "expression": _("Expression"),
@@ -75,6 +80,7 @@ def kind_words() -> dict[str, str]:
         "all_executed": _("All cells were run"),
         "words": _("At least so many words"),
         "no_todo": _("Nothing left to do"),
+        "count": _("At least or at most so many"),
         "passes_tests": _("Passes tests"),
         "runs_clean": _("Runs from top to bottom"),
         "output_equals": _("Outputs are equal"),
@@ -98,13 +104,19 @@ def field_word(name: str) -> str:
 
 def hint(shape: Shape) -> str:
     """How a field is filled in; empty where that is plain."""
+    by_name = {
+        "part": _("It ends at the next comment line that begins like it."),
+        "own_lines": _("With fewer it earns nothing."),
+        "given": _("Where its cell was run."),
+        "of": _("Or names, not both."),
+    }
     said = {
         "lines": _("One a line."),
         "numbers": _("One number a line."),
         "pairs": _("One a line: name = value."),
         "lists": _("One a line: name = other, another."),
     }
-    return said.get(shape.kind, "")
+    return by_name.get(shape.name) or said.get(shape.kind, "")
 
 
 def about_kind(kind: str) -> str:

@@ -20,12 +20,18 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def _default(value: object) -> bool:
+    """Left out of JSON: rubrics stored before the key was there stay as they are."""
+    return not value
+
+
 class CheckBase(Value):
     """What every check has.
 
     `where` limits a check to cells whose place (headings, first comment lines, also those of the matching
     starter cell) matches this regular expression, ignoring case; without it the whole hand-in counts.
-    `files` limits it to paths matching a glob.
+    `part` limits it to one question of several in such a cell: from the comment line that matches to the
+    next one of the same shape. `files` limits it to paths matching a glob.
     """
 
     id: str = ""
@@ -35,6 +41,11 @@ class CheckBase(Value):
     weight: float = Field(default=1.0, gt=0)
     cap: float = Field(default=1.0, ge=0, le=1)
     """The most this check earns."""
+    part: str | None = Field(default=None, exclude_if=_default)
+    own_lines: int = Field(default=0, ge=0, le=10_000, exclude_if=_default)
+    """With fewer lines of the student's own code in its place it earns nothing."""
+    given: bool = Field(default=False, exclude_if=_default)
+    """Lines of the starter count as well, where their cell was run."""
 
 
 class Uses(CheckBase):
@@ -128,6 +139,19 @@ class NoTodo(CheckBase):
 
     kind: Literal["no_todo"] = "no_todo"
     extra: tuple[str, ...] = ()
+
+
+class Count(CheckBase):
+    """So many calls, operators, loops or definitions stand on the student's lines.
+
+    Share = found / `at_least`, at most 1; with more than `at_most` it is 0. `names` are counted together.
+    """
+
+    kind: Literal["count"] = "count"
+    names: tuple[str, ...] = ()
+    of: Literal["loops", "conditions"] | None = None
+    at_least: int | None = Field(default=None, ge=1)
+    at_most: int | None = Field(default=None, ge=0)
 
 
 Show = Literal["everything", "input", "name", "nothing"]
@@ -242,6 +266,7 @@ Check = Annotated[
     | AllExecuted
     | Words
     | NoTodo
+    | Count
     | PassesTests
     | RunsClean
     | OutputEquals

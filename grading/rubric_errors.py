@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from grading.errors import AssignmentError
 from grading.evidence.patterns import compiled
-from grading.rubric import Check, CheckBase, Criterion, Rubric, Rung
+from grading.rubric import Check, CheckBase, Count, Criterion, Rubric, Rung
 
 KINDS: dict[str, type[CheckBase]] = {m.model_fields["kind"].default: m for m in get_args(get_args(Check)[0])}
 """The check classes by kind."""
@@ -19,7 +19,13 @@ _PATTERNS = {
     "output_matches": ("all_of", "any_of"),
     "no_todo": ("extra",),
 }
-_NEEDS = {"uses": ("all_of", "any_of"), "defines": ("all_of", "any_of"), "avoids": ("names",), **_PATTERNS}
+_NEEDS = {
+    "uses": ("all_of", "any_of"),
+    "defines": ("all_of", "any_of"),
+    "avoids": ("names",),
+    "count": ("names", "of"),
+    **_PATTERNS,
+}
 
 
 def explain(error: ValidationError, top: type[BaseModel]) -> AssignmentError:
@@ -89,13 +95,28 @@ def check_rubric(rubric: Rubric) -> None:
             _pattern(value.where, f"{place}.where")
             continue
         _pattern(value.where, f"{place}.where")
+        _pattern(value.part, f"{place}.part")
         kind = str(getattr(value, "kind", ""))
         needed = _NEEDS.get(kind, ())
         if needed and kind != "no_todo" and not any(getattr(value, key) for key in needed):
             raise AssignmentError(f"{place}: asks for nothing; give {' or '.join(needed)}")
+        problem = _of_count(value) if isinstance(value, Count) else ""
+        if problem:
+            raise AssignmentError(f"{place}: {problem}")
         for key in _PATTERNS.get(kind, ()):
             for n, pattern in enumerate(getattr(value, key)):
                 _pattern(pattern, f"{place}.{key}[{n}]")
+
+
+def _of_count(check: Count) -> str:
+    """Why this count cannot be met or missed; empty when it can."""
+    if check.names and check.of is not None:
+        return "give names or of, not both"
+    if check.at_least is None and check.at_most is None:
+        return "asks for nothing; give at_least or at_most"
+    if check.at_least is not None and check.at_most is not None and check.at_most < check.at_least:
+        return "at_most is less than at_least"
+    return ""
 
 
 def checks_of(rubric: Rubric) -> Iterator[tuple[str, CheckBase]]:

@@ -62,6 +62,11 @@ class Shape:
     default: Any = None
     required: bool = False
 
+    @property
+    def untouched(self) -> Any:
+        """What the form shows of it as long as nobody wrote anything there."""
+        return _empty(self) if self.default is None else _shown(self, self.default)
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -144,7 +149,7 @@ def _shown(shape: Shape, value: Any) -> Any:
 
 def blank(model: type[BaseModel]) -> Raw:
     """A new part as the form shows it."""
-    found: Raw = {s.name: _empty(s) if s.default is None else _shown(s, s.default) for s in shapes(model)}
+    found: Raw = {shape.name: shape.untouched for shape in shapes(model)}
     return {"kind": model.model_fields["kind"].default, **found} if issubclass(model, CheckBase) else found
 
 

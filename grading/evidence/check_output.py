@@ -13,7 +13,7 @@ from grading.evidence.check_code import readable
 from grading.evidence.code import LOOSE
 from grading.evidence.context import Context, Finding, counted, listed
 from grading.evidence.patterns import matches
-from grading.evidence.scope import Piece, Scope, runs_recorded
+from grading.evidence.scope import Piece, Scope, executed, runs_recorded
 from grading.model import Cell, Output
 from grading.rubric import AllExecuted, HasOutput, NoErrors, OutputClose, OutputMatches
 from grading.trials.ran import Ran
@@ -68,8 +68,13 @@ def all_executed(check: AllExecuted, context: Context, scope: Scope) -> Finding:
     cells = _ran(scope)
     if not cells:
         return _cannot_apply(scope)
+    if check.given:  # the starter's cells that were not run are missing, too
+        cells = [
+            p for p in scope.pieces if p.cell.kind == "code" and runs_recorded(p.document) and _holds_code(p)
+        ]
     ran = [p for p in cells if executed(p.cell)]
-    message = f"{len(ran)} of {counted(len(cells), 'code cell')} with your code were run before the hand-in"
+    whose = "" if check.given else " with your code"
+    message = f"{len(ran)} of {counted(len(cells), 'code cell')}{whose} were run before the hand-in"
     missing = next((p for p in cells if p not in ran), None)
     return Finding(len(ran) / len(cells), message, (missing or cells[0]).at())
 
@@ -144,11 +149,6 @@ def unconfirmed(piece: Piece, ran: Ran) -> bool:
     return ran_well and played is not None and ran.outputs(path, cell.number) is None
 
 
-def executed(cell: Cell) -> bool:
-    """Whether a notebook cell was run."""
-    return cell.execution_count is not None or bool(cell.outputs)
-
-
 def errors_in(piece: Piece) -> list[int]:
     """Lines of this piece at which the grammar does not fit."""
     return [n for n in piece.facts.errors if piece.first <= n <= piece.last]
@@ -163,6 +163,10 @@ def _headline(text: str) -> str:
     lines = [line.strip() for line in ANSI.sub("", text).split("\n") if line.strip()]
     line = lines[-1] if lines and lines[0].startswith(("Traceback", "---")) else (lines or ["no message"])[0]
     return line if len(line) <= 100 else line[:97] + "…"
+
+
+def _holds_code(piece: Piece) -> bool:
+    return any(line.strip() for line in piece.facts.code_lines[piece.first - 1 : piece.last])
 
 
 def _shows(cell: Cell, image: bool) -> bool:

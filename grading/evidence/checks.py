@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from grading.errors import AssignmentError
-from grading.evidence import check_behaviour, check_code, check_output, check_prose
-from grading.evidence.context import Context, Finding, listed
+from grading.evidence import check_behaviour, check_code, check_counts, check_output, check_prose
+from grading.evidence.context import Context, Finding, counted, listed
 from grading.evidence.scope import Scope
 from grading.model import CheckOutcome, TestOutcome
 from grading.rubric import Alternatives, Check, Ladder
@@ -67,6 +67,7 @@ CHECKS: dict[str, Run] = {
     "all_executed": check_output.all_executed,
     "words": check_prose.words,
     "no_todo": check_prose.no_todo,
+    "count": check_counts.count,
     "passes_tests": check_behaviour.passes_tests,
     "runs_clean": check_behaviour.runs_clean,
     "output_equals": check_behaviour.output_equals,
@@ -80,13 +81,18 @@ COMBINED = frozenset({"alternatives", "ladder"})
 def run(check: Check, context: Context) -> Finding:
     """Runs one check in its scope; a rubric's mistake makes it not apply rather than cost points."""
     try:
+        few = _too_little(check, context)
+        if few is not None:
+            return few
         scope = context.scope(check)
         # what is inside a combined check has its own scope
         if check.kind not in COMBINED or check.where is not None:
             if scope.problem:
                 return Finding(0.0, scope.problem)
             if not scope.added:
-                return Finding(0.0, "nothing was added here")
+                return Finding(
+                    0.0, "nothing was added or run here" if check.given else "nothing was added here"
+                )
         elif check.kind == "ladder" and not scope.added:
             return Finding(0.0, scope.problem or "nothing was added here")
         found = CHECKS[check.kind](check, context, scope)
@@ -94,6 +100,18 @@ def run(check: Check, context: Context) -> Finding:
         return Finding(None, f"the check cannot be run: {error}")
     earned = None if found.earned is None else min(max(found.earned, 0.0), check.cap)
     return replace(found, earned=earned)
+
+
+def _too_little(check: Check, context: Context) -> Finding | None:
+    """What a check with `own_lines` says where the student wrote fewer lines of code."""
+    if not check.own_lines:
+        return None
+    scope = context.scope(check.model_copy(update={"given": False}))
+    own = sum(piece.own_code for piece in scope.pieces)
+    if own >= check.own_lines:
+        return None
+    needs = counted(check.own_lines, "line")
+    return Finding(0.0, f"needs at least {needs} of your own code; there {'is' if own == 1 else 'are'} {own}")
 
 
 def outcome(check: Check, context: Context, number: int) -> CheckOutcome:
@@ -122,6 +140,8 @@ def label_of(check: Check) -> str:
         return f"{check.kind} {listed(names, 4)}"
     if check.kind == "words":
         return f"at least {check.at_least} words"
+    if check.kind == "count":
+        return check_counts.asked(check)
     return {
         "code_matches": "the code has what is asked for",
         "has_output": "outputs are shown",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
-from grading.evidence.scope import Piece, Scope, Scopes, runs_recorded
+from grading.evidence.parts import parted
+from grading.evidence.scope import Piece, Scope, Scopes, executed, runs_recorded
 from grading.model import Location, Output, TestOutcome
 from grading.rubric import CheckBase, Rubric
 from grading.trials.ran import Ran
@@ -45,7 +47,25 @@ class Context:
     def scope(self, check: CheckBase, documents: Scopes | None = None) -> Scope:
         """The pieces a check looks at, in the hand-in or in other documents."""
         where = check.where if check.where is not None else self.where
-        return (documents or self.documents).find(where, check.files)
+        chosen = documents or self.documents
+        scope = chosen.find(where, check.files)
+        if check.part is not None:
+            scope = chosen.remembered(
+                (where, check.files, check.part), partial(_parted, scope, check.part, where)
+            )
+        return self._with_given(scope) if check.given and documents is None else scope
+
+    def _with_given(self, scope: Scope) -> Scope:
+        """All lines of the cells that were run count, not only those that were added."""
+        pieces = (piece.whole() if self._was_run(piece) else piece for piece in scope.pieces)
+        return replace(scope, pieces=tuple(pieces))
+
+    def _was_run(self, piece: Piece) -> bool:
+        if piece.cell.kind != "code" or executed(piece.cell):
+            return piece.cell.kind == "code"
+        played = (self.ran.played(piece.document.path) or {}) if self.ran is not None else {}
+        one = played.get(piece.cell.number)
+        return one is not None and one.state == "ran"
 
     def accepted(self, name: str) -> tuple[str, ...]:
         """The name and those that count as the same."""
@@ -63,6 +83,10 @@ class Context:
             if shown is not None:
                 return shown
         return piece.cell.outputs if runs_recorded(piece.document) else None
+
+
+def _parted(scope: Scope, part: str, where: str | None) -> Scope:
+    return parted(scope, part, placed=where is not None)
 
 
 def listed(names: Iterable[str], at_most: int = 8) -> str:

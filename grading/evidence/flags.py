@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from grading.evidence.check_output import errors_in, executed
+from grading.evidence.check_output import errors_in
 from grading.evidence.code import LOOSE
 from grading.evidence.context import counted
-from grading.evidence.scope import Piece, Scopes, runs_recorded
+from grading.evidence.scope import Piece, Scopes, executed, runs_recorded
 from grading.model import Flag
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from grading.documents import set_apart
-from grading.evidence.check_output import executed
 from grading.evidence.check_prose import PLACEHOLDER
 from grading.evidence.checks import COMBINED, FULL, label_of, run
 from grading.evidence.context import Context
-from grading.evidence.scope import Scopes, runs_recorded
+from grading.evidence.scope import Scopes, executed, runs_recorded
 from grading.model import Cell, Document
 from grading.rubric import Check, Criterion, PassesTests, Rubric, Value
 from grading.trials.plan import behaviour
@@ -24,7 +23,7 @@ COMPARED_CHARS = 300_000
 SHOWN = 12
 """Places or names of one kind that are kept."""
 AT_ONCE = frozenset(
-    {"uses", "avoids", "defines", "has_output", "no_errors", "all_executed", "words", "no_todo"}
+    {"uses", "avoids", "defines", "has_output", "no_errors", "all_executed", "words", "no_todo", "count"}
 )
 """Checks that ask for something a student can see missing."""
 

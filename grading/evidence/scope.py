@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cached_property, lru_cache
 
@@ -15,7 +15,7 @@ from grading.evidence.patterns import compiled
 from grading.model import Cell, Document, Location
 
 COMMENT = re.compile(r"^\s*(?:#+'?|//+|--+|/?\*+)\s?(.*)$")
-_SECTION = re.compile(
+SECTION = re.compile(
     r"^(?:[-=#*\s]*)(?:%%|(?:task|question|part|exercise|problem|step|section|q|aufgabe|teil|frage|ejercicio|exercice)"
     r"[\s_.:#-]*\d|\d+(?:\.\d+)*[.):]\s)|[-=#]{4,}$",
     re.IGNORECASE,
@@ -23,7 +23,7 @@ _SECTION = re.compile(
 """What makes a comment a heading in a script."""
 
 
-MAX_SECTIONS = 400
+MAXSECTIONS = 400
 """Of one script; what follows belongs to the last."""
 
 
@@ -51,6 +51,14 @@ class Piece:
         lines = self.facts.code_lines
         return any(n <= len(lines) and lines[n - 1].strip() for n in self.added)
 
+    @property
+    def own_code(self) -> int:
+        """Lines of code the student wrote here; comments are none."""
+        if self.cell.kind != "code":
+            return 0
+        lines = self.facts.code_lines
+        return sum(1 for n in self.added if n <= len(lines) and lines[n - 1].strip())
+
     @cached_property
     def in_order(self) -> list[int]:
         """The student's lines, sorted."""
@@ -61,6 +69,12 @@ class Piece:
         """The lines the student wrote."""
         lines = lines_of(self.cell.source)
         return "\n".join(lines[n - 1] for n in self.in_order if n <= len(lines))
+
+    def whole(self) -> Piece:
+        """This piece with all of its lines as if the student had written them."""
+        lines = lines_of(self.cell.source)[self.first - 1 : self.last]
+        every = (n for n, line in enumerate(lines, start=self.first) if line.strip())
+        return replace(self, added=frozenset(every))
 
     def touches(self, first: int, last: int) -> bool:
         """Whether the student wrote any line from `first` to `last` of this piece."""
@@ -100,6 +114,11 @@ class Scope:
         return tuple(p for p in self.pieces if p.coded)
 
 
+def executed(cell: Cell) -> bool:
+    """Whether a notebook cell was run."""
+    return cell.execution_count is not None or bool(cell.outputs)
+
+
 def runs_recorded(document: Document) -> bool:
     """Whether this kind of file carries execution counts and outputs."""
     return document.kind == "notebook"
@@ -126,13 +145,17 @@ class Scopes:
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents
         self.reader = FactReader()
-        self._known: dict[tuple[str | None, str | None], Scope] = {}
+        self._known: dict[tuple[str | None, ...], Scope] = {}
 
     def find(self, where: str | None = None, files: str | None = None) -> Scope:
         """The pieces that `where` (a regular expression on places) and `files` (a glob on paths) name."""
-        if (where, files) not in self._known:
-            self._known[where, files] = _find(self.documents, where, files, self.reader)
-        return self._known[where, files]
+        return self.remembered((where, files), lambda: _find(self.documents, where, files, self.reader))
+
+    def remembered(self, key: tuple[str | None, ...], find: Callable[[], Scope]) -> Scope:
+        """A scope that is found once for all checks that ask for it."""
+        if key not in self._known:
+            self._known[key] = find()
+        return self._known[key]
 
 
 def readable(where: str) -> str:
@@ -200,9 +223,9 @@ def _sections(source: str) -> tuple[tuple[int, int, str], ...]:
     lines = lines_of(source)
     for number, line in enumerate(lines, start=1):
         hit = COMMENT.match(line[:300].rstrip())
-        if hit and _SECTION.search(hit.group(1)):
+        if hit and SECTION.search(hit.group(1)):
             starts.append((number, hit.group(1)))
-            if len(starts) >= MAX_SECTIONS:
+            if len(starts) >= MAXSECTIONS:
                 break
     ends = [number - 1 for number, _ in starts[1:]] + [len(lines)] * bool(starts)
     return tuple((number, end, title) for (number, title), end in zip(starts, ends, strict=True))

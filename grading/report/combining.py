@@ -146,7 +146,8 @@ def _grade(
     proposed = min(judgement.level, criterion.highest) if judgement is not None else None
     level, basis, apart = _level(criterion, share, proposed, second_opinion)
     if everything.added_lines == 0:
-        level, basis, apart = 0.0, "checks", None
+        # only a check that counts what the starter gives earns anything here
+        level, basis, apart = (share or 0.0) * criterion.highest, "checks", None
     points = None if level is None else round(criterion.points * level / criterion.highest, 2)
     grade = CriterionGrade(
         criterion=criterion.id,

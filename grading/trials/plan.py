@@ -85,7 +85,9 @@ class Plan:
 
 def key_of(check: Check) -> str:
     """What names a check in a plan: the same questions have the same answers."""
-    return check.model_dump_json(exclude={"id", "label", "weight", "cap", "where"})
+    return check.model_dump_json(
+        exclude={"id", "label", "weight", "cap", "where", "part", "own_lines", "given"}
+    )
 
 
 def make_plan(
@@ -107,7 +109,8 @@ def make_plan(
     """
     checks = tuple(behaviour(rubric, _PLAYED))
     works = tuple(d for d in documents if language_of(d) is not None)
-    if not checks or not works or not any(_coded(c) for d in works for c in d.cells):
+    given = any(check.given for check in checks)  # the starter as it is may be run, too
+    if not checks or not works or not (given or any(_coded(c) for d in works for c in d.cells)):
         return Plan()
     planner = _Planner(works, solution, starter, tests, Drafts(limits, files, solution_files or {}))
     planner.prelude = next((c.prelude for c in checks if isinstance(c, PassesTests) and c.prelude), None)

@@ -109,6 +109,33 @@ def test_a_changed_rubric_is_a_draft_that_counts_when_it_is_published(
     assert "The total is 10 points; it was 15." in page
 
 
+def test_a_count_with_its_minimum_is_made_in_the_form(school: School, client: FlaskClient) -> None:
+    address, sent = f"/assignments/{school.assignment}/rubric", editor(school, client)
+    added = client.post(
+        address, data={**sent, "do": "add criteria.0.checks", "new:criteria.0.checks": "count"}
+    )
+    page = added.get_data(as_text=True)
+    at = max(name for name in fields(page) if re.fullmatch(r"criteria\.0\.checks\.\d+\.kind", name))[:-5]
+    assert "Only this question of a cell" in page
+    assert "With fewer it earns nothing." in page
+    empty = client.post(address, data={**fields(page), "do": "save"})
+    assert "asks for nothing; give names or of" in empty.get_data(as_text=True)
+    typed = {
+        f"{at}.names": "%>%\n|>",
+        f"{at}.at_least": "10",
+        f"{at}.part": "Question 2",
+        f"{at}.own_lines": "3",
+        f"{at}.given": "yes",
+    }
+    assert client.post(address, data={**fields(page), **typed, "do": "save"}).status_code == 303
+    with school.store.read() as session:
+        row = drafting.version(session, school.assignment, 2)
+        check = drafting.side(row).rubric.criteria[0].checks[-1]
+    asked = {"names": ("%>%", "|>"), "at_least": 10, "part": "Question 2", "own_lines": 3, "given": True}
+    assert {key: getattr(check, key) for key in asked} == asked
+    assert fields(client.get(address).get_data(as_text=True))[f"{at}.own_lines"] == "3"
+
+
 def test_what_a_new_assignment_lacks_is_said(school: School, client: FlaskClient) -> None:
     """Before it is published without a task, and where there is nothing to try it with."""
     made = post(client, f"/courses/{school.course}/assignments/new", title="First steps", slug="first-steps")

@@ -249,3 +249,9 @@ def test_a_perfect_result_that_no_check_confirms_waits() -> None:
     assert combine(ONLY_MODELS, Evidence(added_lines=3), results, {}).held
     results["feedback"] = result("feedback", {"reflect": 3})
     assert not combine(ONLY_MODELS, Evidence(added_lines=3), results, {}).held
+
+
+def test_an_untouched_starter_earns_only_what_checks_of_the_given_say() -> None:
+    assert points(report(0.0, 4, added=0)) == {"clean": 0.0, "style": 0.0, "reflect": 0.0}
+    assert points(report(None, 4, added=0))["clean"] == 0.0
+    assert points(report(0.5, 4, added=0)) == {"clean": 10.0, "style": 0.0, "reflect": 0.0}

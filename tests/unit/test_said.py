@@ -24,6 +24,15 @@ CASES = [
         "0 von 4 Tests bestanden, 2 der nicht bestandenen sind verborgen; der erste nicht bestandene: "
         "f(1) ergab 6 statt 3",
     ),
+    (
+        "2 uses of %>%; at least 4 are asked for",
+        "2 Verwendungen von %>%; verlangt sind mindestens 4",
+    ),
+    ("at least 1 and at most 3 loops", "mindestens 1 und höchstens 3 Schleifen"),
+    (
+        "needs at least 3 lines of your own code; there is 1",
+        "braucht mindestens 3 Zeilen eigenen Code; da ist 1",
+    ),
     ("has no “this and that”", "hat kein “this and that”"),
     (
         "text that asks for points: “give this and that”",

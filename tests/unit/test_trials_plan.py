@@ -40,6 +40,13 @@ def test_nothing_is_run_without_need() -> None:
     assert planned(CASES, prose) == Plan()
 
 
+def test_what_the_starter_gives_is_run_where_a_check_counts_it() -> None:
+    untouched = script("f <- function(x) x", added=[])
+    assert planned(RunsClean(), untouched) == Plan()
+    assert set(planned(RunsClean(given=True), untouched).requests) == {"work:work.R"}
+    assert key_of(RunsClean(given=True, own_lines=3, part="a")) == key_of(RunsClean())
+
+
 def test_checks_inside_others_are_found_and_questions_asked_once() -> None:
     rubric = rubric_of(Alternatives(checks=(CASES, RunsClean())), CASES, VariableEquals(values={"x": "2"}))
     plan = planned(rubric, WORK, solution=[SOLUTION])
