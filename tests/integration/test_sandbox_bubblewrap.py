@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import select
@@ -96,6 +98,55 @@ def test_system_calls_that_nobody_needs_are_refused(sandbox: Bubblewrap):
     assert sandbox.notes == ()
     with sandbox.open(puppet()) as session:
         assert tell(session, SYSTEM_CALLS) == []
+
+
+SHARED_QUOTAS = (
+    *("io_setup", "io_submit", "io_uring_setup", "inotify_init1", "inotify_add_watch", "epoll_create1"),
+    *("mq_open", "shmget", "semget", "msgget", "add_key", "keyctl", "bpf", "perf_event_open", "seccomp"),
+    *("userfaultfd", "memfd_create", "fanotify_init"),
+)
+"""System calls that take from what the whole computer, or all processes of a user, have once."""
+
+
+def test_quotas_that_the_computer_or_its_user_shares_cannot_be_used_up(sandbox: Bubblewrap):
+    library = ctypes.CDLL(seccomp.LIBRARY)
+    numbers = {name: library.seccomp_syscall_resolve_name(name.encode()) for name in SHARED_QUOTAS}
+    assert min(numbers.values()) >= 0
+    code = f"""
+import ctypes, resource, socket
+libc = ctypes.CDLL(None, use_errno=True)
+value = {{}}
+for name, number in {numbers!r}.items():
+    given = libc.syscall(number, 1, 0, 0, 0, 0, 0)
+    value[name] = ctypes.get_errno() if given == -1 else "let through"
+ends = socket.socketpair()
+for option in (7, 26, 50, 51, 52):
+    try: ends[0].setsockopt(socket.SOL_SOCKET, option, bytes(16))
+    except OSError as error: value[option] = error.errno
+libc.prctl(22, 2, 0, 0, 0)
+value["prctl"] = ctypes.get_errno()
+value["limits"] = [resource.getrlimit(n)[1] for n in (resource.RLIMIT_SIGPENDING, resource.RLIMIT_RTPRIO)]
+"""
+    with sandbox.open(puppet()) as session:
+        got = tell(session, code)
+    assert got.pop("limits") == [256, 0]
+    assert set(got.values()) == {errno.EPERM}, got
+    assert set(got) == {*SHARED_QUOTAS, "prctl", *map(str, (7, 26, 50, 51, 52))}
+
+
+def test_programs_that_wait_for_many_things_do_without_epoll(sandbox: Bubblewrap):
+    code = """
+        import asyncio, selectors
+        from concurrent.futures import ThreadPoolExecutor
+        async def half(x):
+            await asyncio.sleep(0.01)
+            return x / 2
+        async def both(): return await asyncio.gather(half(4), half(6))
+        with ThreadPoolExecutor(2) as threads:
+            value = [asyncio.run(both()), list(threads.map(abs, (-1, -2)))]
+    """
+    with sandbox.open(puppet()) as session:
+        assert tell(session, textwrap.dedent(code)) == [[2, 3], [1, 2]]
 
 
 def test_without_libseccomp_it_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatch):

@@ -21,6 +21,7 @@ from grading.trials.model import Limits
 _START_S = 10.0
 _END_S = 10.0
 _FILES_OPEN = 512
+_SIGNALS_WAITING = 256
 _SPARE_TASKS = 16
 """Between the kernel's limit of processes and the box's: room in which the watcher sees it broken."""
 
@@ -140,6 +141,10 @@ def hold_to(pid: int, limits: Limits) -> None:
         resource.RLIMIT_NOFILE: _FILES_OPEN,
         resource.RLIMIT_MEMLOCK: 64 << 10,
         resource.RLIMIT_MSGQUEUE: 0,
+        # timers and waiting signals count against a user's quota, which without root is Grader's own
+        resource.RLIMIT_SIGPENDING: _SIGNALS_WAITING,
+        resource.RLIMIT_RTPRIO: 0,
+        resource.RLIMIT_NICE: 0,
         resource.RLIMIT_CPU: math.ceil(limits.seconds) + 1,
     }
     if _counts_processes_apart():

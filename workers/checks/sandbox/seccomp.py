@@ -15,8 +15,9 @@ _OPTIMIZE, _BINARY_TREE = 8, 2
 _NOT_EQUAL, _MASKED_EQUAL = 1, 7
 _LOW_32 = 0xFFFFFFFF
 
-# Looking into other processes, changing the view of the system, the kernel's rarely used doors, and memory
-# that belongs to no process, which therefore could not be counted.
+# Looking into other processes, changing the view of the system, the kernel's rarely used doors, memory that
+# belongs to no process, which therefore could not be counted, and what is taken out of a quota that the whole
+# computer or user shares (docs/sandbox.md lists those).
 DENIED = """
 ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_getfd
 mount umount umount2 pivot_root chroot unshare setns open_tree move_mount fsopen fsconfig fsmount fspick
@@ -27,10 +28,16 @@ reboot swapon swapoff quotactl quotactl_fd syslog acct settimeofday clock_settim
 sethostname setdomainname iopl ioperm vhangup uselib sysfs ustat _sysctl nfsservctl lookup_dcookie
 fanotify_init fanotify_mark vm86 vm86old modify_ldt mbind set_mempolicy migrate_pages move_pages
 memfd_create memfd_secret shmget shmat shmctl msgget msgsnd msgrcv msgctl semget semop semctl semtimedop
+io_setup io_submit io_destroy io_cancel io_getevents io_pgetevents
+inotify_init inotify_init1 inotify_add_watch epoll_create epoll_create1
+mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr seccomp
 """.split()
 _NEW_NAMESPACES = (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
 _AF_UNIX = 1
-_SO_SNDBUF = 7  # buffers of the kernel's size, not of the sender's choice
+# buffers of the kernel's size, not of the sender's choice; filters are compiled into memory of which the whole
+# computer has a fixed amount (SO_SNDBUF, SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF)
+_SOCKET_OPTIONS = (7, 26, 50, 51, 52)
+_PR_SET_SECCOMP = 22
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type into a terminal
 _MAP_SHARED_ANONYMOUS = 0x21
 
@@ -57,7 +64,9 @@ def _rules() -> Iterator[tuple[str, int, _Comparison | None]]:
         yield name, errno.EACCES, _Comparison(0, _NOT_EQUAL, _AF_UNIX, 0)
     for request in _TERMINAL_INPUT:
         yield "ioctl", errno.EPERM, _Comparison(1, _MASKED_EQUAL, _LOW_32, request)
-    yield "setsockopt", errno.EPERM, _Comparison(2, _MASKED_EQUAL, _LOW_32, _SO_SNDBUF)
+    for option in _SOCKET_OPTIONS:
+        yield "setsockopt", errno.EPERM, _Comparison(2, _MASKED_EQUAL, _LOW_32, option)
+    yield "prctl", errno.EPERM, _Comparison(0, _MASKED_EQUAL, _LOW_32, _PR_SET_SECCOMP)
     yield "personality", errno.EPERM, _Comparison(0, _NOT_EQUAL, _LOW_32, 0)  # asking is allowed
     shared = _Comparison(3, _MASKED_EQUAL, _MAP_SHARED_ANONYMOUS, _MAP_SHARED_ANONYMOUS)
     yield "mmap", errno.EPERM, shared
