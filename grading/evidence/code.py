@@ -6,13 +6,14 @@ Names come from parsed code only, never from comments or strings. Notebook magic
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from tree_sitter import Language, Node, Parser, Tree
 
 from grading.evidence import lang_curly, lang_python, lang_r, lang_sql
 from grading.evidence.facts import CodeFacts, Collector, Mention
+from grading.evidence.outline import DEEPEST, Outline
 
 MAX_BYTES = 1_000_000
 """Code beyond this is not looked at."""
@@ -119,10 +120,10 @@ def _parse(data: bytes, name: str) -> Tree:
 
 def _walk(tree: Tree, data: bytes, name: str, cut: bool) -> CodeFacts:
     """Visits every node with a cursor, without recursion, so that deep nesting is harmless."""
-    visit, found = _FAMILIES[name], Collector()
+    visit, found, outline = _FAMILIES[name], Collector(), Outline(name)
     errors: set[int] = set()
     cursor = tree.walk()
-    visited = 0
+    visited = depth = 0
     while True:
         node = cursor.node
         visited += 1
@@ -134,19 +135,27 @@ def _walk(tree: Tree, data: bytes, name: str, cut: bool) -> CodeFacts:
                 errors.add(node.start_point[0] + 1)
         else:
             visit(node, found)
-        if cursor.goto_first_child() or cursor.goto_next_sibling():
+            outline.enter(node, depth, cursor.field_name if depth < DEEPEST else None)
+        if cursor.goto_first_child():
+            depth += 1
+            continue
+        if cursor.goto_next_sibling():
             continue
         while cursor.goto_parent():
+            depth -= 1
             if cursor.goto_next_sibling():
                 break
         else:
             break
+    comments, definitions = outline.finish(data, partial(_parse, name=name))
     return CodeFacts(
         language=name,
         calls=_kept(found.calls),
         defines=_kept(found.defines),
         arguments=_kept(found.arguments),
         strings=tuple(found.strings),
+        comments=comments,
+        definitions=definitions,
         code_without_comments=_blanked(data, found.comments),
         errors=tuple(sorted(errors)),
         parsed=True,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from tree_sitter import Node
 
@@ -28,6 +30,66 @@ class Mention:
 
 Index = dict[str, list[Mention]]
 
+_NO_WORDS = re.compile(r"[@\\]\w+|<[^<>\n]{1,200}>|https?://\S+")
+"""Tags of Javadoc, JSDoc, Doxygen and roxygen, markup and addresses."""
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment, from line `first` to `last`; whole-line comments below each other are one.
+
+    `text` is without the signs of the comment and has one line for each of the lines it spans.
+    """
+
+    first: int
+    last: int
+    text: str
+    doc: bool = False
+    """Javadoc, JSDoc, Doxygen, roxygen, a docstring; in C, R and SQL any comment above a definition."""
+    code: bool = False
+    """It is code that was commented out."""
+    alone: bool = True
+    """No code stands before it on its line."""
+
+    @property
+    def words(self) -> int:
+        """How many words it says; tags such as `@param`, numbers and commented-out code are none."""
+        return 0 if self.code else len(_WORD.findall(_NO_WORDS.sub(" ", self.text)))
+
+
+Kind = Literal["function", "method", "constructor", "class", "interface", "table", "view"]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A function, class or the like, from its first line (comment and decorators left out) to its last.
+
+    `parent` is what it stands in (`Outer.Inner`), `bases` are what a class extends or implements, by name.
+    Enums, records and structs count as classes.
+    """
+
+    kind: Kind
+    name: str
+    first: int
+    last: int
+    parent: str = ""
+    bases: tuple[str, ...] = ()
+    comment: Comment | None = None
+    """Its docstring, or the comment directly above it."""
+    nesting: int = 0
+    """How deep its control structures stand in each other; an `else if` stands beside its `if`."""
+
+    @property
+    def lines(self) -> int:
+        """How many lines it spans."""
+        return self.last - self.first + 1
+
+    @property
+    def documented(self) -> int:
+        """The words of its doc comment or docstring; other comments above it do not count."""
+        return self.comment.words if self.comment is not None and self.comment.doc else 0
+
 
 def _index(mentions: tuple[Mention, ...]) -> Index:
     found: Index = {}
@@ -49,6 +111,8 @@ class CodeFacts:
     defines: tuple[Mention, ...] = ()
     arguments: tuple[Mention, ...] = ()
     strings: tuple[Mention, ...] = ()
+    comments: tuple[Comment, ...] = ()
+    definitions: tuple[Definition, ...] = ()
     code_without_comments: str = ""
     errors: tuple[int, ...] = ()
     parsed: bool = False

@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from functools import cached_property, lru_cache
 
 from grading.evidence.code import FactReader
-from grading.evidence.facts import CodeFacts, Mention
+from grading.evidence.facts import CodeFacts, Comment, Definition, Mention
 from grading.evidence.patterns import compiled
 from grading.model import Cell, Document, Location
 
@@ -63,6 +63,33 @@ class Piece:
     def in_order(self) -> list[int]:
         """The student's lines, sorted."""
         return sorted(self.added)
+
+    @cached_property
+    def comments(self) -> tuple[Comment, ...]:
+        """The comments and docstrings of this piece, each with the student's lines only."""
+        if self.cell.kind != "code":
+            return ()
+        return tuple(own for c in self.facts.comments if (own := self._own_part(c)) is not None)
+
+    @cached_property
+    def definitions(self) -> tuple[Definition, ...]:
+        """What the student defined or changed here, a comment with the student's lines only."""
+        if self.cell.kind != "code":
+            return ()
+        return tuple(
+            replace(d, comment=self._own_part(d.comment) if d.comment is not None else None)
+            for d in self.facts.definitions
+            if self.touches(d.first, d.last)
+        )
+
+    def _own_part(self, comment: Comment) -> Comment | None:
+        """From the student's first line of a comment to the last, lines of the starter between them blank."""
+        own = [n for n in range(comment.first, comment.last + 1) if n in self.added]
+        if not own:
+            return None
+        lines = comment.text.split("\n")
+        kept = (lines[n - comment.first] if n in self.added else "" for n in range(own[0], own[-1] + 1))
+        return replace(comment, first=own[0], last=own[-1], text="\n".join(kept))
 
     @property
     def own(self) -> str:
