@@ -23,7 +23,7 @@ from grading.languages import english_name
 from grading.late import LateRule
 from grading.legacy import is_legacy, read_legacy_rubric
 from grading.model import Document
-from grading.rubric import Criterion, Rubric, Value
+from grading.rubric import Adjustment, Criterion, Rubric, Value
 from grading.rubric_errors import check_rubric, explain
 
 MANIFEST = "assignment.toml"
@@ -57,6 +57,8 @@ class Manifest(Value):
     rubric: str | None = None
     criteria: tuple[Criterion, ...] = ()
     equivalents: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    adjustments: tuple[Adjustment, ...] = ()
+    bonus_at_most: float | None = Field(default=None, ge=0)
 
     @field_validator("spoken_language")
     @classmethod
@@ -204,6 +206,10 @@ def _rubric(manifest: Manifest, files: Mapping[str, bytes]) -> tuple[Rubric, tup
     """The rubric of the manifest or of the file it names, checked, and what contradicts itself in it."""
     if manifest.rubric is not None and manifest.criteria:
         raise AssignmentError("rubric: names a file, but there are criteria too; keep one of them")
+    if manifest.rubric is not None and (manifest.adjustments or manifest.bonus_at_most is not None):
+        raise AssignmentError(
+            "rubric: names a file, but adjustments or bonus_at_most stand beside it; write them there"
+        )
     notes: tuple[str, ...] = ()
     try:
         if manifest.rubric is not None:
@@ -212,7 +218,12 @@ def _rubric(manifest: Manifest, files: Mapping[str, bytes]) -> tuple[Rubric, tup
                 both = {**rubric.equivalents, **manifest.equivalents}
                 rubric = rubric.model_copy(update={"equivalents": both})
         elif manifest.criteria:
-            rubric = Rubric(criteria=manifest.criteria, equivalents=manifest.equivalents)
+            rubric = Rubric(
+                criteria=manifest.criteria,
+                equivalents=manifest.equivalents,
+                adjustments=manifest.adjustments,
+                bonus_at_most=manifest.bonus_at_most,
+            )
         else:
             raise AssignmentError(
                 'criteria: are missing; write [[criteria]] or name a file: rubric = "rubric.json"'

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from grading.rubric import Value
 
-Kind = Literal["points", "reason", "remark", "hide", "add", "text", "adjust"]
+Kind = Literal["points", "reason", "remark", "hide", "add", "text", "adjust", "waive", "apply"]
 """points    of a criterion: `points`, target is the criterion's id
 reason    of a criterion: `text`
 remark    a finding or suggestion says something else: `text`; target `finding:2`, `suggestion:0`, from 0
@@ -16,11 +16,16 @@ hide      a finding or suggestion is not shown; target as above
 add       a comment by a person at a place: `text`, `document`, `cell`, `line`
 text      a part of the feedback or the summary says something else; target `feedback.achieved`
 adjust    the total: `points` more or less
+waive     an adjustment of the rubric takes nothing; target is its id
+apply     an adjustment of the rubric applies in full; target as above
 """
 
 
 class Change(Value):
-    """One change of a report. Later ones of the same kind and target count instead of earlier ones."""
+    """One change of a report. Later ones of the same kind and target count instead of earlier ones.
+
+    `waive` and `apply` count as one kind.
+    """
 
     id: int = 0
     kind: Kind

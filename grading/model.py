@@ -151,6 +151,13 @@ class CriterionEvidence(Value):
     outcomes: tuple[CheckOutcome, ...] = ()
 
 
+class AdjustmentEvidence(Value):
+    """The checks of one adjustment of the rubric; one of weight 0 could not be decided."""
+
+    adjustment: str
+    outcomes: tuple[CheckOutcome, ...] = ()
+
+
 class Flag(Value):
     """Something a person should see; `hold` keeps the grade from being released unseen."""
 
@@ -167,6 +174,7 @@ class Evidence(Value):
     flags: tuple[Flag, ...] = ()
     added_lines: int = 0
     """Lines of code and prose the student wrote, blank ones not counted."""
+    adjustments: tuple[AdjustmentEvidence, ...] = Field(default=(), exclude_if=_empty)
 
     def of(self, criterion: str) -> CriterionEvidence | None:
         """The evidence of one criterion."""

@@ -15,7 +15,7 @@ Basis = Literal["checks", "rules", "model", "checks and model", "ungraded", "per
 
 def _nothing(value: object) -> bool:
     """Left out of JSON: what was combined has no changes in it."""
-    return value is None or value == "" or value == ()
+    return value is None or value is False or value == "" or value == ()
 
 
 class Corrected(Value):
@@ -52,6 +52,33 @@ class CriterionGrade(Value):
     evidence: tuple[CheckOutcome, ...] = ()
     quotes: tuple[Quote, ...] = ()
     corrected: Corrected | None = Field(default=None, exclude_if=_nothing)
+    bonus: bool = Field(default=False, exclude_if=_nothing)
+    """Its points come on top of the maximum."""
+
+
+class Adjusted(Value):
+    """An adjustment of the rubric in a report: whether it applies, and the points it takes."""
+
+    adjustment: str
+    title: str
+    description: str = ""
+    criteria: tuple[str, ...] = ()
+    """Ids of the criteria it concerns; none is the whole."""
+    deduct: float | None = None
+    """Share of the maximum that it takes as its checks came out; 0 where they are met."""
+    at_worst: float | None = None
+    """Share of the maximum that it takes when no check is met."""
+    cap: float | None = None
+    """Share of the maximum that is left at most."""
+    applies: bool
+    """By its checks, or as a person decided."""
+    undecided: bool = False
+    """A check could not be run, and it might take more."""
+    points: float = 0.0
+    """Taken; never more than there were."""
+    evidence: tuple[CheckOutcome, ...] = ()
+    corrected: Corrected | None = Field(default=None, exclude_if=_nothing)
+    """A person waived or applied it; its points are those taken before."""
 
 
 class Report(Value):
@@ -63,6 +90,7 @@ class Report(Value):
     """The total; nothing while a stage is missing (then see `points_so_far`)."""
     points_so_far: float
     max_points: float
+    """Without those of bonus criteria; `points` may be more."""
     held: bool = False
     flags: tuple[Flag, ...] = ()
     analysis: AnalysisOutput | None = None
@@ -75,3 +103,12 @@ class Report(Value):
     comments: tuple[PersonComment, ...] = Field(default=(), exclude_if=_nothing)
     corrected: dict[str, Corrected] = Field(default_factory=dict, exclude_if=lambda found: not found)
     """What people changed of the words, by target (`grading/changes.py`), such as `finding:2`."""
+    adjustments: tuple[Adjusted, ...] = Field(default=(), exclude_if=_nothing)
+    bonus_at_most: float | None = Field(default=None, exclude_if=lambda most: most is None)
+
+    @property
+    def bonus_lost(self) -> float:
+        """Points above what bonus criteria may add: what criteria less adjustments have more than the sum."""
+        judged = sum(one.points or 0.0 for one in self.criteria)
+        taken = sum(one.points for one in self.adjustments)
+        return round(judged - taken - self.points_so_far, 2)

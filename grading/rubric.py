@@ -14,6 +14,11 @@ MAX_LEVEL = 4
 DEFAULT_LEVELS = ("nothing usable", "a beginning", "partly there", "good", "complete and convincing")
 
 
+def _unsaid(value: object) -> bool:
+    """Left out of JSON: rubrics stored before, and machines that do not know the field, stay as they are."""
+    return value is None or value is False or value == ()
+
+
 class Value(BaseModel):
     """A frozen value that crosses process borders as JSON; unknown keys are errors."""
 
@@ -290,6 +295,8 @@ class Criterion(Value):
     checks: tuple[Check, ...] = ()
     where: str | None = None
     """Default `where` of the criterion's checks, and where models should look."""
+    bonus: bool = Field(default=False, exclude_if=_unsaid)
+    """Its points come on top and do not count towards the maximum."""
 
     @field_validator("levels")
     @classmethod
@@ -304,25 +311,99 @@ class Criterion(Value):
         return len(self.levels) - 1
 
 
+class Adjustment(Value):
+    """A deduction, or a cap, of the points of some criteria or of the whole; `grading.report` computes it.
+
+    It applies as far as the checks `unless` are not met. Exactly one of `deduct` and `cap` is given.
+    """
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)
+    title: str
+    description: str = ""
+    """What students read about it, beside the title."""
+    unless: tuple[Check, ...] = Field(min_length=1)
+    """It does not apply where these are met; a check that cannot be run counts as met."""
+    at_least: float = Field(default=1.0, gt=0, le=1)
+    """Share of the checks from which on they count as met: their weighted mean, with `each` every one's."""
+    criteria: tuple[str, ...] = ()
+    """Ids of the criteria whose points it concerns; none is the whole, without bonus criteria."""
+    deduct: float | None = Field(default=None, gt=0, le=1)
+    """Share of the maximum of those criteria that is taken."""
+    cap: float | None = Field(default=None, ge=0, lt=1)
+    """Share of the maximum of those criteria that they reach at most."""
+    each: bool = False
+    """Deducts once for every check that is not met, rather than once."""
+    partly: bool = False
+    """Deducts in proportion to what is lacking, rather than all or nothing."""
+    where: str | None = None
+    """Default `where` of its checks."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Adjustment:
+        if (self.deduct is None) == (self.cap is None):
+            raise ValueError("give either deduct or cap")
+        if self.cap is not None and (self.each or self.partly):
+            raise ValueError("each and partly go with deduct only")
+        if len(set(self.criteria)) != len(self.criteria):
+            raise ValueError("names a criterion twice")
+        return self
+
+
 class Rubric(Value):
     """All criteria of an assignment, with names that count as the same."""
 
     criteria: tuple[Criterion, ...] = Field(min_length=1)
     equivalents: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """For a name in a check, other names that count (a column renamed in the data)."""
+    adjustments: tuple[Adjustment, ...] = Field(default=(), exclude_if=_unsaid)
+    """Deductions and caps, from checks. Models neither judge nor see them."""
+    bonus_at_most: float | None = Field(default=None, ge=0, exclude_if=lambda value: value is None)
+    """Points by which bonus criteria may lift the total above the maximum; without it, all of theirs."""
 
     @model_validator(mode="after")
     def _unique(self) -> Rubric:
-        ids = [criterion.id for criterion in self.criteria]
-        twice = sorted({i for i in ids if ids.count(i) > 1})
-        if twice:
-            raise ValueError(f"criterion ids must be unique; twice: {', '.join(twice)}")
+        for what, ids in (
+            ("criterion", [one.id for one in self.criteria]),
+            ("adjustment", [one.id for one in self.adjustments]),
+        ):
+            twice = sorted({i for i in ids if ids.count(i) > 1})
+            if twice:
+                raise ValueError(f"{what} ids must be unique; twice: {', '.join(twice)}")
+        return self
+
+    @model_validator(mode="after")
+    def _some_count(self) -> Rubric:
+        if all(one.bonus for one in self.criteria):
+            raise ValueError("needs at least one criterion that is not a bonus")
+        if self.bonus_at_most is not None and not any(one.bonus for one in self.criteria):
+            raise ValueError("bonus_at_most goes with bonus criteria; mark one with bonus = true")
+        return self
+
+    @model_validator(mode="after")
+    def _adjustable(self) -> Rubric:
+        bonus = {one.id: one.bonus for one in self.criteria}
+        for one in self.adjustments:
+            unknown = sorted(set(one.criteria) - set(bonus))
+            if unknown:
+                raise ValueError(
+                    f"adjustment '{one.id}' names no criterion of this rubric: {', '.join(unknown)}"
+                )
+            if len({bonus[name] for name in one.criteria}) > 1:
+                raise ValueError(f"adjustment '{one.id}' concerns bonus criteria and others; make two of it")
+        for n, one in enumerate(self.adjustments):
+            for other in self.adjustments[:n]:
+                mine, theirs = set(one.criteria), set(other.criteria)
+                if mine & theirs and not (mine <= theirs or theirs <= mine):
+                    raise ValueError(
+                        f"adjustments '{other.id}' and '{one.id}' share some criteria, but neither concerns "
+                        "all of the other's; name the same ones, or separate ones"
+                    )
         return self
 
     @property
     def max_points(self) -> float:
-        """The sum of the criteria's points."""
-        return sum(criterion.points for criterion in self.criteria)
+        """The sum of the criteria's points; bonus criteria do not count."""
+        return sum(criterion.points for criterion in self.criteria if not criterion.bonus)
 
     def of_stage(self, stage: str) -> tuple[Criterion, ...]:
         """The criteria a stage judges."""

@@ -9,11 +9,11 @@ from pydantic import BaseModel, ValidationError
 
 from grading.errors import AssignmentError
 from grading.evidence.patterns import compiled
-from grading.rubric import Check, CheckBase, Count, Criterion, Rubric, Rung
+from grading.rubric import Adjustment, Check, CheckBase, Count, Criterion, Rubric, Rung
 
 KINDS: dict[str, type[CheckBase]] = {m.model_fields["kind"].default: m for m in get_args(get_args(Check)[0])}
 """The check classes by kind."""
-_INSIDE: dict[str, type[BaseModel]] = {"criteria": Criterion, "rungs": Rung}
+_INSIDE: dict[str, type[BaseModel]] = {"criteria": Criterion, "adjustments": Adjustment, "rungs": Rung}
 _PATTERNS = {
     "code_matches": ("all_of", "any_of", "none_of"),
     "output_matches": ("all_of", "any_of"),
@@ -91,7 +91,7 @@ def _place(location: Sequence[int | str], top: type[BaseModel]) -> tuple[str, ty
 def check_rubric(rubric: Rubric) -> None:
     """Raises AssignmentError for checks that ask for nothing and regular expressions that cannot be used."""
     for place, value in _values(rubric):
-        if isinstance(value, Criterion):
+        if isinstance(value, Criterion | Adjustment):
             _pattern(value.where, f"{place}.where")
             continue
         _pattern(value.where, f"{place}.where")
@@ -124,18 +124,23 @@ def checks_of(rubric: Rubric) -> Iterator[tuple[str, CheckBase]]:
     return ((place, value) for place, value in _values(rubric) if isinstance(value, CheckBase))
 
 
-def _values(rubric: Rubric) -> Iterator[tuple[str, Criterion | CheckBase]]:
+def _values(rubric: Rubric) -> Iterator[tuple[str, Criterion | Adjustment | CheckBase]]:
     for n, criterion in enumerate(rubric.criteria):
         yield f"criteria[{n}]", criterion
-        stack: list[tuple[str, Any]] = [
-            (f"criteria[{n}].checks[{i}]", c) for i, c in enumerate(criterion.checks)
-        ]
-        while stack:
-            place, check = stack.pop(0)
-            yield place, check
-            stack += [(f"{place}.checks[{i}]", c) for i, c in enumerate(getattr(check, "checks", ()))]
-            for i, rung in enumerate(getattr(check, "rungs", ())):
-                stack += [(f"{place}.rungs[{i}].when[{j}]", c) for j, c in enumerate(rung.when)]
+        yield from _inside(f"criteria[{n}].checks", criterion.checks)
+    for n, adjustment in enumerate(rubric.adjustments):
+        yield f"adjustments[{n}]", adjustment
+        yield from _inside(f"adjustments[{n}].unless", adjustment.unless)
+
+
+def _inside(key: str, checks: Sequence[Check]) -> Iterator[tuple[str, CheckBase]]:
+    stack: list[tuple[str, Any]] = [(f"{key}[{i}]", check) for i, check in enumerate(checks)]
+    while stack:
+        place, check = stack.pop(0)
+        yield place, check
+        stack += [(f"{place}.checks[{i}]", c) for i, c in enumerate(getattr(check, "checks", ()))]
+        for i, rung in enumerate(getattr(check, "rungs", ())):
+            stack += [(f"{place}.rungs[{i}].when[{j}]", c) for j, c in enumerate(rung.when)]
 
 
 def _pattern(pattern: str | None, place: str) -> None:

@@ -152,6 +152,6 @@ def _shown(row: tables.RubricVersion, now: drafting.Working) -> Rubric:
         published_at=row.published_at,
         note=row.note,
         task=row.task,
-        max_points=sum(one.points for one in read.criteria),
+        max_points=read.max_points,
         rubric=form.as_json(read),
     )

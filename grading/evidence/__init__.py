@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grading.evidence.checks import outcome
+from grading.evidence.checks import FULL, outcome
 from grading.evidence.context import Context
 from grading.evidence.flags import work_flags
 from grading.evidence.manipulation import manipulation_flags
 from grading.evidence.run_flags import run_flags
 from grading.evidence.scope import Scopes
-from grading.model import CheckOutcome, CriterionEvidence, Document, Evidence
-from grading.rubric import Criterion, Rubric
+from grading.model import AdjustmentEvidence, CheckOutcome, CriterionEvidence, Document, Evidence
+from grading.rubric import Adjustment, Check, Criterion, Rubric
+from grading.trials.plan import within
 from grading.trials.ran import Ran
 
 __all__ = ["added_lines", "collect"]
@@ -34,6 +35,9 @@ def collect(
         criteria=criteria,
         flags=manipulation_flags(documents) + work_flags(mine) + run_flags(rubric, mine, criteria, ran),
         added_lines=_added(mine),
+        adjustments=tuple(
+            _adjustment(a, Context(mine, rubric, solved, a.where, ran)) for a in rubric.adjustments
+        ),
     )
 
 
@@ -49,6 +53,27 @@ def _added(scopes: Scopes) -> int:
 def _criterion(criterion: Criterion, context: Context) -> CriterionEvidence:
     outcomes = tuple(outcome(c, context, n) for n, c in enumerate(criterion.checks, start=1))
     return CriterionEvidence(criterion=criterion.id, share=_mean(outcomes), outcomes=outcomes)
+
+
+def _adjustment(adjustment: Adjustment, context: Context) -> AdjustmentEvidence:
+    found = [outcome(c, context, n) for n, c in enumerate(adjustment.unless, start=1)]
+    outcomes = tuple(_decided(c, o, context.ran) for c, o in zip(adjustment.unless, found, strict=True))
+    return AdjustmentEvidence(adjustment=adjustment.id, outcomes=outcomes)
+
+
+def _decided(check: Check, found: CheckOutcome, ran: Ran | None) -> CheckOutcome:
+    """Without weight where the run that a check needs did not get to its end: that must cost nothing."""
+    if ran is None or found.earned >= FULL:
+        return found
+    asked = [each for inner in within((check,)) if (each := ran.plan.of(inner)) is not None]
+    lost = any(ran.lacking(each.trial) or any(_stopped(ran, path) for path in each.works) for each in asked)
+    return found.model_copy(update={"weight": 0.0}) if lost else found
+
+
+def _stopped(ran: Ran, path: str) -> bool:
+    """Whether a limit stopped the run of a document, or one of its cells."""
+    cells = (ran.played(path) or {}).values()
+    return any(path == stopped for stopped, _ in ran.stopped) or any(c.state == "too long" for c in cells)
 
 
 def _mean(outcomes: Sequence[CheckOutcome]) -> float | None:

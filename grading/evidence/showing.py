@@ -19,8 +19,8 @@ HIDDEN = "a hidden test"
 _Whole = TypeVar("_Whole", Evidence, Report)
 
 
-SETTLED = ("disagreement", "other_weights", "prompt_leaked", "unsupported")
-"""Doubts about a model, which a person has settled before a student sees the report."""
+SETTLED = ("adjustment_undecided", "disagreement", "other_weights", "prompt_leaked", "unsupported")
+"""Doubts, which a person has settled before a student sees the report."""
 
 
 @overload
@@ -41,10 +41,20 @@ def for_student(
         return _criterion(found)
     if isinstance(found, Evidence):
         criteria = tuple(_criterion(c) for c in found.criteria)
-        return found.model_copy(update={"criteria": criteria, "flags": _flags(found)})
+        deciding = tuple(
+            one.model_copy(update={"outcomes": tuple(_outcome(o) for o in one.outcomes)})
+            for one in found.adjustments
+        )
+        return found.model_copy(
+            update={"criteria": criteria, "flags": _flags(found), "adjustments": deciding}
+        )
     grades = tuple(_grade(grade) for grade in found.criteria)
     flags = tuple(flag for flag in _flags(found) if flag.code not in SETTLED)
-    return found.model_copy(update={"criteria": grades, "flags": flags})
+    adjusted = tuple(
+        one.model_copy(update={"evidence": tuple(_outcome(o) for o in one.evidence)})
+        for one in found.adjustments
+    )
+    return found.model_copy(update={"criteria": grades, "flags": flags, "adjustments": adjusted})
 
 
 def _criterion(found: CriterionEvidence) -> CriterionEvidence:

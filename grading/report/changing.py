@@ -11,6 +11,7 @@ from grading.changes import Change
 from grading.jobs import AnalysisOutput, Finding, Suggestion
 from grading.model import Location, RoundState
 from grading.outcome import Corrected, CriterionGrade, PersonComment, Report
+from grading.report.adjusting import added_up, decided
 
 LISTS: Mapping[str, tuple[str, str]] = {
     # target -> (field of the analysis, what of it is said)
@@ -24,15 +25,17 @@ def changed(report: Report, changes: Iterable[Change]) -> Report:
 
     Points of a changed criterion are between 0 and its points. Targets that are not there are passed over.
     """
-    of = [*{(one.kind, one.target or one.id): one for one in changes}.values()]
+    given = [*changes]
+    of = [*{(one.kind, one.target or one.id): one for one in given}.values()]
     if not of:
         return report
     criteria = tuple(_criterion(grade, of) for grade in report.criteria)
-    so_far = round(sum(grade.points or 0.0 for grade in criteria), 2)
+    adjustments, so_far = added_up(criteria, decided(report.adjustments, given), report.bonus_at_most)
     whole = report.status == RoundState.GRADED and all(grade.points is not None for grade in criteria)
     made = report.model_copy(
         update={
             "criteria": criteria,
+            "adjustments": adjustments,
             "points": so_far if whole else None,
             "points_so_far": so_far,
             "comments": tuple(_comment(one) for one in of if one.kind == "add"),

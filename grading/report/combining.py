@@ -1,6 +1,7 @@
 """From evidence and results to points.
 
-Points of a criterion = its points × level / highest level. The level comes from
+Points of a criterion = its points × level / highest level; how they add up, with deductions, caps and bonus,
+is in `grading/report/adjusting.py`. The level comes from
 
 - the checks alone, when no model judged the criterion (or only the `rules` engine, which reads the same
   checks): share × highest, a fraction of a level where checks give partial credit;
@@ -37,6 +38,7 @@ from grading.evidence.support import OwnWork
 from grading.jobs import AnalysisOutput, FeedbackOutput, Judgement, Result
 from grading.model import CriterionEvidence, Document, Evidence, Flag, RoundState
 from grading.outcome import Basis, CriterionGrade, Report
+from grading.report.adjusting import added_up, found_adjustments, undecided_flags
 from grading.report.weights import other_weights
 from grading.rubric import Criterion, Rubric
 
@@ -73,23 +75,26 @@ def combine(
     flags += _unsupported(rubric, evidence, results, judgements, documents)
     status = _status(results, failures)
     flags += _ungraded(grades) if status == RoundState.GRADED else []
-    so_far = round(sum(grade.points or 0.0 for grade in grades), 2)
+    adjustments, so_far = added_up(grades, found_adjustments(rubric, evidence), rubric.bonus_at_most)
     analysis, feedback = outputs.get("analysis"), outputs.get("feedback")
     whole = status == RoundState.GRADED and all(grade.points is not None for grade in grades)
-    return Report(
+    made = Report(
         status=status,
         criteria=tuple(grades),
         points=so_far if whole else None,
         points_so_far=so_far,
         max_points=rubric.max_points,
-        held=any(flag.hold for flag in flags),
-        flags=tuple(dict.fromkeys(flags)),
         analysis=analysis if isinstance(analysis, AnalysisOutput) else None,
         feedback=feedback if isinstance(feedback, FeedbackOutput) else None,
         stages={stage: result.provenance for stage, result in results.items()},
         failures=dict(failures),
         notice=_notice(results),
+        adjustments=adjustments,
+        bonus_at_most=rubric.bonus_at_most,
     )
+    flags += undecided_flags(made)
+    held = any(flag.hold for flag in flags)
+    return made.model_copy(update={"held": held, "flags": tuple(dict.fromkeys(flags))})
 
 
 def valid(result: Result) -> bool:
@@ -162,6 +167,7 @@ def _grade(
         reason=judgement.reason if judgement is not None and (second_opinion or share is None) else "",
         evidence=evidence.outcomes if evidence is not None else (),
         quotes=judgement.quotes if judgement is not None else (),
+        bonus=criterion.bonus,
     )
     return grade, apart
 

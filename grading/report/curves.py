@@ -85,7 +85,8 @@ def _after(curve: Curve, points: float, everybody: Sequence[float], highest: flo
     elif curve.kind == "floor":
         new = max(points, curve.points)
     elif curve.kind == "root" and highest > 0:
-        new = highest * sqrt(max(points, 0.0) / highest)
+        # above the highest points, by bonus, the root would take away
+        new = max(points, highest * sqrt(max(points, 0.0) / highest))
     elif curve.kind in ("best", "median"):
         now = max(everybody) if curve.kind == "best" else median(everybody)
         new = points * curve.points / now if now > 0 else points

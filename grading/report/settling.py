@@ -20,7 +20,7 @@ class Settled(Value):
     adjustment: float
     credit: float
     final_points: float | None
-    """What counts: never below zero, and above the highest points only by an adjustment upwards."""
+    """What counts: never below zero, and above the highest points only by bonus or an adjustment upwards."""
 
 
 def settled(report: Report, changes: Sequence[Change], credit: float = 1.0) -> Settled:
@@ -33,7 +33,8 @@ def settled(report: Report, changes: Sequence[Change], credit: float = 1.0) -> S
 
 def counted(points: float, adjustment: float, max_points: float, credit: float) -> float:
     """What so many points of a rubric come to with an adjustment and the credit of a late hand-in."""
-    most = max(max_points, points, max_points + adjustment)
+    # whoever is above by bonus keeps that, and what a person adds to it
+    most = max(max_points, points) + max(adjustment, 0.0)
     return round(min(max(points + adjustment, 0.0), most) * credit, 2)
 
 

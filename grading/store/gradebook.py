@@ -172,7 +172,7 @@ def _highest(session: Session, versions: Sequence[int]) -> Mapping[int, float]:
     if missing:
         query = select(RubricVersion.id, RubricVersion.rubric).where(RubricVersion.id.in_(missing))
         for version, rubric in session.execute(query):
-            points = sum(float(one["points"]) for one in rubric.get("criteria", ()))
+            points = sum(float(one["points"]) for one in rubric.get("criteria", ()) if not one.get("bonus"))
             known[version] = round(points, 2)
     return {one: known[one] for one in versions if one in known}
 

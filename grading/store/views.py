@@ -196,7 +196,7 @@ def view_of(session: Session, row: Any) -> SubmissionView:
 
 
 def _most(rubric: str) -> float:
-    return float(sum(one["points"] for one in json.loads(rubric).get("criteria", [])))
+    return float(sum(one["points"] for one in json.loads(rubric).get("criteria", []) if not one.get("bonus")))
 
 
 def _grade(session: Session, row: Any) -> GradeView:

@@ -129,7 +129,14 @@ def make_plan(
 
 def behaviour(rubric: Rubric, kinds: tuple[type, ...] = _BEHAVIOUR) -> Iterator[Check]:
     """The checks of a rubric that need the work to run, also those inside others."""
-    stack: list[Check] = [c for criterion in reversed(rubric.criteria) for c in reversed(criterion.checks)]
+    first = [check for criterion in rubric.criteria for check in criterion.checks]
+    then = [check for adjustment in rubric.adjustments for check in adjustment.unless]
+    yield from within((*first, *then), kinds)
+
+
+def within(checks: Sequence[Check], kinds: tuple[type, ...] = _BEHAVIOUR) -> Iterator[Check]:
+    """Those of these checks that need the work to run, also inside others."""
+    stack: list[Check] = list(reversed(checks))
     while stack:
         check = stack.pop()
         if isinstance(check, kinds):

@@ -131,7 +131,7 @@ def test_a_rubric_file_of_our_own(folder: Path) -> None:
         (HEAD.replace("[[", 'task = "x"\n[[', 1), "task: is given, but there is a task.md too"),
         (HEAD + HEAD.partition("\n")[2], "criterion ids must be unique; twice: a"),
         (HEAD + 'levels = ["x"]', r"criteria[0].levels: needs at least two levels"),
-        (HEAD + "levls = 1", "criteria[0].levls: is not a known key; allowed are checks"),
+        (HEAD + "levls = 1", "criteria[0].levls: is not a known key; allowed are bonus, checks"),
         (
             HEAD + '[[criteria.checks]]\nkind = "usess"',
             "criteria[0].checks[0].kind: must be one of uses, avoids",

@@ -191,9 +191,11 @@ def make_ready(
     trial = shown(plan, trials) if plan.requests else None
     sent = pseudonymise(add_played(own, trial), hand_in.identity)
     names = {mine.path: other.path for mine, other in zip(own, sent, strict=True)}
+    # adjustments rest on checks alone: machines do not get them
+    judged = for_student(evidence.model_copy(update={"adjustments": ()}))
     return Prepared(
         documents=sent,
-        hidden_evidence=hide_names(for_student(evidence), hand_in.identity, names),
+        hidden_evidence=hide_names(judged, hand_in.identity, names),
         evidence=evidence,
         paths={other: mine for mine, other in names.items()},
         trial=trial,

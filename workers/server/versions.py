@@ -18,6 +18,8 @@ from grading.store.tables import Assignment, RubricVersion
 
 DOCUMENTS = TypeAdapter(tuple[Document, ...])
 KEPT = 64
+UNSENT: Any = {"criteria": {"__all__": {"checks", "bonus"}}, "adjustments": True, "bonus_at_most": True}
+"""Of a rubric: what only the server computes with."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Version:
     assignment_id: int
     rubric: Rubric
     rubric_json: Mapping[str, Any]
-    """For jobs, without the checks."""
+    """For jobs, without checks and adjustments."""
     starter: tuple[Document, ...]
     solution: tuple[Document, ...]
     materials: Mapping[str, Mapping[str, Any]]
@@ -77,7 +79,7 @@ def _read(session: Session, version_id: int) -> Version:
         assignment_id=row.assignment_id,
         rubric=rubric,
         # machines judge by titles and levels; checks may be large and hold what hidden tests expect
-        rubric_json=rubric.model_dump(mode="json", exclude={"criteria": {"__all__": {"checks"}}}),
+        rubric_json=rubric.model_dump(mode="json", exclude=UNSENT),
         starter=starter,
         solution=solution,
         materials={
