@@ -146,6 +146,9 @@ class NoTodo(CheckBase):
     extra: tuple[str, ...] = ()
 
 
+Counted = Literal["functions", "methods", "classes", "subclasses", "loops", "conditions"]
+
+
 class Count(CheckBase):
     """So many calls, operators, loops or definitions stand on the student's lines.
 
@@ -154,9 +157,58 @@ class Count(CheckBase):
 
     kind: Literal["count"] = "count"
     names: tuple[str, ...] = ()
-    of: Literal["loops", "conditions"] | None = None
+    of: Counted | None = None
+    base: str | None = None
+    """Only subclasses of this class, also of its subclasses."""
     at_least: int | None = Field(default=None, ge=1)
     at_most: int | None = Field(default=None, ge=0)
+
+
+class Comments(CheckBase):
+    """The student's own comments and docstrings. Share = found / `at_least`, at most 1.
+
+    Comment lines right below one another are one, as are the same words twice. Commented-out code is none.
+    """
+
+    kind: Literal["comments"] = "comments"
+    at_least: int = Field(gt=0)
+    words: int = Field(default=2, ge=1)
+    """A comment of fewer words does not count."""
+
+
+class Documented(CheckBase):
+    """The student's own functions, methods and classes have a description. Share = described / all.
+
+    Docstrings, Javadoc, JSDoc and roxygen count; in C, R and SQL any comment directly above a definition.
+    """
+
+    kind: Literal["documented"] = "documented"
+    of: Literal["all", "functions", "methods", "classes"] = "all"
+    words: int = Field(default=1, ge=1)
+    """A description of fewer words does not count."""
+
+
+class FunctionLength(CheckBase):
+    """Functions and methods that the student wrote in are not longer than this. Share = short ones / all."""
+
+    kind: Literal["function_length"] = "function_length"
+    at_most: int = Field(gt=0)
+    """Lines of a function, from its head to its end."""
+
+
+Style = Literal["snake_case", "camelCase", "PascalCase", "UPPER_CASE", "dotted.case"]
+
+
+class Naming(CheckBase):
+    """Names that the student gave are written in a style. Share = names in it / all, each once.
+
+    Names of one letter, constants in capitals, columns and names that the language prescribes do not count.
+    """
+
+    kind: Literal["naming"] = "naming"
+    functions: Style | None = None
+    variables: Style | None = None
+    classes: Style | None = None
 
 
 Show = Literal["everything", "input", "name", "nothing"]
@@ -272,6 +324,10 @@ Check = Annotated[
     | Words
     | NoTodo
     | Count
+    | Comments
+    | Documented
+    | FunctionLength
+    | Naming
     | PassesTests
     | RunsClean
     | OutputEquals

@@ -112,6 +112,8 @@ def _of_count(check: Count) -> str:
     """Why this count cannot be met or missed; empty when it can."""
     if check.names and check.of is not None:
         return "give names or of, not both"
+    if check.base is not None and check.of != "subclasses":
+        return 'base needs of = "subclasses"'
     if check.at_least is None and check.at_most is None:
         return "asks for nothing; give at_least or at_most"
     if check.at_least is not None and check.at_most is not None and check.at_most < check.at_least:

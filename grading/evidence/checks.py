@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from grading.errors import AssignmentError
-from grading.evidence import check_behaviour, check_code, check_counts, check_output, check_prose
+from grading.evidence import check_behaviour, check_code, check_counts, check_output, check_prose, check_style
 from grading.evidence.context import Context, Finding, counted, listed
 from grading.evidence.scope import Scope
 from grading.model import CheckOutcome, TestOutcome
@@ -68,6 +68,10 @@ CHECKS: dict[str, Run] = {
     "words": check_prose.words,
     "no_todo": check_prose.no_todo,
     "count": check_counts.count,
+    "comments": check_style.comments,
+    "documented": check_style.documented,
+    "function_length": check_style.function_length,
+    "naming": check_style.naming,
     "passes_tests": check_behaviour.passes_tests,
     "runs_clean": check_behaviour.runs_clean,
     "output_equals": check_behaviour.output_equals,
@@ -142,6 +146,8 @@ def label_of(check: Check) -> str:
         return f"at least {check.at_least} words"
     if check.kind == "count":
         return check_counts.asked(check)
+    if check.kind in ("comments", "documented", "function_length", "naming"):
+        return check_style.asked(check)
     return {
         "code_matches": "the code has what is asked for",
         "has_output": "outputs are shown",

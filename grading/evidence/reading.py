@@ -23,7 +23,8 @@ COMPARED_CHARS = 300_000
 SHOWN = 12
 """Places or names of one kind that are kept."""
 AT_ONCE = frozenset(
-    {"uses", "avoids", "defines", "has_output", "no_errors", "all_executed", "words", "no_todo", "count"}
+    "uses avoids defines has_output no_errors all_executed words no_todo count comments documented"
+    " function_length naming".split()
 )
 """Checks that ask for something a student can see missing."""
 

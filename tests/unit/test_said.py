@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from flask import Flask, g
 
+from app.authoring_words import about_kind, field_words, kind_words
 from app.said import SENTENCES, said
+from grading.rubric import Case, Criterion, Rubric, Rung
+from grading.rubric_errors import KINDS
 
 CASES = [
     ("nothing was added here", "hier wurde nichts hinzugefügt"),
@@ -32,6 +35,23 @@ CASES = [
     (
         "needs at least 3 lines of your own code; there is 1",
         "braucht mindestens 3 Zeilen eigenen Code; da ist 1",
+    ),
+    ("2 of at least 4 comments", "2 von mindestens 4 Kommentaren"),
+    (
+        "0 subclasses of Shape; at least 2 are asked for",
+        "0 Unterklassen von Shape; verlangt sind mindestens 2",
+    ),
+    (
+        "1 of 3 classes have a description; Circle has none",
+        "1 von 3 Klassen mit Beschreibung; Circle hat keine",
+    ),
+    (
+        "1 of 2 functions have at most 5 lines; long has 10",
+        "1 von 2 Funktionen mit höchstens 5 Zeilen; long hat 10",
+    ),
+    (
+        "1 of 2 names are written as asked; biggestShape is not snake_case",
+        "1 von 2 Namen wie verlangt geschrieben; biggestShape ist nicht snake_case",
     ),
     ("has no “this and that”", "hat kein “this and that”"),
     (
@@ -60,3 +80,15 @@ def test_hostile_sentences_take_no_time() -> None:
 
 def test_no_sentence_stands_twice() -> None:
     assert len(set(SENTENCES)) == len(SENTENCES)
+
+
+def test_every_kind_of_check_and_every_field_of_a_rubric_has_words() -> None:
+    with Flask(__name__).test_request_context():
+        g.language = "de"
+        for kind, model in KINDS.items():
+            assert kind_words()[kind] != kind.replace("_", " ").capitalize()
+            assert about_kind(kind) != " ".join((model.__doc__ or "").split()).partition(". ")[0] + ".", kind
+        g.language = "en"
+        models = [Rubric, Criterion, Rung, Case, *KINDS.values()]
+        names = {name for model in models for name in model.model_fields} - {"kind"}
+        assert names - set(field_words()) == set()

@@ -1,0 +1,66 @@
+"""Functions, methods and classes of the student's own, as the checks on them see them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from grading.evidence.facts import Definition
+from grading.evidence.scope import Piece, Scope
+
+KINDS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "functions": frozenset({"function"}),
+        "methods": frozenset({"method", "constructor"}),
+        "classes": frozenset({"class", "interface"}),
+        "all": frozenset({"function", "method", "constructor", "class", "interface"}),
+    }
+)
+"""What rubrics ask for, as parsed code calls it."""
+ROOTS = frozenset({"object", "Object", "ABC", "Protocol"})
+"""Extending one of these makes no subclass of anything."""
+_PART = re.compile(r"\w+$")
+Owned = tuple[Piece, Definition]
+
+
+def definitions(pieces: Iterable[Piece], kinds: frozenset[str]) -> list[Owned]:
+    """The definitions that begin in some pieces."""
+    return [
+        (piece, one)
+        for piece in pieces
+        if piece.cell.kind == "code"
+        for one in piece.facts.definitions
+        if one.kind in kinds and piece.first <= one.first <= piece.last
+    ]
+
+
+def own_definitions(scope: Scope, kinds: frozenset[str]) -> list[Owned]:
+    """Those whose head the student wrote."""
+    return [(piece, one) for piece, one in definitions(scope.code, kinds) if one.first in piece.added]
+
+
+def written_in(scope: Scope, kinds: frozenset[str]) -> list[Owned]:
+    """Those that the student wrote any line of."""
+    return [
+        (piece, one) for piece, one in definitions(scope.code, kinds) if piece.touches(one.first, one.last)
+    ]
+
+
+def descendants(scope: Scope, bases: Sequence[str]) -> frozenset[str]:
+    """The names of all classes in a scope that extend one of these, also by another class of the scope."""
+    found, new = frozenset[str](), frozenset(bases)
+    classes = [one for _, one in definitions(scope.pieces, KINDS["classes"])]
+    while new:
+        below = {
+            one.name for one in classes if any(base in new or last_part(base) in new for base in one.bases)
+        }
+        new = frozenset(below) - found
+        found |= new
+    return found
+
+
+def last_part(name: str) -> str:
+    """`Shape` of `shapes.Shape` and `geo::Shape`."""
+    hit = _PART.search(name)
+    return hit.group() if hit else name
