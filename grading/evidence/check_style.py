@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from grading.evidence.context import Context, Finding, counted
 from grading.evidence.definitions import KINDS, own_definitions, written_in
-from grading.evidence.facts import Comment
 from grading.evidence.scope import Piece, Scope, lines_of
 from grading.model import Location
 from grading.rubric import Comments, Documented, FunctionLength, Naming, Style
@@ -39,10 +37,9 @@ def comments(check: Comments, context: Context, scope: Scope) -> Finding:
     """Share of the asked number of comments; the same words twice are one."""
     found: dict[str, Location] = {}
     for piece in scope.added:
-        for comment in piece.facts.comments if piece.cell.kind == "code" else ():
-            mine = _own(comment, piece)
-            if mine is not None and mine.words >= check.words:
-                found.setdefault(" ".join(mine.text.casefold().split()), piece.at(mine.first))
+        for comment in piece.comments:
+            if comment.words >= check.words:
+                found.setdefault(" ".join(comment.text.casefold().split()), piece.at(comment.first))
     said = f"{len(found)} of at least {counted(check.at_least, 'comment')}"
     place = next(iter(found.values()), None) or next((p.at() for p in scope.code), None)
     return Finding(min(1.0, len(found) / check.at_least), said, place)
@@ -104,18 +101,6 @@ def asked(check: Comments | Documented | FunctionLength | Naming) -> str:
     if isinstance(check, Naming):
         return "names are written as asked"
     return "definitions have a description" if check.of == "all" else f"{check.of} have a description"
-
-
-def _own(comment: Comment, piece: Piece) -> Comment | None:
-    """The lines of a comment that the student wrote, as a comment of its own."""
-    lines = [
-        (number, text)
-        for number, text in enumerate(comment.text.split("\n"), start=comment.first)
-        if number in piece.added
-    ]
-    if not lines:
-        return None
-    return replace(comment, first=lines[0][0], last=lines[-1][0], text="\n".join(text for _, text in lines))
 
 
 def _counted(number: int, one: str) -> str:

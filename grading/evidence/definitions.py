@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from grading.evidence.facts import Definition
@@ -24,33 +24,21 @@ _PART = re.compile(r"\w+$")
 Owned = tuple[Piece, Definition]
 
 
-def definitions(pieces: Iterable[Piece], kinds: frozenset[str]) -> list[Owned]:
-    """The definitions that begin in some pieces."""
-    return [
-        (piece, one)
-        for piece in pieces
-        if piece.cell.kind == "code"
-        for one in piece.facts.definitions
-        if one.kind in kinds and piece.first <= one.first <= piece.last
-    ]
-
-
 def own_definitions(scope: Scope, kinds: frozenset[str]) -> list[Owned]:
     """Those whose head the student wrote."""
-    return [(piece, one) for piece, one in definitions(scope.code, kinds) if one.first in piece.added]
+    return [(piece, one) for piece, one in written_in(scope, kinds) if one.first in piece.added]
 
 
 def written_in(scope: Scope, kinds: frozenset[str]) -> list[Owned]:
     """Those that the student wrote any line of."""
-    return [
-        (piece, one) for piece, one in definitions(scope.code, kinds) if piece.touches(one.first, one.last)
-    ]
+    return [(piece, one) for piece in scope.code for one in piece.definitions if one.kind in kinds]
 
 
 def descendants(scope: Scope, bases: Sequence[str]) -> frozenset[str]:
     """The names of all classes in a scope that extend one of these, also by another class of the scope."""
     found, new = frozenset[str](), frozenset(bases)
-    classes = [one for _, one in definitions(scope.pieces, KINDS["classes"])]
+    code = (piece for piece in scope.pieces if piece.cell.kind == "code")
+    classes = [one for piece in code for one in piece.facts.definitions if one.kind in KINDS["classes"]]
     while new:
         below = {
             one.name for one in classes if any(base in new or last_part(base) in new for base in one.bases)
