@@ -7,7 +7,7 @@ from flask import Flask, g
 
 from app.authoring_words import about_kind, field_words, kind_words
 from app.said import SENTENCES, said
-from grading.rubric import Case, Criterion, Rubric, Rung
+from grading.rubric import Case, Rung
 from grading.rubric_errors import KINDS
 
 CASES = [
@@ -82,13 +82,13 @@ def test_no_sentence_stands_twice() -> None:
     assert len(set(SENTENCES)) == len(SENTENCES)
 
 
-def test_every_kind_of_check_and_every_field_of_a_rubric_has_words() -> None:
+def test_every_kind_of_check_and_every_field_of_one_has_words() -> None:
     with Flask(__name__).test_request_context():
         g.language = "de"
         for kind, model in KINDS.items():
             assert kind_words()[kind] != kind.replace("_", " ").capitalize()
             assert about_kind(kind) != " ".join((model.__doc__ or "").split()).partition(". ")[0] + ".", kind
         g.language = "en"
-        models = [Rubric, Criterion, Rung, Case, *KINDS.values()]
+        models = [Rung, Case, *KINDS.values()]
         names = {name for model in models for name in model.model_fields} - {"kind"}
         assert names - set(field_words()) == set()
