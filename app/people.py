@@ -104,7 +104,12 @@ def invite(course_id: int) -> Response | BaseResponse:
         rows = members.named(session, wanted)
         course = courses.find(session, course_id)
     if not made:
-        flash(_("Nobody was chosen who can be given a link. Links for staff are made by an administrator."))
+        flash(
+            _(
+                "Nobody was chosen for whom you can make a link. An administrator makes links for staff and "
+                "for people who are also in courses that you do not teach."
+            )
+        )
         return redirect(url_for("people.roster", course_id=course_id), 303)
     cells = [[one.sign_in_name, one.name, one.email, shown_links.address(made[one.user_id])] for one in rows]
     body = rosterfile.as_csv(("id", "name", "email", "link"), cells)

@@ -180,6 +180,7 @@ def find_or_create_student(
     if not 0 < len(subject) <= 200 or not subject.isprintable():
         raise GraderError("A student's id needs 1 to 200 printable characters.")
     user = find_user(session, provider, subject)
+    known = user is not None
     if user is None:
         user = tables.User(name=(name or subject)[:200], email=email[:200], created_at=now(session))
         user.identities.append(tables.Identity(provider=provider, subject=subject))
@@ -191,8 +192,31 @@ def find_or_create_student(
     if session.get(tables.Membership, (user.id, course_id)) is None:
         if user.administrator or set(roles(session, user.id).values()) - {"student"}:
             raise Forbidden(f"The id '{subject}' belongs to a member of staff; give the student's own id.")
+        homeless = known and provider == "local" and not roles(session, user.id)
+        if homeless and user.id not in formerly_in(session, course_id, [user.id]):
+            raise Forbidden(
+                f"The account '{subject}' is in no course yet; an administrator adds it to its first one."
+            )
         enrol(session, user.id, course_id, "student")
     return user
+
+
+def formerly_in(session: Session, course_id: int, user_ids: Sequence[int]) -> frozenset[int]:
+    """Those who submitted work in the course, or were removed from it, as the audit knows.
+
+    An account that is in no course may be that of a member of staff to come: who adds it to a course of their
+    own could make a link to its password. One that was in this course before comes back.
+    """
+    found: set[int] = set()
+    work, own, log = tables.Submission, tables.Assignment, tables.Audit
+    for start in range(0, len(user_ids), 500):
+        some = user_ids[start : start + 500]
+        submitted = select(work.student_id).join(own, own.id == work.assignment_id)
+        found.update(session.scalars(submitted.where(own.course_id == course_id, work.student_id.in_(some))))
+        names = {f"user:{one}": one for one in some}
+        removed = select(log.object).where(log.action == "roster.remove", log.course_id == course_id)
+        found.update(names[one] for one in session.scalars(removed.where(log.object.in_(names))))
+    return frozenset(found)
 
 
 def enrol(session: Session, user_id: int, course_id: int, role: str) -> None:

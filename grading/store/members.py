@@ -217,11 +217,14 @@ def _person() -> Any:
 def require_linkable(session: Session, actor: Actor, course_id: int, user_ids: Sequence[int]) -> None:
     """Go on if all these people of the course may be given a link by the actor, or raise Forbidden.
 
-    Administrators may give one to everybody; instructors to students who are staff nowhere, and whose account
-    leads to nothing of another instructor's course: whoever knows somebody's id can add them to a course.
+    Administrators may give one to everybody; instructors to students who are staff nowhere, and whose courses
+    the actor teaches without exception: whoever knows somebody's id can add them to a course.
     """
     if set(user_ids) - set(linkable(session, actor, course_id, user_ids)):
-        raise Forbidden("Links for staff and for disabled accounts are made by an administrator.")
+        raise Forbidden(
+            "An administrator makes links for staff, for disabled accounts, and for people who are also in "
+            "courses that you do not teach."
+        )
 
 
 def uninvited(session: Session, course_id: int) -> int:
@@ -249,13 +252,16 @@ def _signs_in() -> ColumnElement[bool]:
 
 
 def _only_theirs() -> tuple[ColumnElement[bool], ...]:
-    """Users who handed in, and if they have a password are, only in courses that the actor teaches."""
+    """Users whose submissions and memberships are all in the actor's courses.
+
+    Whether they have a password does not matter: who sets the first one owns the account from then on.
+    """
     taught: Any = bindparam("taught", expanding=True)
     other, own, work = tables.Membership.__table__.alias(), tables.Assignment, tables.Submission
     elsewhere = exists().where(other.c.user_id == tables.User.id, other.c.course_id.not_in(taught))
     theirs = select(own.id).where(own.course_id.in_(taught))
     worked = exists().where(work.student_id == tables.User.id, work.assignment_id.not_in(theirs))
-    return ~worked, tables.User.password_hash.is_(None) | ~elsewhere
+    return ~worked, ~elsewhere
 
 
 def linkable(

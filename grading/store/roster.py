@@ -72,6 +72,8 @@ class _Known:
 
     users: Mapping[str, tables.User]
     roles: Mapping[int, Mapping[int, str]]
+    returning: frozenset[int]
+    """Users in no course who were in this one before."""
 
     def staff(self, user: tables.User) -> bool:
         return user.administrator or not STAFF.isdisjoint(self.roles[user.id].values())
@@ -79,13 +81,13 @@ class _Known:
 
 def plan(session: Session, course_id: int, roster: Roster, actor: Actor) -> Plan:
     """What importing the table would do; nothing is changed."""
-    return _plan(_known(session, [row.id for row in roster.rows]), course_id, roster, actor)
+    return _plan(_known(session, [row.id for row in roster.rows], course_id), course_id, roster, actor)
 
 
 def apply(session: Session, course_id: int, roster: Roster, actor: Actor, digest: str | None = None) -> Plan:
     """Import the table. Raises Conflict when that would no longer do what `digest` stands for."""
     session.execute(select(tables.Course.id).where(tables.Course.id == course_id).with_for_update())
-    known = _known(session, [row.id for row in roster.rows])
+    known = _known(session, [row.id for row in roster.rows], course_id)
     planned = _plan(known, course_id, roster, actor)
     if digest is not None and digest != planned.digest:
         raise Conflict("The course has changed since you looked at this. Look again, then confirm.")
@@ -99,7 +101,7 @@ def apply(session: Session, course_id: int, roster: Roster, actor: Actor, digest
     return planned
 
 
-def _known(session: Session, ids: Sequence[str]) -> _Known:
+def _known(session: Session, ids: Sequence[str], course_id: int) -> _Known:
     users: dict[str, tables.User] = {}
     roles: dict[int, dict[int, str]] = {}
     for some in chunks(ids):
@@ -113,7 +115,8 @@ def _known(session: Session, ids: Sequence[str]) -> _Known:
         roles.update((one, {}) for one in few)
         for member in session.scalars(select(tables.Membership).where(tables.Membership.user_id.in_(few))):
             roles[member.user_id][member.course_id] = member.role
-    return _Known(users, roles)
+    homeless = [user_id for user_id, held in roles.items() if not held]
+    return _Known(users, roles, accounts.formerly_in(session, course_id, homeless))
 
 
 def _plan(known: _Known, course_id: int, roster: Roster, actor: Actor) -> Plan:
@@ -124,6 +127,13 @@ def _plan(known: _Known, course_id: int, roster: Roster, actor: Actor) -> Plan:
             entries.append(Entry(row, "new", row.role or "student"))
         elif user.disabled:
             problems.append(Problem(row.line, f"The account '{row.id}' is disabled; ask an administrator."))
+        elif not (known.roles[user.id] or actor.administrator or user.id in known.returning):
+            problems.append(
+                Problem(
+                    row.line,
+                    f"The account '{row.id}' is in no course yet; an administrator adds it to its first one.",
+                )
+            )
         else:
             entries.append(_entry(row, user, known, course_id, actor))
     return Plan(tuple(entries), tuple(sorted(problems, key=lambda problem: problem.line)))
@@ -131,7 +141,7 @@ def _plan(known: _Known, course_id: int, roster: Roster, actor: Actor) -> Plan:
 
 def _entry(row: Row, user: tables.User, known: _Known, course_id: int, actor: Actor) -> Entry:
     roles, changes, kept = known.roles[user.id], [], []
-    theirs = all(may(actor, "roster.change", Subject(course)) for course in roles)
+    theirs = bool(roles) and all(may(actor, "roster.change", Subject(course)) for course in roles)
     for field, before, after in (("name", user.name, row.name), ("email", user.email, row.email)):
         if after and after != before:
             if actor.administrator or (theirs and not known.staff(user)):

@@ -443,7 +443,8 @@ def test_no_instructor_comes_into_the_accounts_of_others_by_adding_them(school: 
     for name in ("anna", "ben"):
         assert post(stranger, f"{place}/add", id=name).status_code == 303
     anna, ben = school.users["anna"], school.users["ben"]
-    assert post(stranger, f"{place}/{anna}/link").status_code == 200  # invited: nobody was ever in there
+    # not activated yet: whoever sets the first password owns the account
+    assert post(stranger, f"{place}/{anna}/link").status_code == 403
     with_password(school, "anna")
     school.hand_in("ben")
     for user in (anna, ben):
@@ -456,6 +457,32 @@ def test_no_instructor_comes_into_the_accounts_of_others_by_adding_them(school: 
     post(school.client("teacher"), f"{people(school)}/{ben}/remove")
     assert post(stranger, f"{place}/{ben}/link").status_code == 403
     assert post(school.client("admin"), f"{place}/{ben}/link").status_code == 200
+
+
+def test_no_instructor_takes_an_account_of_no_course(school: School) -> None:
+    """An administrator made it for somebody who may become staff; its id leads nobody into it."""
+    with school.store.write() as session:
+        accounts.create_user(session, "prof", name="Professor")
+    place, stranger = f"/courses/{course_elsewhere(school)}/people", school.client("stranger")
+    answer = post(stranger, f"{place}/add", id="prof", name="Mine", email="mine@evil.example")
+    assert answer.status_code == 422
+    assert "an administrator adds it to its first one" in text(answer)
+    with school.store.write() as session:
+        prof = accounts.find_user(session, "local", "prof")
+        assert prof is not None
+        assert (prof.name, prof.email) == ("Professor", "")
+        with pytest.raises(Forbidden, match="is in no course yet"):
+            accounts.find_or_create_student(session, "local", "prof", "", "", course_elsewhere(school))
+    assert post(school.client("admin"), f"{place}/add", id="prof").status_code == 303
+
+
+def test_who_was_removed_from_a_course_comes_back_to_it_but_into_no_other(school: School) -> None:
+    teacher, anna = school.client("teacher"), school.users["anna"]
+    assert post(teacher, f"{people(school)}/{anna}/remove").status_code == 303
+    elsewhere = f"/courses/{course_elsewhere(school)}/people/add"
+    assert post(school.client("stranger"), elsewhere, id="anna").status_code == 422
+    assert post(teacher, f"{people(school)}/add", id="anna").status_code == 303
+    assert post(teacher, f"{people(school)}/{anna}/link").status_code == 200
 
 
 def course_elsewhere(school: School) -> int:

@@ -34,8 +34,8 @@ mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr seccomp
 """.split()
 _NEW_NAMESPACES = (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
 _AF_UNIX = 1
-# buffers of the kernel's size, not of the sender's choice; filters are compiled into memory of which the whole
-# computer has a fixed amount (SO_SNDBUF, SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF)
+# buffers of the kernel's size, not of the sender's choice; filters are compiled into memory of which the
+# whole computer has a fixed amount (SO_SNDBUF, SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF)
 _SOCKET_OPTIONS = (7, 26, 50, 51, 52)
 _PR_SET_SECCOMP = 22
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type into a terminal
