@@ -52,7 +52,7 @@ def documented(check: Documented, context: Context, scope: Scope) -> Finding:
     if not found:
         return Finding(0.0, f"there is no {one} of your own here")
     bare = [(piece, each) for piece, each in found if each.documented < check.words]
-    message = f"{len(found) - len(bare)} of {_counted(len(found), one)} have a description"
+    message = f"{len(found) - len(bare)} of {_counted(len(found), one)} with a description"
     if bare:
         message += f"; {bare[0][1].name} has none"
     piece, first = (bare or found)[0]
@@ -66,7 +66,7 @@ def function_length(check: FunctionLength, context: Context, scope: Scope) -> Fi
         return Finding(0.0, "there is no function of your own here")
     long = sorted((pair for pair in found if pair[1].lines > check.at_most), key=lambda pair: -pair[1].lines)
     short = len(found) - len(long)
-    message = f"{short} of {counted(len(found), 'function')} have at most {counted(check.at_most, 'line')}"
+    message = f"{short} of {counted(len(found), 'function')} with at most {counted(check.at_most, 'line')}"
     if long:
         message += f"; {long[0][1].name} has {long[0][1].lines}"
     piece, first = (long or found)[0]
@@ -85,7 +85,7 @@ def naming(check: Naming, context: Context, scope: Scope) -> Finding:
     other = [
         (name, style, at) for (kind, _), (name, style, at) in found.items() if not _fits(kind, name, style)
     ]
-    message = f"{len(found) - len(other)} of {counted(len(found), 'name')} are written as asked"
+    message = f"{len(found) - len(other)} of {counted(len(found), 'name')} written as asked"
     if other:
         message += f"; {other[0][0]} is not {other[0][1]}"
     place = (other or list(found.values()))[0][2]

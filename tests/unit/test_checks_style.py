@@ -117,7 +117,7 @@ def test_documented() -> None:
     found = outcome(Documented(of="classes"), python())
     assert (found.earned, found.message) == (
         pytest.approx(1 / 3),
-        "1 of 3 classes have a description; Circle has none",
+        "1 of 3 classes with a description; Circle has none",
     )
     assert found.location is not None
     assert found.location.line == 11
@@ -132,7 +132,7 @@ def test_documented() -> None:
 def test_function_length() -> None:
     long = "def long(x):\n" + "    x += 1\n" * 9 + "\n\ndef short(x):\n    return x\n"
     found = outcome(FunctionLength(at_most=5), python(long))
-    assert (found.earned, found.message) == (0.5, "1 of 2 functions have at most 5 lines; long has 10")
+    assert (found.earned, found.message) == (0.5, "1 of 2 functions with at most 5 lines; long has 10")
     assert outcome(FunctionLength(at_most=10), python(long)).earned == 1
     assert outcome(FunctionLength(at_most=5), python("x = 1")).earned == 0
     # who fills in a function of the starter answers for its length
@@ -145,9 +145,9 @@ def test_function_length() -> None:
         (
             Naming(functions="snake_case"),
             0.5,
-            "1 of 2 names are written as asked; biggestShape is not snake_case",
+            "1 of 2 names written as asked; biggestShape is not snake_case",
         ),
-        (Naming(classes="PascalCase"), 1.0, "3 of 3 names are written as asked"),
+        (Naming(classes="PascalCase"), 1.0, "3 of 3 names written as asked"),
         (Naming(variables="snake_case"), 0.0, "there are no names of your own here"),
     ],
 )

@@ -42,15 +42,15 @@ CASES = [
         "0 Unterklassen von Shape; verlangt sind mindestens 2",
     ),
     (
-        "1 of 3 classes have a description; Circle has none",
+        "1 of 3 classes with a description; Circle has none",
         "1 von 3 Klassen mit Beschreibung; Circle hat keine",
     ),
     (
-        "1 of 2 functions have at most 5 lines; long has 10",
+        "1 of 2 functions with at most 5 lines; long has 10",
         "1 von 2 Funktionen mit höchstens 5 Zeilen; long hat 10",
     ),
     (
-        "1 of 2 names are written as asked; biggestShape is not snake_case",
+        "1 of 2 names written as asked; biggestShape is not snake_case",
         "1 von 2 Namen wie verlangt geschrieben; biggestShape ist nicht snake_case",
     ),
     ("has no “this and that”", "hat kein “this and that”"),
