@@ -18,9 +18,10 @@ from workers.machine.engines.rules_findings import remarks
 from workers.machine.engines.rules_judge import Judged, reason
 from workers.machine.engines.rules_lines import Advice, Remark
 from workers.machine.engines.rules_tests import passed_sentence, remarks_on_tests
+from workers.machine.engines.rules_words import Nouns
 
 Schema = dict[str, Any]
-VERSION = "rules/2"
+VERSION = "rules/3"
 
 
 class RulesEngine:
@@ -177,6 +178,7 @@ def _feedback(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
     found = [*failing, *remarks(facts)]
     judged = write.standing(job)
     spoken = write.criteria_facts(job, job.rubric.of_stage(job.stage))
+    nouns = Nouns.of(facts)
     technical = tuple(j for j in judged if j.criterion.stage != job.stage) or judged
     thinking = tuple(j for j in judged if j.criterion.stage == job.stage)
 
@@ -186,14 +188,14 @@ def _feedback(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
     return {
         "judgements": _judgements(job, judged, schema["judgements"]),
         "achieved": said("achieved", [*write.achieved(job, facts, technical), *passed_sentence(job)]),
-        "reflection": said("reflection", write.reflection(spoken)),
+        "reflection": said("reflection", write.reflection(spoken, job.rubric.of_stage(job.stage), nouns)),
         "strengths": _texts(write.strengths(facts, (*thinking, *technical)), schema["strengths"]),
-        "practice": said("practice", write.practice(job, facts, found)),
+        "practice": said("practice", write.practice(facts, found, nouns)),
         "develop": _texts(
             write.develop((*thinking, *technical), found, _limit(schema["develop"]["items"])),
             schema["develop"],
         ),
-        "next_step": said("next_step", write.next_step(facts, technical, found)),
+        "next_step": said("next_step", write.next_step(facts, technical, found, nouns)),
     }
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
+from grading.evidence.code import FactReader, code_facts, grammar_of
+from grading.evidence.facts import CodeFacts, Definition
+from grading.evidence.scope import COMMENT, Piece
 from grading.jobs import Job
 from grading.model import Cell, Document, Location
 
@@ -18,6 +21,7 @@ _NOT_CALLS = frozenset(
     {
         *("if", "for", "while", "function", "return", "and", "or", "not", "in", "is", "elif", "switch"),
         *("print", "cat", "c", "list", "library", "require", "def", "class", "except", "with", "lambda"),
+        *("println", "printf", "log", "toString", "super", "this", "sizeof", "main"),
         *("paste", "paste0", "format", "sprintf", "str", "int", "float", "len", "range", "repeat"),
     }
 )
@@ -37,6 +41,11 @@ _REASON = re.compile(
     re.IGNORECASE,
 )
 _COMMENT_STEM = re.compile(r"^\s*#+\s?")
+_TAG = re.compile(r"^@(?:param|returns?|throws|exception|author|version|since|see|examples?|export)\b\s*")
+_BY_LINE = frozenset({"python", "r", "sql", ""})
+"""Languages whose calls are read line by line; of others the grammar knows calls from definitions."""
+FEWEST = 3
+"""Words of a line of comment that count as something said."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,10 @@ class Line:
     document: Document
     cell: Cell
     number: int
+    stripped: str | None = None
+    """The line without comments, where the grammar of its language is known."""
+    said: str | None = None
+    """What a line of a comment says, without the signs of the comment."""
 
     @property
     def location(self) -> Location:
@@ -57,6 +70,8 @@ class Line:
     @property
     def bare(self) -> str:
         """The code without strings and comments."""
+        if self.stripped is not None:
+            return _STRING.sub('""', self.stripped).rstrip()
         return _STRING.sub('""', self.text).split("#", 1)[0].rstrip()
 
     @property
@@ -96,15 +111,41 @@ class Facts:
                 continue
             lines = cell.lines
             texts = _text_lines(lines) if kind == "code" else frozenset()
+            code = _stripped(document, cell) if kind == "code" else None
             for n in cell.added:
                 if n <= len(lines) and lines[n - 1].strip() and n not in texts:
-                    yield Line(lines[n - 1][:LONGEST_LINE], document, cell, cell.first_line + n - 1)
+                    bare = code[n - 1][:LONGEST_LINE] if code is not None and n <= len(code) else None
+                    yield Line(lines[n - 1][:LONGEST_LINE], document, cell, cell.first_line + n - 1, bare)
+
+    @cached_property
+    def coded(self) -> tuple[Line, ...]:
+        """The student's lines that hold code, not comments alone."""
+        return tuple(line for line in self.code if line.bare.strip())
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The code cells, parsed, with the lines that are the student's."""
+        reader = _Remembering()
+        return tuple(
+            Piece(d, c, 1, len(c.lines), frozenset(c.added), reader)
+            for d, c in self.cells
+            if c.kind == "code"
+        )
+
+    @cached_property
+    def definitions(self) -> tuple[Definition, ...]:
+        """The functions, classes and methods that the student wrote or changed."""
+        return tuple(definition for piece in self.pieces for definition in piece.definitions)
 
     @cached_property
     def prose(self) -> tuple[Line, ...]:
-        """The student's text lines; in scripts, which have none, long comments and docstring text."""
-        written = tuple(self._lines("markdown"))
-        return written or tuple(_comments(self.cells))
+        """The student's text lines; in scripts, which have none, long comments and documentation."""
+        return self.written or tuple(self._commented())
+
+    @cached_property
+    def written(self) -> tuple[Line, ...]:
+        """The student's lines of prose outside code."""
+        return tuple(self._lines("markdown"))
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
@@ -115,9 +156,7 @@ class Facts:
             follows = (
                 previous is not None and line.cell is previous.cell and line.number == previous.number + 1
             )
-            joined.append(
-                (" " if follows else "\n") + _MARKDOWN.sub("", _COMMENT_STEM.sub("", line.text)).strip()
-            )
+            joined.append((" " if follows else "\n") + _MARKDOWN.sub("", _said(line)).strip())
             previous = line
         found = (s.strip() for s in _SENTENCE.split("".join(joined)))
         return tuple(s for s in found if len(s.split()) >= 3 and not _TO_GRADER.search(s))
@@ -141,12 +180,48 @@ class Facts:
             if d.language.lower() == "python"
             for m in _IMPORT.finditer(c.source)
         }
-        return tuple(dict.fromkeys(name for line in self.code for name in calls_in(line, modules)))
+        names = (name for line in self.code for name in (*calls_in(line, modules), *self.parsed_calls(line)))
+        return tuple(dict.fromkeys(names))
+
+    def parsed_calls(self, line: Line) -> tuple[str, ...]:
+        """What a line calls in a language whose grammar tells calls from definitions."""
+        place = line.document.path, line.cell.number, line.number
+        return tuple(self._parsed_calls.get(place, ()))
+
+    @cached_property
+    def _parsed_calls(self) -> dict[tuple[str, int, int], list[str]]:
+        found: dict[tuple[str, int, int], list[str]] = {}
+        for piece in self.pieces:
+            if piece.facts.language in _BY_LINE or not piece.facts.parsed:
+                continue
+            for call in piece.facts.calls:
+                if call.name.isidentifier() and call.name not in _NOT_CALLS and call.first in piece.added:
+                    number = piece.cell.first_line + call.first - 1
+                    found.setdefault((piece.document.path, piece.cell.number, number), []).append(call.name)
+        return found
 
     @cached_property
     def comments(self) -> int:
-        """Lines with a comment."""
-        return sum("#" in _STRING.sub("", line.text) for line in self.code)
+        """The student's lines of comments and docstrings; code that was commented out is none."""
+        comments = (c for piece in self.pieces for c in piece.comments if not c.code)
+        return sum(bool(line.strip()) for comment in comments for line in comment.text.split("\n"))
+
+    @cached_property
+    def comment_words(self) -> int:
+        """The words of these comments."""
+        return sum(c.words for piece in self.pieces for c in piece.comments)
+
+    def _commented(self) -> Iterator[Line]:
+        """The student's lines of comments and documentation that say something."""
+        for piece in self.pieces:
+            document, cell, lines = piece.document, piece.cell, piece.cell.lines
+            # answers are also given as texts in triple quotes
+            texts = ((n, lines[n - 1]) for n in _text_lines(lines) if n in piece.added)
+            for number, said in sorted({**dict(texts), **dict(_comment_lines(piece))}.items()):
+                said = _TAG.sub("", said)
+                if len(said.split()) >= FEWEST and number <= len(lines):
+                    at = cell.first_line + number - 1
+                    yield Line(lines[number - 1][:LONGEST_LINE], document, cell, at, said=said)
 
     @cached_property
     def errors(self) -> tuple[tuple[Document, Cell, str], ...]:
@@ -197,7 +272,9 @@ class Facts:
 
 def calls_in(line: Line, modules: Collection[str] = ()) -> list[str]:
     """The functions a line calls; methods without their object, functions of a module with it."""
-    names = []
+    names: list[str] = []
+    if _language(line.document, line.cell) not in _BY_LINE:
+        return names
     python = line.document.language.lower() == "python"
     for name in _CALL.findall(line.bare):
         owner, _, last = name.rpartition(".")
@@ -219,15 +296,45 @@ def _text_lines(lines: list[str]) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def _comments(cells: Iterable[tuple[Document, Cell]]) -> Iterator[Line]:
-    """The student's comments of at least four words, and their lines in docstrings and other long texts."""
-    for document, cell in cells:
-        if cell.kind != "code":
-            continue
-        added, texts = frozenset(cell.added), _text_lines(cell.lines)
-        for n, raw in enumerate(cell.lines, start=1):
-            if n in added and (n in texts or raw.strip().startswith("#")) and len(raw.split()) >= 4:
-                yield Line(raw[:LONGEST_LINE], document, cell, cell.first_line + n - 1)
+class _Remembering(FactReader):
+    """Reads what was read for another criterion of the same job once."""
+
+    def facts(self, source: str, language: str) -> CodeFacts:
+        """What the code calls, defines and comments."""
+        return _read(source, language)
+
+
+@lru_cache(maxsize=32)
+def _read(source: str, language: str) -> CodeFacts:
+    return code_facts(source, language)
+
+
+def _language(document: Document, cell: Cell) -> str:
+    """The grammar of a cell; nothing where there is none."""
+    return grammar_of(cell.language or document.language) or ""
+
+
+def _stripped(document: Document, cell: Cell) -> list[str] | None:
+    """The lines of a cell without comments; nothing for languages without a grammar."""
+    language = _language(document, cell)
+    return _read(cell.source, cell.language or document.language).code_lines if language else None
+
+
+def _comment_lines(piece: Piece) -> Iterator[tuple[int, str]]:
+    """Number and words of each line of the student's comments."""
+    if not piece.facts.parsed:
+        for number in piece.in_order:
+            hit = COMMENT.match(piece.cell.lines[number - 1][:LONGEST_LINE])
+            if hit:
+                yield number, hit.group(1)
+        return
+    for comment in piece.comments:
+        if not comment.code:
+            yield from enumerate(comment.text.split("\n"), start=comment.first)
+
+
+def _said(line: Line) -> str:
+    return line.said if line.said is not None else _COMMENT_STEM.sub("", line.text)
 
 
 def cites(sentence: str, names: Collection[str]) -> bool:

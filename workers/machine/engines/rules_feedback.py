@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from grading.jobs import Job
 from grading.rubric import Criterion
 from workers.machine.engines.rules_facts import Facts, cites, join_within, listed
-from workers.machine.engines.rules_judge import Judged, judge
+from workers.machine.engines.rules_judge import Judged, about_documentation, judge
 from workers.machine.engines.rules_lines import Remark
+from workers.machine.engines.rules_words import Nouns, kinds
 
 _DISTINCT = 200
 
@@ -26,7 +27,7 @@ def summary(facts: Facts, judged: tuple[Judged, ...], found: list[Remark]) -> It
     full = [j for j in judged if j.share >= 1]
     low = [j for j in judged if j.share <= 0.25]
     calls = f", using {listed(f'{c}()' for c in facts.calls)}" if facts.calls else ""
-    yield f"You wrote {_count(len(facts.code), 'line')} of code{calls}."
+    yield f"You wrote {_count(len(facts.coded), 'line')} of code{calls}."
     yield f"{len(full)} of {_plural(len(judged), 'criterion', 'criteria')} fully met."
     if low:
         yield f"The most is to be gained in {listed(_title(j) for j in low)}."
@@ -75,14 +76,19 @@ def achieved(job: Job, facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str
         yield f"{shown}, so others can check your work."
 
 
-def reflection(facts: Facts) -> Iterator[str]:
+def reflection(facts: Facts, criteria: tuple[Criterion, ...], nouns: Nouns) -> Iterator[str]:
     """An answer to what the student wrote, with one of their own sentences."""
+    documents = bool(criteria) and all(about_documentation(c) for c in criteria)
     if not facts.sentences:
-        yield "I could not find an answer to the reflection questions in your own words."
-        yield "Two or three sentences about what surprised you in the data would already show your thinking."
+        yield from _unanswered(facts, documents, nouns)
         return
     own = _telling_sentence(facts)
     yield f'You write: "{own}"'
+    if documents and not facts.written:
+        yield f"A reader of your {kinds(facts) or 'code'} sees from it what they are for."
+        if not facts.reasons:
+            yield "Say also why, wherever someone would wonder about the way you chose."
+        return
     if facts.reasons >= 2:
         yield "I like that you do not stop at what you saw but say why it matters."
     elif facts.reasons == 1:
@@ -92,26 +98,42 @@ def reflection(facts: Facts) -> Iterator[str]:
     if any(c.isdigit() for s in facts.sentences for c in s):
         yield "Your numbers make the point checkable."
     else:
-        yield "Put one number from your results beside it, so that a reader can follow you."
+        beside = "one number from your results" if nouns.data else f"a {nouns.step} or a result of your work"
+        yield f"Put {beside} beside it, so that a reader can follow you."
     if len(facts.words) < 40:
         yield f"With {len(facts.words)} words there is still room to say what you would do differently."
 
 
-def practice(job: Job, facts: Facts, found: list[Remark]) -> Iterator[str]:
+def _unanswered(facts: Facts, documents: bool, nouns: Nouns) -> Iterator[str]:
+    if documents:
+        yield f"I found no comment of yours that says what your {kinds(facts) or 'steps'} are for."
+        yield "One sentence above each of them would already help a reader."
+        return
+    yield "I could not find an answer to the reflection questions in your own words."
+    topic = "surprised you in the data" if nouns.data else "was harder or easier than you expected"
+    yield f"Two or three sentences about what {topic} would already show your thinking."
+
+
+def practice(facts: Facts, found: list[Remark], nouns: Nouns) -> Iterator[str]:
     """How the work would hold up in a company."""
     if not facts.code:
-        yield "At work, the first question about any figure is how it came about; code is the answer."
+        asked = "figure is how it came about" if nouns.data else "result is how it came about"
+        yield f"At work, the first question about any {asked}; code is the answer."
         return
     titles = {r.title for r in found}
     if any("error" in t or "not run" in t or "parse" in t for t in titles):
         yield "A colleague who opens this tomorrow would run it from top to bottom, and get stuck."
         yield "Running everything once before you share it takes a minute and saves them an hour."
-    elif any("missing" in t or "NA" in t for t in titles):
+    elif nouns.data and any("missing" in t or "NA" in t for t in titles):
         yield "Real company data always has gaps, and a manager will ask what you did with them."
         yield "Saying in one line how many rows you left out, and why, answers that before it is asked."
     else:
-        yield f"A colleague could run these {_count(len(facts.code), 'line')} again next month."
-        yield "Ask yourself what happens when the new file has a column renamed or a value nobody expected."
+        yield f"A colleague could run these {_count(len(facts.coded), 'line')} again next month."
+        if nouns.data:
+            change = "the new file has a column renamed or a value nobody expected"
+        else:
+            change = f"a {nouns.step} gets a value nobody expected, such as nothing at all"
+        yield f"Ask yourself what happens when {change}."
     if "Path of one computer" in titles or "setwd() in the code" in titles:
         yield "Only the path of your own computer would stop them."
     if not facts.comments:
@@ -124,20 +146,23 @@ def develop(judged: tuple[Judged, ...], found: list[Remark], limit: int) -> Iter
     for one in by_gain:
         if one.share >= 0.75:
             break
-        wanted = f"{one.criterion.title}. {one.criterion.description}"
+        if one.lacking:
+            name = f"{one.criterion.title}:"
+            yield join_within([name, *one.lacking], limit) if len(name) < limit else name[:limit]
+            continue
         goal = one.criterion.levels[min(one.level + 1, one.criterion.highest)].rstrip(".")
-        short = f"{one.criterion.title}: the next level is '{goal}'."
-        yield wanted if one.criterion.description and len(wanted) <= limit else short
+        yield f"{one.criterion.title}: the next level is '{goal}'."
     for remark in found:
         if remark.advice is not None:
             yield f"{remark.advice.what}: {remark.advice.why[0].lower()}{remark.advice.why[1:]}"
 
 
-def next_step(facts: Facts, judged: tuple[Judged, ...], found: list[Remark]) -> Iterator[str]:
+def next_step(facts: Facts, judged: tuple[Judged, ...], found: list[Remark], nouns: Nouns) -> Iterator[str]:
     """One small thing to do now."""
     grave = next((r for r in found if r.severity == "major" and r.advice is not None), None)
     if not facts.code and not facts.prose:
-        yield "Open the first task, write the one line that loads the data, and run it."
+        first = "the one line that loads the data" if nouns.data else f"the smallest {nouns.step} it asks for"
+        yield f"Open the first task, write {first}, and run it."
     elif grave is not None and grave.advice is not None:
         yield f"{grave.advice.what}. {grave.advice.how}"
     else:
@@ -145,7 +170,11 @@ def next_step(facts: Facts, judged: tuple[Judged, ...], found: list[Remark]) -> 
         if low is not None and low.share < 1:
             yield f"Go back to '{low.criterion.title}' for half an hour and see how far you get."
         else:
-            yield "Try the same steps on a table you care about, and see which of them still hold."
+            yield (
+                "Try the same steps on a table you care about, and see which of them still hold."
+                if nouns.data
+                else f"Add one {nouns.step} that nobody asked for, and see what of the rest must change."
+            )
     example = next((r.advice.example for r in found if r.advice is not None and r.advice.example), "")
     if example and grave is None and facts.code:
         yield f"A piece of code to start from: {example}"

@@ -1,4 +1,4 @@
-"""Static analysis of the student's own lines in R and Python: remarks with places, and what to do better."""
+"""Static analysis of the student's own lines: remarks with places, and what to do better."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
+from grading.evidence.code import LOOSE
 from grading.model import Location
 from workers.machine.engines.rules_facts import LONGEST_LINE, Facts, Line
-from workers.machine.engines.rules_lines import LINE_RULES, Advice, Remark
+from workers.machine.engines.rules_lines import LINE_RULES, UNNAMED_NUMBER, Advice, Remark
+from workers.machine.engines.rules_words import Nouns
 
 
 def remarks(facts: Facts) -> list[Remark]:
@@ -35,11 +38,15 @@ def _speaks(line: Line, language: str) -> bool:
 
 
 def _by_line(facts: Facts) -> Iterator[Remark]:
+    nouns = Nouns.of(facts)
     for line in facts.code:
         for rule in LINE_RULES:
             text = line.text if rule.strings else line.bare
             if _speaks(line, rule.language) and rule.pattern.search(text):
-                yield Remark(rule.severity, rule.title, rule.detail, line.location, rule.advice)
+                advice = rule.advice
+                if rule.title == UNNAMED_NUMBER:
+                    advice = replace(advice, example=nouns.constant)
+                yield Remark(rule.severity, rule.title, rule.detail, line.location, advice)
         if len(line.text) > 120:
             yield Remark(
                 "note", "A very long line", "More than 120 characters are hard to read.", line.location
@@ -48,16 +55,19 @@ def _by_line(facts: Facts) -> Iterator[Remark]:
 
 def _errors(facts: Facts) -> Iterator[Remark]:
     for document, cell, text in facts.errors:
+        notebook = document.kind == "notebook"
+        whole = "notebook" if notebook else "program"
+        again = "Restart the kernel, run all cells" if notebook else "Run it in a new process"
         said = next((s.strip() for s in text.split("\n") if s.strip()), "an error")
         yield Remark(
             "major",
-            f"Cell {cell.number} ends in an error",
+            f"Cell {cell.number} ends in an error" if document.kind == "notebook" else "It ends in an error",
             f"{'When the school ran it, it stopped' if cell.played else 'It stops'} with: {said[:110]}",
             Location(document=document.path, cell=cell.number if document.kind == "notebook" else None),
             Advice(
-                "Run the notebook from top to bottom before you hand in",
+                f"Run the {whole} from top to bottom before you hand in",
                 "Everything after an error works with old or missing values.",
-                "Restart the kernel, run all cells, and read the first message that appears.",
+                f"{again}, and read the first message that appears.",
                 "",
             ),
         )
@@ -101,6 +111,9 @@ _PARSE_ADVICE = Advice(
 )
 
 
+_READ_ABOVE = frozenset({"python", "r"})
+
+
 def _syntax(facts: Facts) -> Iterator[Remark]:
     """Python that does not parse, and R whose brackets do not close."""
     for document, cell in facts.cells:
@@ -130,6 +143,19 @@ def _syntax(facts: Facts) -> Iterator[Remark]:
                     place,
                     _PARSE_ADVICE,
                 )
+    yield from _grammar(facts)
+
+
+def _grammar(facts: Facts) -> Iterator[Remark]:
+    """Code of other languages that its grammar does not fit, as far as the student wrote it."""
+    for piece in facts.pieces:
+        read = piece.facts
+        if read.language in _READ_ABOVE or read.language in LOOSE:
+            continue
+        line = next((n for n in read.errors if n in piece.added), None)
+        if line is not None:
+            detail = f"At line {line} the code does not follow the grammar of the language."
+            yield Remark("major", "Code that does not parse", detail, piece.at(line), _PARSE_ADVICE)
 
 
 _NO_VALUE = re.compile(r"^(?:\[1\] )?(?:NA|NaN|nan)$")
@@ -161,6 +187,7 @@ def _whole(facts: Facts) -> Iterator[Remark]:
 
 
 def _copies(facts: Facts) -> Iterator[Remark]:
+    nouns = Nouns.of(facts)
     shapes = Counter(re.sub(r"\d+", "0", line.bare.strip()) for line in facts.code)
     for line in facts.code:
         shape = re.sub(r"\d+", "0", line.bare.strip())
@@ -173,7 +200,9 @@ def _copies(facts: Facts) -> Iterator[Remark]:
                 Advice(
                     "Write the step once",
                     "Every later change is then made in one place.",
-                    "Use a function, a loop, or a grouped call.",
+                    f"Use a {nouns.step}, a loop, or a grouped call."
+                    if nouns.data
+                    else f"Use a {nouns.step} or a loop.",
                     "",
                 ),
             )
@@ -195,13 +224,13 @@ def _missing_values(facts: Facts) -> Iterator[Remark]:
             yield Remark(
                 "minor",
                 f"{name}() without a word on missing values",
-                "One NA in the column makes the whole result NA.",
+                "One NA among the values makes the whole result NA.",
                 line.location,
                 Advice(
                     "Decide what happens to missing values",
                     f"{name}() returns NA as soon as one value is missing.",
                     "Remove them first, or say na.rm = TRUE and write why.",
-                    f"{name}(sales$units, na.rm = TRUE)",
+                    f"{name}(x, na.rm = TRUE)",
                 ),
             )
             return

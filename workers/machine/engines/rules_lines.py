@@ -1,4 +1,4 @@
-"""What single lines of R and Python tell, as a table: pattern, remark, advice."""
+"""What single lines tell, as a table: pattern, remark, advice."""
 
 from __future__ import annotations
 
@@ -49,9 +49,11 @@ class LineRule:
 _RELATIVE = Advice(
     "Use paths relative to the project",
     "A path of your own computer does not exist on anybody else's.",
-    "Keep the data in a folder beside the notebook and name it from there.",
-    '"data/sales.csv"',
+    "Keep the files in a folder beside your code and name them from there.",
+    '"data/input.csv"',
 )
+
+UNNAMED_NUMBER = "A number without a name"
 
 LINE_RULES = (
     LineRule(
@@ -137,7 +139,7 @@ LINE_RULES = (
         "A vector that grows step by step",
         "Each step copies all that is there, which becomes slow with real data.",
         Advice(
-            "Let one call work on the whole column",
+            "Let one call work on the whole vector",
             "R is fast on vectors and slow on growing them.",
             "Use a vectorised expression or sapply().",
             "revenue <- units * unit_price",
@@ -171,12 +173,12 @@ LINE_RULES = (
         "any",
         re.compile(r"[<>]=?\s*(?!0\b|1\b)\d{2,}(?:\.\d+)?\b|[*/]\s*0\.\d{2,}\b"),
         "note",
-        "A number without a name",
+        UNNAMED_NUMBER,
         "A reader cannot know where this number comes from or what it means.",
         Advice(
             "Give the number a name",
             "A name says what it means, and there is one place to change it.",
-            "Put it in a variable at the top.",
+            "Put it in a constant or a variable at the top.",
             "min_units = 10",
         ),
     ),

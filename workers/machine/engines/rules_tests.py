@@ -76,13 +76,22 @@ def _failing(one: Tested) -> Remark:
         f"{len(failed)} of {_tests(len(tests))} {fail} in '{one.name}'",
         _first(first),
         one.outcome.location,
-        Advice(
-            "Try the failing test yourself",
-            "One input that goes wrong shows where the code errs.",
-            "Run the code with its input and compare the values with what should come.",
-            first.input if 0 < len(first.input) <= _TOLD and not first.hidden else "",
-        ),
+        _advice(first),
     )
+
+
+def _advice(test: TestOutcome) -> Advice:
+    """What to do about a test, by what of it the student is shown."""
+    example = test.input if 0 < len(test.input) <= _TOLD and not test.hidden else ""
+    why = "One input that goes wrong shows where the code errs."
+    if test.hidden or test.show in ("nothing", "name") or not (test.input or test.message):
+        how = "Think of empty, very large and unusual inputs, and work out by hand what each should give."
+        return Advice("Test your code with inputs of your own", why, how, example)
+    if test.expected or (test.message and test.show == "everything"):
+        how = "Run the code with its input and compare the values with what should come."
+    else:
+        how = "Run the code with its input, and work out by hand what it should give."
+    return Advice("Try the failing test yourself", why, how, example)
 
 
 def _first(test: TestOutcome) -> str:
