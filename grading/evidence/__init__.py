@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grading.evidence.checks import FULL, outcome
-from grading.evidence.context import Context
+from grading.evidence.checks import FULL, outcome, run
+from grading.evidence.context import Context, Finding
 from grading.evidence.flags import work_flags
 from grading.evidence.manipulation import manipulation_flags
 from grading.evidence.run_flags import run_flags
@@ -30,10 +30,15 @@ def collect(
     checks of behaviour do not apply. Never raises because of what a student wrote.
     """
     mine, solved = Scopes(documents), Scopes(solution)
-    criteria = tuple(_criterion(c, Context(mine, rubric, solved, c.where, ran)) for c in rubric.criteria)
+    found = [
+        [run(check, Context(mine, rubric, solved, c.where, ran)) for check in c.checks]
+        for c in rubric.criteria
+    ]
+    criteria = tuple(_criterion(c, findings) for c, findings in zip(rubric.criteria, found, strict=True))
+    all_findings = [finding for findings in found for finding in findings]
     return Evidence(
         criteria=criteria,
-        flags=manipulation_flags(documents) + work_flags(mine) + run_flags(rubric, mine, criteria, ran),
+        flags=manipulation_flags(documents) + work_flags(mine) + run_flags(rubric, mine, all_findings, ran),
         added_lines=_added(mine),
         adjustments=tuple(
             _adjustment(a, Context(mine, rubric, solved, a.where, ran)) for a in rubric.adjustments
@@ -50,13 +55,14 @@ def _added(scopes: Scopes) -> int:
     return sum(len(piece.added) for piece in scopes.find().added)
 
 
-def _criterion(criterion: Criterion, context: Context) -> CriterionEvidence:
-    outcomes = tuple(outcome(c, context, n) for n, c in enumerate(criterion.checks, start=1))
+def _criterion(criterion: Criterion, findings: Sequence[Finding]) -> CriterionEvidence:
+    pairs = zip(criterion.checks, findings, strict=True)
+    outcomes = tuple(outcome(check, found, n) for n, (check, found) in enumerate(pairs, start=1))
     return CriterionEvidence(criterion=criterion.id, share=_mean(outcomes), outcomes=outcomes)
 
 
 def _adjustment(adjustment: Adjustment, context: Context) -> AdjustmentEvidence:
-    found = [outcome(c, context, n) for n, c in enumerate(adjustment.unless, start=1)]
+    found = [outcome(c, run(c, context), n) for n, c in enumerate(adjustment.unless, start=1)]
     outcomes = tuple(_decided(c, o, context.ran) for c, o in zip(adjustment.unless, found, strict=True))
     return AdjustmentEvidence(adjustment=adjustment.id, outcomes=outcomes)
 

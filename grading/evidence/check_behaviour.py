@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from grading.evidence.behaviour import LACKING, NO_SANDBOX, bounded, judged
-from grading.evidence.check_output import Shown, paired, shown_in, unconfirmed
-from grading.evidence.compare_output import compare_outputs, text_of
+from grading.evidence.check_output import Shown, cells_meant, compared_views, shown_in, unconfirmed
+from grading.evidence.compare_output import compare_outputs, lines_of, text_of
 from grading.evidence.context import FIRST, Context, Finding, counted
 from grading.evidence.numbers import Tolerance
 from grading.evidence.scope import Piece, Scope
+from grading.evidence.surplus import enumerated, too_much
 from grading.model import Location, Output, TestOutcome
 from grading.rubric import Check, OutputEquals, PassesTests, RunsClean, VariableEquals
 from grading.trials.model import Played
@@ -17,6 +19,8 @@ from grading.trials.plan import Asked
 from grading.trials.ran import Ran
 
 LEFT_OUT = "packages or files that the work needs are missing on the server"
+Compared = tuple[str, Sequence[Output], Sequence[Output], int]
+"""Name, what is expected, what the student puts out, and in how many cells that may stand."""
 _VERBS = ("gave ", "has ", "took ", "was ", "is ", "raised ")
 
 
@@ -69,16 +73,46 @@ def output_equals(check: OutputEquals, context: Context, scope: Scope) -> Findin
     ran, asked = _ready(check, context, scope)
     if asked is None or ran is None:
         return _not_ready(ran, scope)
-    cells = shown_in(scope.code, context)
-    pairs = _expected(check, context, scope, cells)
+    found = _worst(check, _expected(check, context, scope))
+    if found is None:
+        return Finding(None, "does not apply: there is no expected output to compare with")
+    broken = _solution_fails(check, context)
+    if broken:
+        return Finding(None, "does not apply: no test can be used; the instructor was told", broken=broken)
+    return replace(found, location=scope.code[0].at())
+
+
+def _solution_fails(check: OutputEquals, context: Context) -> str:
+    """Why the solution, handed in as it is, would not earn the check in full; empty when it would."""
+    solved = context.solved()
+    scope = solved.scope(check)
+    if not shown_in(scope.code, solved):
+        return ""  # it cannot be run here, or there is none
+    found = _worst(check, _expected(check, solved, scope))
+    if found is None or found.earned == 1:
+        return ""
+    first = next((test for test in found.tests if not test.passed), None)
+    why = sentence(first) if first is not None else found.message
+    return f"{check.label or check.id or 'output_equals'}: the solution itself does not pass ({why})"
+
+
+def _worst(check: OutputEquals, views: Sequence[Sequence[Compared]]) -> Finding | None:
+    """The finding with the smallest share; nothing where nothing is expected."""
+    found = [one for pairs in views if (one := _outputs(check, pairs)) is not None]
+    return min(found, key=lambda one: one.earned or 0.0, default=None)
+
+
+def _outputs(check: OutputEquals, pairs: Sequence[Compared]) -> Finding | None:
     tolerance = Tolerance(check.rel_tol, check.abs_tol)
-    tests, shares = [], []
-    for name, theirs, mine in pairs:
+    tests, shares, surplus = [], [], ""
+    for name, theirs, mine, cells in pairs:
         compared = compare_outputs(theirs, mine, tolerance)
         if not compared.expected:
             continue
-        shares.append(compared.found / compared.expected)
-        whole = compared.found == compared.expected
+        over = _surplus(theirs, mine, cells, tolerance)
+        surplus = surplus or (f"{name}: {over}" if over else "")
+        shares.append(0.0 if over else compared.found / compared.expected)
+        whole = compared.found == compared.expected and not over
         lacks = "" if whole else f"has no line like “{compared.missing[:200]}”"
         tests.append(
             TestOutcome(
@@ -86,14 +120,20 @@ def output_equals(check: OutputEquals, context: Context, scope: Scope) -> Findin
                 passed=whole,
                 expected=bounded(text_of(theirs)),
                 got=bounded(text_of(mine)),
-                message="has no picture" if compared.missing == "a picture" else lacks,
+                message=over or ("has no picture" if compared.missing == "a picture" else lacks),
                 show=check.show,
             )
         )
     if not shares:
-        return Finding(None, "does not apply: there is no expected output to compare with")
+        return None
     message = _said(tests, "outputs are right", "output is right")
-    return Finding(sum(shares) / len(shares), message, scope.code[0].at(), tuple(tests))
+    return Finding(sum(shares) / len(shares), message, tests=tuple(tests), surplus=surplus)
+
+
+def _surplus(theirs: Sequence[Output], mine: Sequence[Output], cells: int, tolerance: Tolerance) -> str:
+    """Why an output does not count, though the expected one may be in it."""
+    wanted, have = lines_of(text_of(theirs)), lines_of(text_of(mine))
+    return too_much("lines", len(have), len(wanted), cells) or enumerated(wanted, have, tolerance)
 
 
 def _tested(
@@ -162,22 +202,27 @@ def _failure(played: Played) -> str:
     return f"stopped with {bounded(played.error)[:200] or 'an error'}"
 
 
-def _expected(
-    check: OutputEquals, context: Context, scope: Scope, cells: Sequence[Shown]
-) -> list[tuple[str, tuple[Output, ...], tuple[Output, ...]]]:
-    """Name, expected outputs and the student's, for each output of the solution or the text as a whole."""
-    everything = tuple(output for _, outputs in cells for output in outputs)
+def _expected(check: OutputEquals, context: Context, scope: Scope) -> list[list[Compared]]:
+    """For each view: the outputs of the solution, or the text as a whole, beside the student's."""
+    shown = shown_in(scope.code, context)
+    meant = cells_meant(check, context, shown)
     if check.text is not None:
-        return [("output", (Output(kind="stream", text=check.text),), everything)]
-    solved = shown_in(context.scope(check, context.solution).pieces, context, solution=True)
-    telling = [o for _, o in solved if text_of(o).strip() or any(x.image for x in o)]
-    if len(telling) == 1 or len(cells) == 1:
-        # a script beside a notebook: all that one puts out against all that the other does
-        theirs = tuple(output for outputs in telling for output in outputs)
-        return [("output", theirs, everything)]
-    return [
-        (f"output of {_called(piece)}", theirs, mine) for piece, theirs, mine in paired(solved, scope, cells)
-    ]
+        whole = (Output(kind="stream", text=check.text),)
+        return [[("output", whole, _together(shown), meant)]]
+    found: list[list[Compared]] = []
+    for view in compared_views(check, context, scope):
+        telling = [(p, o) for p, o, _ in view.pairs if text_of(o).strip() or any(one.image for one in o)]
+        if len(telling) == 1 or len(view.shown) == 1:
+            # a script beside a notebook: all that one puts out against all that the other does
+            found.append([("output", _together(telling), _together(view.shown), meant)])
+        else:
+            pairs = view.pairs
+            found.append([(f"output of {_called(piece)}", theirs, mine, 1) for piece, theirs, mine in pairs])
+    return found
+
+
+def _together(shown: Sequence[Shown]) -> tuple[Output, ...]:
+    return tuple(output for _, outputs in shown for output in outputs)
 
 
 def _called(piece: Piece) -> str:

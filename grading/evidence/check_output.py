@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
 
 from grading.evidence.check_code import readable
 from grading.evidence.code import LOOSE
 from grading.evidence.context import Context, Finding, counted, listed
 from grading.evidence.patterns import matches
 from grading.evidence.scope import Piece, Scope, executed, runs_recorded
+from grading.evidence.surplus import too_much
 from grading.model import Cell, Output
-from grading.rubric import AllExecuted, HasOutput, NoErrors, OutputClose, OutputMatches
+from grading.rubric import AllExecuted, CheckBase, HasOutput, NoErrors, OutputClose, OutputMatches
 from grading.trials.ran import Ran
 
 SIGNS = re.compile(r"[\\^$*+?{}\[\]|()]")
@@ -28,6 +30,8 @@ INDEX = re.compile(r"^[ \t]*\[\d{1,9}(?:,\d{0,9})?\]", re.MULTILINE)
 MAX_NUMBERS = 2_000
 Shown = tuple[Piece, tuple[Output, ...]]
 """A piece with what its cell put out."""
+Key = tuple[str, int]
+"""Path of a document and number of a cell."""
 NO_RUNS = Finding(None, "does not apply: scripts carry no outputs")
 
 
@@ -37,12 +41,16 @@ def _ran(scope: Scope) -> list[Piece]:
 
 def shown_in(pieces: Iterable[Piece], context: Context, *, solution: bool = False) -> list[Shown]:
     """The pieces that were run, here or before they were handed in, each cell once, with its outputs."""
-    found: dict[tuple[str, int], Shown] = {}
+    found: dict[Key, Shown] = {}
     for piece in pieces:
         outputs = context.outputs(piece, solution=solution)
         if outputs is not None:
-            found.setdefault((piece.document.path, piece.cell.number), (piece, outputs))
+            found.setdefault(_key(piece), (piece, outputs))
     return list(found.values())
+
+
+def _key(piece: Piece) -> Key:
+    return piece.document.path, piece.cell.number
 
 
 def _cannot_apply(scope: Scope) -> Finding:
@@ -87,6 +95,9 @@ def output_matches(check: OutputMatches, context: Context, scope: Scope) -> Find
     asked = len(check.all_of) + bool(check.any_of)
     if not asked:
         return Finding(None, "the check asks for nothing")
+    surplus = _surplus(check, context, cells)
+    if surplus:
+        return Finding(0.0, surplus, cells[0][0].at(), surplus=surplus)
     hits = {p: _showing(p, cells) for p in (*check.all_of, *check.any_of)}
     missing = [p for p in check.all_of if not hits[p]]
     any_hit = any(hits[p] for p in check.any_of)
@@ -110,15 +121,32 @@ def output_close(check: OutputClose, context: Context, scope: Scope) -> Finding:
     if not cells:
         return _cannot_apply(scope)
     if check.values:
-        pairs = [(list(check.values), [n for _, outputs in cells for n in _numbers(outputs)])]
+        have = [n for _, outputs in cells for n in _numbers(outputs)]
+        views = [[(list(check.values), have, cells_meant(check, context, cells))]]
     else:
-        pairs = _pairs(check, context, scope, cells)
-    expected = sum(len(wanted) for wanted, _ in pairs)
-    if not expected:
+        views = [
+            [(_numbers(theirs), _numbers(mine), 1) for _, theirs, mine in view.pairs]
+            for view in compared_views(check, context, scope)
+        ]
+    views = [pairs for pairs in views if any(wanted for wanted, _, _ in pairs)]
+    if not views:
         return Finding(None, "does not apply: there are no expected numbers to compare with")
-    found = sum(_close(wanted, have, check.rel_tol, check.abs_tol) for wanted, have in pairs)
+    found = [_found(check, pairs) for pairs in views]
+    return replace(min(found, key=lambda one: one.earned or 0.0), location=cells[0][0].at())
+
+
+def _found(check: OutputClose, pairs: Sequence[tuple[list[float], list[float], int]]) -> Finding:
+    """Expected numbers, those that are shown, and in how many cells; for each place."""
+    expected = sum(len(wanted) for wanted, _, _ in pairs)
+    surplus = [too_much("numbers", len(set(have)), len(wanted), cells) for wanted, have, cells in pairs]
+    found = sum(
+        _close(wanted, have, check.rel_tol, check.abs_tol)
+        for (wanted, have, _), over in zip(pairs, surplus, strict=True)
+        if not over
+    )
     message = f"{found} of {counted(expected, 'expected number')} found in the outputs"
-    return Finding(found / expected, message, cells[0][0].at())
+    over = next(filter(None, surplus), "")
+    return Finding(found / expected, f"{message}; {over}" if over else message, surplus=over)
 
 
 def no_errors(check: NoErrors, context: Context, scope: Scope) -> Finding:
@@ -188,32 +216,79 @@ def _numbers(outputs: Sequence[Output]) -> list[float]:
     return found
 
 
-def _pairs(
-    check: OutputClose, context: Context, scope: Scope, cells: Sequence[Shown]
-) -> list[tuple[list[float], list[float]]]:
-    solved = shown_in(context.scope(check, context.solution).pieces, context, solution=True)
-    return [(_numbers(theirs), _numbers(mine)) for _, theirs, mine in paired(solved, scope, cells)]
+def _surplus(check: OutputMatches, context: Context, cells: Sequence[Shown]) -> str:
+    """Why outputs hold too much for a pattern in them to say anything; empty where they do not."""
+    meant = cells_meant(check, context, cells)
+    solved = [o for _, o in shown_in(context.scope(check, context.solution).pieces, context, solution=True)]
+    mine = [o for _, o in cells]
+    kinds = (("lines", _lines), ("numbers", _distinct))
+    over = (too_much(kind, sum(map(size, mine)), sum(map(size, solved)), meant) for kind, size in kinds)
+    return next(filter(None, over), "")
 
 
-def paired(
-    solved: Sequence[Shown], scope: Scope, cells: Sequence[Shown]
-) -> list[tuple[Piece, tuple[Output, ...], tuple[Output, ...]]]:
-    """What the solution puts out in each place, and the student there; cells without a place go in order.
+def cells_meant(check: CheckBase, context: Context, cells: Sequence[Shown]) -> int:
+    """In how many cells what is expected may stand: as many as the solution has there, else the student."""
+    solved = context.scope(check, context.solution).pieces
+    return sum(p.cell.kind == "code" for p in solved) or len(cells)
+
+
+def _lines(outputs: Sequence[Output]) -> int:
+    return sum(1 for line in plain_output(outputs).split("\n") if line.strip())
+
+
+def _distinct(outputs: Sequence[Output]) -> int:
+    return len(set(_numbers(outputs)))
+
+
+Pair = tuple[Piece, tuple[Output, ...], tuple[Output, ...]]
+"""A cell of the solution, what is expected there, and what the student puts out."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A way to set outputs beside those of the solution; `shown` are the student's cells that count in it."""
+
+    pairs: list[Pair]
+    shown: list[Shown]
+
+
+def compared_views(check: CheckBase, context: Context, scope: Scope) -> list[View]:
+    """What the solution puts out in each place, beside what the student does; the worst view counts.
+
+    First the cells that the solution wrote, and those that the student did. Then also those that both were
+    given and left as they were: they may show what the others made, and count on both sides or on none.
+    """
+    theirs = context.scope(check, context.solution)
+    solved = [s for s in shown_in(theirs.pieces, context, solution=True) if s[0].cell.kind == "code"]
+    code = [p for p in scope.pieces if p.cell.kind == "code"]
+    left = {p.cell.source.strip() for p in code if not p.coded}
+    given = {_key(p) for p, _ in solved if not p.coded and p.cell.source.strip() in left}
+    own = {_key(p) for p, _ in solved if p.coded} or {_key(p) for p, _ in solved} - given
+    chosen = [(own, scope.code), (own | given, code)] if given else [(own, scope.code)]
+    views = []
+    for counting, pieces in chosen:
+        shown = shown_in(pieces, context)
+        views.append(View(paired(solved, counting, scope, shown), shown))
+    return views
+
+
+def paired(solved: Sequence[Shown], counting: Set[Key], scope: Scope, cells: Sequence[Shown]) -> list[Pair]:
+    """What counting cells of the solution put out, and the student in their place; those without go in order.
 
     A place is compared as a whole, because students part their code into other cells than the solution does.
     """
     by_place = {p.cell.place: () for p in scope.pieces if p.cell.place} | _by_place(cells)
-    mine = {(p.document.path, p.cell.number): outputs for p, outputs in cells}
-    in_order = [(p.document.path, p.cell.number) for p in scope.pieces if p.cell.kind == "code"]
-    solved = [(piece, outputs) for piece, outputs in solved if piece.cell.kind == "code"]
-    theirs = _by_place(solved)
+    mine = {_key(p): outputs for p, outputs in cells}
+    in_order = [_key(p) for p in scope.pieces if p.cell.kind == "code"]
+    theirs = _by_place([(piece, outputs) for piece, outputs in solved if _key(piece) in counting])
     found = []
     told: set[str] = set()
     for index, (piece, outputs) in enumerate(solved):
         place = piece.cell.place
+        if _key(piece) not in counting or place in told:
+            continue
         if place in by_place:
-            if place not in told:
-                found.append((piece, theirs[place], by_place[place]))
+            found.append((piece, theirs[place], by_place[place]))
             told.add(place)
         else:
             own = mine.get(in_order[index], ()) if index < len(in_order) else ()

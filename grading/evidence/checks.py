@@ -30,9 +30,8 @@ def alternatives(check: Alternatives, context: Context, scope: Scope) -> Finding
     inner = context.narrowed(check)
     found = [run(each, inner) for each in check.checks]
     usable = [f for f in found if f.earned is not None]
-    if not usable:
-        return found[0]
-    return max(usable, key=lambda f: f.earned or 0.0)
+    best = max(usable, key=lambda f: f.earned or 0.0) if usable else found[0]
+    return replace(best, broken=next((f.broken for f in found if f.broken), ""))
 
 
 def ladder(check: Ladder, context: Context, scope: Scope) -> Finding:
@@ -41,18 +40,22 @@ def ladder(check: Ladder, context: Context, scope: Scope) -> Finding:
     Does not apply when a rung is only unmet by checks that do not apply.
     """
     inner = context.narrowed(check)
+    surplus = broken = ""
     for rung in check.rungs:
         found = [run(each, inner) for each in rung.when]
+        surplus = next((f.surplus for f in found if f.surplus), surplus)
+        broken = next((f.broken for f in found if f.broken), broken)
         if any(f.earned is not None and f.earned < FULL for f in found):
             continue
         missing = next((f for f in found if f.earned is None), None)
         if missing is not None:
-            return missing
+            return replace(missing, surplus=surplus, broken=broken)
         if found:
             place = next((f.location for f in found if f.location), None)
             tests = tuple(test for f in found for test in f.tests)
-            return Finding(rung.credit, rung.note or listed(f.headline for f in found), place, tests)
-    return Finding(check.otherwise, "none of the described ways was found")
+            note = rung.note or listed(f.headline for f in found)
+            return Finding(rung.credit, note, place, tests, surplus, broken)
+    return Finding(check.otherwise, "none of the described ways was found", surplus=surplus, broken=broken)
 
 
 CHECKS: dict[str, Run] = {
@@ -118,9 +121,8 @@ def _too_little(check: Check, context: Context) -> Finding | None:
     return Finding(0.0, f"needs at least {needs} of your own code; there {'is' if own == 1 else 'are'} {own}")
 
 
-def outcome(check: Check, context: Context, number: int) -> CheckOutcome:
-    """Runs a check and says what it earned; `number` names checks without an id."""
-    found = run(check, context)
+def outcome(check: Check, found: Finding, number: int) -> CheckOutcome:
+    """What a check earned, for people; `number` names checks without an id."""
     return CheckOutcome(
         check=check.id or f"{check.kind}-{number}",
         label=check.label or label_of(check),

@@ -24,6 +24,10 @@ class Finding:
     message: str
     location: Location | None = None
     tests: tuple[TestOutcome, ...] = ()
+    surplus: str = ""
+    """Why an output holds too much to be an answer, as a sentence: a person must look at it."""
+    broken: str = ""
+    """Why the check itself is wrong, as a sentence for the instructor."""
 
     @property
     def headline(self) -> str:
@@ -43,6 +47,12 @@ class Context:
     solution: Scopes
     where: str | None = None
     ran: Ran | None = None
+    is_solution: bool = False
+    """Whether the documents are the solution, looked at as if somebody had handed it in."""
+
+    def solved(self) -> Context:
+        """The same for the solution in the place of the hand-in."""
+        return replace(self, documents=self.solution, is_solution=True)
 
     def scope(self, check: CheckBase, documents: Scopes | None = None) -> Scope:
         """The pieces a check looks at, in the hand-in or in other documents."""
@@ -79,6 +89,7 @@ class Context:
     def outputs(self, piece: Piece, *, solution: bool = False) -> tuple[Output, ...] | None:
         """What a cell put out when it was run here, else what it was handed in with; nothing for a script."""
         if self.ran is not None:
+            solution = solution or self.is_solution
             shown = self.ran.outputs(piece.document.path, piece.cell.number, solution=solution)
             if shown is not None:
                 return shown

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from grading.evidence.behaviour import judged
 from grading.evidence.check_output import unconfirmed
-from grading.evidence.context import counted, listed
+from grading.evidence.context import Finding, counted, listed
 from grading.evidence.scope import Scopes
-from grading.model import CriterionEvidence, Flag, Location
+from grading.model import Flag, Location
 from grading.rubric import (
     OutputClose,
     OutputEquals,
@@ -27,25 +27,33 @@ _OUTPUTS = (OutputClose, OutputEquals, OutputMatches)
 MAX_REPAIRS = 10
 
 
-def run_flags(
-    rubric: Rubric, mine: Scopes, criteria: Sequence[CriterionEvidence], ran: Ran | None
-) -> tuple[Flag, ...]:
+def run_flags(rubric: Rubric, mine: Scopes, findings: Sequence[Finding], ran: Ran | None) -> tuple[Flag, ...]:
     """What a person should know about the trials of a hand-in."""
     if not mine.find().code:
         return ()
+    surplus = tuple(_surplus(findings))
     problem = "There is no sandbox on this server." if ran is None else ran.problem
     if ran is None or problem:
         if not any(behaviour(rubric)):
-            return ()
+            return surplus
         message = f"The work was not run, and its behaviour is not graded. {problem}"
-        return (Flag(code="not_run", message=message, hold=_only_by_running(rubric)),)
+        return (Flag(code="not_run", message=message, hold=_only_by_running(rubric)), *surplus)
     return (
         *_stopped(ran),
-        *_missing(rubric, mine, criteria, ran),
-        *_broken(rubric, ran),
+        *_missing(rubric, mine, findings, ran),
+        *_broken(rubric, findings, ran),
+        *surplus,
         *_unconfirmed(rubric, mine, ran),
         *_repairs(ran),
     )
+
+
+def _surplus(findings: Sequence[Finding]) -> Iterator[Flag]:
+    """Outputs in which there is too much beside the answer, and which earn nothing for that."""
+    for found in findings:
+        if found.surplus:
+            message = f"An output may list many answers instead of one, and does not count: {found.surplus}."
+            yield Flag(code="output_surplus", message=message, hold=True, location=found.location)
 
 
 def _only_by_running(rubric: Rubric) -> bool:
@@ -71,10 +79,10 @@ def _stopped(ran: Ran) -> Iterator[Flag]:
             yield Flag(code="run_stopped", message=message, hold=True, location=where)
 
 
-def _missing(rubric: Rubric, mine: Scopes, criteria: Sequence[CriterionEvidence], ran: Ran) -> Iterator[Flag]:
+def _missing(rubric: Rubric, mine: Scopes, findings: Sequence[Finding], ran: Ran) -> Iterator[Flag]:
     if not ran.missing:
         return
-    failed = any(not test.passed for c in criteria for o in c.outcomes for test in o.tests)
+    failed = any(not test.passed for found in findings for test in found.tests)
     cells = [p for p in mine.find().code if p.cell.number in ran.excused(p.document.path)]
     tested = (ran.plan.of(check) for check in behaviour(rubric, (PassesTests, VariableEquals)))
     failed = failed or any(ran.lacking(asked.trial) for asked in tested if asked is not None)
@@ -87,12 +95,13 @@ def _missing(rubric: Rubric, mine: Scopes, criteria: Sequence[CriterionEvidence]
     yield Flag(code="missing_packages", message=message, hold=failed or lost, location=where)
 
 
-def _broken(rubric: Rubric, ran: Ran) -> Iterator[Flag]:
+def _broken(rubric: Rubric, findings: Sequence[Finding], ran: Ran) -> Iterator[Flag]:
     wrong: list[str] = []
     for check in behaviour(rubric, (PassesTests, VariableEquals)):
         asked = ran.plan.of(check)
         if asked is not None and isinstance(check, PassesTests | VariableEquals):
             wrong += [j.broken for j in judged(check, asked, ran) if j.broken]
+    wrong += [found.broken for found in findings if found.broken]
     wrong = list(dict.fromkeys([*wrong, *_failing_solution(rubric, ran)]))
     if wrong:
         more = f" There are {len(wrong) - 3} more." if len(wrong) > 3 else ""

@@ -188,9 +188,7 @@ class _Planner:
         if isinstance(check, PassesTests | VariableEquals):
             chosen = chosen[:1]
         main = not isinstance(check, PassesTests)
-        solves = isinstance(check, PassesTests | VariableEquals) or (
-            isinstance(check, OutputEquals) and check.text is None
-        )
+        solves = isinstance(check, PassesTests | VariableEquals | OutputEquals)
         solves = solves or (isinstance(check, OutputClose) and not check.values)
         trials = [self._trial("work", d, check, main) for d in chosen]
         solution = None

@@ -354,3 +354,93 @@ def test_pictures_of_a_trial_count() -> None:
         ),
     )
     assert bare.message.endswith("output has no picture")
+
+
+STARTER_CELLS = ("# Task 2: print the total", "print('rows', 19)")
+
+
+def two_cells(first: str, second: str, *, own: tuple[bool, bool] = (True, False), **how: Any) -> Document:
+    """A place with two cells; `own` says of each whether it was changed."""
+    cells = [
+        cell(source, language="python", place="Task 2", added=None if mine else [])
+        for source, mine in zip((first, second), own, strict=True)
+    ]
+    return notebook(*cells, language="python", **how)
+
+
+@pytest.mark.parametrize("check", [OutputEquals(), OutputClose()])
+def test_a_solution_passes_where_a_place_has_a_cell_that_was_given(check: OutputEquals | OutputClose) -> None:
+    solution = two_cells("print('total', 4598)", "print('rows', 19)")
+    same = run_outcome(check, solution, solution=[solution])
+    assert same.earned == 1
+    wrong = two_cells("print('total', 9)", "print('rows', 19)")
+    assert run_outcome(check, wrong, solution=[solution]).earned == 0
+
+
+def test_a_cell_that_was_given_and_shows_what_others_made_counts() -> None:
+    solution = two_cells("total = 4598", "print('total', total)")
+    assert run_outcome(OutputEquals(), solution, solution=[solution]).earned == 1
+    wrong = two_cells("total = 9", "print('total', total)")
+    assert run_outcome(OutputEquals(), wrong, solution=[solution]).earned == 0
+
+
+def test_a_solution_that_does_not_print_what_a_check_expects_is_told() -> None:
+    solution = python("print('total', 4598)")
+    evidence = collected(OutputEquals(text="total 17"), python("print('total', 17)"), solution=[solution])
+    assert evidence.criteria[0].share is None
+    (flag,) = (f for f in evidence.flags if f.code == "tests_broken")
+    assert (
+        "output_equals: the solution itself does not pass (output has no line like “total 17”)"
+        in flag.message
+    )
+    right = collected(OutputEquals(text="total 4598"), python("print('total', 4598)"), solution=[solution])
+    assert right.criteria[0].share == 1
+    assert right.flags == ()
+
+
+ANSWER = "print('north', 'south', 'east')"
+ORDERS = "from itertools import permutations\nfor p in permutations(['north', 'south', 'east']): print(*p)"
+MANY = "for n in range(300): print('total', n)"
+WORDS = "print(4598)\nfor a in range(120): print('a' * a, 'word')"
+
+
+@pytest.mark.parametrize(
+    ("check", "answer", "listing", "said"),
+    [
+        (OutputEquals(), ANSWER, ORDERS, "in 6 orders"),
+        (OutputEquals(text="north south east"), ANSWER, ORDERS, "in 6 orders"),
+        (OutputEquals(), "print('total', 42)", MANY, "300 lines"),
+        (OutputEquals(), "print('total', 42)", MANY.replace("300", "90"), "89 more lines like one"),
+        (OutputEquals(text="4598"), "print(4598)", WORDS, "121 lines"),
+        (OutputClose(), "print('total', 42)", MANY, "300 numbers"),
+        (OutputClose(values=(42,)), "print('total', 42)", MANY, "300 numbers"),
+        (OutputMatches(all_of=(r"\b42\b",)), "print('total', 42)", MANY, "300 lines"),
+        (OutputMatches(all_of=(r"\b42\b",)), "print(42)", "print(list(range(300)))", "300 numbers"),
+    ],
+)
+def test_listing_every_answer_there_is_earns_nothing_and_is_held(
+    check: Any, answer: str, listing: str, said: str
+) -> None:
+    solution = python(answer)
+    evidence = collected(check, python(listing), solution=[solution])
+    assert evidence.criteria[0].share == 0
+    (flag,) = (f for f in evidence.flags if f.code == "output_surplus")
+    assert flag.hold
+    assert said in flag.message
+    assert "42" not in flag.message
+    assert "north" not in flag.message
+    assert run_outcome(check, solution, solution=[solution]).earned == 1
+
+
+def test_looking_around_beside_the_answer_costs_nothing() -> None:
+    solution = book("rows = 19\nprint('rows', rows)", "print('total', 4598.5)")
+    looks = (
+        "for n in range(60): print(n, n * 2.5, 'x' * (n % 7))\nprint('rows', 19)\nprint([3, 1, 2], [1, 2, 3])"
+    )
+    work = book(looks, "print('subtotal', 12.25)\nprint('total', 4598.5)")
+    for check in (OutputEquals(), OutputClose(), OutputMatches(all_of=("total",))):
+        evidence = collected(check, work, solution=[solution])
+        assert evidence.criteria[0].share == 1
+        assert set(codes(evidence)) <= {"unexecuted"}
+    sorted_now = python("print([3, 1, 2])\nprint([1, 2, 3])")
+    assert run_outcome(OutputEquals(), sorted_now, solution=[python("print([1, 2, 3])")]).earned == 1
