@@ -11,6 +11,7 @@ from flask_limiter.util import get_remote_address
 
 from app import (
     account,
+    adjusted,
     assignments,
     audit,
     authoring,
@@ -142,6 +143,9 @@ def _tell_templates(app: Flask) -> None:
         level_said=level_said,
         run_notes=trials.run_notes,
         flag_notes=flags.flag_notes,
+        adjusted_lines=adjusted.lines,
+        adjusted_sum=adjusted.summed,
+        adjusted_offer=adjusted.offered_words,
         course_tabs=tabs.course_tabs,
         assignment_tabs=tabs.assignment_tabs,
         main_ways=frame.main_ways,

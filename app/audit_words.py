@@ -84,6 +84,8 @@ WORDS: Mapping[str, str] = {
     "add": N_("a comment"),
     "text": N_("a text"),
     "adjust": N_("the total"),
+    "waive": N_("a deduction that is waived"),
+    "apply": N_("a deduction that is applied"),
     "total": N_("the total"),
     # what a dry run is for
     "try": N_("trying it"),

@@ -9,6 +9,7 @@ from datetime import datetime
 from app.language import gettext as _
 from app.language import number
 from app.markup import one_line
+from grading.outcome import Report
 from grading.store.standing import Made
 
 LONGEST = 300
@@ -29,11 +30,19 @@ class Told:
 
 
 def told(changes: Sequence[Made], titles: Mapping[str, str]) -> tuple[Told, ...]:
-    """The changes in words. `titles` are those of the criteria, by id."""
+    """The changes in words. `titles` are those that `titles` gives."""
     return tuple(
         Told(one.at, one.by, _words(one, titles), one.reason, one.grading, _undone(one), one.undone_at)
         for one in changes
     )
+
+
+def titles(report: Report | None) -> dict[str, str]:
+    """What changes of a report name: titles of criteria by id, of adjustments as `adjustment:…`."""
+    if report is None:
+        return {}
+    adjusted = {f"adjustment:{one.adjustment}": one.title for one in report.adjustments}
+    return {one.criterion: one.title for one in report.criteria} | adjusted
 
 
 def _undone(one: Made) -> str:
@@ -56,6 +65,11 @@ def _words(one: Made, titles: Mapping[str, str]) -> str:
     if one.kind == "adjust":
         said = _("the total: %(points)s points", points=_signed(one.value.get("points")))
         return f"{said} ({_('for many at once')})" if one.bulk else said
+    if one.kind in ("waive", "apply"):
+        title = one_line(titles.get(f"adjustment:{one.target}", one.target), 100)
+        if one.kind == "waive":
+            return _("“%(title)s” is waived", title=title)
+        return _("“%(title)s” is applied in full", title=title)
     text = one_line(str(one.value.get("text") or ""), LONGEST)
     return {
         "reason": _("the reason of “%(title)s”: %(text)s", title=title, text=text),

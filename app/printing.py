@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app import flags, points, printed, prose, trials
+from app import adjusted, flags, points, printed, prose, trials
 from app.language import current, fixed, number
 from app.language import gettext as _
 from app.live import TITLES
@@ -62,6 +62,8 @@ def data(given: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
         "first": _feedback(report),
         "notes": [*_failures(report), *_flags(report, given.staff)],
         "criteria": [_criterion(one, given) for one in report.criteria],
+        "adjustments": [_adjusted(one, given.staff) for one in adjusted.lines(report, everything=False)],
+        "added_up": adjusted.summed(report),
         "then": _review(report),
         "loose": [printed.comment(one) for one in shown.loose],
         "documents": documents,
@@ -69,6 +71,7 @@ def data(given: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
         "words": {
             "notes": _("Worth a look"),
             "criteria": _("Points by criterion"),
+            "adjustments": _("Deductions and bonus"),
             "documents": _("What was handed in"),
             "origins": _("How this came about"),
         },
@@ -147,6 +150,17 @@ def _flags(report: Report, staff: bool) -> Iterator[str]:
         yield " ".join([flag.words, *(part.words for part in flag.parts)])
 
 
+def _adjusted(found: adjusted.Line, staff: bool) -> dict[str, Any]:
+    return {
+        "title": found.title,
+        "points": found.taken,
+        "rule": f"{found.rule[:1].upper()}{found.rule[1:]}; {found.state}.",
+        "blocks": prose.blocks(found.description),
+        "checks": [_check(one, staff) for one in found.evidence],
+        "changed": printed.changed(found.corrected),
+    }
+
+
 def _criterion(found: CriterionGrade, given: Printed) -> dict[str, Any]:
     most = number(found.max_points)
     level = points.level_words(found, given.terms.levels.get(found.criterion, ()))
@@ -155,7 +169,7 @@ def _criterion(found: CriterionGrade, given: Printed) -> dict[str, Any]:
         was = _("Before: %(was)s points", was=number(found.corrected.points))
         changed = f"{changed} {was}"
     return {
-        "title": one_line(found.title),
+        "title": one_line(found.title) + (f" ({_('bonus')})" if found.bonus else ""),
         "points": _("not judged")
         if found.points is None
         else _("%(points)s of %(most)s", points=number(found.points), most=most),

@@ -175,6 +175,7 @@ def _pointed_at(report: Report | None) -> frozenset[Location]:
         return frozenset()
     quotes = [quote.location for grade in report.criteria for quote in grade.quotes]
     checks = [outcome.location for grade in report.criteria for outcome in grade.evidence]
+    checks += [outcome.location for one in report.adjustments for outcome in one.evidence]
     flags = [flag.location for flag in report.flags]
     return frozenset(place for place in (*quotes, *checks, *flags) if place is not None)
 

@@ -76,7 +76,9 @@ def result(
         counted=_counted(actor, view, terms, attempts),
         touched=touched(report),
         gradings=standing.gradings(session, view.id) if view.regraded else (),
-        changes=changed.told(_changes(session, view), titles) if staff and view.changed else (),
+        changes=changed.told(_changes(session, view), changed.titles(report))
+        if staff and view.changed
+        else (),
         **_regrades(session, actor, view, titles),
     )
 
@@ -91,7 +93,10 @@ def _changes(session: Session, view: SubmissionView) -> Sequence[Made]:
 def touched(report: Report | None) -> bool:
     """Whether a person changed something of it."""
     return report is not None and bool(
-        report.corrected or report.comments or any(one.corrected for one in report.criteria)
+        report.corrected
+        or report.comments
+        or any(one.corrected for one in report.criteria)
+        or any(one.corrected for one in report.adjustments)
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app import changed, comments, flags, render
+from app import adjusted, changed, comments, flags, render
 from app.language import gettext as _
 from app.language import later as N_
 from app.render import Shown
@@ -56,6 +56,15 @@ class Criterion:
         if self.now.points is None:
             return None
         return next((one.number for one in self.levels if abs(one.points - self.now.points) < 0.005), None)
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """A deduction or cap in words, and what a person decided about it."""
+
+    number: int
+    line: adjusted.Line
+    change: Made | None
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,7 @@ class Pane:
     notes: tuple[str, ...]
     report: Report | None
     criteria: tuple[Criterion, ...]
+    adjustments: tuple[Adjustment, ...]
     remarks: tuple[Remark, ...]
     words: tuple[Words, ...]
     comments: tuple[Entry, ...]
@@ -152,6 +162,7 @@ def pane(given: Given, room: render.Room) -> Pane:
         notes=handed_in.notes,
         report=report,
         criteria=_criteria(given.rubric, report, original, counts) if report and original else (),
+        adjustments=tuple(_adjustments(report, counts)) if report else (),
         remarks=_remarks(original, counts) if report and original else (),
         words=_words(report, original, counts) if report and original else (),
         comments=tuple(one for one in told if one.made.kind == "add" and one.made.undone_at is None),
@@ -171,8 +182,7 @@ def _places(documents: Sequence[Document]) -> Iterator[Place]:
 
 def entries(made: Sequence[Made], report: Report | None) -> tuple[Entry, ...]:
     """Changes in words."""
-    titles = {one.criterion: one.title for one in report.criteria} if report else {}
-    told = changed.told(made, titles)
+    told = changed.told(made, changed.titles(report))
     return tuple(Entry(one, words.words) for one, words in zip(made, told, strict=True))
 
 
@@ -188,6 +198,12 @@ def _criteria(given: Rubric, now: Report, was: Report, counts: Sequence[Made]) -
         changes = [_last(counts, kind, new.criterion) for kind in ("points", "reason")]
         made.append(Criterion(number, new, old, levels, *changes))
     return tuple(made)
+
+
+def _adjustments(now: Report, counts: Sequence[Made]) -> Iterator[Adjustment]:
+    for number, line in enumerate(adjusted.lines(now, everything=True), start=1):
+        mine = (one for one in counts if one.kind in ("waive", "apply") and one.target == line.adjustment)
+        yield Adjustment(number, line, next(mine, None))
 
 
 def _last(counts: Sequence[Made], kind: str, target: str) -> Made | None:

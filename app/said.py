@@ -66,6 +66,13 @@ SENTENCES: tuple[str, ...] = (
     N_("output of %(p1)s: %(p2)s"),
     N_("output: %(p1)s"),
     N_("'%(p1)s' could not be judged; a person must."),
+    N_(
+        "Whether '%(p1)s' applies could not be decided: %(p2)s. Only what is certain is taken until a person "
+        "decides."
+    ),
+    N_(
+        "Whether '%(p1)s' applies could not be decided. Only what is certain is taken until a person decides."
+    ),
     N_("there is hidden text: %(p1)s"),
     N_("many zero-width characters"),
     N_("characters that change the reading direction hide what is written here"),

@@ -23,7 +23,8 @@ SHORT_DECIMAL = re.compile(r"[+-]?[0-9]+,[0-9]{1,2}")
 MAX_ROWS = 5000
 ADJUSTMENT = "adjustment"
 CALCULATED = frozenset(
-    "name hand_in handed_in state points max credit final released reviewed held total of dropped".split()
+    "name hand_in handed_in state points max credit final released reviewed held deductions"
+    " total of dropped".split()
 )
 """Columns that are written for people and not read back."""
 WORKED_OUT = ("points", "final")

@@ -108,7 +108,9 @@ class Report(Value):
 
     @property
     def bonus_lost(self) -> float:
-        """Points above what bonus criteria may add: what criteria less adjustments have more than the sum."""
+        """Points of the criteria, less adjustments, that lie above what bonus may add."""
+        if self.bonus_at_most is None:
+            return 0.0
         judged = sum(one.points or 0.0 for one in self.criteria)
         taken = sum(one.points for one in self.adjustments)
         return round(judged - taken - self.points_so_far, 2)

@@ -22,10 +22,25 @@ class CriterionResult(BaseModel):
     stage: str
     points: float | None
     max_points: float
+    bonus: bool = Field(description="its points come on top of `max_score`")
     reason: str
     changed: bool
     original_points: float | None
     original_reason: str
+    changed_because: str = Field(description="what the person who changed it gave as the reason")
+
+
+class AdjustmentResult(BaseModel):
+    """A deduction or cap of the rubric as it counts."""
+
+    adjustment: str
+    title: str
+    criteria: list[str] = Field(description="ids of the criteria it concerns; empty: the whole")
+    applies: bool
+    undecided: bool = Field(description="a check could not be run, and it might take more")
+    points: float = Field(description="what it takes of the points; never negative")
+    changed: bool = Field(description="a person waived or applied it")
+    original_points: float
     changed_because: str = Field(description="what the person who changed it gave as the reason")
 
 
@@ -35,14 +50,19 @@ class Result(BaseModel):
     submission: str
     status: str
     score: float | None = Field(description="what counts; `null` while a criterion is ungraded")
-    points: float | None = Field(description="of the rubric, before adjustment and lateness")
-    adjustment: float
+    points: float | None = Field(
+        description="of the rubric, with its deductions and bonus, before adjustment and lateness"
+    )
+    adjustment: float = Field(description="what people and curves added or took off")
     credit: float = Field(description="the part of the points that a late hand-in keeps")
-    max_score: float
+    max_score: float = Field(description="without bonus criteria: `score` may be more")
     held: bool = Field(description="kept from release until a person looks at it")
     released_at: datetime | None
     reviewed_at: datetime | None
     criteria: list[CriterionResult]
+    adjustments: list[AdjustmentResult] = Field(
+        description="deductions and caps of the rubric; points = criteria − these, and bonus up to its limit"
+    )
     flags: list[str]
 
 
@@ -51,17 +71,18 @@ class ChangeWanted(Asked):
 
     kind: Kind = Field(
         description="`points` or `reason` of a criterion, `remark` or `hide` of a remark, `text` of a part, "
-        "`add` a comment, `adjust` the total"
+        "`add` a comment, `adjust` the total, `waive` or `apply` a deduction or cap of the rubric"
     )
     target: Target = Field(
-        default="", description="a criterion's id; `finding:2`, `suggestion:0`; `feedback.achieved` …"
+        default="",
+        description="id of a criterion or adjustment; `finding:2`, `suggestion:0`; `feedback.achieved` …",
     )
     points: Points | None = None
     text: Text = ""
     document: Annotated[str, Field(max_length=400, pattern=r"^[^\x00]*$")] = ""
     cell: Annotated[int, Field(ge=0, le=MOST_NUMBER), BeforeValidator(whole)] | None = None
     line: Whole | None = None
-    reason: Reason = Field(default="", description="needed for `points` and `adjust`")
+    reason: Reason = Field(default="", description="needed for `points`, `adjust`, `waive` and `apply`")
 
 
 class ChangeMade(BaseModel):

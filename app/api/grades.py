@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from app import viewing, who
 from app.api.grade_values import (
     Accepted,
+    AdjustmentResult,
     Change,
     ChangeMade,
     Changes,
@@ -30,7 +31,7 @@ from grading import changes as values
 from grading.errors import GraderError, NotFound
 from grading.evidence.showing import for_student
 from grading.may import may
-from grading.outcome import CriterionGrade
+from grading.outcome import Adjusted, CriterionGrade
 from grading.store import grades as stored
 from grading.store import listed, review_history, reviewing, tables
 from grading.store.gradebook import Row
@@ -69,6 +70,7 @@ def result(call: Call, about: SubmissionView) -> Result:
         released_at=grade.released_at,
         reviewed_at=grade.reviewed_at,
         criteria=[_criterion(*pair) for pair in zip(report.criteria, before.criteria, strict=True)],
+        adjustments=[_adjusted(*pair) for pair in zip(report.adjustments, before.adjustments, strict=True)],
         flags=[flag.message for flag in report.flags],
     )
     call.etag = _stamp(call.session, about)
@@ -175,10 +177,25 @@ def _criterion(one: CriterionGrade, before: CriterionGrade) -> CriterionResult:
         stage=one.stage,
         points=one.points,
         max_points=one.max_points,
+        bonus=one.bonus,
         reason=one.reason,
         changed=one.corrected is not None,
         original_points=before.points,
         original_reason=before.reason,
+        changed_because=one.corrected.reason if one.corrected is not None else "",
+    )
+
+
+def _adjusted(one: Adjusted, before: Adjusted) -> AdjustmentResult:
+    return AdjustmentResult(
+        adjustment=one.adjustment,
+        title=one.title,
+        criteria=list(one.criteria),
+        applies=one.applies,
+        undecided=one.undecided,
+        points=one.points,
+        changed=one.corrected is not None,
+        original_points=before.points,
         changed_because=one.corrected.reason if one.corrected is not None else "",
     )
 

@@ -11,7 +11,7 @@ from grading.outcome import CriterionGrade, Report
 from grading.report.changing import LISTS
 
 Why = Literal["gone", "too_many", "worth", "judged", "remark"]
-"""gone       the criterion is not in the new rubric: the change is left behind
+"""gone       the criterion or adjustment is not in the new rubric: the change is left behind
 too_many   the person gave more points than the criterion has now: the highest counts
 worth      the criterion has other points now: the person's points stay
 judged     the new grading judges it otherwise than the one that was changed: the person's points stay
@@ -48,6 +48,8 @@ def carried(changes: Iterable[Change], old: Report, new: Report) -> Carried:
     for change in changes:
         if change.kind in ("points", "reason"):
             mine, conflict = _of_criterion(change, was.get(change.target), now.get(change.target))
+        elif change.kind in ("waive", "apply"):
+            mine, conflict = _of_adjustment(change, old, new)
         elif change.kind in ("remark", "hide"):
             mine, conflict = _of_remark(change, old, new)
         else:
@@ -72,6 +74,13 @@ def _of_criterion(
     if was.points != now.points:
         return change, Conflict("judged", title, was.points, now.points, change.points)
     return change, None
+
+
+def _of_adjustment(change: Change, old: Report, new: Report) -> tuple[Change | None, Conflict | None]:
+    if any(one.adjustment == change.target for one in new.adjustments):
+        return change, None
+    title = next((one.title for one in old.adjustments if one.adjustment == change.target), change.target)
+    return None, Conflict("gone", title)
 
 
 def _of_remark(change: Change, old: Report, new: Report) -> tuple[Change | None, Conflict | None]:

@@ -150,7 +150,9 @@ def words(report: Report, points: float, of: float, link: str) -> str:
     lines = [f"{points:g} of {of:g} points", ""]
     for one in report.criteria:
         got = "not judged" if one.points is None else f"{one.points:g}"
-        lines.append(f"- {one.title}: {got} of {one.max_points:g}")
+        lines.append(f"- {one.title}: {got} of {one.max_points:g}{' (bonus)' if one.bonus else ''}")
+    lines += [f"- {one.title}: -{one.points:g}" for one in report.adjustments if one.points]
+    lines += [f"- bonus above its limit: -{report.bonus_lost:g}"] if report.bonus_lost else []
     said = report.feedback
     if said is not None:
         lines += ["", said.achieved, *(f"- {one}" for one in said.strengths)]

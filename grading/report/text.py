@@ -18,7 +18,14 @@ def as_text(report: Report, title: str, *, released: bool, final_points: float |
     lines += [report.notice, ""]
     for one in report.criteria:
         got = "not judged" if one.points is None else f"{one.points:g}"
-        lines += [f"- {one.title}: {got} of {one.max_points:g}. {one.reason}".rstrip()]
+        bonus = ", bonus" if one.bonus else ""
+        lines += [f"- {one.title}: {got} of {one.max_points:g}{bonus}. {one.reason}".rstrip()]
+    lines += [
+        f"- {one.title}: -{one.points:g}. {one.description}".rstrip()
+        for one in report.adjustments
+        if one.points
+    ]
+    lines += [f"- bonus above its limit: -{report.bonus_lost:g}"] if report.bonus_lost else []
     for name, output in (("Analysis", report.analysis), ("Feedback", report.feedback)):
         if output is not None:
             lines += ["", f"## {name}", "", *_texts(output.model_dump(exclude={"judgements"}))]

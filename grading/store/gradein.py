@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sqlalchemy import select
@@ -14,6 +15,9 @@ from grading.changes import Change, Kind
 from grading.errors import Conflict
 from grading.gradefile import ADJUSTMENT, Table, Wish
 from grading.may import Actor
+from grading.outcome import Adjusted, CriterionGrade, Report
+from grading.report import changed
+from grading.report.adjusting import added_up
 from grading.report.settling import counted
 from grading.rubric import Value
 from grading.store import reviewing, tables
@@ -23,6 +27,7 @@ from grading.store.gradebook_cells import cells_of
 from grading.store.gradeout import Criterion, criteria_of
 from grading.store.removal import chunks
 from grading.store.review_history import stamp
+from grading.store.settling import changes_of
 
 MOST_PROBLEMS = 200
 MOST_ADJUSTED = 10.0
@@ -106,7 +111,7 @@ def plan(session: Session, assignment: tables.Assignment, table: Table) -> Plan:
             done[made.submission_id, made.target] = wish.line
             same += made.before == made.after
             changes += [made] if made.before != made.after else []
-    totals = _totals(changes, grades)
+    totals = _totals(session, changes, grades)
     for one in table.sums:
         submission = found.get(users.get(one.student, (0, ""))[0], "")
         if submission in grades and submission not in totals and _differs(one, grades[submission][0]):
@@ -117,8 +122,12 @@ def plan(session: Session, assignment: tables.Assignment, table: Table) -> Plan:
     )
 
 
-def _totals(changes: Sequence[Planned], grades: Mapping[str, tuple[Any, float]]) -> dict[str, Total]:
+def _totals(
+    session: Session, changes: Sequence[Planned], grades: Mapping[str, tuple[Any, float]]
+) -> dict[str, Total]:
     totals = {}
+    moved = dict.fromkeys(one.round_id for one in changes if one.kind == "points")
+    summed = _summed(session, [*moved])
     for submission in dict.fromkeys(one.submission_id for one in changes):
         grade, mine = grades[submission][0], [one for one in changes if one.submission_id == submission]
         criteria = {
@@ -126,10 +135,37 @@ def _totals(changes: Sequence[Planned], grades: Mapping[str, tuple[Any, float]])
             **{one.target: one.after for one in mine if one.kind == "points"},
         }
         adjustment = next((one.after for one in mine if one.kind == "adjust"), grade.adjustment)
-        whole = None if None in criteria.values() else round(sum(criteria.values()), 2)
+        whole = grade.points
+        if grade.round_id in moved:
+            whole = None if None in criteria.values() else summed[grade.round_id](criteria)
         after = None if whole is None else counted(whole, adjustment, grade.max_points, grade.credit)
         totals[submission] = Total(before=grade.final_points, after=after)
     return totals
+
+
+def _summed(session: Session, rounds: Sequence[str]) -> dict[str, Callable[[Mapping[str, float]], float]]:
+    """Round -> how the points of its criteria come to those of the whole, with deductions and bonus."""
+    found: dict[str, Callable[[Mapping[str, float]], float]] = {}
+    grade = tables.Grade
+    for some in chunks(rounds):
+        for row in session.execute(select(grade.round_id, grade.report).where(grade.round_id.in_(some))):
+            report = Report.model_validate(row.report)
+            if report.adjustments:
+                report = changed(report, changes_of(session, row.round_id))
+            # only what the sum needs is kept: reports of a class are large
+            slim = [one.model_copy(update={"evidence": (), "quotes": ()}) for one in report.criteria]
+            found[row.round_id] = partial(_sum_of, slim, report.adjustments, report.bonus_at_most)
+    return found
+
+
+def _sum_of(
+    grades: Sequence[CriterionGrade],
+    adjustments: Sequence[Adjusted],
+    bonus_at_most: float | None,
+    points: Mapping[str, float],
+) -> float:
+    judged = [one.model_copy(update={"points": points.get(one.criterion)}) for one in grades]
+    return added_up(judged, adjustments, bonus_at_most)[1]
 
 
 def _differs(said: Wish, grade: Any) -> bool:

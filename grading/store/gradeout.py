@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -51,14 +51,24 @@ class Criterion(Value):
 
 def criteria_of(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
     """Of the newest version that counts, in their order."""
-    query = select(RubricVersion.rubric).where(
-        RubricVersion.assignment_id == assignment_id, RubricVersion.published_at.is_not(None)
-    )
-    rubric = session.scalar(query.order_by(RubricVersion.number.desc()).limit(1)) or {}
+    rubric = _rubric_of(session, assignment_id)
     return tuple(
         Criterion(id=one["id"], title=one["title"], max_points=one["points"])
         for one in rubric.get("criteria", ())
     )
+
+
+def _rubric_of(session: Session, assignment_id: int) -> Mapping[str, Any]:
+    query = select(RubricVersion.rubric).where(
+        RubricVersion.assignment_id == assignment_id, RubricVersion.published_at.is_not(None)
+    )
+    return session.scalar(query.order_by(RubricVersion.number.desc()).limit(1)) or {}
+
+
+def _deducts(session: Session, assignment_id: int) -> bool:
+    """Whether the points of its criteria need not add up to the whole."""
+    rubric = _rubric_of(session, assignment_id)
+    return bool(rubric.get("adjustments")) or rubric.get("bonus_at_most") is not None
 
 
 # --- tables -------------------------------------------------------------------------------------------
@@ -88,24 +98,36 @@ def assignment_table(
     shown = criteria_of(session, assignment.id) if criteria else ()
     header = ["id", "name", "state", "hand_in", "handed_in", "points", "max", ADJUSTMENT, "credit", "final"]
     header += ["released", "reviewed", "held", *(column_of(one.id, one.title) for one in shown)]
-    return header, _assignment_lines(session, everybody(session, course, listed), shown)
+    deducting = criteria and _deducts(session, assignment.id)
+    header += ["deductions"] if deducting else []
+    return header, _assignment_lines(session, everybody(session, course, listed), shown, deducting)
 
 
 def _assignment_lines(
-    session: Session, rows: Iterator[Row], shown: Sequence[Criterion]
+    session: Session, rows: Iterator[Row], shown: Sequence[Criterion], deducting: bool
 ) -> Iterator[list[Any]]:
     for some in _some(rows, 100):
         more = _more(session, [row.cells[0].submission_id for row in some if row.cells])
         for row in some:
             cell = row.cells[0] if row.cells else Cell()
-            yield _assignment_line(row, cell, more.get(cell.submission_id), shown)
+            found = more.get(cell.submission_id)
+            line = _assignment_line(row, cell, found, shown)
+            yield [*line, _deducted(found)] if deducting else line
+
+
+def _deducted(more: Any) -> float | None:
+    """What lies between the points of the criteria and those of the rubric."""
+    if more is None or more.criterion_points is None:
+        return None
+    judged = sum(points or 0.0 for points in more.criterion_points.values())
+    return round(float(more.points_so_far) - judged, 2)
 
 
 def _more(session: Session, ids: Sequence[str]) -> dict[str, Any]:
     query = (
         select(
             Submission.id, Submission.number, Submission.created_at, Grade.points, Grade.adjustment,
-            Grade.reviewed_at, Grade.criterion_points,
+            Grade.points_so_far, Grade.reviewed_at, Grade.criterion_points,
         )
         .join(Round, (Round.submission_id == Submission.id) & Round.current)
         .outerjoin(Grade, Grade.round_id == Round.id)

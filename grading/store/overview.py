@@ -47,6 +47,28 @@ class ShownCriterion(Value):
     title: str
     points: float
     levels: tuple[str, ...]
+    bonus: bool = False
+
+
+class ShownAdjustment(Value):
+    """A deduction or cap as students see it: what it takes, not how that is found out."""
+
+    title: str
+    description: str
+    criteria: tuple[str, ...]
+    """Their titles; none is the whole."""
+    deduct: float | None
+    cap: float | None
+    each: bool
+    partly: bool
+
+
+class ShownRubric(Value):
+    """What of a rubric students see."""
+
+    criteria: tuple[ShownCriterion, ...] = ()
+    adjustments: tuple[ShownAdjustment, ...] = ()
+    max_points: float = 0
 
 
 class LateStep(Value):
@@ -76,6 +98,7 @@ class Overview(Value):
     """It has a rubric, so it can be handed in."""
     task: str = ""
     criteria: tuple[ShownCriterion, ...] = ()
+    adjustments: tuple[ShownAdjustment, ...] = ()
     max_points: float = 0
     files: tuple[Offered, ...] = ()
     steps: tuple[LateStep, ...] = ()
@@ -97,7 +120,7 @@ def _found() -> Select[tables.Assignment]:
     return query.where(tables.Assignment.id == bindparam("assignment_id"))
 
 
-_rubrics: Remembered[tuple[tuple[ShownCriterion, ...], float]] = Remembered(MOST_READ)
+_rubrics: Remembered[ShownRubric] = Remembered(MOST_READ)
 
 
 @dataclass(frozen=True)
@@ -215,15 +238,31 @@ def _shown(session: Session, row: Any, stand: Door, group: Group | None, moment:
     )
     if row.version is None:
         return found
-    criteria, most = _rubrics.get(mark(row.rubric), len(row.rubric), lambda: _criteria(row.rubric))
-    shown = {"ready": True, "task": row.task, "criteria": criteria, "max_points": most}
+    rubric = _rubrics.get(mark(row.rubric), len(row.rubric), lambda: shown_rubric(row.rubric))
+    shown = {
+        "ready": True,
+        "task": row.task,
+        **{name: getattr(rubric, name) for name in type(rubric).model_fields},
+    }
     return found.model_copy(update={**shown, "files": _offered(session, row.files)})
 
 
-def _criteria(text: str) -> tuple[tuple[ShownCriterion, ...], float]:
+def shown_rubric(text: str) -> ShownRubric:
+    """What students see of a rubric, which is JSON."""
     rubric = Rubric.model_validate_json(text)
-    shown = (ShownCriterion(title=one.title, points=one.points, levels=one.levels) for one in rubric.criteria)
-    return tuple(shown), rubric.max_points
+    titles = {one.id: one.title for one in rubric.criteria}
+    shared = {"title", "description", "deduct", "cap", "each", "partly"}
+    return ShownRubric(
+        criteria=tuple(
+            ShownCriterion(title=one.title, points=one.points, levels=one.levels, bonus=one.bonus)
+            for one in rubric.criteria
+        ),
+        adjustments=tuple(
+            ShownAdjustment(**one.model_dump(include=shared), criteria=tuple(titles[i] for i in one.criteria))
+            for one in rubric.adjustments
+        ),
+        max_points=rubric.max_points,
+    )
 
 
 def offered(session: Session, assignment: tables.Assignment, path: str) -> bytes:

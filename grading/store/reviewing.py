@@ -32,7 +32,7 @@ WORDS = (
     "feedback.next_step",
 )
 """Parts of a report, beside reasons and remarks, that a person may put in other words."""
-NEEDS_REASON = ("points", "adjust")
+NEEDS_REASON = ("points", "adjust", "waive", "apply")
 
 
 class ChangeRefused(GraderError):
@@ -170,6 +170,8 @@ def _checked(session: Session, grade: tables.Grade, wanted: Change) -> tuple[dic
         raise ChangeRefused("Say why you change the points; the student and your colleagues read it.")
     if wanted.kind == "adjust":
         return _adjusted(grade, wanted)
+    if wanted.kind in ("waive", "apply"):
+        return {}, _of_adjustment(report, wanted)
     if wanted.kind in ("points", "reason"):
         return _of_criterion(report, wanted)
     if wanted.kind in ("remark", "hide"):
@@ -191,6 +193,13 @@ def _adjusted(grade: tables.Grade, wanted: Change) -> tuple[dict[str, Any], dict
     if wanted.points is None or abs(wanted.points) > max(10 * grade.max_points, 10):
         raise ChangeRefused("Say how many points to add, or to take away with a minus.")
     return {"points": round(wanted.points, 2)}, {"points": grade.adjustment}
+
+
+def _of_adjustment(report: Report, wanted: Change) -> dict[str, Any]:
+    found = next((one for one in report.adjustments if one.adjustment == wanted.target), None)
+    if found is None:
+        raise ChangeRefused("This grading has no such deduction or cap; load the page again.")
+    return {"points": found.points}
 
 
 def _of_criterion(report: Report, wanted: Change) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -55,10 +55,10 @@ def keep(session: Session, column: Column, theirs: Mapping[str, float | None]) -
     ours = scores.standings(session, column.assignment_id, [one.user_id for one in members])
     busy = set(session.scalars(select(LtiScore.user_id).where(LtiScore.link_id == column.link_id, _unsent())))
     found = [
-        difference
+        differing
         for one in members
         if one.user_id not in busy
-        and (difference := _difference(one.user_id, ours.get(one.user_id), theirs.get(one.subject)))
+        and (differing := difference(one.user_id, ours.get(one.user_id), theirs.get(one.subject)))
     ]
     moment = now(session)
     for one in found:
@@ -74,7 +74,8 @@ def _unsent() -> Any:
     return LtiScore.busy_until.is_not(None)
 
 
-def _difference(user_id: int, ours: tuple[Any, ...] | None, share: float | None) -> Difference | None:
+def difference(user_id: int, ours: tuple[Any, ...] | None, share: float | None) -> Difference | None:
+    """What differs for somebody: our points and highest points, and the share the platform has."""
     points, most = (ours[0], float(ours[1])) if ours is not None else (None, 0.0)
     if ours is None:
         # nothing was ever told; a score that a teacher gave there by hand is their own business
@@ -82,7 +83,9 @@ def _difference(user_id: int, ours: tuple[Any, ...] | None, share: float | None)
     theirs = None if share is None else round(share * most, 4)
     if points is None and theirs is None:
         return None
-    if points is not None and theirs is not None and abs(points - theirs) <= NEAR * max(most, 1.0):
+    # some platforms cut a total above the maximum, by bonus, to the maximum: that is theirs to decide
+    wanted = (points, min(points, most)) if points is not None else ()
+    if theirs is not None and any(abs(one - theirs) <= NEAR * max(most, 1.0) for one in wanted):
         return None
     return Difference(user_id, points, theirs, most)
 
