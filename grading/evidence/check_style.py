@@ -30,6 +30,8 @@ _STYLES: dict[str, Callable[[str], bool]] = {
     "camelCase": lambda name: name.isalnum() and name[0] == name[0].lower(),
     "PascalCase": lambda name: name.isalnum() and name[0] == name[0].upper(),
 }
+_BEFORE = frozenset(".$@\"'`>")
+_AFTER = frozenset("\"'`(")
 Named = tuple[str, Style, Location]
 
 
@@ -125,14 +127,27 @@ def _variables(piece: Piece) -> Iterator[tuple[str, str, Location]]:
     """Names that are assigned as they stand: no columns, attributes, types or imports."""
     others = {one.name.rpartition("$")[2] for one in piece.facts.definitions}
     lines = lines_of(piece.cell.source)
-    for mention in piece.facts.defines:
-        name = mention.name
-        if mention.first not in piece.added or name in others or mention.first > len(lines):
-            continue
-        line = lines[mention.first - 1][:2000]
-        plain = re.search(rf"(?<![\w.$@\"'`>]){re.escape(name)}(?![\w\"'`(])", line)
-        if plain and mention.full == name and not _TYPES.match(line) and not _IMPORT.match(line):
-            yield "variables", name.strip("_."), piece.at(mention.first)
+    mentions = (one for one in piece.facts.defines if one.full == one.name and one.name not in others)
+    places = {(one.name, one.first) for one in mentions if one.first in piece.added}
+    for name, number in sorted(places, key=lambda place: place[1]):
+        line = lines[number - 1][:2000] if number <= len(lines) else ""
+        if _stands(name, line) and not _TYPES.match(line) and not _IMPORT.match(line):
+            yield "variables", name.strip("_."), piece.at(number)
+
+
+def _stands(name: str, line: str) -> bool:
+    """Whether a name is in a line as a word of its own: not quoted, no part of another, not called."""
+    at = line.find(name)
+    while at >= 0:
+        before, after = line[at - 1 : at] if at else "", line[at + len(name) : at + len(name) + 1]
+        if not (_joined(before) or before in _BEFORE or _joined(after) or after in _AFTER):
+            return True
+        at = line.find(name, at + 1)
+    return False
+
+
+def _joined(sign: str) -> bool:
+    return sign == "_" or sign.isalnum()
 
 
 def _fits(kind: str, name: str, style: Style) -> bool:

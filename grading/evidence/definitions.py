@@ -36,16 +36,18 @@ def written_in(scope: Scope, kinds: frozenset[str]) -> list[Owned]:
 
 def descendants(scope: Scope, bases: Sequence[str]) -> frozenset[str]:
     """The names of all classes in a scope that extend one of these, also by another class of the scope."""
-    found, new = frozenset[str](), frozenset(bases)
-    code = (piece for piece in scope.pieces if piece.cell.kind == "code")
-    classes = [one for piece in code for one in piece.facts.definitions if one.kind in KINDS["classes"]]
-    while new:
-        below = {
-            one.name for one in classes if any(base in new or last_part(base) in new for base in one.bases)
-        }
-        new = frozenset(below) - found
+    below: dict[str, set[str]] = {}
+    for piece in scope.pieces:
+        for one in piece.facts.definitions if piece.cell.kind == "code" else ():
+            for base in one.bases if one.kind in KINDS["classes"] else ():
+                below.setdefault(base, set()).add(one.name)
+                below.setdefault(last_part(base), set()).add(one.name)
+    found, ahead = set[str](), list(bases)
+    while ahead:
+        new = below.get(ahead.pop(), set()) - found
         found |= new
-    return found
+        ahead += new
+    return frozenset(found)
 
 
 def last_part(name: str) -> str:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.evidence.checks import label_of
-from grading.rubric import Check, Comments, Count, Documented, FunctionLength, Naming
+from grading.evidence.checks import label_of, run
+from grading.evidence.context import Context
+from grading.evidence.scope import Scopes
+from grading.rubric import (
+    Check,
+    Comments,
+    Count,
+    Criterion,
+    Documented,
+    FunctionLength,
+    Naming,
+    Rubric,
+    Uses,
+)
 from tests.unit.evidence_samples import cell, notebook, outcome, script
 
 PYTHON = '''"""Shapes."""
@@ -248,3 +262,29 @@ def test_a_name_of_several_words_fits_the_style_it_is_written_in_only(parts: lis
 )
 def test_what_such_checks_are_called(check: Check, label: str) -> None:
     assert label_of(check) == label
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "".join(f"class C{n + 1}(C{n}): pass\n" for n in range(2_000)),
+        "df['a'] = 1;" * 5_000,
+        "".join(f"name{n} = {n}\n" for n in range(5_000)),
+        "".join(f"# Question {n}: look\n" for n in range(5_000)) + "x = 1",
+    ],
+    ids=["a chain of classes", "one long line", "many names", "many headings"],
+)
+def test_hostile_work_takes_no_time(source: str) -> None:
+    checks = (
+        Count(of="subclasses", base="C0", at_least=1),
+        Naming(variables="snake_case", classes="PascalCase"),
+        Comments(at_least=3),
+        Uses(all_of=("f",), part="Question"),
+    )
+    rubric = Rubric(criteria=(Criterion(id="a", title="A", points=1, checks=checks),))
+    context = Context(Scopes([python(source)]), rubric, Scopes(()))
+    run(Uses(all_of=("f",)), context)  # parses, which has bounds of its own
+    began = time.process_time()
+    for check in checks:
+        run(check, context)
+    assert time.process_time() - began < 1.5
