@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from grading.authoring.texts import slug, unused
 from grading.errors import GraderError
-from grading.rubric import Check, Criterion, Defines, Rubric, Uses, Value, Words
+from grading.rubric import Check, Comments, Count, Criterion, Defines, Documented, Rubric, Uses, Value, Words
 
 MOST_CHARS = 24_000
 """Of task, starter and solution together; what is more is left out, and that is said."""
@@ -28,6 +28,13 @@ class NoProposal(GraderError):
     code = "no_proposal"
 
 
+class ProposedCount(Value):
+    """A function or operator as often as a model says the task asks for it."""
+
+    name: str = Field(max_length=200)
+    at_least: int = Field(ge=1, le=1_000)
+
+
 class Proposed(Value):
     """One criterion as a model writes it."""
 
@@ -38,6 +45,9 @@ class Proposed(Value):
     levels: tuple[str, ...] = Field(min_length=2, max_length=6)
     uses: tuple[str, ...] = ()
     defines: tuple[str, ...] = ()
+    counts: tuple[ProposedCount, ...] = Field(default=(), max_length=10)
+    comments: int = Field(default=0, ge=0, le=200)
+    documented: bool = False
     words: int = Field(default=0, ge=0, le=2_000)
 
 
@@ -87,7 +97,10 @@ def _system(stages: Sequence[str], language: str) -> str:
         "say how much work it is. levels say what each level looks like, from the lowest (nothing usable) "
         f"to the highest (complete), in concrete words for this criterion. stage is one of: {listed}. "
         "uses names functions that a right answer must call, defines names variables it must create, both "
-        "only where the task itself asks for them; else leave them empty. words is the least number of "
+        "only where the task itself asks for them; else leave them empty. counts names functions or operators "
+        "which the task wants used so often, comments is the least number of comments it asks for, "
+        "documented is true where it wants functions or classes described; else leave them empty, 0 and "
+        "false. words is the least number of "
         f"words a written answer needs, 0 where none is asked for. Write titles and levels in {language}."
     )
 
@@ -95,6 +108,12 @@ def _system(stages: Sequence[str], language: str) -> str:
 def answer_schema(stages: Sequence[str]) -> dict[str, Any]:
     """What the answer is bound to: only what every engine can follow."""
     names = {"type": "array", "maxItems": 6, "items": {"type": "string", "maxLength": NAME}}
+    count = _object(
+        {
+            "name": {"type": "string", "minLength": 1, "maxLength": NAME},
+            "at_least": {"type": "integer", "minimum": 1, "maximum": 100},
+        }
+    )
     properties: dict[str, Any] = {
         "title": {"type": "string", "minLength": 1, "maxLength": 100},
         "description": {"type": "string", "maxLength": 300},
@@ -108,19 +127,20 @@ def answer_schema(stages: Sequence[str]) -> dict[str, Any]:
         },
         "uses": names,
         "defines": names,
+        "counts": {"type": "array", "maxItems": 3, "items": count},
+        "comments": {"type": "integer", "minimum": 0, "maximum": 100},
+        "documented": {"type": "boolean"},
         "words": {"type": "integer", "minimum": 0, "maximum": 1000},
     }
-    criterion = {
+    criteria = {"type": "array", "minItems": 1, "maxItems": MOST_CRITERIA, "items": _object(properties)}
+    return _object({"criteria": criteria})
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
         "type": "object",
         "properties": properties,
         "required": list(properties),
-        "additionalProperties": False,
-    }
-    several = {"type": "array", "minItems": 1, "maxItems": MOST_CRITERIA, "items": criterion}
-    return {
-        "type": "object",
-        "properties": {"criteria": several},
-        "required": ["criteria"],
         "additionalProperties": False,
     }
 
@@ -158,6 +178,13 @@ def _checks(one: Proposed) -> Iterable[Check]:
         yield Uses(all_of=uses)
     if defines:
         yield Defines(all_of=defines)
+    for count in one.counts:
+        for name in _plain((count.name,)):
+            yield Count(names=(name,), at_least=count.at_least)
+    if one.comments:
+        yield Comments(at_least=one.comments)
+    if one.documented:
+        yield Documented()
     if one.words:
         yield Words(at_least=one.words)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from grading.evidence.code import FactReader
 from grading.evidence.facts import CodeFacts, Mention
+from grading.evidence.scope import Scopes
 from grading.model import Document
 from grading.rubric import (
     AllExecuted,
@@ -23,6 +24,8 @@ from grading.rubric import (
 )
 
 MOST_NAMES = 8
+FEWEST_LINES = 5
+"""Lines of one's own before running without an error says anything."""
 EVERYWHERE = frozenset("print library require cat str len range list dict int float format paste c".split())
 """Calls that say little about a solution."""
 
@@ -62,12 +65,18 @@ def _results(made: Sequence[str]) -> Criterion | None:
 
 
 def _runs(solution: Sequence[Document]) -> Criterion:
-    checks: list[Check] = [NoErrors(), NoTodo()]
+    least = min(FEWEST_LINES, _own_lines(solution)) if solution else FEWEST_LINES
+    checks: list[Check] = [NoErrors(own_lines=least), NoTodo()]
     if any(document.kind == "notebook" for document in solution):
-        checks.append(AllExecuted())
+        checks.append(AllExecuted(own_lines=least))
     if any(cell.outputs for document in solution for cell in document.cells):
         checks.append(HasOutput())
     return Criterion(id="runs", title="Complete and without errors", points=5, checks=tuple(checks))
+
+
+def _own_lines(solution: Iterable[Document]) -> int:
+    """Lines of code that the solution adds to the starter."""
+    return sum(piece.own_code for piece in Scopes(tuple(solution)).find().pieces)
 
 
 def _found(solution: Iterable[Document]) -> tuple[list[str], list[str]]:

@@ -23,12 +23,25 @@ from grading.authoring.moves import Points
 from grading.authoring.template import template
 from grading.authoring.toml import written
 from grading.changes import Change
-from grading.documents import Limits
+from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.jobs import AnalysisOutput, Finding
 from grading.late import LateRule
 from grading.model import RoundState
 from grading.outcome import CriterionGrade, Report
-from grading.rubric import Alternatives, Case, Criterion, Ladder, PassesTests, Rubric, Rung, Uses, Words
+from grading.rubric import (
+    Alternatives,
+    Case,
+    Comments,
+    Count,
+    Criterion,
+    Documented,
+    Ladder,
+    PassesTests,
+    Rubric,
+    Rung,
+    Uses,
+    Words,
+)
 from grading.rubric_errors import KINDS
 
 STAGES = ("analysis", "feedback")
@@ -257,6 +270,13 @@ def test_a_model_s_answer_becomes_a_rubric_or_is_refused() -> None:
     made = proposal.rubric_of(json.dumps({"criteria": [one, one]}), STAGES)
     assert [c.id for c in made.criteria] == ["loads", "loads-2"]
     assert made.criteria[0].checks[0] == Uses(all_of=("pd.read_csv",))
+    more = {**one, "counts": [{"name": "%>%", "at_least": 10}], "comments": 3, "documented": True}
+    made = proposal.rubric_of(json.dumps({"criteria": [more]}), STAGES)
+    assert made.criteria[0].checks[2:] == (
+        Count(names=("%>%",), at_least=10),
+        Comments(at_least=3),
+        Documented(),
+    )
     for wrong in (
         "", "[]", '{"criteria": []}', json.dumps({"criteria": [{**one, "stage": "x"}]}), "[" * 100_000,
         json.dumps({"criteria": [{**one, "points": 1e999}]}), json.dumps({"criteria": [{**one, "more": 1}]}),
@@ -279,6 +299,11 @@ def test_a_template_is_made_of_the_solution() -> None:
     names = {c.id for c in made.criteria}
     assert names == {"functions", "results", "runs", "explains"}
     assert {c.id for c in template((), feedback=False).criteria} == {"runs"}
+    lines = read([UploadedFile("a.py", b"x = 1\n# a comment\nprint(x)\n")]).documents
+    small = template(set_apart(lines), feedback=False)
+    assert {c.own_lines for one in small.criteria for c in one.checks if c.kind == "no_errors"} == {2}
+    least = {c.kind: c.own_lines for one in made.criteria if one.id == "runs" for c in one.checks}
+    assert least == {"no_errors": 5, "no_todo": 0, "all_executed": 5, "has_output": 0}
 
 
 def report(points: float | None, most: float, *titles: str, criterion: str = "a") -> Report:
