@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import requests
 
-from cli.embedded import RedisProcess, start_redis
 from cli.settings import Settings, forget_redis, remember_redis, secret_key
+from cli.supervised_redis import SupervisedRedis
 from cli.supervisor import GRACE_S, Part, Supervisor, part_argv
 from grading import redis_guard
 from grading.config import Config
@@ -54,7 +54,7 @@ class System:
         self.first_password: str | None = None
         self._own_redis = own_redis
         self._machines = machines
-        self._redis: RedisProcess | None = None
+        self._redis: SupervisedRedis | None = None
         self._supervisor: Supervisor | None = None
         self._ended = threading.Event()
         self._before: dict[int, Any] = {}
@@ -99,7 +99,7 @@ class System:
         if taken and not self._own_redis:
             redis_guard.refuse_open(url)
             return url
-        self._redis = start_redis(self.folder / "redis")
+        self._redis = SupervisedRedis(self.folder / "redis")
         remember_redis(self.folder, self._redis.url)
         return self._redis.url
 

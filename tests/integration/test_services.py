@@ -7,9 +7,11 @@ import shutil
 import signal
 import socket
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -20,8 +22,10 @@ from redis.retry import Retry
 
 from cli import embedded
 from cli.embedded import RedisProcess, RedisUnavailable, start_redis
+from cli.supervised_redis import SupervisedRedis
 from tests.guard import NetworkRefused
 from tests.services import Databases, Prepare, libpq
+from tests.system import until
 
 OUTSIDE = "203.0.113.7"  # reserved for documentation
 
@@ -75,6 +79,44 @@ def test_one_redis_a_folder_and_a_kill_frees_it(tmp_path: Path) -> None:
         first.process.wait(60)
         with start_redis(tmp_path) as second, client(second.url) as connection:
             assert connection.ping()
+
+
+def test_a_supervised_redis_comes_back_at_its_address_with_its_data(tmp_path: Path) -> None:
+    own = SupervisedRedis(tmp_path)
+    try:
+        url, killed = own.url, own.pid
+        with client(url) as connection:
+            connection.set("round", "queued")
+            os.killpg(killed, signal.SIGKILL)
+            until(lambda: own.pid != killed, 60, "it is started again")
+            assert connection.get("round") == "queued"
+            assert own.url == url
+    finally:
+        own.stop()
+    assert stat.S_IMODE((tmp_path / "address.json").stat().st_mode) == 0o600
+    again = SupervisedRedis(tmp_path)
+    try:
+        assert again.url == url
+        with client(url) as connection:
+            assert connection.get("round") == "queued"
+    finally:
+        again.stop()
+
+
+def test_a_supervised_redis_gives_way_to_a_stranger_at_its_port(tmp_path: Path) -> None:
+    first = SupervisedRedis(tmp_path)
+    url = first.url
+    first.stop()
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", urlsplit(url).port or 0))
+        stranger.listen()
+        second = SupervisedRedis(tmp_path)
+        try:
+            assert urlsplit(second.url).port != urlsplit(url).port
+            with client(second.url) as connection:
+                assert connection.ping()
+        finally:
+            second.stop()
 
 
 def test_a_port_in_use_is_an_error_with_the_reason(tmp_path: Path, redis_server: RedisProcess) -> None:
