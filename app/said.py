@@ -49,6 +49,8 @@ SENTENCES: tuple[str, ...] = (
     # of flags
     N_("None of the %(p1)s with the student's code was run before it was handed in."),
     N_("Nothing was added to the starter."),
+    N_("What was handed in is empty."),
+    N_("What was handed in holds only brackets, placeholders or lines such as a name."),
     N_("The code does not parse at %(p1)s of %(p2)s."),
     N_("The code may not parse at %(p1)s of %(p2)s; dialects of SQL differ."),
     N_("There is more code than is checked (1 MB); checks on code saw only a part of it."),
@@ -130,6 +132,7 @@ SENTENCES: tuple[str, ...] = (
     N_("none of the described ways was found"),
     N_("none of %(p1)s was found"),
     N_("no errors"),
+    N_("no errors in your code"),
     N_("no placeholder is left"),
     N_("all cells were run"),
     N_("outputs are shown"),

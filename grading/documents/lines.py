@@ -44,6 +44,11 @@ def keys(cell: Cell) -> list[str]:
     return found
 
 
+def says_something(cell: Cell) -> bool:
+    """Whether a cell has a line that can be somebody's work, not only brackets, placeholders and a name."""
+    return any(keys(cell))
+
+
 def new_lines(own: list[str], given: list[str], spare: Counter[str]) -> list[int]:
     """The 1-based lines of `own` that `given` does not have, both as keys.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from grading.evidence.context import Context, Finding, listed
 from grading.evidence.facts import Index, Mention
-from grading.evidence.patterns import matches
+from grading.evidence.patterns import matches, readable
 from grading.evidence.scope import Piece, Scope
 from grading.model import Location
 from grading.rubric import Avoids, CodeMatches, Defines, Uses
@@ -82,16 +82,6 @@ def fits(mention: Mention, wanted: str, language: str, *, strict: bool = False) 
     if "::" in wanted and full == name and not strict:
         return wanted.rsplit("::", 1)[-1] == name
     return "." in wanted and full.endswith("." + wanted)
-
-
-def readable(pattern: str) -> str:
-    """A pattern as a person would say it, as far as that is simple."""
-    plain = pattern.replace("(?i)", "")
-    for sign in (r"\s*", r"\s+", r"\b"):
-        plain = plain.replace(sign, " " if sign == r"\s+" else "")
-    if "\\\\" not in plain:
-        plain = plain.replace("\\", "")
-    return f"“{plain if len(plain) <= 60 else plain[:57] + '…'}”"
 
 
 def _first(pieces: Sequence[Piece], take: Callable[[Piece], Index], wanted: Sequence[str]) -> Location | None:

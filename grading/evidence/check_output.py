@@ -10,10 +10,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
-from grading.evidence.check_code import readable
 from grading.evidence.code import LOOSE
 from grading.evidence.context import Context, Finding, counted, listed
-from grading.evidence.patterns import matches
+from grading.evidence.patterns import matches, readable
 from grading.evidence.scope import Piece, Scope, executed, runs_recorded
 from grading.evidence.surplus import too_much
 from grading.model import Cell, Output
@@ -150,7 +149,10 @@ def _found(check: OutputClose, pairs: Sequence[tuple[list[float], list[float], i
 
 
 def no_errors(check: NoErrors, context: Context, scope: Scope) -> Finding:
-    """Share of the student's code cells that show no error and parse. SQL's dialects are not judged."""
+    """Share of the student's code cells that show no error and parse. SQL's dialects are not judged.
+
+    What was handed in without outputs shows an error where it was run here and failed by its own fault.
+    """
     cells = scope.code
     if not cells:
         return Finding(0.0, "no code was added here")
@@ -158,15 +160,32 @@ def no_errors(check: NoErrors, context: Context, scope: Scope) -> Finding:
     for piece in cells:
         error = next((o for o in piece.cell.outputs if o.kind == "error"), None)
         lines = errors_in(piece)
+        here = _failed_here(piece, context.ran)
         if error is not None:
             failing.append((piece, f"stops with an error ({_headline(error.text)})", None))
+        elif here is not None:
+            failing.append((piece, f"stops with an error when it is run ({_headline(here)})", None))
         elif lines and piece.facts.language not in LOOSE:
             failing.append((piece, "cannot be read as code", lines[0]))
     if not failing:
-        return Finding(1.0, "no errors")
+        return Finding(1.0, "no errors in your code")
     first, said, line = failing[0]
     message = f"{len(failing)} of {counted(len(cells), 'piece')} of your code with an error; the first {said}"
     return Finding(1 - len(failing) / len(cells), message, first.at(line))
+
+
+def _failed_here(piece: Piece, ran: Ran | None) -> str | None:
+    """The error of a cell that was handed in without outputs and failed when it was run here."""
+    whole = piece.first == 1 and piece.last == len(piece.cell.lines)
+    if ran is None or piece.cell.outputs or not whole:
+        return None
+    path, number = piece.document.path, piece.cell.number
+    played = (ran.played(path) or {}).get(number)
+    if played is None or number in ran.excused(path, also_elsewhere=True):
+        return None
+    if played.state == "too long":
+        return "it took too long"
+    return (played.error or "no message") if played.state == "failed" else None
 
 
 def unconfirmed(piece: Piece, ran: Ran) -> bool:

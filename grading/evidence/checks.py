@@ -155,7 +155,7 @@ def label_of(check: Check) -> str:
         "has_output": "outputs are shown",
         "output_matches": "the output shows what is asked for",
         "output_close": "the numbers are right",
-        "no_errors": "no errors",
+        "no_errors": "no errors in your code",
         "all_executed": "all cells were run",
         "no_todo": "no placeholder is left",
         "passes_tests": "tests",

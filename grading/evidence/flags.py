@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from grading.documents.lines import says_something
 from grading.evidence.check_output import errors_in
 from grading.evidence.code import LOOSE
 from grading.evidence.context import counted
@@ -15,9 +16,23 @@ def work_flags(scopes: Scopes) -> tuple[Flag, ...]:
     """None of these holds a grade; each points at the first place it is about."""
     scope = scopes.find()
     if not scope.added:
-        return (Flag(code="untouched", message="Nothing was added to the starter."),)
+        return tuple(_nothing(scope.pieces))
     code = scope.code
     return (*_unexecuted(code), *_errors(code), *_unparsed(code), *_cut(scopes))
+
+
+def _nothing(pieces: Sequence[Piece]) -> Iterator[Flag]:
+    """Why nothing counts as the student's: only lines that say something can come from a starter."""
+    broken = [p for p in pieces if p.cell.kind == "code" and errors_in(p)]
+    if any(says_something(piece.cell) for piece in pieces):
+        yield Flag(code="untouched", message="Nothing was added to the starter.")
+    elif broken:
+        yield from _unparsed(broken)
+    elif any(piece.cell.source.strip() for piece in pieces):
+        message = "What was handed in holds only brackets, placeholders or lines such as a name."
+        yield Flag(code="untouched", message=message)
+    else:
+        yield Flag(code="untouched", message="What was handed in is empty.")
 
 
 def _cut(scopes: Scopes) -> Iterator[Flag]:

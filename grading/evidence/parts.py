@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from grading.evidence.patterns import compiled
-from grading.evidence.scope import COMMENT, SECTION, Piece, Scope, lines_of, readable
+from grading.evidence.patterns import compiled, readable
+from grading.evidence.scope import COMMENT, SECTION, Piece, Scope, lines_of
 
 MAX_HEADINGS = 400
 """Of one cell; what follows belongs to the last."""
@@ -64,7 +64,7 @@ def parted(scope: Scope, pattern: str, *, placed: bool) -> Scope:
         return replace(scope, pieces=found)
     if placed and not any(_apart(piece) for piece in scope.pieces):
         return replace(scope, fallback=True)
-    return Scope((), f"no comment line matches “{readable(pattern)}”")
+    return Scope((), f"no comment line matches {readable(pattern)}")
 
 
 def parts(piece: Piece, pattern: str) -> Iterator[Piece]:

@@ -17,6 +17,10 @@ from grading.errors import AssignmentError
 
 MAX_TEXT = 20_000
 MAX_PATTERN = 1_000
+_TOKEN = re.compile(r"\\(?P<escaped>s[*+]?|.)|(?P<sign>[\[\](){}|*+?^$])", re.DOTALL)
+_EDGES = frozenset("bAZ")
+SHOWN = 60
+"""Characters of a pattern that are shown."""
 MANY = 25
 """A repeat that may go round more often than this counts as unbounded."""
 
@@ -59,6 +63,31 @@ def _nested(tree: Any) -> bool:
             elif op is constants.GROUPREF_EXISTS:
                 stack.extend((part, inside) for part in value[1:] if part is not None)
     return False
+
+
+def readable(pattern: str) -> str:
+    """What a pattern asks for: in words where it is plain text, else as it was written."""
+    said = _plain(pattern)
+    said = pattern.removeprefix("(?i)") if said is None else said
+    return f"“{said if len(said) <= SHOWN else said[: SHOWN - 3] + '…'}”"
+
+
+def _plain(pattern: str) -> str | None:
+    """The text a pattern stands for, white space and edges loosely; nothing where it is more than that."""
+    said, at = "", 0
+    text = re.sub(r"^\(\?i\)|(?<!\\)\$$", "", pattern).removeprefix("^")
+    for hit in _TOKEN.finditer(text):
+        before = text[at : hit.start()]
+        at, escaped = hit.end(), hit["escaped"]
+        if escaped is None or (escaped.isalnum() and escaped not in _EDGES):
+            return None
+        said += before
+        if escaped in ("s*", "s+"):
+            beside = said[-1:].isalnum() and text[at : at + 1].isalnum()
+            said += " " if escaped == "s+" or beside else ""
+        elif escaped not in _EDGES:
+            said += escaped
+    return (said + text[at:]).strip() or None
 
 
 def matches(pattern: str, text: str, flags: int = re.MULTILINE, at_most: int = 500) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from grading.documents import set_apart
+from grading.documents.lines import says_something
 from grading.evidence.check_prose import PLACEHOLDER
 from grading.evidence.checks import COMBINED, FULL, label_of, run
 from grading.evidence.context import Context
@@ -117,9 +118,15 @@ def _document(document: Document, compared: bool) -> ReadDocument:
         silent=_numbers(cell for cell in quiet if executed(cell)),
         errors=_numbers(cell for cell in code if any(o.kind == "error" for o in cell.outputs)),
         placeholders=tuple(_placeholders(document))[:SHOWN],
-        unchanged=compared and not any(cell.added for cell in document.cells),
+        unchanged=compared and not any(cell.added for cell in document.cells) and _given(document),
         notes=document.notes,
     )
+
+
+def _given(document: Document) -> bool:
+    """Whether what is in it may come with the task; brackets alone may not."""
+    says = any(says_something(cell) for cell in document.cells)
+    return says or not any(cell.source.strip() for cell in document.cells)
 
 
 def _numbers(cells: Iterator[Cell]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 
 from grading.evidence.code import FactReader
 from grading.evidence.facts import CodeFacts, Comment, Definition, Mention
-from grading.evidence.patterns import compiled
+from grading.evidence.patterns import compiled, readable
 from grading.model import Cell, Document, Location
 
 COMMENT = re.compile(r"^\s*(?:#+'?|//+|--+|/?\*+)\s?(.*)$")
@@ -163,7 +163,7 @@ def _find(documents: Sequence[Document], where: str | None, files: str | None, r
         return Scope(pieces)
     if all(_plain(d) for d in chosen):
         return Scope(tuple(_whole(d, c, reader) for d in chosen for c in d.cells), fallback=True)
-    return Scope((), f"no cell or heading matches “{readable(where)}”")
+    return Scope((), f"no cell or heading matches {readable(where)}")
 
 
 class Scopes:
@@ -183,11 +183,6 @@ class Scopes:
         if key not in self._known:
             self._known[key] = find()
         return self._known[key]
-
-
-def readable(where: str) -> str:
-    """A `where` without the signs of regular expressions, for people."""
-    return re.sub(r"\s+", " ", re.sub(r"\\[bAZ]", "", where).replace("\\s*", " ").replace("\\", "")).strip()
 
 
 def first_comments(cell: Cell) -> str:

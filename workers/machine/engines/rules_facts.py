@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from grading.documents.lines import says_something
 from grading.evidence.code import FactReader, code_facts, grammar_of
 from grading.evidence.facts import CodeFacts, Definition
 from grading.evidence.scope import COMMENT, Piece
@@ -131,6 +132,11 @@ class Facts:
             for d, c in self.cells
             if c.kind == "code"
         )
+
+    @cached_property
+    def says_something(self) -> bool:
+        """Whether any line, also of the starter, is more than brackets, placeholders and a name."""
+        return any(says_something(cell) for _, cell in self.cells)
 
     @cached_property
     def definitions(self) -> tuple[Definition, ...]:

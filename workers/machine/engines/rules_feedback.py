@@ -22,7 +22,8 @@ def standing(job: Job) -> tuple[Judged, ...]:
 def summary(facts: Facts, judged: tuple[Judged, ...], found: list[Remark]) -> Iterator[str]:
     """Sentences of the technical summary, the most telling first."""
     if not facts.code and not facts.prose:
-        yield "The hand-in holds no lines of your own yet; it is the starter as it was given out."
+        starter = "; it is the starter as it was given out" if facts.says_something else ""
+        yield f"The hand-in holds no lines of your own yet{starter}."
         return
     full = [j for j in judged if j.share >= 1]
     low = [j for j in judged if j.share <= 0.25]
@@ -55,7 +56,8 @@ def achieved(job: Job, facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str
     """What the student reached, in their own terms."""
     title = job.material.title
     if not facts.code and not facts.prose:
-        yield f"Your hand-in for {title} is still the starter, so there is no work to talk about yet."
+        still = "is still the starter" if facts.says_something else "holds no code and no words of your own"
+        yield f"Your hand-in for {title} {still}, so there is no work to talk about yet."
         yield "That is a place to begin from, and the first task is a small one."
         return
     placed = [j for j in judged if j.criterion.where is not None] or judged

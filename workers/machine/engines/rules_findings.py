@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from grading.evidence.code import LOOSE
-from grading.model import Location
+from grading.model import Cell, Document, Location
 from workers.machine.engines.rules_facts import LONGEST_LINE, Facts, Line
 from workers.machine.engines.rules_lines import LINE_RULES, UNNAMED_NUMBER, Advice, Remark
 from workers.machine.engines.rules_words import Nouns
@@ -61,7 +61,7 @@ def _errors(facts: Facts) -> Iterator[Remark]:
         said = next((s.strip() for s in text.split("\n") if s.strip()), "an error")
         yield Remark(
             "major",
-            f"Cell {cell.number} ends in an error" if document.kind == "notebook" else "It ends in an error",
+            _stops(document, cell),
             f"{'When the school ran it, it stopped' if cell.played else 'It stops'} with: {said[:110]}",
             Location(document=document.path, cell=cell.number if document.kind == "notebook" else None),
             Advice(
@@ -71,6 +71,12 @@ def _errors(facts: Facts) -> Iterator[Remark]:
                 "",
             ),
         )
+
+
+def _stops(document: Document, cell: Cell) -> str:
+    if document.kind != "notebook":
+        return "It ends in an error"
+    return f"Cell {cell.number}{'' if cell.added else ', which was given,'} ends in an error"
 
 
 def _not_run(facts: Facts) -> Iterator[Remark]:
