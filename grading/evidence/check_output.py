@@ -75,12 +75,13 @@ def all_executed(check: AllExecuted, context: Context, scope: Scope) -> Finding:
     cells = _ran(scope)
     if not cells:
         return _cannot_apply(scope)
-    if check.given:  # the starter's cells that were not run are missing, too
+    given = context.counts_given(check)
+    if given:  # the starter's cells that were not run are missing, too
         cells = [
             p for p in scope.pieces if p.cell.kind == "code" and runs_recorded(p.document) and _holds_code(p)
         ]
     ran = [p for p in cells if executed(p.cell)]
-    whose = "" if check.given else " with your code"
+    whose = "" if given else " with your code"
     message = f"{len(ran)} of {counted(len(cells), 'code cell')}{whose} were run before the hand-in"
     missing = next((p for p in cells if p not in ran), None)
     return Finding(len(ran) / len(cells), message, (missing or cells[0]).at())

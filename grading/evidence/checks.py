@@ -93,13 +93,12 @@ def run(check: Check, context: Context) -> Finding:
             return few
         scope = context.scope(check)
         # what is inside a combined check has its own scope
-        if check.kind not in COMBINED or check.where is not None:
+        if check.kind not in COMBINED or check.where is not None or check.part is not None:
             if scope.problem:
                 return Finding(0.0, scope.problem)
             if not scope.added:
-                return Finding(
-                    0.0, "nothing was added or run here" if check.given else "nothing was added here"
-                )
+                given = context.counts_given(check)
+                return Finding(0.0, "nothing was added or run here" if given else "nothing was added here")
         elif check.kind == "ladder" and not scope.added:
             return Finding(0.0, scope.problem or "nothing was added here")
         found = CHECKS[check.kind](check, context, scope)
@@ -113,7 +112,7 @@ def _too_little(check: Check, context: Context) -> Finding | None:
     """What a check with `own_lines` says where the student wrote fewer lines of code."""
     if not check.own_lines:
         return None
-    scope = context.scope(check.model_copy(update={"given": False}))
+    scope = replace(context, given=False).scope(check.model_copy(update={"given": False}))
     own = sum(piece.own_code for piece in scope.pieces)
     if own >= check.own_lines:
         return None

@@ -49,6 +49,9 @@ class Context:
     ran: Ran | None = None
     is_solution: bool = False
     """Whether the documents are the solution, looked at as if somebody had handed it in."""
+    part: str | None = None
+    given: bool = False
+    """Of the check around those that are run now."""
 
     def solved(self) -> Context:
         """The same for the solution in the place of the hand-in."""
@@ -57,13 +60,18 @@ class Context:
     def scope(self, check: CheckBase, documents: Scopes | None = None) -> Scope:
         """The pieces a check looks at, in the hand-in or in other documents."""
         where = check.where if check.where is not None else self.where
+        part = check.part if check.part is not None else self.part
         chosen = documents or self.documents
-        scope = chosen.find(where, check.files)
-        if check.part is not None:
-            scope = chosen.remembered(
-                (where, check.files, check.part), partial(_parted, scope, check.part, where)
-            )
-        return self._with_given(scope) if check.given and documents is None else scope
+        scope, key = chosen.find(where, check.files), (where, check.files, part)
+        if part is not None:
+            scope = chosen.remembered(key, partial(_parted, scope, part, where))
+        if not self.counts_given(check) or documents is not None:
+            return scope
+        return chosen.remembered((*key, "given"), partial(self._with_given, scope))
+
+    def counts_given(self, check: CheckBase) -> bool:
+        """Whether lines of the starter count for a check as well."""
+        return check.given or self.given
 
     def _with_given(self, scope: Scope) -> Scope:
         """All lines of the cells that were run count, not only those that were added."""
@@ -73,7 +81,9 @@ class Context:
     def _was_run(self, piece: Piece) -> bool:
         if piece.cell.kind != "code" or executed(piece.cell):
             return piece.cell.kind == "code"
-        played = (self.ran.played(piece.document.path) or {}) if self.ran is not None else {}
+        if self.ran is None:
+            return False
+        played = self.ran.played(piece.document.path, solution=self.is_solution) or {}
         one = played.get(piece.cell.number)
         return one is not None and one.state == "ran"
 
@@ -84,7 +94,8 @@ class Context:
     def narrowed(self, check: CheckBase) -> Context:
         """The context for checks inside a check."""
         where = check.where if check.where is not None else self.where
-        return replace(self, where=where)
+        part = check.part if check.part is not None else self.part
+        return replace(self, where=where, part=part, given=self.counts_given(check))
 
     def outputs(self, piece: Piece, *, solution: bool = False) -> tuple[Output, ...] | None:
         """What a cell put out when it was run here, else what it was handed in with; nothing for a script."""

@@ -23,7 +23,8 @@ compared with what bears it, a share from 0 to 1, and when it lies far above (mo
 Where no check of the rubric applies, nothing but models has seen the work: the highest level for everything
 then waits for a person, too.
 
-No result and no checks: ungraded, never zero. An empty hand-in is the one thing that is zero by itself.
+No result and no checks: ungraded, never zero. An empty hand-in is the one thing that is zero by itself; there
+only checks that count what the starter gives earn anything.
 Holding takes no points from anybody.
 """
 

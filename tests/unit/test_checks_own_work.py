@@ -13,9 +13,11 @@ from grading.rubric import (
     Alternatives,
     Avoids,
     Check,
+    Ladder,
     NoErrors,
     OutputMatches,
     Rubric,
+    Rung,
     Uses,
     Words,
 )
@@ -54,6 +56,17 @@ def test_own_lines_hold_for_the_best_of_several_too() -> None:
     check = Alternatives(checks=(NoErrors(),), own_lines=2)
     assert outcome(check, notebook(cell("x <- 1"))).earned == 0
     assert outcome(check, notebook(cell("x <- 1\ny <- 2"))).earned == 1
+
+
+def test_part_and_given_of_a_combined_check_hold_for_those_in_it() -> None:
+    work = notebook(cell(TWO))
+    inside = Uses(all_of=("read_excel",))
+    for part, earned in (("Load the orders", 0), ("Load the customers", 1)):
+        assert outcome(Alternatives(checks=(inside,), part=part), work).earned == earned
+        assert outcome(Ladder(rungs=(Rung(when=(inside,), credit=1),), part=part), work).earned == earned
+    ran = notebook(cell(GIVEN, added=(), count=1), cell("str(orders)", added=()))
+    assert outcome(Alternatives(checks=(AllExecuted(),), given=True), ran).earned == 0.5
+    assert outcome(Ladder(rungs=(Rung(when=(NoErrors(),), credit=1),), given=True), ran).earned == 1
 
 
 def test_what_the_template_gives_counts_where_it_was_run() -> None:
