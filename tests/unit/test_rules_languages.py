@@ -203,3 +203,20 @@ def test_only_who_sees_the_expected_value_is_told_to_compare_with_it(
     ((remark,), _) = remarks_on_tests(given)
     assert remark.advice is not None
     assert ("compare" in remark.advice.how) is compares
+
+
+def test_no_reflection_is_missed_where_none_was_asked_for() -> None:
+    rubric = Rubric(criteria=(RUBRIC.criteria[0],))
+    whole, bare = (feedback(asked("feedback", java(strip=strip), rubric=rubric)) for strip in (False, True))
+    assert "reflection questions" not in bare.reflection
+    assert "room to say" not in whole.reflection
+
+
+def test_a_criterion_on_documentation_quotes_the_documentation() -> None:
+    outcome = CheckOutcome(check="c", label="has Javadoc", earned=1, message="6 of 6")
+    evidence = Evidence(
+        criteria=(CriterionEvidence(criterion="documentation", share=1.0, outcomes=(outcome,)),)
+    )
+    (judged,) = feedback(asked("feedback", java(), evidence=evidence)).judgements
+    assert judged.quotes
+    assert all("*" in quote.text for quote in judged.quotes)

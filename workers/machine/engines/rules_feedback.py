@@ -29,7 +29,7 @@ def summary(facts: Facts, judged: tuple[Judged, ...], found: list[Remark]) -> It
     low = [j for j in judged if j.share <= 0.25]
     calls = f", using {listed(f'{c}()' for c in facts.calls)}" if facts.calls else ""
     yield f"You wrote {_count(len(facts.coded), 'line')} of code{calls}."
-    yield f"{len(full)} of {_plural(len(judged), 'criterion', 'criteria')} fully met."
+    yield f"{len(full)} of {_count(len(judged), 'criterion', 'criteria')} {_are(len(full))} fully met."
     if low:
         yield f"The most is to be gained in {listed(_title(j) for j in low)}."
     grave = [r for r in found if r.severity == "major"]
@@ -80,7 +80,8 @@ def achieved(job: Job, facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str
 
 def reflection(facts: Facts, criteria: tuple[Criterion, ...], nouns: Nouns) -> Iterator[str]:
     """An answer to what the student wrote, with one of their own sentences."""
-    documents = bool(criteria) and all(about_documentation(c) for c in criteria)
+    # where nothing is asked for in words, comments are what there is to answer
+    documents = all(about_documentation(c) for c in criteria)
     if not facts.sentences:
         yield from _unanswered(facts, documents, nouns)
         return
@@ -204,12 +205,12 @@ def _title(judged: Judged) -> str:
     return f"'{judged.criterion.title}'"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str, more: str = "") -> str:
+    return f"{number} {noun if number == 1 else more or noun + 's'}"
 
 
-def _plural(number: int, one: str, more: str) -> str:
-    return f"1 {one} is" if number == 1 else f"{number} {more} are"
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _verb(number: int) -> str:

@@ -80,12 +80,13 @@ def judge(job: Job, criterion: Criterion) -> Judged:
 def _by_checks(
     job: Job, criterion: Criterion, here: Facts, share: float, outcomes: tuple[CheckOutcome, ...]
 ) -> Judged:
+    documented = about_documentation(criterion) and not here.written
     met = tuple(o for o in outcomes if o.earned >= 1 and o.location is not None and o.location.line)
     return Judged(
         criterion,
         nearest(share, criterion.highest),
         _outcome_sentences(outcomes),
-        _quotes(job, here, outcomes),
+        (documented and _best_sentences(here)) or _quotes(job, here, outcomes),
         met,
         _used(here, met) if criterion.where is not None or len(met) > 1 else (),
         tuple(_lacking(outcomes)),
