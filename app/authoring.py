@@ -22,7 +22,7 @@ from grading.authoring.diff import differences
 from grading.authoring.form import Problem, Raw
 from grading.authoring.toml import written
 from grading.errors import AssignmentError
-from grading.rubric import CheckBase, Criterion, Rubric
+from grading.rubric import Adjustment, CheckBase, Criterion, Rubric
 from grading.rubric_errors import KINDS
 from grading.store import drafting
 from grading.store.drafting import NothingChanged, SavedMeanwhile
@@ -124,15 +124,18 @@ def _editor(
         classes=KINDS,
         rubric_class=Rubric,
         criterion=Criterion,
+        adjustment=Adjustment,
         common=tuple(CheckBase.model_fields),
         note=request.form.get("note", ""),
     )
 
 
 def _total(raw: Raw) -> float:
-    """The points of the form as far as they are numbers."""
+    """The points of the form as far as they are numbers, without those of bonus criteria."""
     total = 0.0
     for one in raw.get("criteria", ()):
+        if one.get("bonus"):
+            continue
         try:
             total += float(str(one.get("points", "")).replace(",", "."))
         except ValueError:

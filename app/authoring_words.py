@@ -68,6 +68,17 @@ def field_words() -> dict[str, str]:
         "otherwise": _("Credit when no rung fits (0 to 1)"),
         "equivalents": _("Names that count as the same"),
         "criteria": _("Criteria"),
+        "bonus": _("Bonus: its points come on top of the maximum"),
+        "bonus_at_most": _("Points by which bonus may lift the total above the maximum"),
+        "adjustments": _("Deductions and caps"),
+        "unless": _("Unless these checks are met"),
+        "deduct": _("Takes (0 to 1)"),
+        "each": _("Once for each check that is not met"),
+        "partly": _("In proportion to what is missing"),
+        "adjustments.cap": _("Leaves at most (0 to 1)"),
+        "adjustments.at_least": _("Met from this share of the checks on (0 to 1)"),
+        "adjustments.criteria": _("Criteria it concerns"),
+        "adjustments.description": _("What students read about it"),
     }
 
 
@@ -106,13 +117,29 @@ def _field_words(_language: str) -> Mapping[str, str]:
     return field_words()
 
 
-def field_word(name: str) -> str:
-    """How one field is called; one without a word here by its own name."""
-    return _field_words(current()).get(name) or name.replace("_", " ").capitalize()
+def field_word(name: str, place: str = "") -> str:
+    """How one field is called, at its place in the form; one without a word here by its own name."""
+    known = _field_words(current())
+    return known.get(_of_adjustment(name, place)) or known.get(name) or name.replace("_", " ").capitalize()
 
 
-def hint(shape: Shape) -> str:
+def _of_adjustment(name: str, place: str) -> str:
+    """What a field of a deduction is called where its words are others than those of a check."""
+    parts = place.split(".")
+    return f"adjustments.{name}" if parts[0] == "adjustments" and len(parts) == 3 else ""
+
+
+def hint(shape: Shape, place: str = "") -> str:
     """How a field is filled in; empty where that is plain."""
+    of_adjustment = {
+        "adjustments.deduct": _(
+            "0.2 takes 20 % of the maximum of its criteria. Give this, or the most it leaves."
+        ),
+        "adjustments.cap": _("0.2 leaves at most 20 % of the maximum of its criteria."),
+        "adjustments.criteria": _("One a line, by title or short name; without any, the whole."),
+    }
+    if said_there := of_adjustment.get(_of_adjustment(shape.name, place)):
+        return said_there
     by_name = {
         "part": _("It ends at the next comment line that begins like it."),
         "own_lines": _("With fewer it earns nothing."),
@@ -146,7 +173,7 @@ def place_words(place: str, raw: Raw | None) -> str:
         else:
             here = here.get(part) if isinstance(here, dict) else None
             if at + 1 >= len(parts) or not parts[at + 1].isdecimal():
-                said.append(field_word(part))
+                said.append(field_word(part, ".".join(parts[: at + 1])))
     return ", ".join(one for one in said if one)
 
 
@@ -156,7 +183,11 @@ def _one(name: str, count: int, here: object) -> str:
         title = str(raw.get("title", ""))
         said = _("criterion %(count)s", count=count)
         return f"{said} {_('“%(title)s”', title=title)}" if title else said
-    if name in ("checks", "when"):
+    if name == "adjustments":
+        title = str(raw.get("title", ""))
+        said = _("deduction %(count)s", count=count)
+        return f"{said} {_('“%(title)s”', title=title)}" if title else said
+    if name in ("checks", "when", "unless"):
         kind = str(raw.get("kind", ""))
         return _("check %(count)s", count=count) + (f" ({kind_words()[kind]})" if kind in KINDS else "")
     if name == "rungs":
@@ -177,7 +208,8 @@ def problem_words(
         while at and at not in known:
             at = at.rpartition(".")[0]
         words = place_words(one.place, raw) if one.place else ""
-        sentence = f"{words}: {one.message}" if words else one.message
+        message = in_words(one.message)
+        sentence = f"{words}: {message}" if words else message
         found.append((at, sentence[:1].upper() + sentence[1:]))
     return found
 
@@ -202,6 +234,9 @@ def difference_words(one: Difference) -> str:
         "criterion_removed": lambda: _("“%(name)s” is gone; it had %(before)s points.", **_sides(one)),
         "order": lambda: _("The criteria stand in another order."),
         "equivalents": lambda: _("Other names count as the same."),
+        "adjustment_added": lambda: _("“%(name)s” is a new deduction or cap.", name=one.name),
+        "adjustment_removed": lambda: _("The deduction or cap “%(name)s” is gone.", name=one.name),
+        "bonus_at_most": lambda: _("How far bonus may lift the total above the maximum was changed."),
         "check_added": lambda: _("“%(name)s”: a check is new: %(kind)s.", name=one.name, kind=kind),
         "check_removed": lambda: _("“%(name)s”: a check is gone: %(kind)s.", name=one.name, kind=kind),
         "check_changed": lambda: _("“%(name)s”: a check was changed: %(kind)s.", name=one.name, kind=kind),

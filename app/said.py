@@ -46,6 +46,18 @@ SENTENCES: tuple[str, ...] = (
         "Even if all proposals were accepted, about %(p1)s more tokens would take %(p2)s with a draft and "
         "%(p3)s without."
     ),
+    # of a rubric that cannot be taken
+    N_("give either deduct or cap"),
+    N_("each and partly go with deduct only"),
+    N_("names a criterion twice"),
+    N_("needs at least one criterion that is not a bonus"),
+    N_("bonus_at_most goes with bonus criteria; mark one with bonus = true"),
+    N_("adjustment '%(p1)s' names no criterion of this rubric: %(p2)s"),
+    N_("adjustment '%(p1)s' concerns bonus criteria and others; make two of it"),
+    N_(
+        "adjustments '%(p1)s' and '%(p2)s' share some criteria, but neither concerns all of the other's; "
+        "name the same ones, or separate ones"
+    ),
     # of flags
     N_("None of the %(p1)s with the student's code was run before it was handed in."),
     N_("Nothing was added to the starter."),

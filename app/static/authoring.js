@@ -39,6 +39,8 @@ let dirty = false;
 function total(form) {
   let sum = 0;
   for (const field of form.querySelectorAll('[name$=".points"]')) {
+    const bonus = form.elements[field.name.replace(/points$/, "bonus")];
+    if (bonus && bonus.checked) continue;
     const value = Number(field.value.replace(",", "."));
     if (Number.isFinite(value)) sum += value;
   }

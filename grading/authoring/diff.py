@@ -12,7 +12,7 @@ from grading.assignment import MANIFEST
 from grading.authoring.folder import RUBRIC, TASK, plain
 from grading.authoring.texts import number
 from grading.jobs import ENGLISH
-from grading.rubric import CheckBase, Criterion, Rubric
+from grading.rubric import CheckBase, Criterion, Rubric, Value
 
 MOST_CHARS = 400
 """Of a text that is shown as it was and as it is."""
@@ -64,16 +64,37 @@ def _rubrics(old: Rubric, new: Rubric) -> Iterator[Difference]:
     kept = [key for key in before if key in after]
     if kept != [key for key in after if key in before]:
         yield Difference("order")
+    yield from _adjustments(old, new)
     if old.equivalents != new.equivalents:
         yield Difference("equivalents", before=_json(old.equivalents), after=_json(new.equivalents))
 
 
 def _criterion(old: Criterion, new: Criterion) -> Iterator[Difference]:
+    yield from _fields(old, new, new.title, "checks")
+    yield from _checks(new.title, old.checks, new.checks)
+
+
+def _fields(old: Value, new: Value, title: str, passed_over: str) -> Iterator[Difference]:
     for name in type(new).model_fields:
         was, now = getattr(old, name), getattr(new, name)
-        if name != "checks" and was != now:
-            yield Difference("field", new.title, name, _said(was), _said(now))
-    yield from _checks(new.title, old.checks, new.checks)
+        if name != passed_over and was != now:
+            yield Difference("field", title, name, _said(was), _said(now))
+
+
+def _adjustments(old: Rubric, new: Rubric) -> Iterator[Difference]:
+    before = {one.id: one for one in old.adjustments}
+    after = {one.id: one for one in new.adjustments}
+    for one in new.adjustments:
+        if one.id not in before:
+            yield Difference("adjustment_added", one.title)
+        else:
+            yield from _fields(before[one.id], one, one.title, "unless")
+            yield from _checks(one.title, before[one.id].unless, one.unless)
+    for one in old.adjustments:
+        if one.id not in after:
+            yield Difference("adjustment_removed", one.title)
+    if old.bonus_at_most != new.bonus_at_most:
+        yield Difference("bonus_at_most", before=_said(old.bonus_at_most), after=_said(new.bonus_at_most))
 
 
 def _checks(title: str, old: tuple[CheckBase, ...], new: tuple[CheckBase, ...]) -> Iterator[Difference]:

@@ -210,7 +210,7 @@ def read(raw: Raw, stages: Iterable[str]) -> tuple[Rubric | None, tuple[Problem,
     """The rubric a form says, or what is wrong with it, field by field."""
     problems: list[Problem] = []
     data = _data(raw, Rubric, "", problems)
-    _name_criteria(data)
+    _name(data)
     if problems:
         return None, tuple(problems)
     return validated(data, stages)
@@ -237,7 +237,7 @@ def validated(data: Any, stages: Iterable[str]) -> tuple[Rubric | None, tuple[Pr
 def problem_of(error: AssignmentError) -> Problem:
     """A mistake the reader of folders found, at its field where it names one."""
     place, colon, message = error.message.partition(": ")
-    if colon and re.match(r"(criteria|equivalents)\b[^\s]*$", place):
+    if colon and re.match(r"(criteria|equivalents|adjustments|bonus_at_most)\b[^\s]*$", place):
         return Problem(field_name(place), message)
     return Problem("", error.message)
 
@@ -291,13 +291,22 @@ def _check_data(raw: Raw, name: str, problems: list[Problem]) -> dict[str, Any]:
     return _data(raw, KINDS[kind], name, problems) if kind in KINDS else {"kind": kind}
 
 
-def _name_criteria(data: dict[str, Any]) -> None:
-    """Criteria without an id get one from their title; ids stay when titles change."""
-    taken = {one.get("id") for one in data.get("criteria", ())}
-    for one in data.get("criteria", ()):
-        if not one.get("id"):
-            one["id"] = texts.unused(texts.slug(str(one.get("title", ""))) or "criterion", taken)
-            taken.add(one["id"])
+def _name(data: dict[str, Any]) -> None:
+    """Criteria and adjustments without an id get one from their title; ids stay when titles change.
+
+    An adjustment may name its criteria by their titles, too, which is all that the form shows of new ones.
+    """
+    for key, otherwise in (("criteria", "criterion"), ("adjustments", "deduction")):
+        taken = {one.get("id") for one in data.get(key, ())}
+        for one in data.get(key, ()):
+            if not one.get("id"):
+                one["id"] = texts.unused(texts.slug(str(one.get("title", ""))) or otherwise, taken)
+                taken.add(one["id"])
+    ids = {one["id"] for one in data.get("criteria", ())}
+    titled = {str(one.get("title", "")): one["id"] for one in reversed(data.get("criteria", ()))}
+    for one in data.get("adjustments", ()):
+        named = one.get("criteria", ())
+        one["criteria"] = [name if name in ids else titled.get(name, name) for name in named]
 
 
 def as_json(rubric: Rubric) -> dict[str, Any]:

@@ -136,6 +136,39 @@ def test_a_count_with_its_minimum_is_made_in_the_form(school: School, client: Fl
     assert fields(client.get(address).get_data(as_text=True))[f"{at}.own_lines"] == "3"
 
 
+def test_deductions_and_bonus_are_made_and_kept_in_the_form(school: School, client: FlaskClient) -> None:
+    address, sent = f"/assignments/{school.assignment}/rubric", editor(school, client)
+    sent |= {"criteria.1.bonus": "yes", "bonus_at_most": "1,5"}
+    sent = fields(client.post(address, data={**sent, "do": "add adjustments"}).get_data(as_text=True))
+    added = {**sent, "do": "add adjustments.0.unless", "new:adjustments.0.unless": "uses"}
+    page = client.post(address, data=added).get_data(as_text=True)
+    for said in ("Leaves at most (0 to 1)", "0.2 takes 20 %", "Unless these checks are met"):
+        assert said in page
+    empty = client.post(address, data={**fields(page), "do": "save"}).get_data(as_text=True)
+    assert "Deduction 1, check 1 (Uses functions): Asks for nothing" in empty or "give either" in empty
+    typed = {
+        "adjustments.0.title": "No pipe",
+        "adjustments.0.criteria": "Loads the data",
+        "adjustments.0.deduct": "0,2",
+        "adjustments.0.partly": "yes",
+        "adjustments.0.unless.0.any_of": "%>%\n|>",
+    }
+    previewed = client.post(address, data={**fields(page), **typed, "do": "preview"}).get_data(as_text=True)
+    assert "takes 20 % of the points of “Loads the data”, in proportion to what is missing" in previewed
+    assert client.post(address, data={**fields(page), **typed, "do": "save"}).status_code == 303
+    with school.store.read() as session:
+        rubric = drafting.side(drafting.version(session, school.assignment, 2)).rubric
+    (made,) = rubric.adjustments
+    assert (made.id, made.criteria, made.deduct, made.partly) == ("no-pipe", ("load",), 0.2, True)
+    assert (rubric.bonus_at_most, rubric.max_points) == (1.5, 4.0)
+    again = editor(school, client)
+    assert again["adjustments.0.unless.0.any_of"] == "%>%\n|>"
+    assert client.post(address, data={**again, "do": "save"}).status_code == 303
+    assert [number for number, _, _ in versions(school)] == [1, 2]  # nothing was lost, nothing changed
+    german = client.get(address, headers={"Accept-Language": "de"}).get_data(as_text=True)
+    assert "Abzüge, Obergrenzen und Bonus" in german
+
+
 def test_what_a_new_assignment_lacks_is_said(school: School, client: FlaskClient) -> None:
     """Before it is published without a task, and where there is nothing to try it with."""
     made = post(client, f"/courses/{school.course}/assignments/new", title="First steps", slug="first-steps")

@@ -29,6 +29,7 @@ from grading.late import LateRule
 from grading.model import RoundState
 from grading.outcome import CriterionGrade, Report
 from grading.rubric import (
+    Adjustment,
     Alternatives,
     Case,
     Comments,
@@ -61,6 +62,21 @@ RICH = Rubric(
             ),
         ),
         Criterion(id="b", title="B", points=1, stage="feedback"),
+    ),
+    adjustments=(
+        Adjustment(
+            id="pipes",
+            title="No pipe",
+            description="%>% or |>",
+            criteria=("b",),
+            deduct=0.2,
+            each=True,
+            partly=True,
+            at_least=0.5,
+            where=r"Task 2\b",
+            unless=(Uses(all_of=("%>%",)), Words(at_least=3)),
+        ),
+        Adjustment(id="cap", title="Template", cap=0.2, unless=(Words(at_least=9),)),
     ),
     equivalents={"x": ("y", "z, w"), "a = b": ("c",)},
 )
@@ -129,6 +145,31 @@ def test_what_is_wrong_is_said_at_its_field() -> None:
     assert form.read(raw, STAGES)[1][0].place == "criteria.1.stage"
     raw["criteria"] = []
     assert form.read(raw, STAGES)[1][0].place == "criteria"
+
+
+def test_adjustments_of_a_form_are_named_and_take_titles_for_criteria() -> None:
+    raw = form.to_raw(RICH)
+    assert act(raw, "add adjustments", {}) == "adjustments.2"
+    act(raw, "add adjustments.2.unless", {"adjustments.2.unless": "no_errors"})
+    raw["adjustments"][2] |= {"title": "Each error", "criteria": "B", "deduct": "0,1"}
+    raw["criteria"][1]["bonus"] = "yes"
+    raw["adjustments"][0]["criteria"] = "Älpha “x”"
+    raw["bonus_at_most"] = "2,5"
+    rubric, problems = form.read(raw, STAGES)
+    assert problems == ()
+    assert rubric is not None
+    assert [(one.id, one.criteria) for one in rubric.adjustments] == [
+        ("pipes", ("a",)), ("cap", ()), ("each-error", ("b",)),
+    ]  # fmt: skip
+    assert (rubric.bonus_at_most, rubric.max_points, rubric.adjustments[2].deduct) == (2.5, 2.5, 0.1)
+    raw["adjustments"][2] |= {"deduct": ""}
+    assert form.read(raw, STAGES)[1][0].place == "adjustments.2"
+    raw["adjustments"][2] |= {"cap": "lots"}
+    assert form.read(raw, STAGES)[1][0].place == "adjustments.2.cap"
+    raw["adjustments"][2] |= {"cap": "0.5", "where": "("}
+    assert form.read(raw, STAGES)[1][0].place == "adjustments.2.where"
+    raw["adjustments"][2] |= {"where": "", "criteria": "gone"}
+    assert "names no criterion of this rubric: gone" in form.read(raw, STAGES)[1][0].message
 
 
 def test_hostile_forms_are_read_as_what_they_are() -> None:
@@ -260,6 +301,19 @@ def test_differences_name_what_changed() -> None:
         ("file_removed", "data/a"),
     ]
     assert differences(Side(RICH), Side(RICH)) == ()
+
+
+def test_differences_name_deductions_and_bonus() -> None:
+    first, second = RICH.adjustments
+    other = Adjustment(id="new", title="New", cap=0.5, unless=(Words(at_least=9),))
+    changed = first.model_copy(update={"deduct": 0.3, "unless": first.unless[:1]})
+    new = RICH.model_copy(update={"adjustments": (changed, other), "bonus_at_most": 1.0})
+    sides = [Side(rubric, "") for rubric in (RICH, new)]
+    found = [(one.what, one.name, one.field) for one in differences(*sides)]
+    assert found == [
+        ("field", "No pipe", "deduct"), ("check_removed", "No pipe", "words"),
+        ("adjustment_added", "New", ""), ("adjustment_removed", second.title, ""), ("bonus_at_most", "", ""),
+    ]  # fmt: skip
 
 
 def test_a_model_s_answer_becomes_a_rubric_or_is_refused() -> None:
