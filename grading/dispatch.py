@@ -9,9 +9,10 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any, TypeVar, cast
 
-from celery import Celery, chord
+from celery import Celery, chord, group
 from celery.canvas import Signature
 from kombu.exceptions import LimitExceeded, OperationalError
 from redis.exceptions import RedisError
@@ -25,6 +26,8 @@ from grading.config import Config
 from grading.leases import Leases, connect
 from grading.machine_states import MachineState, as_beats_tell
 from grading.model import PRIORITIES
+from grading.results import copy_key
+from grading.signing import Keyring, keyring
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -93,22 +96,38 @@ class Dispatch:
     def send_round(self, outgoing: Sequence[Outgoing]) -> None:
         """A new round: its stages at once on their machines, then the body that combines them."""
         sent = self._make_current(outgoing)
-        body = Signature(queue.COMBINE, args=(outgoing[0].round_id,), immutable=True, app=self.celery).set(
+        round_id = outgoing[0].round_id
+        header = group([self._signature(one, sent) for one in outgoing], app=self.celery).set(task_id=round_id)
+        chord(header, app=self.celery).run(header, self._body(round_id), (), app=self.celery)
+
+    def _body(self, round_id: str) -> Signature:
+        return Signature(queue.COMBINE, args=(round_id,), immutable=True, app=self.celery).set(
             queue=queue.STORE, ignore_result=True
         )
-        chord([self._signature(one, sent) for one in outgoing], app=self.celery)(body)
 
-    def send_run(self, outgoing: Outgoing) -> None:
-        """One more run of one stage, outside any chord."""
+    def count(self, round_id: str, run_id: str) -> bool:
+        """A run was recorded: the last one of the round's chord sends its body. The sweeper does without."""
+
+        def count() -> bool:
+            self.celery.backend.count(round_id, run_id, self._body(round_id))
+            return True
+
+        return self._or(False, count)
+
+    def send_run(self, outgoing: Outgoing, to: str = "") -> None:
+        """One more run of one stage, outside any chord; `to` is another queue than that of its stage."""
         sent = self._make_current([outgoing])
-        self._signature(outgoing, sent).apply_async()
+        signature = self._signature(outgoing, sent)
+        signature.set(queue=to or signature.options["queue"]).apply_async()
 
     def _make_current(self, outgoing: Sequence[Outgoing]) -> float:
         return self.registry.make_current({(o.round_id, o.stage): o.run_id for o in outgoing})
 
     def _signature(self, outgoing: Outgoing, sent: float) -> Signature:
-        return Signature(queue.RUN, kwargs={"job": outgoing.job}, app=self.celery).set(
+        job = {**outgoing.job, "secret": self.keys.run_secret(outgoing.run_id)}
+        return Signature(queue.RUN, kwargs={"job": job}, app=self.celery).set(
             task_id=outgoing.run_id,
+            ignore_result=True,
             queue=queue.stage_queue(outgoing.stage, outgoing.priority),
             headers={
                 queue.SUBMISSION: outgoing.submission_id,
@@ -118,13 +137,20 @@ class Dispatch:
             **queue.unsaid(),
         )
 
-    def returned(self, run_id: str) -> Mapping[str, Any] | None:
-        """What a machine returned to the chord as its result, while Redis keeps it (an hour)."""
-        meta = self.celery.backend.get_task_meta(run_id)
-        content = meta.get("result")
-        if meta.get("status") != "SUCCESS" or not isinstance(content, dict) or "run_id" not in content:
-            return None
-        return content
+    @cached_property
+    def keys(self) -> Keyring:
+        """What the secrets of runs are made of, and signatures checked with."""
+        return keyring(self.config.redis.url)
+
+    def copies(self, run_id: str) -> dict[str, str]:
+        """machine -> the copy of a result that it left, as it signed it; Redis keeps them for an hour."""
+        names = [machine.name for machine in self.config.machines]
+        rows = self.registry.redis.mget([copy_key(name, run_id) for name in names])
+        return {name: row for name, row in zip(names, cast("list[str | None]", rows), strict=True) if row}
+
+    def holders(self, run_id: str) -> frozenset[str]:
+        """The machines that hold a lease of this run; empty when Redis is away."""
+        return self._or(frozenset(), lambda: self.registry.holders(run_id))
 
     def leases(self, run_ids: Sequence[str]) -> dict[str, Lease]:
         """Who works on these runs; empty when Redis is away."""
@@ -160,7 +186,13 @@ class Dispatch:
     def backlog(self) -> dict[str, int] | None:
         """Messages in each queue; nothing when Redis is away."""
         names = [*queue.stage_queues(list(self.config.stages)), queue.STORE, *queue.CHECKS_QUEUES]
-        return self._or(None, lambda: self.registry.lengths(names))
+        inboxes = [queue.inbox(machine.name) for machine in self.config.machines]
+        lengths = self._or(None, lambda: self.registry.lengths([*names, *inboxes]))
+        if lengths is None:
+            return None
+        # the same process reads both
+        results = sum(lengths[name] for name in inboxes)
+        return {**{name: lengths[name] for name in names}, queue.STORE: lengths[queue.STORE] + results}
 
     def parts(self) -> list[PartBeat]:
         """The last word of every process beside the database; empty when Redis is away."""

@@ -92,6 +92,8 @@ class Job(Value):
     """The student may see what is written while it is being written."""
     avoid: tuple[str, ...] = ()
     """Machines that failed at it; they hand it on while another one that can do it is alive."""
+    secret: str = Field(default="", repr=False)
+    """With it the machine proves that a result is that of who has this job."""
     alone: bool = False
     """It was lost together with other runs: nothing else runs beside it."""
 

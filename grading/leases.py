@@ -188,6 +188,10 @@ class Leases:
         rows = cast("list[str | None]", self.redis.hmget(LEASES, list(run_ids)))
         return {r: read_lease(r, row, moment) for r, row in zip(run_ids, rows, strict=True) if row}
 
+    def holders(self, run_id: str) -> frozenset[str]:
+        """The machines that hold a lease of this run."""
+        return frozenset(lease.machine for lease in self.held_of([run_id]).values())
+
     def beats(self) -> list[Beat]:
         """The last beat of every worker process that did not end in order."""
         return self.load([])[1]

@@ -8,13 +8,13 @@ from celery import Celery
 
 from grading import transport
 
-STORE = "store"
+STORE = transport.STORE
 CHECKS = "checks"
 RUN = "grader.run"
 PREPARE = "grader.prepare"
 TRIAL = "grader.trial"
 RELEASE = "grader.release"
-RECORD = "grader.record"
+RECORD = transport.RECORD
 COMBINE = "grader.combine"
 CANARY = "grader.canary"
 EXAMINE = "grader.examine"
@@ -49,6 +49,11 @@ def own_queue(machine: str) -> str:
     return f"machine.{machine}"
 
 
+def inbox(machine: str) -> str:
+    """Where a machine puts what it tells the server; nobody else writes there."""
+    return f"{transport.INBOX}{machine}"
+
+
 def machine_queues(machine: str, stages: list[str]) -> list[str]:
     """All queues a machine listens to, what was handed to it first."""
     return [own_queue(machine), *stage_queues(stages)]
@@ -59,14 +64,16 @@ def unsaid() -> dict[str, str]:
     return {"argsrepr": "(…)", "kwargsrepr": "{…}"}
 
 
-def celery_app(redis_url: str, visibility_timeout_s: int) -> Celery:
-    """The application, connected to nothing yet.
+def celery_app(redis_url: str, visibility_timeout_s: int, machine: str = "") -> Celery:
+    """The application, connected to nothing yet; with `machine`, what that machine's worker may do of it.
+
+    A machine only takes messages: its results go to its inbox, and what it did not do is found by its lease.
 
     These settings lost nothing when workers and Redis were killed in every way tried: messages are
     acknowledged after the work, unacknowledged ones are restored, results are written until it works.
     """
     transport.install()
-    backend = f"grading.results:UnwatchedRedis+{redis_url}"
+    backend = "disabled://" if machine else f"grading.results:UnwatchedRedis+{redis_url}"
     app = Celery("grader", broker=redis_url, backend=backend, set_as_current=False)
     app.conf.update(_reliable(visibility_timeout_s))
     app.conf.update(
@@ -82,7 +89,22 @@ def celery_app(redis_url: str, visibility_timeout_s: int) -> Celery:
         task_publish_retry_policy={"max_retries": 2, "interval_start": 0, "interval_max": 0.5},
         timezone="UTC",
     )
+    if machine:
+        # what operators ask by Celery is answered in queues of theirs, which a machine may not write
+        app.conf.worker_enable_remote_control = False
+        app.conf.broker_transport_options = {**app.conf.broker_transport_options, **_takes_only(machine)}
     return app
+
+
+def _takes_only(machine: str) -> dict[str, Any]:
+    """What was handed out to a machine is its own affair: others cannot read it, nor give it out again."""
+    names = ("unacked_key", "unacked_index_key")
+    return {"takes_only": True, **{name: handed_out(machine)[i] for i, name in enumerate(names)}}
+
+
+def handed_out(machine: str) -> tuple[str, str]:
+    """Where kombu keeps the messages that a machine took and did not settle yet, and their times."""
+    return f"grader:unacked:{machine}", f"grader:unacked-times:{machine}"
 
 
 def _reliable(visibility_timeout_s: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import base64
 import json
 import logging
 import queue
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,10 @@ BROKEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 THROWN_AWAY = "a message on %s was thrown away: %s"
 UNREADABLE = "it is not readable ({})"
 TEXT, MAYBE = str, str | None
+RECORD = "grader.record"
+STORE = "store"
+INBOX = "results."
+"""And a machine's name: a queue of what that machine tells the server."""
 NEXT = "grader_next"
 """A header of runs that go to the end of the queue that is read next."""
 HEADERS: Mapping[str, Any] = {
@@ -68,6 +73,32 @@ def check(message: Any) -> None:
         raise Unwanted("arguments of another shape")
 
 
+def from_inbox(machine: str, content: Any) -> dict[str, Any]:
+    """A message for the store about what came out of a machine's inbox, which is not trusted.
+
+    The envelope is made here: one that a machine had written could name any task, callbacks, or another
+    queue to be put back to.
+    """
+    task_id = uuid.uuid4().hex
+    empty = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+    body = json.dumps([[machine, content], {}, empty]).encode()
+    headers = {"lang": "py", "task": RECORD, "id": task_id, "root_id": task_id, "parent_id": None}
+    return {
+        "body": base64.b64encode(body).decode(),
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "headers": {**headers, "group": None, "retries": 0, "argsrepr": "(…)", "kwargsrepr": "{…}"},
+        "properties": {
+            "correlation_id": task_id,
+            "delivery_mode": 2,
+            "delivery_info": {"exchange": "", "routing_key": STORE},
+            "priority": 0,
+            "delivery_tag": uuid.uuid4().hex,
+            "body_encoding": "base64",
+        },
+    }
+
+
 class QoS(redis.QoS):
     """Settles messages, and gives their places back also where Redis refuses that.
 
@@ -84,6 +115,11 @@ class QoS(redis.QoS):
         """Settle a message that nobody is to work on, or that others are to have."""
         with self._giving_back(delivery_tag):
             super().reject(delivery_tag, requeue)  # type: ignore[no-untyped-call]
+
+    def restore_visible(self, *args: Any, **kwargs: Any) -> None:
+        """Give out again what was taken long ago; not on machines, which may not write to queues."""
+        if not self.channel.takes_only:
+            super().restore_visible(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     @contextmanager
     def _giving_back(self, delivery_tag: str) -> Iterator[None]:
@@ -106,6 +142,18 @@ class Channel(redis.Channel):
     """Reads queues, and survives what it finds in them."""
 
     QoS = QoS
+    takes_only = False
+    """Of a machine's worker: it takes messages and settles them, and writes to no queue."""
+    from_transport_options = (*redis.Channel.from_transport_options, "takes_only")
+
+    def _do_restore_message(self, payload: Any, exchange: str, *others: Any, **options: Any) -> None:
+        if not self.takes_only:
+            super()._do_restore_message(payload, exchange, *others, **options)  # type: ignore[no-untyped-call]
+
+    def _queue_bind(self, exchange: str, *others: Any) -> None:
+        # nobody looks these up: messages are sent to queues by their names
+        if not self.takes_only:
+            super()._queue_bind(exchange, *others)  # type: ignore[no-untyped-call]
 
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
         if not (message.get("headers") or {}).get(NEXT):
@@ -134,6 +182,8 @@ class Transport(redis.Transport):
 
     def _deliver(self, message: Any, name: str) -> None:
         try:
+            if name.startswith(INBOX):
+                message = from_inbox(name.removeprefix(INBOX), message)
             check(message)
             super()._deliver(message, name)  # type: ignore[no-untyped-call]
         except BROKEN as error:

@@ -119,6 +119,20 @@ def _order(session: Session, current: LockedRound, stage: Stage) -> RunOrder:
     return order
 
 
+def under_way(session: Session, run_id: str) -> RunOrder | None:
+    """The order of a run that its stage waits for, to send it once more; None for every other one."""
+    known = read_run(session, run_id)
+    current = locked(session, known.round_id) if known is not None else None
+    if known is None or current is None:
+        return None
+    stage = current.stages[known.stage]
+    if (stage.run_id, stage.state) != (run_id, StageState.DISPATCHED):
+        return None
+    return RunOrder(
+        run_id, current.id, stage.stage, stage.runs, current.priority, tuple(stage.avoid), stage.alone
+    )
+
+
 def record(session: Session, result: Result) -> Recorded:
     """Write a result down. Only runs that were dispatched count; the first valid result of a stage wins."""
     current = locked(session, result.round_id)

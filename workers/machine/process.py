@@ -28,7 +28,7 @@ from workers.machine.engines.base import Engine, TellsLoss
 from workers.machine.gate import Gate
 from workers.machine.pacing import Pacing
 from workers.machine.returns import Returns
-from workers.machine.sending import for_chord, offer
+from workers.machine.sending import Send, for_chord, offer
 from workers.machine.stages.run import run_stage
 from workers.machine.telling import Telling
 from workers.machine.weights import Weights, counters
@@ -47,7 +47,7 @@ class MachineProcess:
     machine: Machine
     engines: Mapping[str, Engine]
     leases: Leases
-    send: Callable[[Mapping[str, Any]], None]
+    send: Send
     process: str = field(default_factory=lambda: uuid.uuid4().hex)
     stop: threading.Event = field(default_factory=threading.Event)
     listen: Callable[[bool], None] = lambda _open: None
@@ -144,7 +144,7 @@ class MachineProcess:
                 return self.returns.unfinished(working)
             if self.returns.refused(working, result):
                 return None
-            self._offer(result)
+            self._offer(result, job.secret)
         except BaseException:
             self.claiming.give_back(working)
             raise
@@ -183,7 +183,7 @@ class MachineProcess:
         if not (isinstance(run_id, str) and isinstance(round_id, str) and isinstance(stage, str)):
             return {"refused": "not a job"}
         result = failures.not_understood(run_id, round_id, stage, self._provenance(stage))
-        self._offer(result)
+        self._offer(result, str(raw.get("secret", "")))
         return for_chord(result)
 
     def _provenance(self, stage: str) -> Provenance:
@@ -220,8 +220,8 @@ class MachineProcess:
         with self._left:
             return self._left.wait_for(lambda: not self._working, seconds)
 
-    def _offer(self, result: Result) -> None:
-        offer(self.send, result.model_dump(mode="json"), self.stop)
+    def _offer(self, result: Result, secret: str) -> None:
+        offer(self.send, result.model_dump(mode="json"), secret, self.stop)
 
     def get_ready(self) -> None:
         """Load models and find out which weights they have, now and then again; the body of a thread."""

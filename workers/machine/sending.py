@@ -5,24 +5,67 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from redis import Redis
+
+from grading import queue
 from grading.dispatch import AWAY
 from grading.jobs import Result
+from grading.results import copy_key
+from grading.signing import Kind, Signer
 
 log = logging.getLogger(__name__)
 SEND_FOR_S = 600.0
 """How long a finished result is offered to a Redis that is away, before the work is given up."""
 
 
-def offer(
-    send: Callable[[Mapping[str, Any]], None], content: Mapping[str, Any], stop: threading.Event
-) -> None:
+COPY_S = 3600
+"""How long the server finds a result whose message was lost."""
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """Where the server hears this machine, signed. Methods raise redis errors."""
+
+    redis: Redis
+    signer: Signer
+
+    def result(self, content: Mapping[str, Any], secret: str) -> None:
+        """Send a result of a run with this secret, and leave a copy without the prompt, which is large."""
+        copy = {key: value for key, value in content.items() if key != "prompt"}
+        with self.redis.pipeline(transaction=False) as pipe:
+            pipe.set(copy_key(self.signer.machine, content["run_id"]), self._sign("result", copy, secret), ex=COPY_S)
+            pipe.lpush(self._key, self._sign("result", content, secret))
+            pipe.execute()
+
+    def give_up(self, run_id: str, secret: str, to: str) -> None:
+        """Have the server send a run to another queue, as it is not done here."""
+        self.redis.lpush(self._key, self._sign("return", {"run_id": run_id, "to": to}, secret))
+
+    def ready(self) -> None:
+        """Say that this machine takes work now."""
+        self.redis.lpush(self._key, self._sign("ready", {}))
+
+    @property
+    def _key(self) -> str:
+        return queue.inbox(self.signer.machine)
+
+    def _sign(self, kind: Kind, content: Mapping[str, Any], secret: str = "") -> str:
+        return self.signer.sign(kind, content, secret)
+
+
+Send = Callable[[Mapping[str, Any], str], None]
+"""Sends a result of a run that has this secret."""
+
+
+def offer(send: Send, content: Mapping[str, Any], secret: str, stop: threading.Event) -> None:
     """Send a result, for ten minutes if need be or until `stop`; then raises one of AWAY."""
     waited, wait = 0.0, 0.2
     while True:
         try:
-            send(content)
+            send(content, secret)
             return
         except AWAY as error:
             if waited >= SEND_FOR_S or stop.wait(wait):

@@ -11,15 +11,18 @@ from typing import Any
 
 from celery import Celery, Task
 from celery.exceptions import Ignore
+from redis import Redis
 
 from grading import queue
 from grading.canaries import Canaries
 from grading.cluster.guesses import lengths
 from grading.cluster.view import Peer
 from grading.config import Config, EngineSettings, Machine
+from grading.dispatch import AWAY
 from grading.leases import Leases, connect
 from grading.logs import working_on
 from grading.machines import Placement
+from grading.signing import signer
 from workers import canary
 from workers.machine import examine
 from workers.machine.engines import open_engine
@@ -28,6 +31,7 @@ from workers.machine.hosting import host, look_after, open_guests, taken_up
 from workers.machine.listening import Cycle, Here, Listening
 from workers.machine.measuring import WHY, Booked, Measuring
 from workers.machine.process import MachineProcess
+from workers.machine.sending import Inbox
 from workers.machine.working import Message
 from workers.start import run_worker
 
@@ -36,15 +40,17 @@ BREAK_OFF_S = 2.0
 """For engines to let go of what was handed back, before the process ends."""
 
 
-def open_machine(config: Config, machine: Machine, app: Celery) -> MachineProcess:
+def open_machine(config: Config, machine: Machine, client: Redis) -> MachineProcess:
     """The process of a machine with its engines; nothing is loaded or connected yet."""
     names: set[str] = {placement.engine for placement in machine.stages.values()}
     engines = {name: open_engine(name, _settings(machine, name)) for name in sorted(names)}
 
-    def send(result: Mapping[str, Any]) -> None:
-        app.send_task(queue.RECORD, args=[result], queue=queue.STORE, ignore_result=True, **queue.unsaid())
+    return MachineProcess(machine, engines, Leases(client), open_inbox(config, machine, client).result)
 
-    return MachineProcess(machine, engines, Leases(connect(config.redis.url)), send)
+
+def open_inbox(config: Config, machine: Machine, client: Redis) -> Inbox:
+    """Where the server hears this machine."""
+    return Inbox(client, signer(config.redis.url, machine.name))
 
 
 def _settings(machine: Machine, engine: str) -> dict[str, Any]:
@@ -57,14 +63,13 @@ def _settings(machine: Machine, engine: str) -> dict[str, Any]:
     return chosen
 
 
-def _message(task: Task, machine: str) -> Message:
+def _message(task: Task, machine: str, inbox: Inbox) -> Message:
     request = task.request  # now: it belongs to this thread, and another one may have to send it back
     came_by = (request.delivery_info or {}).get("routing_key")
     settled = came_by == queue.own_queue(machine)
-    stage = request.kwargs.get("job", {}).get("stage", "")
-
-    def resend(to: str) -> None:
-        task.signature_from_request(request, queue=to).apply_async()
+    job = request.kwargs.get("job", {})
+    stage = job.get("stage", "")
+    resend = partial(inbox.give_up, str(job.get("run_id")), str(job.get("secret", "")))
 
     return Message(home=str(stage if settled else came_by), resend=resend, settled=settled)
 
@@ -75,20 +80,21 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
     Then it takes nothing new, and has `grace_s` seconds (the machine's own setting without it) to finish.
     """
     machine = config.machine(name)
-    app = queue.celery_app(config.redis.url, config.redis.visibility_timeout_s)
+    app = queue.celery_app(config.redis.url, config.redis.visibility_timeout_s, name)
     app.conf.worker_send_task_events = config.redis.monitor
-    process = open_machine(config, machine, app)
+    client = connect(config.redis.url)
+    process, inbox = open_machine(config, machine, client), open_inbox(config, machine, client)
     ended = threading.Event()
     guests, guest_queues = open_guests(config, process)
     listening = listen(config, machine, process, guest_queues, guests)
     _take_by(app, listening)
-    _answer_tasks(app, process, listening)
+    _answer_tasks(app, process, listening, inbox)
     host(app, process, guests, listening.view)
     measuring = measure(config, process, listening, guests)
 
     def ready(_consumer: Any) -> None:
         _begin_threads(process, listening, guests, measuring)
-        app.send_task(queue.RELEASE, queue=queue.STORE, ignore_result=True)
+        _say_ready(inbox)
 
     def stopping() -> None:
         process.stopping = True
@@ -105,6 +111,13 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
         ended.set()
 
 
+def _say_ready(inbox: Inbox) -> None:
+    try:
+        inbox.ready()
+    except AWAY as error:
+        log.warning("redis is away, the sweeper sends work later: %s", error)
+
+
 def _take_by(app: Celery, listening: Listening) -> None:
     """The consumer asks `listening` which queues to read, each time before it takes a message."""
     app.conf.broker_transport_options = {
@@ -113,7 +126,7 @@ def _take_by(app: Celery, listening: Listening) -> None:
     }
 
 
-def _answer_tasks(app: Celery, process: MachineProcess, listening: Listening) -> None:
+def _answer_tasks(app: Celery, process: MachineProcess, listening: Listening, inbox: Inbox) -> None:
     """What the worker does with a message: a run, a canary, an examination."""
     name = process.machine.name
 
@@ -122,7 +135,7 @@ def _answer_tasks(app: Celery, process: MachineProcess, listening: Listening) ->
         if isinstance(job, dict):  # else it is refused below
             listening.begun(str(job.get("stage")))
         with working_on(submission=str(self.request.get(queue.SUBMISSION) or "")[:32]):
-            result = process.run(job, _message(self, name))
+            result = process.run(job, _message(self, name, inbox))
         if result is None:
             raise Ignore  # the same message is on its way to another machine; the chord waits for that one
         return result

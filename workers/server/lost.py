@@ -19,7 +19,7 @@ from grading.logs import working_on
 from grading.queue import own_queue, stage_queues
 from grading.store import rounds, waiting
 from grading.store.rounds import Loss
-from workers.server import finish
+from workers.server import finish, inbox
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
@@ -161,12 +161,13 @@ class LostRuns:
                 self._lose(run_id, MESSAGE_LOST, "unbegun")
 
     def _recover(self, run_id: str) -> bool:
-        """Record a result whose message a dying store worker took along; the chord has a copy."""
-        returned = self.server.dispatch.returned(run_id)
-        if returned is None or (found := finish.read({**returned, "run_id": run_id})) is None:
-            return False
-        log.info("run %s: its result was not recorded; done now", run_id)
-        return finish.record(self.server, found).outcome != "unknown"
+        """Record a result whose message a dying store worker took along; its machine left a copy."""
+        for machine, copy in self.server.dispatch.copies(run_id).items():
+            recorded = inbox.receive_copy(self.server, machine, run_id, copy)
+            if recorded is not None and recorded.outcome != "unknown":
+                log.info("run %s: its result was not recorded; done now", run_id)
+                return True
+        return False
 
     def _lose(
         self, run_id: str, message: str, loss: Loss, error: str = MachineLost.code, machine: str = ""

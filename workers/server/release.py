@@ -153,7 +153,7 @@ def _begin_one(server: Server, session: Session, round_id: str, stage: str = "")
             else:
                 order = rounds.begin_again(session, round_id, stage)
                 orders = [] if order is None else [order]
-            return _jobs(server, session, orders) if orders else []
+            return jobs(server, session, orders) if orders else []
     except DBAPIError:
         raise
     except Exception:
@@ -164,7 +164,7 @@ def _begin_one(server: Server, session: Session, round_id: str, stage: str = "")
         return []
 
 
-def _jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outgoing]:
+def jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outgoing]:
     """A job for each run of one round.
 
     Put together from JSON that was validated when it was stored; the machine validates the whole.

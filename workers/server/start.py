@@ -40,7 +40,13 @@ def start_store(config: Config) -> None:
         canary.keep_watch(canary.Watch(canaries, queue.STORE, STORE_THREADS), stop)
 
     try:
-        run_worker(app, "store", [queue.STORE], STORE_THREADS, ready, stop.set)
+        # in turns: whoever fills one of them keeps the others waiting for one message at most
+        app.conf.broker_transport_options = {
+            **app.conf.broker_transport_options,
+            "queue_order_strategy": "round_robin",
+        }
+        inboxes = [queue.inbox(machine.name) for machine in config.machines]
+        run_worker(app, "store", [queue.STORE, *inboxes], STORE_THREADS, ready, stop.set)
     finally:
         stop.set()
         server.store.close()

@@ -7,7 +7,7 @@ from typing import Any
 from celery import Celery
 
 from grading import queue
-from workers.server import finish
+from workers.server import finish, inbox
 from workers.server.context import Server
 from workers.server.prepare import prepare
 from workers.server.release import release
@@ -33,9 +33,8 @@ def register(app: Celery, server: Server) -> None:
         release(server)
 
     @app.task(name=queue.RECORD, ignore_result=True, **UNTIL_SQL_IS_BACK)
-    def record_result(result: dict[str, Any]) -> None:
-        if (read := finish.read(result)) is not None:
-            finish.record(server, read)
+    def record_result(machine: str, message: Any) -> None:
+        inbox.receive(server, machine, message)
 
     @app.task(name=queue.COMBINE, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def combine_round(round_id: str) -> None:
