@@ -11,7 +11,7 @@ from cli.cluster_ssh import MachineError
 from grading.beats import Beat
 from grading.cluster.weights import Claim, claims
 from grading.config import Config
-from grading.leases import Leases, connect
+from grading.dispatch import open_leases
 
 POLL_S = 0.2
 
@@ -20,8 +20,7 @@ class Beats:
     """Reads beats from the Redis of a configuration; a context manager gives the connection back."""
 
     def __init__(self, config: Config) -> None:
-        self._client = connect(config.redis.url)
-        self._leases = Leases(self._client)
+        self._leases = open_leases(config)
 
     def __enter__(self) -> Beats:
         return self
@@ -29,7 +28,7 @@ class Beats:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.close()
+        self._leases.redis.close()
 
     def ages(self) -> dict[str, dict[str, float]]:
         """For each machine that beats, its processes and the seconds since their last beat."""

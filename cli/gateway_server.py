@@ -8,8 +8,8 @@ from app.gateway import Door, create_gateway
 from cli.gunicorn_server import GunicornServer
 from grading import queue
 from grading.config import Config
+from grading.dispatch import open_leases
 from grading.guests import CHAT, Talks, chat_queue
-from grading.leases import Leases, connect
 from grading.store import Store
 
 SPARE_THREADS = 8
@@ -24,7 +24,7 @@ def build(config: Config) -> Flask:
         to = chat_queue(model)
         celery.send_task(CHAT, args=[guest], task_id=guest, queue=to, ignore_result=True, **queue.unsaid())
 
-    leases = Leases(connect(config.redis.url))
+    leases = open_leases(config)
     return create_gateway(Door(config, Store(config.database.url), leases, Talks(leases.redis), send))
 
 

@@ -11,6 +11,8 @@ from cli.settings import MIN_SECRET, Settings
 from grading.errors import ConfigError
 from grading.redis_url import on_loopback
 
+VARIABLE = "GRADER_REDIS_PASSWORD_SERVER"
+
 
 @click.group()
 def redis() -> None:
@@ -23,15 +25,18 @@ def redis() -> None:
 def acl(settings: Settings, only: str | None) -> None:
     """Print users.acl: a user for the server and one a machine, each with the least it needs.
 
-    Passwords come from GRADER_REDIS_PASSWORD_SERVER and GRADER_REDIS_PASSWORD_<MACHINE>, else they are made.
-    users.acl holds their hashes only; each computer's GRADER_REDIS_URL goes to standard error, once.
+    The server's password comes from GRADER_REDIS_PASSWORD_SERVER or the server's GRADER_REDIS_URL, else it
+    is made. Those of machines are made of it and of chance. users.acl holds their hashes only; each
+    computer's GRADER_REDIS_URL goes to standard error, once.
     """
-    from grading import redis_acl
+    from grading import redis_acl, signing
 
     config = settings.config
     names = [config.machine(only).name] if only else [machine.name for machine in config.machines]
-    users = {} if only else {redis_acl.SERVER: _password("server")}
-    users |= {redis_acl.machine_user(name): _password(name) for name in names}
+    password = _password(config.redis.url, must_be_known=only is not None)
+    keys = signing.Keyring(password, users=True)
+    users = {} if only else {signing.SERVER: password}
+    users |= {signing.machine_user(name): keys.machine_password(name) for name in names}
     for line in redis_acl.lines(config, users)[1 if only else 0 :]:
         click.echo(line)
     for user, password in users.items():
@@ -40,11 +45,21 @@ def acl(settings: Settings, only: str | None) -> None:
         click.echo("On the machines, put the server's address in the place of this computer's.", err=True)
 
 
-def _password(name: str) -> str:
-    variable = f"GRADER_REDIS_PASSWORD_{name.upper().replace('-', '_')}"
-    given = os.environ.get(variable)
+def _password(url: str, *, must_be_known: bool) -> str:
+    """The server's. That of a machine must be made of the one that the server has."""
+    from grading import signing
+
+    given = os.environ.get(VARIABLE)
     if given is None:
+        known = signing.keyring(url)
+        if known.users:
+            return known.password
+        if must_be_known:
+            raise ConfigError(
+                "The password of one machine is made of the server's: set GRADER_REDIS_URL to the address of "
+                f"its user '{signing.SERVER}', or {VARIABLE} to its password."
+            )
         return secrets.token_urlsafe(32)
     if len(given) < MIN_SECRET:
-        raise ConfigError(f"{variable}: needs at least {MIN_SECRET} characters.")
+        raise ConfigError(f"{VARIABLE}: needs at least {MIN_SECRET} characters.")
     return given

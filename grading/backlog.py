@@ -8,6 +8,7 @@ from typing import cast
 from redis import Redis
 
 from grading import lua
+from grading.scripts import Script
 
 BACKLOG = "grader:backlog"
 FRESH_S = 30.0
@@ -23,7 +24,7 @@ class Backlog:
 
     def __init__(self, client: Redis) -> None:
         self.redis = client
-        self._tell = client.register_script(lua.TELL_BACKLOG)
+        self._tell = Script(client, lua.TELL_BACKLOG)
 
     def tell(self, runs: Runs) -> None:
         """Say how many runs of each stage and priority wait; it replaces what was said before."""

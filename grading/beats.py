@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -116,7 +117,11 @@ class Look:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float)
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _all(value: Any, fits: Callable[[Any], bool]) -> bool:
@@ -138,15 +143,27 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
 }
 """field -> whether a value of it makes sense."""
 NEEDED = {"process", "machine", "slots", "busy"}
+LEASE_SHAPES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("run_id", "machine", "process", "stage", "phase", "round_id", "draft"), _text),
+    **dict.fromkeys(("tokens", "prompt_tokens"), lambda v: isinstance(v, int)),
+    **dict.fromkeys(("since_s", "idle_s"), _number),
+}
+LEASE_NEEDED = {"process", "stage"}
 
 
-def read_beats(rows: Iterable[str], moment: float) -> list[Beat]:
-    """Of what makes no sense nothing is heard: one strange machine must not blind all who look."""
-    return [beat for row in rows if (beat := _beat(json.loads(row), moment)) is not None]
+def read_beats(rows: Mapping[str, Iterable[str]], moment: float) -> list[Beat]:
+    """Of what makes no sense nothing is heard: one strange machine must not blind all who look.
+
+    `rows` has what each machine wrote: it speaks for no other one, whatever it says.
+    """
+    found = (_beat(machine, row, moment) for machine, theirs in rows.items() for row in theirs)
+    return [beat for beat in found if beat is not None]
 
 
-def _beat(row: dict[str, Any], moment: float) -> Beat | None:
-    age = max(0.0, moment - row.pop("at", 0.0))
+def _beat(machine: str, content: str, moment: float) -> Beat | None:
+    row = {**_object(content), "machine": machine}
+    at = row.pop("at", 0.0)
+    age = max(0.0, moment - at) if _number(at) else math.inf
     told = {
         key: value
         for key, value in _known(Beat, {**row, "age_s": age}).items()
@@ -155,16 +172,29 @@ def _beat(row: dict[str, Any], moment: float) -> Beat | None:
     return Beat(**told) if told.keys() >= NEEDED else None
 
 
-def read_lease(run_id: str, row: str, moment: float) -> Lease:
-    """Of a run, as Redis keeps it; `moment` is Redis' time in seconds."""
-    return _lease(run_id, json.loads(row), moment)
+def read_lease(machine: str, run_id: str, content: str, moment: float) -> Lease | None:
+    """Of a run in this machine's hands, as Redis keeps it; `moment` is Redis' time in seconds.
 
-
-def _lease(run_id: str, row: dict[str, Any], moment: float) -> Lease:
-    since = row.pop("since", moment)
+    None where it makes no sense.
+    """
+    row = _object(content)
     # machines of version 0.1 do not stamp movements: of them only the age is known
-    ages = {"since_s": max(0.0, moment - since), "idle_s": max(0.0, moment - row.pop("moved", moment))}
-    return Lease(**_known(Lease, {**row, "run_id": run_id, **ages}))
+    since, moved = row.pop("since", moment), row.pop("moved", moment)
+    told = {key: value for key, value in _known(Lease, row).items() if LEASE_SHAPES[key](value)}
+    if not (told.keys() >= LEASE_NEEDED and _number(since) and _number(moved)):
+        return None
+    draft = told.get("draft", "")[:MOST_DRAFT]
+    ages = {"since_s": max(0.0, moment - since), "idle_s": max(0.0, moment - moved)}
+    return Lease(**{**told, "draft": draft, "run_id": run_id, "machine": machine, **ages})
+
+
+def _object(content: str) -> dict[str, Any]:
+    """Empty where it is none."""
+    try:
+        row = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}
 
 
 def _known(kind: type[Lease] | type[Beat], row: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,32 +7,40 @@ clock is the only one used. All of it may be lost at any time.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from redis import Redis
 
+from grading.scripts import Script
+
 CANARIES = "grader:canaries"
 PARTS = "grader:parts"
+ANSWERS = "grader:answers:"
+"""And a queue: when its worker last answered, in ms. What was sent is in CANARIES, the server's own."""
 EXAMINATIONS = "grader:examinations:"
-"""Where a machine puts what it found out about itself, under the examination's id."""
+"""And a machine: where it puts what it found out about itself, under the examination's id."""
 EVERY_S = 30.0
 OVERDUE_S = 60.0
 LOST_AFTER_S = 40.0
 """An unanswered canary that waits in no queue any more is sent once more after so long."""
 PART_ALIVE_S = 60.0
 FORGET_PARTS_S = 3600.0
+KEEP_S = 86_400
+MOST_DIGITS = 20
+"""Of a time in ms; machines may write anything."""
 
-# KEYS: canaries, the queue; ARGV: queue, ms between two, ms after which one that is nowhere is lost
+# KEYS: canaries, the queue, when it last answered
+# ARGV: queue, ms between two, ms after which one that is nowhere is lost
 # Answers 1 when one is to be sent now. Never more than one waits in a queue, however long nobody reads it;
 # while it does, it is as if it were sent again.
 _DUE = """
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local row = redis.call('HGET', KEYS[1], ARGV[1])
-local canary = row and cjson.decode(row) or {sent = 0, answered = 0, since = 0}
-local waits = canary['answered'] < canary['sent']
+local canary = row and cjson.decode(row) or {sent = 0, since = 0}
+local waits = (tonumber(redis.call('GET', KEYS[3]) or 0) or 0) < canary['sent']
 if now - canary['sent'] < tonumber(waits and ARGV[3] or ARGV[2]) then return 0 end
 if not waits then canary['since'] = now end
 canary['sent'] = now
@@ -40,14 +48,10 @@ redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(canary))
 if waits and redis.call('LLEN', KEYS[2]) > 0 then return 0 end
 return 1
 """
-# KEYS: canaries; ARGV: queue
-_ANSWER = """
+# KEYS: when the queue last answered; ARGV: seconds to keep
+ANSWER = """
 local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local row = redis.call('HGET', KEYS[1], ARGV[1])
-local canary = row and cjson.decode(row) or {sent = 0, since = 0}
-canary['answered'] = now
-redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(canary))
+redis.call('SET', KEYS[1], string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000)), 'EX', ARGV[1])
 return 1
 """
 # KEYS: parts; ARGV: process, beat as JSON, seconds after which a silent one is forgotten
@@ -92,26 +96,31 @@ class Canaries:
 
     def __init__(self, client: Redis) -> None:
         self.redis = client
-        self._due = client.register_script(_DUE)
-        self._answer = client.register_script(_ANSWER)
-        self._beat = client.register_script(_BEAT)
+        self._due = Script(client, _DUE)
+        self._answer = Script(client, ANSWER)
+        self._beat = Script(client, _BEAT)
 
     def due(self, queue: str) -> bool:
         """Whether a canary is to be sent to this queue now; who gets a yes sends it."""
         in_ms = (int(EVERY_S * 1000), int(LOST_AFTER_S * 1000))
-        return bool(self._due(keys=[CANARIES, queue], args=[queue, *in_ms]))
+        return bool(self._due(keys=[CANARIES, queue, ANSWERS + queue], args=[queue, *in_ms]))
 
     def answer(self, queue: str) -> None:
         """A worker took the canary of its queue."""
-        self._answer(keys=[CANARIES], args=[queue])
+        self._answer(keys=[ANSWERS + queue], args=[KEEP_S])
 
-    def waiting(self) -> dict[str, Waiting]:
-        """Each queue that was ever sent a canary."""
+    def waiting(self, queues: Sequence[str]) -> dict[str, Waiting]:
+        """Those of these queues that were ever sent a canary."""
+        if not queues:
+            return {}
         with self.redis.pipeline(transaction=False) as pipe:
             pipe.time()
-            pipe.hgetall(CANARIES)
-            (seconds, micro), rows = pipe.execute()
-        return {str(q): _waiting(json.loads(row), seconds * 1000 + micro / 1000) for q, row in rows.items()}
+            pipe.hmget(CANARIES, list(queues))
+            pipe.mget([ANSWERS + name for name in queues])
+            (seconds, micro), rows, answers = pipe.execute()
+        moment_ms = seconds * 1000 + micro / 1000
+        found = zip(queues, rows, answers, strict=True)
+        return {name: _waiting(json.loads(row), answer, moment_ms) for name, row, answer in found if row}
 
     def beat(self, part: str, process: str, software: str) -> None:
         """A process beside the database says that it is alive."""
@@ -131,9 +140,10 @@ class Canaries:
         ]
 
 
-def _waiting(canary: Mapping[str, Any], moment_ms: float) -> Waiting:
+def _waiting(canary: Mapping[str, Any], answer: str | None, moment_ms: float) -> Waiting:
     def age_s(stamp: float) -> float:
         return max(0.0, (moment_ms - stamp) / 1000)
 
-    waits = canary.get("answered", 0) < canary["sent"]
+    answered = int(answer) if answer and answer.isdecimal() and len(answer) < MOST_DIGITS else 0
+    waits = answered < canary["sent"]
     return Waiting(age_s(canary["since"]) if waits else 0.0, age_s(canary["sent"]))

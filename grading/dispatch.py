@@ -97,7 +97,9 @@ class Dispatch:
         """A new round: its stages at once on their machines, then the body that combines them."""
         sent = self._make_current(outgoing)
         round_id = outgoing[0].round_id
-        header = group([self._signature(one, sent) for one in outgoing], app=self.celery).set(task_id=round_id)
+        header = group([self._signature(one, sent) for one in outgoing], app=self.celery).set(
+            task_id=round_id
+        )
         chord(header, app=self.celery).run(header, self._body(round_id), (), app=self.celery)
 
     def _body(self, round_id: str) -> Signature:
@@ -164,7 +166,9 @@ class Dispatch:
         if not beats:
             return found
         unknown: dict[str, Waiting] = {}
-        waiting = self._or(unknown, Canaries(self.registry.redis).waiting)
+        waiting = self._or(
+            unknown, lambda: Canaries(self.registry.redis).waiting([queue.own_queue(s.name) for s in found])
+        )
         return [
             replace(state, canary_age_s=canary.waits_s)
             if (canary := waiting.get(queue.own_queue(state.name)))
@@ -245,10 +249,15 @@ class Dispatch:
         return answer
 
 
+def open_leases(config: Config) -> Leases:
+    """Claims, leases and beats of the configured machines; connects at the first use."""
+    return Leases(connect(config.redis.url), [machine.name for machine in config.machines])
+
+
 def open_dispatch(config: Config) -> Dispatch:
     """The producer side for a configuration; connects at the first use."""
     app = queue.celery_app(config.redis.url, config.redis.visibility_timeout_s)
-    return Dispatch(config, app, Leases(connect(config.redis.url)))
+    return Dispatch(config, app, open_leases(config))
 
 
 def _takes(beat: Beat, stage: str, priority: str) -> int:

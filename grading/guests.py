@@ -18,6 +18,7 @@ from grading import lua
 from grading.jobs import Tokens
 from grading.machines import Placement
 from grading.rubric import Value
+from grading.scripts import Script
 
 CHAT = "grader.chat"
 SIGN_S = 5.0
@@ -97,7 +98,7 @@ class Talks:
     def __init__(self, client: Redis, sign_s: float = SIGN_S) -> None:
         self.redis = client
         self.sign_s = sign_s
-        self._withdraw = client.register_script(lua.WITHDRAW)
+        self._withdraw = Script(client, lua.WITHDRAW)
 
     @property
     def _sign_ms(self) -> int:

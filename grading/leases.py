@@ -18,16 +18,24 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from grading import lua
+from grading import lua, scripts
 from grading.backlog import BACKLOG, believed
 from grading.beats import DEAD_AFTER_S, Answer, Beat, Claim, Lease, Look, read_beats, read_lease
+from grading.canaries import ANSWER
 from grading.queue import own_queue
+from grading.scripts import Script
 from grading.withdrawal import withdrawn
 
-LEASES = "grader:leases"
-MACHINES = "grader:machines"
+LEASES = "grader:leases:"
+BEATS = "grader:beats:"
+DELIVERIES = "grader:deliveries:"
+PLACES = "grader:places:"
+OVER = "grader:over:"
+HANDED = "grader:handed:"
+CURRENT = "grader:current:"
 PACES = "grader:paces:"
-"""And a machine's name: what it learned of its own speeds."""
+"""And a machine's name: what belongs to that machine, which no other one may write. `PACES` are its speeds.
+`DELIVERIES` and `OVER` go on with a run, `PLACES` with a round, `HANDED` with another machine."""
 DRAINED = "grader:drained"
 WRITABLE = "grader:writable"
 MAX_DELIVERIES = 3
@@ -47,18 +55,30 @@ def connect(url: str) -> Redis:
 
 
 class Leases:
-    """Claims, leases and beats over one Redis client. Methods raise redis errors."""
+    """Claims, leases and beats over one Redis client, of these machines. Methods raise redis errors."""
 
-    def __init__(self, client: Redis) -> None:
+    def __init__(self, client: Redis, machines: Iterable[str] = ()) -> None:
         self.redis = client
-        self._claim = client.register_script(lua.CLAIM)
-        self._progress = client.register_script(lua.PROGRESS)
-        self._finish = client.register_script(lua.FINISH)
-        self._give_back = client.register_script(lua.GIVE_BACK)
-        self._unclaim = client.register_script(lua.UNCLAIM)
-        self._beat = client.register_script(lua.BEAT)
-        self._waiting = client.register_script(lua.WAITING)
-        self._look = client.register_script(lua.LOOK)
+        self._names = dict.fromkeys(machines)
+        self._claim = Script(client, lua.CLAIM)
+        self._progress = Script(client, lua.PROGRESS)
+        self._finish = Script(client, lua.FINISH)
+        self._give_back = Script(client, lua.GIVE_BACK)
+        self._take_away = Script(client, lua.TAKE_AWAY)
+        self._unclaim = Script(client, lua.UNCLAIM)
+        self._beat = Script(client, lua.BEAT)
+        self._waiting = Script(client, lua.WAITING)
+        self._look = Script(client, lua.LOOK)
+
+    @property
+    def machines(self) -> list[str]:
+        """All that are known: those of the configuration, and whoever this process speaks for."""
+        return list(self._names)
+
+    def _with_others(self, machine: str) -> list[str]:
+        """All machines, this one first."""
+        self._names.setdefault(machine)
+        return [machine, *(name for name in self._names if name != machine)]
 
     def make_current(self, runs: Mapping[tuple[str, str], str]) -> float:
         """Say which run of each (round, stage) counts from now on. Returns Redis' time in seconds."""
@@ -84,15 +104,13 @@ class Leases:
         is to be avoided or was drained, or has another stage of the round while that one has a free slot. A
         run that will be `alone` belongs where it has to wait for least.
         """
-        run_id, stage = lease.run_id, lease.stage
+        run_id, names = lease.run_id, self._with_others(lease.machine)
         answer = self._claim(
             keys=[
-                LEASES,
-                _current(round_id, stage),
-                f"grader:deliveries:{run_id}",
-                f"grader:places:{round_id}",
-                MACHINES,
+                _current(round_id, lease.stage),
+                withdrawn(run_id),
                 DRAINED,
+                *(key for name in names for key in _of_claim(name, run_id, round_id, names)),
             ],
             args=[
                 run_id,
@@ -101,10 +119,9 @@ class Leases:
                 KEEP_S,
                 int(hand_on),
                 DEAD_AFTER_S,
-                own_queue(""),
-                "grader:handed:",
                 json.dumps(list(avoid)),
                 int(alone),
+                *names,
             ],
         )
         word, _, machine = cast(str, answer).partition(" ")
@@ -119,36 +136,43 @@ class Leases:
         if not leases:
             return []
         known = ((_current(one.round_id, one.stage), withdrawn(one.run_id)) for one in leases)
-        keys = [LEASES, *(key for pair in known for key in pair)]
+        self._names.setdefault(leases[0].machine)
+        keys = [LEASES + leases[0].machine, *(key for pair in known for key in pair)]
         told = [part for one in leases for part in (one.run_id, json.dumps(asdict(one)))]
-        return [bool(held) for held in cast("list[int]", self._progress(keys=keys, args=[KEEP_S, *told]))]
+        return [bool(held) for held in cast("list[int]", self._progress(keys=keys, args=told))]
 
     def finish(self, lease: Lease) -> None:
         """End the lease of a run whose result was sent; its message may come again, it is not begun again."""
-        keys = [LEASES, _current(lease.round_id, lease.stage)]
+        keys = [LEASES + lease.machine, f"{OVER}{lease.machine}:{lease.run_id}"]
         self._finish(keys=keys, args=[lease.run_id, KEEP_S, lease.process])
 
-    def give_back(self, run_id: str, process: str) -> None:
-        """End this process's lease of a run that is not done; one that another has by now stays."""
-        self._give_back(keys=[LEASES], args=[process, run_id])
+    def give_back(self, lease: Lease) -> None:
+        """End a process's lease of a run that is not done; one that another has by now stays."""
+        self._give_back(keys=[LEASES + lease.machine], args=[lease.process, lease.run_id])
 
-    def unclaim(self, run_id: str, process: str) -> bool:
+    def take_away(self, lease: Lease) -> None:
+        """End a lease for the machine: it hears so when it tells of the run, and begins it no more."""
+        keys = [LEASES + lease.machine, withdrawn(lease.run_id)]
+        self._take_away(keys=keys, args=[lease.process, lease.run_id, KEEP_S])
+
+    def unclaim(self, machine: str, process: str, run_id: str) -> bool:
         """As if this process had never claimed the run: others begin it, and its beginning does not count.
 
         False when another process has the run by now: then nothing changes.
         """
-        return run_id in self._let_go(process, [run_id], going=False)
+        return run_id in self._let_go(machine, process, [run_id], going=False)
 
-    def hand_back(self, process: str, run_ids: Sequence[str]) -> set[str]:
+    def hand_back(self, machine: str, process: str, run_ids: Sequence[str]) -> set[str]:
         """A process ends and others begin its runs: all in one step, and its own beginnings do not count.
 
         Returns those that are in nobody's hands now; others may have taken some of them already.
         """
-        return self._let_go(process, run_ids, going=True)
+        return self._let_go(machine, process, run_ids, going=True)
 
-    def _let_go(self, process: str, run_ids: Sequence[str], *, going: bool) -> set[str]:
-        deliveries = [f"grader:deliveries:{run_id}" for run_id in run_ids]
-        keys = [LEASES, MACHINES, *deliveries]
+    def _let_go(self, machine: str, process: str, run_ids: Sequence[str], *, going: bool) -> set[str]:
+        deliveries = [f"{DELIVERIES}{machine}:{run_id}" for run_id in run_ids]
+        others = [LEASES + name for name in self._with_others(machine)[1:]]
+        keys = [LEASES + machine, BEATS + machine, *deliveries, *others]
         free = cast("list[int]", self._unclaim(keys=keys, args=[process, int(going), KEEP_S, *run_ids]))
         return {run_id for run_id, one in zip(run_ids, free, strict=True) if one}
 
@@ -168,29 +192,46 @@ class Leases:
             "engines": {k: dict(v) for k, v in beat.engines.items()},
         }
         args = [beat.process, json.dumps(content), beat.machine]
-        return bool(self._beat(keys=[MACHINES, DRAINED], args=args))
+        self._names.setdefault(beat.machine)
+        return bool(self._beat(keys=[BEATS + beat.machine, DRAINED], args=args))
 
-    def leave(self, process: str) -> None:
+    def leave(self, machine: str, process: str) -> None:
         """A worker process ends, or is found dead."""
-        self.redis.hdel(MACHINES, process)
+        self.redis.hdel(BEATS + machine, process)
 
     def held(self) -> list[Lease]:
         """All leases."""
-        moment = self.time()
-        rows = cast("dict[str, str]", self.redis.hgetall(LEASES))
-        return [read_lease(run_id, row, moment) for run_id, row in rows.items()]
+        with self.redis.pipeline(transaction=False) as pipe:
+            pipe.time()
+            for name in self.machines:
+                pipe.hgetall(LEASES + name)
+            (seconds, micro), *found = pipe.execute()
+        moment = seconds + micro / 1e6
+        rows = ((name, *row) for name, of in zip(self.machines, found, strict=True) for row in of.items())
+        return [lease for name, run, row in rows if (lease := read_lease(name, run, row, moment))]
 
     def held_of(self, run_ids: Sequence[str]) -> dict[str, Lease]:
         """The leases of these runs, where there are any."""
         if not run_ids:
             return {}
-        moment = self.time()
-        rows = cast("list[str | None]", self.redis.hmget(LEASES, list(run_ids)))
-        return {r: read_lease(r, row, moment) for r, row in zip(run_ids, rows, strict=True) if row}
+        with self.redis.pipeline(transaction=False) as pipe:
+            pipe.time()
+            for name in self.machines:
+                pipe.hmget(LEASES + name, list(run_ids))
+            (seconds, micro), *found = pipe.execute()
+        moment, held = seconds + micro / 1e6, {}
+        for name, rows in zip(self.machines, found, strict=True):
+            for run_id, row in zip(run_ids, rows, strict=True):
+                if row and (lease := read_lease(name, run_id, row, moment)):
+                    held[run_id] = lease
+        return held
 
     def holders(self, run_id: str) -> frozenset[str]:
         """The machines that hold a lease of this run."""
-        return frozenset(lease.machine for lease in self.held_of([run_id]).values())
+        with self.redis.pipeline(transaction=False) as pipe:
+            for name in self.machines:
+                pipe.hexists(LEASES + name, run_id)
+            return frozenset(name for name, held in zip(self.machines, pipe.execute(), strict=True) if held)
 
     def beats(self) -> list[Beat]:
         """The last beat of every worker process that did not end in order."""
@@ -198,13 +239,17 @@ class Leases:
 
     def load(self, queues: Sequence[str]) -> tuple[dict[str, int], list[Beat]]:
         """Messages that wait in each queue, and the last beats, in one round trip."""
+        names = self.machines
         with self.redis.pipeline(transaction=False) as pipe:
             pipe.time()
-            pipe.hgetall(MACHINES)
+            for name in names:
+                pipe.hvals(BEATS + name)
             for queue in queues:
                 pipe.llen(queue)
-            (seconds, micro), rows, *lengths = pipe.execute()
-        return dict(zip(queues, lengths, strict=True)), read_beats(rows.values(), seconds + micro / 1e6)
+            (seconds, micro), *answers = pipe.execute()
+        rows = dict(zip(names, answers, strict=False))
+        lengths = dict(zip(queues, answers[len(names) :], strict=True))
+        return lengths, read_beats(rows, seconds + micro / 1e6)
 
     def look(self, queues: Sequence[str], mine: Container[str] | None = None) -> Look:
         """Beats, queues and the backlog in one round trip; for machines, which look every second.
@@ -213,12 +258,13 @@ class Leases:
         read the others.
         """
         args = [part for name in queues for part in (name, int(mine is None or name in mine))]
-        answer = cast("list[Any]", self._look(keys=[MACHINES, BACKLOG], args=args))
+        names = self.machines
+        answer = cast("list[Any]", self._look(keys=[BACKLOG, *(BEATS + name for name in names)], args=args))
         seconds, micro, rows, told, *found = answer
         moment = int(seconds) + int(micro) / 1e6
         known = dict(zip(queues, found, strict=True))
         return Look(
-            beats=read_beats(rows, moment),
+            beats=read_beats(dict(zip(names, rows, strict=True)), moment),
             lengths={name: int(length) for name, (length, _) in known.items()},
             oldest_s={name: max(0.0, moment - float(sent)) for name, (_, sent) in known.items() if sent},
             backlog=believed(dict(zip(told[::2], told[1::2], strict=True)), moment),
@@ -252,5 +298,24 @@ class Leases:
         return set(cast("list[str]", self._waiting(keys=list(queues), args=[])))
 
 
+def load_scripts(client: Redis) -> int:
+    """Load what machines call, which may not load it; how many were missing. Raises redis errors."""
+    called = (lua.CLAIM, lua.PROGRESS, lua.FINISH, lua.GIVE_BACK, lua.UNCLAIM, lua.BEAT, lua.LOOK, ANSWER)
+    return scripts.load(client, called)
+
+
 def _current(round_id: str, stage: str) -> str:
-    return f"grader:current:{round_id}:{stage}"
+    return f"{CURRENT}{round_id}:{stage}"
+
+
+def _of_claim(machine: str, run_id: str, round_id: str, names: Sequence[str]) -> list[str]:
+    """The keys of one machine that a claim looks at, as `lua.CLAIM` has them."""
+    return [
+        LEASES + machine,
+        BEATS + machine,
+        f"{DELIVERIES}{machine}:{run_id}",
+        f"{PLACES}{machine}:{round_id}",
+        f"{OVER}{machine}:{run_id}",
+        own_queue(machine),
+        *(f"{HANDED}{machine}:{name}" for name in names),
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 from celery import Celery
 
 from grading import transport
+from grading.signing import own_user
 
 STORE = transport.STORE
 CHECKS = "checks"
@@ -23,6 +24,7 @@ SUBMISSION = "grader_submission"
 SENT = "grader_sent"
 """A header of runs that says when they were sent, by Redis' clock; `LOOK` of grading/lua.py reads it."""
 NEXT = transport.NEXT
+INBOX = transport.INBOX
 
 
 def stage_queue(stage: str, priority: str) -> str:
@@ -90,8 +92,8 @@ def celery_app(redis_url: str, visibility_timeout_s: int, machine: str = "") -> 
         timezone="UTC",
     )
     if machine:
-        # what operators ask by Celery is answered in queues of theirs, which a machine may not write
-        app.conf.worker_enable_remote_control = False
+        # what operators ask by Celery is answered in queues of theirs, which a machine's user may not write
+        app.conf.worker_enable_remote_control = not own_user(redis_url)
         app.conf.broker_transport_options = {**app.conf.broker_transport_options, **_takes_only(machine)}
     return app
 

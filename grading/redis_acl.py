@@ -1,48 +1,65 @@
 """Redis users for `users.acl`: one for the server and one a machine, each with the least it needs.
 
 Found by watching what Celery, kombu and our own scripts send; needs Redis 7, whose users can have permissions
-by direction (`%R~`, `%W~`) and selectors.
+by direction (`%R~`, `%W~`) and selectors. `tests/integration/test_redis_rights.py` plays every command.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from grading import queue
 from grading.backlog import BACKLOG
-from grading.canaries import CANARIES, EXAMINATIONS
+from grading.canaries import ANSWERS, CANARIES, EXAMINATIONS
 from grading.config import Config, Machine
 from grading.guests import KEYS as GUESTS
 from grading.guests import guest_queues
-from grading.leases import DRAINED, LEASES, MACHINES, PACES
+from grading.leases import (
+    BEATS,
+    CURRENT,
+    DELIVERIES,
+    DRAINED,
+    HANDED,
+    LEASES,
+    OVER,
+    PACES,
+    PLACES,
+)
+from grading.results import RESULTS
+from grading.signing import SERVER, machine_user
 
-SERVER = "server"
 NOBODY = "user default off resetkeys resetchannels -@all"
 """Without a name and a password nothing is allowed."""
-COMMANDS = (
-    # connection, transactions, our scripts and Celery's
-    *("ping", "hello", "auth", "select", "client|setname", "client|id", "multi", "exec"),
-    *("discard", "watch", "unwatch", "evalsha", "eval", "script|load", "script|exists", "time", "publish"),
-    # queues, what was handed out, counts of chords, results, leases
-    *("brpop", "rpop", "lpush", "rpush", "llen", "lindex", "hset", "hsetnx", "hget", "hdel", "hgetall"),
-    *("hvals", "hkeys", "hexists", "hlen", "zadd", "zrem", "zrange", "zrangebyscore", "zrevrangebyscore"),
-    *("zcard", "zcount", "zscore", "set", "setex", "psetex", "get", "mget", "del", "exists", "expire"),
-    *("pexpire", "pttl", "incr", "decr", "sadd", "srem", "smembers", "sismember", "scard"),
+CONNECTION = (
+    *("ping", "hello", "auth", "select", "client|setname", "client|id", "time"),
+    *("multi", "exec", "discard", "unwatch"),
 )
-LISTEN = ("subscribe", "psubscribe", "unsubscribe", "punsubscribe")
-SHARED = (
-    *("unacked", "unacked_index", "unacked_mutex", "_kombu.*", "celery-task-meta-*", "celery-taskset-meta-*"),
-    *("grader:current:*", "grader:deliveries:*", "grader:places:*", "grader:handed:*"),
-    *(LEASES, MACHINES, CANARIES, f"{EXAMINATIONS}*", f"{GUESTS}*"),
-)
-"""What every machine reads and writes: kombu and Celery keep one of each for all workers."""
+"""Commands without keys."""
 
 
-def machine_user(machine: str) -> str:
-    """The name of a machine's user."""
-    return f"machine.{machine}"
+@dataclass(frozen=True)
+class Right:
+    """Commands that a machine's user may call, and the keys with which: patterns of Redis."""
+
+    commands: str
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+
+    @property
+    def selector(self) -> str:
+        """As Redis writes it: a command is allowed if one selector allows it with all its keys."""
+        both = [f"%RW~{key}" for key in self.read if key in self.write]
+        read = [f"%R~{key}" for key in self.read if key not in self.write]
+        write = [f"%W~{key}" for key in self.write if key not in self.read]
+        words = " ".join(f"+{command}" for command in self.commands.split())
+        return f"({' '.join([words, *both, *read, *write])})"
+
+
+def _own(commands: str, *keys: str) -> Right:
+    return Right(commands, keys, keys)
 
 
 def lines(config: Config, passwords: dict[str, str]) -> list[str]:
@@ -69,7 +86,16 @@ def url_of(config: Config, user: str, password: str) -> str:
 def _server(config: Config) -> list[str]:
     keys = (
         *_with_priorities([*_all_queues(config)]),
-        *("machine.*", "chat.*", "unacked*", "_kombu.*", "celery-*", "grader:*", "*.celery.pidbox*"),
+        *(
+            "machine.*",
+            f"{queue.INBOX}*",
+            "chat.*",
+            "unacked*",
+            "_kombu.*",
+            "celery-*",
+            "grader:*",
+            "*.celery.pidbox*",
+        ),
     )
     allowed = ("read", "write", "pubsub", "connection", "transaction", "scripting")
     return [
@@ -83,26 +109,68 @@ def _server(config: Config) -> list[str]:
     ]
 
 
-def _machine(config: Config, machine: Machine) -> list[str]:
-    own = [*queue.machine_queues(machine.name, list(machine.stages)), *guest_queues(machine.stages)]
-    database = urlsplit(config.redis.url).path.strip("/") or "0"
-    pidbox = f"/{database}.celery.pidbox"
+def rights(config: Config, machine: Machine) -> list[Right]:
+    """All that a machine's user may do with keys; each with commands of one type, so it keeps that."""
+    me = machine.name
+    taken, times = queue.handed_out(me)
+    queues = _with_priorities(queue.machine_queues(me, list(machine.stages)))
+    guests = _with_priorities(guest_queues(machine.stages))
+    stages = _with_priorities(queue.stage_queues(list(config.stages)))
     return [
-        *(f"%RW~{key}" for key in (*SHARED, *_with_priorities(own), f"{machine.name}@*.celery.pidbox*")),
-        f"%RW~{PACES}{machine.name}",
-        f"%R~{DRAINED}",
-        f"%R~{BACKLOG}",
-        # results, runs handed on, messages that a worker kept too long, answers to operators
-        *(f"%W~{key}" for key in (*_with_priorities(_all_queues(config)), "machine.*")),
-        "%W~*.reply.celery.pidbox",
-        "&celery-task-meta-*",
-        f"&/{database}.celeryev*",
-        *(f"+{command}" for command in COMMANDS),
-        # a script's keys count as written; what it does with them is held to the rules above
-        "(+evalsha ~grader:*)",
-        # what operators ask all workers is heard; only the server can ask
-        f"(&{pidbox} {' '.join(f'+{command}' for command in LISTEN)})",
+        # its work, and what it took of it
+        _own("brpop", *queues, *guests),
+        Right("lindex", read=tuple(queues)),
+        Right("llen", read=(*queues, *guests, *stages, queue.own_queue("*"))),
+        _own("hset hget hdel watch", taken),
+        _own("zadd zrem", times),
+        # what it tells the server, and nobody else may tell in its place
+        Right("lpush", write=(queue.inbox(me),)),
+        Right(
+            "set",
+            write=(
+                *(f"{family}{me}:*" for family in (RESULTS, OVER, HANDED, EXAMINATIONS)),
+                f"{ANSWERS}{queue.own_queue(me)}",
+            ),
+        ),
+        _own("get del", f"{EXAMINATIONS}{me}:block-*"),
+        # claims, leases and beats: its own; of the others how many, where, and what they say of themselves
+        _own("hset hget hdel", LEASES + me),
+        Right("hlen hexists", read=(f"{LEASES}*",)),
+        Right("hset hdel", write=(BEATS + me,)),
+        Right("hvals", read=(f"{BEATS}*",)),
+        _own("incr decr expire", f"{DELIVERIES}{me}:*"),
+        Right("get", read=(f"{DELIVERIES}*", f"{CURRENT}*")),
+        Right("hset expire", write=(f"{PLACES}{me}:*",)),
+        Right("hgetall", read=(f"{PLACES}*", BACKLOG)),
+        Right("exists", read=(f"{OVER}*", f"{HANDED}*", f"{CURRENT}*")),
+        Right("hkeys hexists", read=(DRAINED,)),
+        Right("hmget", read=(CANARIES,)),
+        Right("mget", read=(f"{ANSWERS}{queue.own_queue(me)}",)),
+        _own("hset hget hgetall", PACES + me),
+        # a script's keys count as read and written; what it does is held to the rules above
+        _own("evalsha", "grader:*", queue.own_queue("*")),
+        *(_guests() if guests else ()),
     ]
+
+
+def _guests() -> list[Right]:
+    """Their ids are known to who takes them off a queue."""
+    ask, reader, held, said = (f"{GUESTS}*:{what}" for what in ("ask", "reader", "held", "said"))
+    return [
+        Right("get pttl", read=(ask,)),
+        Right("exists", read=(reader,)),
+        Right("set pexpire", write=(held,)),
+        Right("rpush pexpire", write=(said,)),
+        Right("llen", read=(said,)),
+        Right("del", write=(held, said)),
+    ]
+
+
+def _machine(config: Config, machine: Machine) -> list[str]:
+    database = urlsplit(config.redis.url).path.strip("/") or "0"
+    events = [f"(+publish &/{database}.celeryev*)"] if config.redis.monitor else []
+    selectors = [right.selector for right in rights(config, machine)]
+    return [*(f"+{command}" for command in CONNECTION), *selectors, *events]
 
 
 def _all_queues(config: Config) -> list[str]:

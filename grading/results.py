@@ -14,9 +14,12 @@ PASSING = (OutOfMemoryError, ReadOnlyError)
 """What Redis answers while it has no room, or is a replica until it is made the first: it is asked again."""
 
 
+RESULTS = "grader:results:"
+
+
 def copy_key(machine: str, run_id: str) -> str:
     """Where a machine leaves a copy of a result for an hour: its message may be lost with who took it."""
-    return f"grader:results:{machine}:{run_id}"
+    return f"{RESULTS}{machine}:{run_id}"
 
 
 class UnwatchedRedis(RedisBackend):

@@ -2,7 +2,7 @@
 
 Both are made from the password of Redis' user `server`, which no machine has, so nothing must be stored and
 nothing more be carried: a machine's key is made from its own password, which `grader redis acl` makes of a
-random salt and the server's secret. Where all use Redis with one password, or none, that one takes their place.
+random salt and the server's secret. Where all use Redis with one password, or none, that takes their place.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from grading.errors import GraderError
 
 SERVER = "server"
 """The name of the server's user in Redis."""
+MACHINE = "machine."
 Kind = Literal["result", "return", "ready"]
 """What a machine may tell the server: a result, a run it does not do, that it takes work."""
 SALT_LETTERS = 16
@@ -55,6 +56,16 @@ def _signature(password: str, machine: str, run_secret: str, kind: str, body: st
 def _user(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     return unquote(parts.username or ""), unquote(parts.password or "")
+
+
+def machine_user(machine: str) -> str:
+    """The name of a machine's user in Redis."""
+    return f"{MACHINE}{machine}"
+
+
+def own_user(redis_url: str) -> bool:
+    """Whether a machine uses Redis as a user of its own."""
+    return _user(redis_url)[0].startswith(MACHINE)
 
 
 @dataclass(frozen=True)

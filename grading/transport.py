@@ -11,7 +11,7 @@ import json
 import logging
 import queue
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -144,15 +144,25 @@ class Channel(redis.Channel):
     QoS = QoS
     takes_only = False
     """Of a machine's worker: it takes messages and settles them, and writes to no queue."""
-    from_transport_options = (*redis.Channel.from_transport_options, "takes_only")
+    from_transport_options: tuple[str, ...] = (  # type: ignore[assignment]
+        *redis.Channel.from_transport_options,
+        "takes_only",
+        "returned",
+    )
+    returned: Callable[[Any], tuple[str, str] | None] | None = None
+    """Where such a worker puts a message that it took and does not work on, and what it says there."""
 
-    def _do_restore_message(self, payload: Any, exchange: str, *others: Any, **options: Any) -> None:
+    def _do_restore_message(
+        self, payload: Any, exchange: str, routing_key: str, pipe: Any, leftmost: bool = False
+    ) -> None:
         if not self.takes_only:
-            super()._do_restore_message(payload, exchange, *others, **options)  # type: ignore[no-untyped-call]
+            super()._do_restore_message(payload, exchange, routing_key, pipe, leftmost)  # type: ignore[no-untyped-call]
+        elif self.returned and (said := self.returned(payload)):
+            pipe.lpush(*said)
 
     def _queue_bind(self, exchange: str, *others: Any) -> None:
-        # nobody looks these up: messages are sent to queues by their names
-        if not self.takes_only:
+        # nobody looks up those of queues: messages are sent to them by their names
+        if not self.takes_only or self.typeof(exchange).type == "fanout":  # type: ignore[no-untyped-call]
             super()._queue_bind(exchange, *others)  # type: ignore[no-untyped-call]
 
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:

@@ -58,7 +58,7 @@ class Watch:
     def look(self) -> None:
         """One look."""
         try:
-            canary = self.canaries.waiting().get(self.queue, Waiting(0.0, 0.0))
+            canary = self.canaries.waiting([self.queue]).get(self.queue, Waiting(0.0, 0.0))
         except RedisError:
             self._steady_since = None
             return

@@ -66,7 +66,7 @@ def _examine(patient: Patient, dispatch: Dispatch, names: Sequence[str]) -> dict
     found: dict[str, Examination] = {}
     end = time.monotonic() + wait
     while open_ and time.monotonic() < end:
-        keys = [f"{EXAMINATIONS}{examination}" for examination in open_]
+        keys = [f"{EXAMINATIONS}{name}:{examination}" for examination, name in open_.items()]
         rows = cast("list[str | None]", dispatch.registry.redis.mget(keys))
         for examination, row in zip(list(open_), rows, strict=True):
             if row is not None:

@@ -94,7 +94,7 @@ def parts(patient: Patient) -> Iterator[Finding]:
     client = connect(patient.config.redis.url)
     canaries = Canaries(client)
     try:
-        beats, waiting = canaries.parts(), canaries.waiting()
+        beats, waiting = canaries.parts(), canaries.waiting(list(CANARIES.values()))
     except AWAY:
         return  # that is said elsewhere
     finally:

@@ -51,6 +51,9 @@ def _later(canaries: Canaries, seconds: float) -> None:
     """Make the canary of the queue so much older."""
     import json
 
+    answers = timing.ANSWERS + "q"
+    if answered := int(canaries.redis.get(answers) or 0):  # type: ignore[arg-type]
+        canaries.redis.set(answers, int(answered - seconds * 1000))
     row = json.loads(str(canaries.redis.hget(timing.CANARIES, "q")))
     older = {key: value - seconds * 1000 if value else 0 for key, value in row.items()}
     canaries.redis.hset(timing.CANARIES, "q", json.dumps(older))
@@ -63,14 +66,14 @@ def test_no_more_than_one_canary_waits_in_a_queue(canaries: Canaries) -> None:
     for _ in range(5):
         _later(canaries, 100)
         assert not canaries.due("q")  # it is in the queue still
-    waiting = canaries.waiting()["q"]
+    waiting = canaries.waiting(["q"])["q"]
     assert (waiting.waits_s >= 500, waiting.sent_s < 10) == (True, True)
     canaries.redis.delete("q")
     assert not canaries.due("q")
     _later(canaries, timing.LOST_AFTER_S)
     assert canaries.due("q")  # it got lost
     canaries.answer("q")
-    assert canaries.waiting()["q"].waits_s == 0
+    assert canaries.waiting(["q"])["q"].waits_s == 0
     assert not canaries.due("q")
     _later(canaries, timing.EVERY_S)
     assert canaries.due("q")
@@ -116,7 +119,6 @@ def test_a_worker_whose_consumer_hangs_is_seen_and_ends_itself(
     monkeypatch.setattr(timing, "EVERY_S", 0.0)
     canary.sweep(server)
     until(lambda: one.dispatch.machines()[0].hung, 30, "the machine is seen to hang")
-    assert one.dispatch.registry.redis.llen("machine.one") == 1
     worker.send_signal(signal.SIGUSR2)
     assert worker.wait(60) == EXIT_STATUS
     assert "machine.one took no work for" in (one.folder / "one.log").read_text()

@@ -57,7 +57,15 @@ def processes(leases: Leases, sent: Sent) -> Iterator[list[MachineProcess]]:
 def open_process(
     made: list[MachineProcess], machine: Machine, engine: Engine, leases: Leases, sent: Sent, rules: Rules
 ) -> MachineProcess:
-    made.append(MachineProcess(machine, {engine.name: engine}, leases, sent.append, circuit_rules=rules))
+    made.append(
+        MachineProcess(
+            machine,
+            {engine.name: engine},
+            leases,
+            lambda result, _secret: sent.append(result),
+            circuit_rules=rules,
+        )
+    )
     return made[-1]
 
 
@@ -76,7 +84,8 @@ BOTH = with_ollama(analysis="tiny", feedback="other")
 
 
 def begun(leases: Leases, run_id: str = "run") -> int:
-    return int(leases.redis.get(f"grader:deliveries:{run_id}") or 0)  # type: ignore[arg-type]
+    counts = leases.redis.mget([f"grader:deliveries:{name}:{run_id}" for name in leases.machines])
+    return sum(int(count or 0) for count in counts)
 
 
 def test_a_server_that_is_away_costs_no_run_anything_and_is_used_when_it_is_back(
@@ -251,7 +260,8 @@ def test_a_run_that_others_have_by_now_is_not_sent_again(
     other = Lease("run", "mac-studio", "other", "analysis", round_id="round")
 
     def away(_request: Request, _progress: Progress) -> None:
-        leases.redis.hdel(LEASES, "run")  # the sweeper took it away, and its message came again elsewhere
+        # the sweeper took it away, and its message came again elsewhere
+        leases.redis.hdel(LEASES + MACHINE.name, "run")
         assert leases.claim(other, "round").answer == "granted"
         raise EngineUnreachable
 

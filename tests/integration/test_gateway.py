@@ -15,6 +15,7 @@ import requests
 from cli.embedded import RedisProcess, free_port
 from grading.dispatch import Outgoing
 from grading.guests import chat_queue
+from grading.leases import LEASES
 from grading.store import accounts
 from tests.engines import job
 from tests.servers.base import ModelServer
@@ -246,7 +247,7 @@ def test_grading_takes_a_guests_slot(place: Place) -> None:
     registry = place.site.dispatch.registry
     until(lambda: len(registry.held()) == 2, 30, "both runs are under way")
     registry.make_current({("round-a", "analysis"): "others", ("round-b", "analysis"): "others"})
-    registry.redis.delete("grader:leases")
+    registry.redis.delete(*(LEASES + name for name in registry.machines))
     assert place.server.wait_until_idle(30), "what was taken away is cancelled"
 
 

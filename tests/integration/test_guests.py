@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from celery import Celery
 from flask import Flask
 from hypothesis import given
 from hypothesis import strategies as st
@@ -273,7 +272,7 @@ def test_guests_are_told_in_beats(redis_url: str) -> None:
             ],
         }
     )
-    process = open_machine(config, config.machines[0], Celery())
+    process = open_machine(config, config.machines[0])
     guests, queues = open_guests(config, process)
     assert list(queues) == [chat_queue(DRAFTING)]  # there is no gateway, but the web app may ask
     assert guests._come_in()
@@ -452,7 +451,7 @@ def test_none_is_drawn_while_none_can_come_in() -> None:
     from workers.machine.engines.base import Cancel
 
     config = configuration(engines={}, stages={"analysis": {"engine": "rules", "model": "rules"}})
-    process = open_machine(config, config.machines[0], Celery())
+    process = open_machine(config, config.machines[0])
     guests = Guests(process.machine, process.engines, Talks(process.leases.redis), process.gate)
     assert taken_up(process, guests) == 0 < guests.most
     assert process.gate.enter(alone=True, cancel=Cancel())

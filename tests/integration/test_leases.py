@@ -18,11 +18,12 @@ from grading.beats import Beat, Claim, Lease
 from grading.condition import condition
 from grading.config import load
 from grading.dispatch import Dispatch
-from grading.leases import LEASES, MACHINES, MAX_DELIVERIES, Leases, connect
+from grading.leases import BEATS, LEASES, MAX_DELIVERIES, Leases, connect
 from grading.machine_states import MachineState
 from grading.peers import peer
 from tests.system import until
 
+HERE = "dgx-spark-1"
 GRANTED, SUPERSEDED = Claim("granted"), Claim("superseded")
 
 
@@ -34,7 +35,7 @@ def leases(redis_url: str) -> Iterator[Leases]:
 
 
 def lease(run_id: str = "run", process: str = "p1", **other: Any) -> Lease:
-    return Lease(run_id, "dgx-spark-1", process, "analysis", round_id="round", **other)
+    return Lease(run_id, HERE, process, "analysis", round_id="round", **other)
 
 
 def test_a_run_is_granted_once_while_it_is_held(leases: Leases) -> None:
@@ -81,7 +82,7 @@ def test_a_job_that_kills_its_worker_is_exhausted(leases: Leases) -> None:
     answers = []
     for _ in range(MAX_DELIVERIES + 1):
         answers.append(leases.claim(lease(), "round").answer)
-        leases.give_back("run", "p1")
+        leases.give_back(lease())
     assert answers == ["granted"] * MAX_DELIVERIES + ["exhausted"]
 
 
@@ -91,7 +92,7 @@ def test_progress_is_seen_and_only_a_held_lease_is_renewed(leases: Leases) -> No
     assert leases.progress(lease(phase="generating", tokens=42))
     assert leases.held()[0].tokens == 42
     assert leases.held()[0].phase == "generating"
-    leases.give_back("run", "p1")
+    leases.give_back(lease())
     assert not leases.progress(lease(phase="generating", tokens=43))
     assert leases.held() == []
 
@@ -112,8 +113,8 @@ def test_progress_is_seen_and_only_a_held_lease_is_renewed(leases: Leases) -> No
 )
 def test_what_makes_no_sense_in_a_beat_is_not_heard(leases: Leases, strange: dict[str, Any]) -> None:
     leases.beat(Beat("p1", "one", 8, 3, {"analysis": {"model": "m"}}, **strange))
-    row = json.loads(leases.redis.hget(MACHINES, "p1") or "")
-    leases.redis.hset(MACHINES, "p2", json.dumps({**row, "slots": "many"}))
+    row = json.loads(leases.redis.hget(BEATS + "one", "p1") or "")
+    leases.redis.hset(BEATS + "one", "p2", json.dumps({**row, "slots": "many"}))
     (beat,) = leases.beats()
     assert (beat.machine, beat.slots, beat.stages["analysis"]["model"]) == ("one", 8, "m")
     assert leases.look([]).beats[0].machine == "one"
@@ -128,7 +129,7 @@ def test_beats_carry_what_a_machine_is(leases: Leases) -> None:
     assert (beat.machine, beat.slots, beat.busy, beat.stages) == ("dgx-spark-1", 8, 3, stages)
     assert beat.alive
     assert beat.age_s < 30
-    leases.leave("p1")
+    leases.leave(HERE, "p1")
     assert leases.beats() == []
 
 
@@ -193,7 +194,7 @@ def test_the_second_stage_of_a_round_belongs_to_another_live_machine(leases: Lea
     assert asked(leases, "a", "one", "analysis") == GRANTED
     assert asked(leases, "f", "one", "feedback") == GRANTED  # there is no other
     beat(leases, "two", "spare")
-    leases.give_back("f", "process of one")
+    leases.give_back(Lease("f", "one", "process of one", "feedback"))
     assert asked(leases, "f", "one", "feedback") == Claim("elsewhere", "two")
     # what was handed on to a machine counts as its own at once
     assert asked(leases, "a2", "two", "analysis") == Claim("elsewhere", "one")
@@ -216,14 +217,14 @@ def test_a_machine_that_lacks_another_model_only_still_gets_work(leases: Leases)
         circuits = {"ollama": {"state": "open", "stages": [lacks]}}
         leases.beat(Beat("process of two", "two", 2, 0, placed, circuits=circuits))
         assert asked(leases, "f", "one", "feedback") == answer
-        leases.give_back("f", "process of one")
+        leases.give_back(Lease("f", "one", "process of one", "feedback"))
 
 
 def test_a_dead_machine_gets_nothing(leases: Leases) -> None:
     beat(leases, "one")
     beat(leases, "two")
-    row = json.loads(leases.redis.hget(MACHINES, "process of two"))
-    leases.redis.hset(MACHINES, "process of two", json.dumps({**row, "at": row["at"] - 11}))
+    row = json.loads(leases.redis.hget(BEATS + "two", "process of two"))
+    leases.redis.hset(BEATS + "two", "process of two", json.dumps({**row, "at": row["at"] - 11}))
     assert asked(leases, "a", "one", "analysis") == GRANTED
     assert asked(leases, "f", "one", "feedback") == GRANTED
 
@@ -235,7 +236,7 @@ def test_it_goes_only_where_a_slot_is_free_for_it(leases: Leases) -> None:
     assert asked(leases, "f", "one", "feedback") == Claim("elsewhere", "two")
     # that one is on its way there (for a second, here for ever), so the slot is not free for the next one
     until(
-        lambda: leases.redis.persist("grader:handed:two") or not asked(leases, "f", "one", "feedback"),
+        lambda: leases.redis.persist("grader:handed:one:two") or not asked(leases, "f", "one", "feedback"),
         60,
         "the mark is there",
     )
@@ -288,7 +289,41 @@ def test_a_redis_that_forgot_everything_learns_of_the_lease_again(leases: Leases
     assert leases.progress(lease(phase="generating", tokens=5))
     assert [(held.run_id, held.tokens) for held in leases.held()] == [("run", 5)]
     assert leases.claim(lease(process="p2"), "round") == SUPERSEDED
-    assert leases.claim(lease("another"), "round") == SUPERSEDED
+
+
+def test_a_lease_that_was_taken_away_stays_away_where_redis_forgot_its_round(leases: Leases) -> None:
+    """Else a machine that stands still would have it again with its next beat."""
+    leases.claim(lease(), "round")
+    leases.redis.flushall()
+    assert leases.progress(lease())
+    leases.take_away(leases.held()[0])
+    assert not leases.progress(lease())
+    assert leases.held() == []
+
+
+@pytest.mark.parametrize("content", ["{", "7", '{"process": 5, "stage": "analysis"}', "[" * 5000])
+def test_what_makes_no_sense_in_a_lease_is_nobodys(leases: Leases, content: str) -> None:
+    leases.claim(lease(), "round")
+    leases.redis.hset(LEASES + HERE, "strange", content)
+    leases.redis.hset(BEATS + HERE, "strange", content)
+    assert [held.run_id for held in leases.held()] == ["run"]
+    assert leases.held_of(["strange"]) == {}
+    assert leases.beats() == []
+    beat(leases, "two")
+    assert asked(leases, "a", "two", "analysis") == GRANTED
+    assert asked(leases, "f", "two", "feedback") == GRANTED
+
+
+def test_a_machine_speaks_for_no_other_one(leases: Leases) -> None:
+    beat(leases, "one")
+    lied = json.dumps({"process": "p", "machine": "one", "slots": 0, "busy": 9, "at": 9e12})
+    leases.claim(Lease("x", "evil", "p", "analysis"), "another")
+    leases.redis.hset(BEATS + "evil", "p", lied)
+    leases.redis.hset(
+        LEASES + "evil", "y", json.dumps({"machine": "one", "process": "p", "stage": "analysis"})
+    )
+    assert {one.machine for one in leases.beats()} == {"one", "evil"}
+    assert {one.machine for one in leases.held()} == {"evil"}
 
 
 def test_a_run_whose_result_was_sent_is_not_begun_again(leases: Leases) -> None:
@@ -306,39 +341,41 @@ def test_a_run_whose_result_was_sent_is_not_begun_again(leases: Leases) -> None:
 def test_who_lost_a_lease_ends_nobody_elses(leases: Leases, end: str) -> None:
     """It was taken away, and another process began the same run."""
     assert leases.claim(lease(), "round") == GRANTED
-    leases.give_back("run", "p1")
+    leases.give_back(lease())
     assert leases.claim(lease(process="p2"), "round") == GRANTED
     answer: object = None
     if end == "finish":
         leases.finish(lease())
     elif end == "hand_back":
-        answer = leases.hand_back("p1", ["run", "unknown"])
+        answer = leases.hand_back(HERE, "p1", ["run", "unknown"])
+    elif end == "unclaim":
+        answer = leases.unclaim(HERE, "p1", "run")
     else:
-        answer = getattr(leases, end)("run", "p1")
+        leases.give_back(lease())
     assert answer == {"unclaim": False, "hand_back": {"unknown"}}.get(end)
     assert leases.held_of(["run"])["run"].process == "p2"
-    assert leases.redis.get("grader:deliveries:run") == "2", "both beginnings count"
+    assert leases.redis.get(f"grader:deliveries:{HERE}:run") == "2", "both beginnings count"
     assert leases.progress(lease(process="p2", phase="generating", tokens=1))
 
 
 def test_a_lease_that_is_given_up_counts_for_nothing(leases: Leases) -> None:
     assert leases.claim(lease(), "round") == GRANTED
-    assert leases.unclaim("run", "p1")
-    assert leases.unclaim("run", "p1"), "the answer may have been lost on the way"
-    assert (leases.held(), leases.redis.get("grader:deliveries:run")) == ([], "0")
+    assert leases.unclaim(HERE, "p1", "run")
+    assert leases.unclaim(HERE, "p1", "run"), "the answer may have been lost on the way"
+    assert (leases.held(), leases.redis.get(f"grader:deliveries:{HERE}:run")) == ([], "0")
 
 
 def test_a_run_that_was_handed_back_may_be_begun_as_often_as_before(leases: Leases) -> None:
     for _ in range(MAX_DELIVERIES + 2):
         assert leases.claim(lease(), "round") == GRANTED
-        leases.hand_back("p1", ["run"])
+        leases.hand_back(HERE, "p1", ["run"])
 
 
 def test_idle_time_is_counted_from_the_last_movement(leases: Leases) -> None:
     leases.claim(lease(phase="waiting"), "round")
-    row = json.loads(str(leases.redis.hget(LEASES, "run")))
+    row = json.loads(str(leases.redis.hget(LEASES + HERE, "run")))
     leases.redis.hset(
-        LEASES, "run", json.dumps({**row, "since": row["since"] - 90, "moved": row["moved"] - 80})
+        LEASES + HERE, "run", json.dumps({**row, "since": row["since"] - 90, "moved": row["moved"] - 80})
     )
     assert leases.progress(lease(phase="waiting"))
     (held,) = leases.held()

@@ -17,6 +17,7 @@ from grading.store import rounds, waiting
 from grading.store.tables import Run
 from tests.factories import add_assignment
 from tests.integration.test_reliability_core import (
+    HERE,
     beat,
     hold,
     looking,
@@ -148,13 +149,15 @@ def test_a_machine_of_version_0_1_that_stamps_no_movement_is_not_stalled(server:
     run_id = running(server, add_assignment(server.store))["analysis"]
     hold(server, run_id, phase="generating")
     older(server, run_id, 400)
-    row = json.loads(str(redis.hget(LEASES, run_id)))
-    redis.hset(LEASES, run_id, json.dumps({key: row[key] for key in row if key != "moved"}))
+    row = json.loads(str(redis.hget(LEASES + HERE, run_id)))
+    redis.hset(LEASES + HERE, run_id, json.dumps({key: row[key] for key in row if key != "moved"}))
     beat(server)
     lost.sweep()
     assert stage_of(server, run_id).state == StageState.DISPATCHED
-    older_by = json.dumps({**json.loads(str(redis.hget(LEASES, run_id))), "since": row["since"] - 100_000})
-    redis.hset(LEASES, run_id, older_by)
+    older_by = json.dumps(
+        {**json.loads(str(redis.hget(LEASES + HERE, run_id))), "since": row["since"] - 100_000}
+    )
+    redis.hset(LEASES + HERE, run_id, older_by)
     lost.sweep()
     assert stage_of(server, run_id).state == StageState.FAILED
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from celery import Celery
 from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
 
 from cli.embedded import start_redis
 from grading import queue
@@ -19,12 +20,14 @@ from grading.errors import EngineError
 from grading.jobs import Job, Material
 from grading.leases import MAX_DELIVERIES, Leases, connect
 from grading.model import Evidence
+from grading.signing import signer
 from tests.factories import RUBRIC, document
 from tests.system import until
 from workers.machine import examine
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.instant import InstantEngine
 from workers.machine.process import MachineProcess
+from workers.machine.sending import Inbox
 from workers.machine.working import Message
 
 MACHINE = Machine.model_validate(
@@ -77,7 +80,7 @@ def sent() -> list[Mapping[str, Any]]:
 
 @pytest.fixture
 def process(leases: Leases, engine: Scripted, sent: list[Mapping[str, Any]]) -> MachineProcess:
-    return MachineProcess(MACHINE, {"instant": engine}, leases, sent.append)
+    return MachineProcess(MACHINE, {"instant": engine}, leases, lambda result, _secret: sent.append(result))
 
 
 def job(run_id: str = "run", stage: str = "analysis", **other: Any) -> dict[str, Any]:
@@ -159,7 +162,7 @@ def test_a_superseded_run_is_not_worked_on(
 
 def test_a_run_in_other_hands_is_not_worked_on(process: MachineProcess, leases: Leases) -> None:
     inner: list[dict[str, Any] | None] = []
-    other = MachineProcess(MACHINE, {"instant": Scripted()}, leases, lambda _: None)
+    other = MachineProcess(MACHINE, {"instant": Scripted()}, leases, lambda *_: None)
     engine = process.engines["instant"]
     assert isinstance(engine, Scripted)
     engine.before = lambda _request, _progress: inner.append(other.run(job()))
@@ -233,7 +236,7 @@ def test_both_stages_of_a_round_are_not_done_here_while_another_machine_is_alive
     handed: list[str] = []
     message = Message("analysis", handed.append)
     assert process.run(job("a"), message) is not None
-    other = MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda _: None)
+    other = MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda *_: None)
     other.beat()
     assert process.run(job("f", "feedback"), message) is None
     assert handed == ["machine.mac-studio-2"]
@@ -244,7 +247,7 @@ def test_a_run_that_cannot_be_handed_on_is_done_here(
     process: MachineProcess, leases: Leases, sent: list[Mapping[str, Any]]
 ) -> None:
     process.run(job("a"))
-    MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda _: None).beat()
+    MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda *_: None).beat()
 
     def away(_queue: str) -> None:
         raise OperationalError("Redis is away")
@@ -255,14 +258,14 @@ def test_a_run_that_cannot_be_handed_on_is_done_here(
 
 def test_a_result_waits_for_a_redis_that_is_away(tmp_path: Path, engine: Scripted) -> None:
     redis = start_redis(tmp_path)
-    app = queue.celery_app(redis.url, 1200)
+    inbox = Inbox(connect(redis.url), signer(redis.url, MACHINE.name))
     client = connect(redis.url)
     refused = threading.Event()
 
-    def send(result: Mapping[str, Any]) -> None:
+    def send(result: Mapping[str, Any], secret: str) -> None:
         try:
-            app.send_task(queue.RECORD, args=[result], queue=queue.STORE, ignore_result=True)
-        except OperationalError:
+            inbox.result(result, secret)
+        except RedisError:
             refused.set()
             raise
 
@@ -276,9 +279,9 @@ def test_a_result_waits_for_a_redis_that_is_away(tmp_path: Path, engine: Scripte
     with start_redis(tmp_path, redis.port, password):
         worker.join(60)
         assert not worker.is_alive()
-        assert client.llen(queue.STORE) == 1
+        assert client.llen(queue.inbox(MACHINE.name)) == 1
         client.close()
-        app.close()
+        inbox.redis.close()
     assert returned[0] is not None
     assert returned[0]["ok"]
 
@@ -322,7 +325,7 @@ def test_a_run_that_must_be_alone_waits_for_the_others_and_holds_back_newcomers(
 
 
 def test_a_machine_that_is_to_be_avoided_hands_the_run_on(process: MachineProcess, leases: Leases) -> None:
-    MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda _: None).beat()
+    MachineProcess(MACHINE.model_copy(update={"name": "mac-studio-2"}), {}, leases, lambda *_: None).beat()
     handed: list[str] = []
     content = {**job(), "avoid": ["dgx-spark-2"]}
     assert process.run(content, Message("analysis", handed.append)) is None
@@ -373,4 +376,4 @@ def test_an_examination_ends_what_measures_the_machine(process: MachineProcess) 
     app.tasks[queue.EXAMINE]("asked", 5.0, process.leases.time() + 60)
     assert heard == [True]
     assert not process.examined
-    assert process.leases.redis.get(f"{EXAMINATIONS}asked")
+    assert process.leases.redis.get(f"{EXAMINATIONS}{MACHINE.name}:asked")

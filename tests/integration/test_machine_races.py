@@ -12,6 +12,7 @@ from grading.beats import Claim
 from grading.jobs import Job, Provenance, Result
 from grading.leases import MAX_DELIVERIES, Leases
 from tests.integration.test_machine_process import (
+    MACHINE,
     Scripted,
     engine,
     job,
@@ -47,7 +48,7 @@ def test_a_message_that_comes_again_does_not_hide_the_run_that_is_under_way(
 def test_a_run_that_was_begun_too_often_ends_also_when_it_must_wait(
     process: MachineProcess, leases: Leases, engine: Scripted, sent: list[Mapping[str, Any]]
 ) -> None:
-    leases.redis.set("grader:deliveries:suspect", MAX_DELIVERIES)
+    leases.redis.set(f"grader:deliveries:{MACHINE.name}:suspect", MAX_DELIVERIES)
     leases.make_current({("round", "feedback"): "suspect"})
 
     def beside(request: Request, _progress: Progress) -> None:
@@ -100,7 +101,7 @@ def test_a_run_that_was_begun_too_often_is_not_taken_for_one_that_was_taken_away
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has no lease, which the heartbeat may find out before its result is sent."""
-    leases.redis.set("grader:deliveries:run", MAX_DELIVERIES)
+    leases.redis.set(f"grader:deliveries:{MACHINE.name}:run", MAX_DELIVERIES)
     leases.make_current({("round", "analysis"): "run"})
     made = failures.exhausted
 

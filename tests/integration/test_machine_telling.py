@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisAway
 
 from grading.beats import Beat, Lease
 from grading.errors import Cancelled
-from grading.leases import LEASES, Leases
+from grading.leases import BEATS, LEASES, Leases
 from grading.withdrawal import withdraw
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, process, sent
 from tests.system import until
@@ -127,7 +127,7 @@ def test_a_firehose_of_progress_is_at_most_two_writes_a_second_a_run(leases: Lea
             progress(tokens, "generating", f'{{"achieved": "{tokens}')
         calls.append(tokens)
 
-    process = MachineProcess(MACHINE, {"instant": Scripted(pour)}, leases, lambda _: None)
+    process = MachineProcess(MACHINE, {"instant": Scripted(pour)}, leases, lambda *_: None)
     names = ["a", "b", "c"]
     with telling(process), watched(redis_url) as seen:
         runs = [start(process, {**job(n, draft=True), "round_id": f"round of {n}"}) for n in names]
@@ -141,12 +141,16 @@ def test_a_firehose_of_progress_is_at_most_two_writes_a_second_a_run(leases: Lea
         assert len(times) >= 4
         assert all(third - first >= BOUND_S for first, third in zip(times, times[2:], strict=False)), times
     assert sum(calls) > 5 * sum(len(_written(seen, name)) for name in names)
-    asked = [words for _, words in seen if words[0] == "EVALSHA" and words.count(LEASES) and len(words) > 12]
+    asked = [
+        words
+        for _, words in seen
+        if words[0] == "EVALSHA" and words.count(LEASES + MACHINE.name) and len(words) > 12
+    ]
     assert asked  # several runs in one round trip
 
 
 def _written(seen: list[tuple[float, list[str]]], run_id: str) -> list[float]:
-    return [moment for moment, words in list(seen) if words[:3] == ["HSET", LEASES, run_id]]
+    return [moment for moment, words in list(seen) if words[:3] == ["HSET", LEASES + MACHINE.name, run_id]]
 
 
 def test_nothing_is_written_when_nothing_changed(
@@ -167,7 +171,7 @@ def test_nothing_is_written_when_nothing_changed(
     engine.before = stand_still
     process.run(job())
     words = [words for _, words in seen]
-    assert [one[1] for one in words if one[0] == "HSET"] == ["grader:machines"] * 3
+    assert [one[1] for one in words if one[0] == "HSET"] == [BEATS + MACHINE.name] * 3
     assert sum(one[0] == "HGET" for one in words) == 3  # each beat asked whether it still has the run
 
 
@@ -175,16 +179,16 @@ def test_nothing_is_written_when_nothing_changed(
 
 
 def _dispatched_again(leases: Leases) -> None:
-    leases.redis.hdel(LEASES, "run")
+    leases.redis.hdel(LEASES + MACHINE.name, "run")
     leases.make_current({("round", "analysis"): "newer"})
 
 
 def _stalled(leases: Leases) -> None:
-    leases.redis.hdel(LEASES, "run")  # and begun again later
+    leases.redis.hdel(LEASES + MACHINE.name, "run")  # and begun again later
 
 
 def _in_other_hands(leases: Leases) -> None:
-    leases.redis.hdel(LEASES, "run")
+    leases.redis.hdel(LEASES + MACHINE.name, "run")
     other = Lease("run", "mac-studio-1", "other process", "analysis", round_id="round")
     assert leases.claim(other, "round").answer == "granted"
 
@@ -195,7 +199,9 @@ def test_a_run_that_was_taken_away_frees_its_slot_at_once_and_sends_nothing(
 ) -> None:
     sent: list[Any] = []
     patient = Patient()
-    process = MachineProcess(MACHINE, {"instant": patient}, leases, sent.append)
+    process = MachineProcess(
+        MACHINE, {"instant": patient}, leases, lambda result, _secret: sent.append(result)
+    )
     leases.make_current({("round", "analysis"): "run"})
     run = start(process, job())
     assert patient.begun.wait(60)
@@ -214,7 +220,7 @@ def test_a_run_that_was_taken_away_frees_its_slot_at_once_and_sends_nothing(
 def test_what_is_withdrawn_is_not_told_again(leases: Leases) -> None:
     """An erased student's draft must not come back to Redis, nor the machine go on with their work."""
     engine = Patient()
-    process = MachineProcess(MACHINE, {"instant": engine}, leases, lambda _result: None)
+    process = MachineProcess(MACHINE, {"instant": engine}, leases, lambda *_: None)
     run_id, round_id = "a" * 32, "b" * 32
     leases.make_current({(round_id, "analysis"): run_id})
     run = start(process, {**job(run_id), "round_id": round_id})
@@ -240,7 +246,9 @@ def test_a_run_that_is_done_all_the_same_is_sent_as_it_may_be_the_first(
             assert request.cancel.said
             return done
 
-    process = MachineProcess(MACHINE, {"instant": Late()}, leases, sent.append)
+    process = MachineProcess(
+        MACHINE, {"instant": Late()}, leases, lambda result, _secret: sent.append(result)
+    )
     leases.make_current({("round", "analysis"): "run"})
     assert process.run(job()) is not None
     assert [(one["run_id"], one["ok"]) for one in sent] == [("run", True)]
@@ -249,14 +257,16 @@ def test_a_run_that_is_done_all_the_same_is_sent_as_it_may_be_the_first(
 def test_a_run_that_waits_to_be_alone_stops_waiting_when_it_is_taken_away(leases: Leases) -> None:
     sent: list[Any] = []
     patient = Patient()
-    process = MachineProcess(MACHINE, {"instant": patient}, leases, sent.append)
+    process = MachineProcess(
+        MACHINE, {"instant": patient}, leases, lambda result, _secret: sent.append(result)
+    )
     first = start(process, {**job("first"), "round_id": "round of first"})
     assert patient.begun.wait(60)
     suspect = start(process, job("suspect", alone=True))
     until(lambda: process.gate._waiting_alone == 1, 30, "the suspect waits")
     process.beat()
     leases.make_current({("round", "analysis"): "newer"})
-    leases.redis.hdel(LEASES, "suspect")
+    leases.redis.hdel(LEASES + MACHINE.name, "suspect")
     process.beat()
     assert suspect.end() == {"superseded": "suspect"}
     assert patient.freed == []
@@ -290,7 +300,9 @@ def test_without_a_lease_it_works_on(
 def test_what_is_handed_back_is_broken_off_and_its_chord_waits_for_the_message(leases: Leases) -> None:
     sent: list[Any] = []
     patient, again = Patient(), []
-    process = MachineProcess(MACHINE, {"instant": patient}, leases, sent.append)
+    process = MachineProcess(
+        MACHINE, {"instant": patient}, leases, lambda result, _secret: sent.append(result)
+    )
     run = start(process, job(), Message("analysis", again.append))
     assert patient.begun.wait(60)
     process.leave()
@@ -303,7 +315,7 @@ def test_what_is_handed_back_is_broken_off_and_its_chord_waits_for_the_message(l
 
 def test_an_engine_that_does_not_listen_delays_the_end_no_longer_than_given(leases: Leases) -> None:
     patient = Patient(deaf=(over := threading.Event()))
-    process = MachineProcess(MACHINE, {"instant": patient}, leases, lambda _: None)
+    process = MachineProcess(MACHINE, {"instant": patient}, leases, lambda *_: None)
     run = start(process, job(), Message("analysis", lambda _: None))
     assert patient.begun.wait(60)
     process.hand_back()
@@ -340,7 +352,7 @@ def _stages(digest: str) -> dict[str, dict[str, str]]:
 def test_beats_carry_the_digests_and_counters_of_engines(leases: Leases) -> None:
     counting = Counting()
     counting.digests = [Cancelled("not now"), "sha256:ab", "sha256:cd"]
-    process = MachineProcess(MACHINE, {"instant": counting}, leases, lambda _: None)
+    process = MachineProcess(MACHINE, {"instant": counting}, leases, lambda *_: None)
     assert not process.weights.ask()
     process.beat()
     beat = leases.beats()[0]
@@ -357,7 +369,7 @@ def test_beats_carry_the_digests_and_counters_of_engines(leases: Leases) -> None
 
 def test_counting_that_fails_costs_no_beat(leases: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
     counting = Counting()
-    process = MachineProcess(MACHINE, {"instant": counting}, leases, lambda _: None)
+    process = MachineProcess(MACHINE, {"instant": counting}, leases, lambda *_: None)
 
     def fail() -> dict[str, float]:
         raise RuntimeError("half a figure")

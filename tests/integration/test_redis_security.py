@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner, Result
@@ -19,7 +20,7 @@ from sqlalchemy import select
 
 from cli.main import grader
 from grading import config as configuration
-from grading import redis_acl, redis_guard
+from grading import redis_acl, redis_guard, signing
 from grading.guests import chat_queue
 from grading.redis_guard import RedisOpen, RedisUntrusted, refuse_open
 from grading.store.tables import Base, Run
@@ -51,7 +52,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: Certificates) -
     """Every part runs as a user of its own, over TLS, on a Redis that knows nobody else."""
     folder = tmp_path_factory.mktemp("secured")
     read = configuration.parse({"machines": _machines()})
-    users = {"server": password(), "machine.one": password(), "machine.two": password()}
+    keys = signing.Keyring(password(), users=True)
+    users = {"server": keys.password, **{f"machine.{n}": keys.machine_password(n) for n in ("one", "two")}}
     rules = acl_file(folder / "redis", redis_acl.lines(read, users))
     with redis_server(folder / "redis", rules, tls=authority) as port:
         known = read.model_copy(
@@ -104,7 +106,7 @@ def test_the_whole_path_over_tls_with_a_user_a_machine(secured: Site) -> None:
     # canaries come back, and a machine examines itself, with these rights
     until(lambda: all(m.canary_age_s == 0 for m in secured.dispatch.machines()), 30, "canaries answered")
     secured.dispatch.celery.send_task("grader.examine", args=["x", 5.0, 9e9], queue="machine.one")
-    until(lambda: secured.dispatch.registry.redis.get("grader:examinations:x"), 30, "an examination")
+    until(lambda: secured.dispatch.registry.redis.get("grader:examinations:one:x"), 30, "an examination")
     with client(_test_url(secured)) as admin:
         denied = admin.execute_command("ACL", "LOG")
     assert denied == [], [(d["object"], d["username"], d["context"]) for d in denied]
@@ -251,6 +253,12 @@ def _false_results(made: Site, rounds: list[str]) -> list[dict[str, Any]]:
     return [result.model_dump(mode="json") for result in made_up]
 
 
+def _signed(made: Site, machine: str, result: dict[str, Any]) -> str:
+    """As a machine signs that has the job of the run."""
+    signer = signing.signer(_user_url(made, machine), machine)
+    return signer.sign("result", result, made.dispatch.keys.run_secret(result["run_id"]))
+
+
 def _dispatched(made: Site, rounds: list[str]) -> int:
     with made.store.read() as session:
         return len(session.scalars(select(Run.id).where(Run.round_id.in_(rounds))).all())
@@ -290,8 +298,9 @@ def test_forged_messages_do_nothing_and_stop_nobody(secured: Site, tmp_path: Pat
             results = _false_results(secured, rounds)
             for message in forged.values():
                 redis.lpush("store", message)
+                redis.lpush("results.one", message)
             for result in results:
-                redis.lpush("store", _message("grader.record", [[result], {}, {}]))
+                redis.lpush("results.one", _signed(secured, "one", result))
             until(lambda: _log(secured, "store").count("was ignored") == len(results), 30, "results refused")
             until(lambda: redis.llen("store") == 0 and redis.hlen("unacked") == 0, 30, "all refused")
             assert _everything(secured) == state
@@ -312,19 +321,27 @@ def test_forged_messages_do_nothing_and_stop_nobody(secured: Site, tmp_path: Pat
 
 def test_acl_prints_users_that_redis_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config.toml").write_text(MACHINES)
-    monkeypatch.setenv("GRADER_REDIS_PASSWORD_ONE", "a-password-of-one")
+    monkeypatch.setenv("GRADER_REDIS_PASSWORD_SERVER", "a-password-of-the-server")
     printed = _invoke(tmp_path, "redis", "acl")
     assert printed.exit_code == 0, printed.output
     users = [line.split()[1] for line in printed.stdout.splitlines()]
     assert users == ["default", "server", "machine.one", "machine.two"]
-    assert "a-password-of-one" not in printed.stdout
-    assert "machine.one: GRADER_REDIS_URL=redis://machine.one:a-password-of-one@127.0.0.1" in printed.stderr
+    told = dict(line.split(": GRADER_REDIS_URL=") for line in printed.stderr.splitlines()[:3])
+    assert told["server"].startswith("redis://server:a-password-of-the-server@127.0.0.1")
+    for url in told.values():
+        assert str(urlsplit(url).password) not in printed.stdout
     assert "put the server's address in the place" in printed.stderr
     rules = acl_file(tmp_path / "redis", printed.stdout.splitlines())
     with (
         redis_server(tmp_path / "redis", rules) as port,
-        client(f"redis://machine.one:a-password-of-one@127.0.0.1:{port}/0") as machine,
+        client(told["machine.one"].replace(":6379", f":{port}")) as machine,
     ):
         assert machine.ping()
     alone = _invoke(tmp_path, "redis", "acl", "--machine", "two")
     assert [line.split()[1] for line in alone.stdout.splitlines()] == ["machine.two"]
+    monkeypatch.delenv("GRADER_REDIS_PASSWORD_SERVER")
+    refused = _invoke(tmp_path, "redis", "acl", "--machine", "two")
+    assert "is made of the server's" in str(refused.exception)
+    monkeypatch.setenv("GRADER_REDIS_URL", told["server"])
+    alone = _invoke(tmp_path, "redis", "acl", "--machine", "two")
+    assert alone.stderr.startswith("machine.two: GRADER_REDIS_URL=redis://machine.two:")

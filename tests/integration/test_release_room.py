@@ -16,7 +16,7 @@ from grading.backlog import BACKLOG, FRESH_S, Backlog
 from grading.beats import Beat
 from grading.config import Config, Database, load
 from grading.dispatch import DEEPEST, Dispatch, Outgoing, open_dispatch
-from grading.leases import MACHINES, Leases
+from grading.leases import BEATS, Leases
 from grading.store import Store, migrate, preparing
 from tests.factories import add_assignment, hand_in
 from tests.many_waiting import PREPARED, all_steps, fill
@@ -109,10 +109,10 @@ def test_there_is_room_for_what_machines_take(
 def test_a_machine_of_an_earlier_version_counts_with_all_its_slots(dispatch: Dispatch) -> None:
     beat(dispatch.registry)
     redis = dispatch.registry.redis
-    row = json.loads(redis.hget(MACHINES, "of one"))
+    row = json.loads(redis.hget(BEATS + "one", "of one"))
     for name in ("limit", "reserved", "circuits", "paces", "running"):
         del row[name]
-    redis.hset(MACHINES, "of one", json.dumps(row))
+    redis.hset(BEATS + "one", "of one", json.dumps(row))
     assert {room.usual for room in dispatch.room().values()} == {16}
 
 

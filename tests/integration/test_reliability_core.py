@@ -21,7 +21,7 @@ from grading.config import load
 from grading.dispatch import open_dispatch
 from grading.errors import GraderError
 from grading.jobs import Tokens
-from grading.leases import LEASES, MACHINES
+from grading.leases import BEATS, LEASES
 from grading.may import Actor
 from grading.model import RoundState, RunState, StageState
 from grading.rubric import Criterion, Rubric
@@ -75,8 +75,8 @@ def looking(server: Server) -> LostRuns:
 def beat(server: Server, machine: str = HERE, ago_s: float = 0.0) -> None:
     leases = server.dispatch.registry
     leases.beat(Beat(f"of {machine}", machine, 4, 0, BOTH))
-    row = json.loads(str(leases.redis.hget(MACHINES, f"of {machine}")))
-    leases.redis.hset(MACHINES, f"of {machine}", json.dumps({**row, "at": row["at"] - ago_s}))
+    row = json.loads(str(leases.redis.hget(BEATS + machine, f"of {machine}")))
+    leases.redis.hset(BEATS + machine, f"of {machine}", json.dumps({**row, "at": row["at"] - ago_s}))
 
 
 def running(server: Server, assignment: int, student: str = "s1") -> dict[str, str]:
@@ -106,9 +106,9 @@ def hold(server: Server, run_id: str, stage: str = "analysis", **other: Any) -> 
 
 def older(server: Server, run_id: str, seconds: float) -> None:
     leases = server.dispatch.registry.redis
-    row = json.loads(str(leases.hget(LEASES, run_id)))
+    row = json.loads(str(leases.hget(LEASES + HERE, run_id)))
     changed = {**row, "since": row["since"] - seconds, "moved": row["moved"] - seconds}
-    leases.hset(LEASES, run_id, json.dumps(changed))
+    leases.hset(LEASES + HERE, run_id, json.dumps(changed))
 
 
 def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> None:

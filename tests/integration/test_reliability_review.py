@@ -25,7 +25,7 @@ from grading.beats import Beat, Lease
 from grading.config import load
 from grading.errors import ConfigError
 from grading.evidence import collect
-from grading.leases import LEASES, MACHINES
+from grading.leases import BEATS, LEASES
 from grading.model import Document, Evidence, RoundState, RunState, StageState
 from grading.store import Store, accounts, migrate, rounds
 from grading.store.blobs import keep
@@ -143,7 +143,7 @@ def test_a_broken_part_of_the_sweep_does_not_stop_the_rest(
     server: Server, assignment: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     waits = received(server, assignment, "s1")
-    server.dispatch.registry.redis.hset(LEASES, "nonsense", "{")
+    monkeypatch.setattr(server.dispatch.registry, "held", lambda: 1 / 0)
     Sweeper(server).step()
     assert row(server, waits).state == RoundState.QUEUED
     assert "a part of the sweep failed" in caplog.text
@@ -195,7 +195,7 @@ def test_a_machine_of_a_newer_version_is_seen(server: Server) -> None:
     leases = server.dispatch.registry
     leases.beat(Beat("p", "dgx-spark-1", 4, 0, BOTH))
     leases.claim(Lease("r", "dgx-spark-1", "p", "analysis"), "round")
-    for name, key in ((MACHINES, "p"), (LEASES, "r")):
+    for name, key in ((BEATS + "dgx-spark-1", "p"), (LEASES + "dgx-spark-1", "r")):
         content = json.loads(str(leases.redis.hget(name, key)))
         leases.redis.hset(name, key, json.dumps({**content, "temperature_c": 70}))
     assert [beat.machine for beat in leases.beats()] == ["dgx-spark-1"]

@@ -20,7 +20,7 @@ from grading.cluster.stalls import MARGIN_S
 from grading.config import Config, Database, Machine, Placement, load
 from grading.dispatch import Outgoing
 from grading.errors import for_student
-from grading.leases import LEASES, MACHINES, Leases
+from grading.leases import BEATS, LEASES, Leases
 from grading.model import RoundState, RunState, StageState
 from grading.store import drains, migrate, rounds
 from grading.store.database import now
@@ -61,8 +61,8 @@ class Cluster:
 
     def beat(self, machine: str = "dgx-spark-2", ago_s: float = 0.0, slots: int = 4) -> None:
         self.leases.beat(Beat(f"of {machine}", machine, slots, 0, BOTH))
-        row = json.loads(self.leases.redis.hget(MACHINES, f"of {machine}"))
-        self.leases.redis.hset(MACHINES, f"of {machine}", json.dumps({**row, "at": row["at"] - ago_s}))
+        row = json.loads(self.leases.redis.hget(BEATS + machine, f"of {machine}"))
+        self.leases.redis.hset(BEATS + machine, f"of {machine}", json.dumps({**row, "at": row["at"] - ago_s}))
 
     def running(self) -> str:
         """A round whose two stages are dispatched."""
@@ -85,8 +85,9 @@ class Cluster:
 
     def stood_still(self, run_id: str, seconds: float) -> None:
         """The run has not moved for so long."""
-        row = json.loads(self.leases.redis.hget(LEASES, run_id))
-        self.leases.redis.hset(LEASES, run_id, json.dumps({**row, "moved": row["moved"] - seconds}))
+        key = LEASES + next(iter(self.leases.holders(run_id)))
+        row = json.loads(self.leases.redis.hget(key, run_id))
+        self.leases.redis.hset(key, run_id, json.dumps({**row, "moved": row["moved"] - seconds}))
 
     def stage(self, round_id: str, stage: str) -> RoundStage:
         with self.server.store.read() as session:
@@ -252,7 +253,7 @@ def test_a_round_whose_chord_body_was_lost_is_combined(cluster: Cluster) -> None
     for stage in BOTH:
         run_id = cluster.take(round_id, stage)
         finish.record(cluster.server, result(run_id, round_id, stage))
-        cluster.leases.give_back(run_id, "of dgx-spark-2")
+        cluster.leases.give_back(cluster.leases.held_of([run_id])[run_id])
     assert cluster.state(round_id) == RoundState.RUNNING
     cluster.sweep()
     assert cluster.state(round_id) == RoundState.GRADED
@@ -312,8 +313,9 @@ def test_a_sweeper_that_stood_still_lets_machines_beat_first(cluster: Cluster) -
 
 def test_the_third_loss_of_begun_work_makes_the_stage_dead(cluster: Cluster) -> None:
     round_id = cluster.running()
-    finish.record(cluster.server, result(cluster.take(round_id, "feedback"), round_id, "feedback"))
-    cluster.leases.give_back(cluster.current(round_id, "feedback"), "of dgx-spark-2")
+    done = cluster.take(round_id, "feedback")
+    finish.record(cluster.server, result(done, round_id, "feedback"))
+    cluster.leases.give_back(cluster.leases.held_of([done])[done])
     cluster.trust_beats()
     for _ in range(rounds.MAX_TRIES):
         cluster.beat("dgx-spark-2")
@@ -334,7 +336,7 @@ def test_two_sweepers_at_once_change_nothing_twice(cluster: Cluster) -> None:
     for stage in BOTH:
         run_id = cluster.take(forgotten, stage)
         finish.record(cluster.server, result(run_id, forgotten, stage))
-        cluster.leases.give_back(run_id, "of dgx-spark-2")
+        cluster.leases.give_back(cluster.leases.held_of([run_id])[run_id])
     unannounced = hand_in(cluster.server.store, add_assignment(cluster.server.store)).round_id
     # another process: a lock of its own
     twin = Server(cluster.server.config, cluster.server.store, cluster.server.dispatch)

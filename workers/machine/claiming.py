@@ -66,7 +66,7 @@ class Claiming:
     def give_back(self, working: Working) -> None:
         """The run was not done; its lease ends."""
         try:
-            self._leases.give_back(working.job.run_id, self._process)
+            self._leases.give_back(self.lease(working))
         except RedisError as error:
             _stays(error)
 

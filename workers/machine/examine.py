@@ -41,26 +41,26 @@ def examine(process: MachineProcess, patience_s: float) -> dict[str, Any]:
         "machine": process.machine.name,
         "software": software(),
         "python": platform.python_version(),
-        "link": _link(process.leases.redis),
+        "link": _link(process.leases.redis, process.machine.name),
         "models": _models(process, patience_s),
         "disk_free_bytes": shutil.disk_usage(Path.home()).free,
         "memory": memory(),
     }
 
 
-def _link(client: Redis) -> dict[str, Any]:
+def _link(client: Redis, machine: str) -> dict[str, Any]:
     """Seconds of a round trip, and bytes a second each way, through Redis as jobs and results travel."""
     try:
         latency = statistics.median(_seconds(client.ping) for _ in range(PINGS))
-        there, back = _speeds(client)
+        there, back = _speeds(client, machine)
     except RedisError as error:
         return {"error": str(error)[:200]}
     return {"latency_s": latency, "to_server_bytes_s": there, "from_server_bytes_s": back}
 
 
-def _speeds(client: Redis) -> tuple[float, float]:
+def _speeds(client: Redis, machine: str) -> tuple[float, float]:
     """Bytes a second to Redis and back; a slow line is not burdened with the larger block."""
-    key = f"{EXAMINATIONS}block-{secrets.token_hex(8)}"
+    key = f"{EXAMINATIONS}{machine}:block-{secrets.token_hex(8)}"
     there = back = 0.0
     try:
         for size in BLOCKS:
@@ -134,4 +134,5 @@ def register(app: Celery, process: MachineProcess) -> None:
             found = examine(process, min(float(patience_s), MOST_PATIENCE_S))
         finally:
             process.examined = False
-        process.leases.redis.set(f"{EXAMINATIONS}{examination}", json.dumps(found), ex=KEEP_S)
+        key = f"{EXAMINATIONS}{process.machine.name}:{examination}"
+        process.leases.redis.set(key, json.dumps(found), ex=KEEP_S)

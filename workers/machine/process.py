@@ -78,7 +78,7 @@ class MachineProcess:
             if isinstance(engine, TellsLoss):
                 engine.on_loss(partial(self.circuits.lost, name))
         self.claiming = Claiming(self.leases, self.machine.name, self.process)
-        self.returns = Returns(self.leases, self.circuits, self.process)
+        self.returns = Returns(self.leases, self.circuits, self.machine.name, self.process)
         self.pacing = Pacing(self.machine, self.leases.redis, lambda: list(self._working.values()))
         self.telling = Telling(self.leases, lambda: list(self._working.values()), self.claiming.lease)
 
@@ -285,7 +285,7 @@ class MachineProcess:
         self.circuits.close()
         self.telling.changed()
         try:
-            self.leases.leave(self.process)
+            self.leases.leave(self.machine.name, self.process)
         except RedisError as error:
             log.warning("redis is away, this process counts as dead when its beat is old: %s", error)
 

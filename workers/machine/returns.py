@@ -21,8 +21,9 @@ MOST_KNOWN = 10_000
 class Returns:
     """Sends runs back at no cost for them: none of their tries, none of their beginnings. Thread-safe."""
 
-    def __init__(self, leases: Leases, circuits: Circuits, process: str) -> None:
+    def __init__(self, leases: Leases, circuits: Circuits, machine: str, process: str) -> None:
         self._leases = leases
+        self._machine = machine
         self._process = process
         self._circuits = circuits
         self._known: dict[str, None] = {}
@@ -82,7 +83,7 @@ class Returns:
                 working.handed_back = True
         back = 0
         try:
-            free = self._leases.hand_back(self._process, list(messages))
+            free = self._leases.hand_back(self._machine, self._process, list(messages))
             for message in (one for run_id, one in messages.items() if run_id in free):
                 message.resend(message.home)
                 back += 1
@@ -100,7 +101,7 @@ class Returns:
             return False
         try:
             # first, or who gets it finds it claimed
-            if not self._leases.unclaim(run_id, self._process):
+            if not self._leases.unclaim(self._machine, self._process, run_id):
                 log.info("run %s is in other hands by now", run_id)
                 return True
             working.message.resend(working.message.home)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -36,13 +38,24 @@ class Inbox:
         """Send a result of a run with this secret, and leave a copy without the prompt, which is large."""
         copy = {key: value for key, value in content.items() if key != "prompt"}
         with self.redis.pipeline(transaction=False) as pipe:
-            pipe.set(copy_key(self.signer.machine, content["run_id"]), self._sign("result", copy, secret), ex=COPY_S)
+            left = copy_key(self.signer.machine, content["run_id"])
+            pipe.set(left, self._sign("result", copy, secret), ex=COPY_S)
             pipe.lpush(self._key, self._sign("result", content, secret))
             pipe.execute()
 
     def give_up(self, run_id: str, secret: str, to: str) -> None:
         """Have the server send a run to another queue, as it is not done here."""
         self.redis.lpush(self._key, self._sign("return", {"run_id": run_id, "to": to}, secret))
+
+    def returned(self, message: Any) -> tuple[str, str] | None:
+        """The key and the words with which a run goes back whose message was taken and not begun."""
+        try:
+            _, kwargs, _ = json.loads(base64.b64decode(message["body"]))
+            job = kwargs["job"]
+            said = self._sign("return", {"run_id": job["run_id"], "to": ""}, job["secret"])
+        except (ValueError, LookupError, TypeError, AttributeError):
+            return None  # a canary, or a guest: who sent it sends another
+        return self._key, said
 
     def ready(self) -> None:
         """Say that this machine takes work now."""

@@ -18,8 +18,7 @@ from grading.canaries import Canaries
 from grading.cluster.guesses import lengths
 from grading.cluster.view import Peer
 from grading.config import Config, EngineSettings, Machine
-from grading.dispatch import AWAY
-from grading.leases import Leases, connect
+from grading.dispatch import AWAY, open_leases
 from grading.logs import working_on
 from grading.machines import Placement
 from grading.signing import signer
@@ -40,12 +39,13 @@ BREAK_OFF_S = 2.0
 """For engines to let go of what was handed back, before the process ends."""
 
 
-def open_machine(config: Config, machine: Machine, client: Redis) -> MachineProcess:
+def open_machine(config: Config, machine: Machine) -> MachineProcess:
     """The process of a machine with its engines; nothing is loaded or connected yet."""
     names: set[str] = {placement.engine for placement in machine.stages.values()}
     engines = {name: open_engine(name, _settings(machine, name)) for name in sorted(names)}
 
-    return MachineProcess(machine, engines, Leases(client), open_inbox(config, machine, client).result)
+    leases = open_leases(config)
+    return MachineProcess(machine, engines, leases, open_inbox(config, machine, leases.redis).result)
 
 
 def open_inbox(config: Config, machine: Machine, client: Redis) -> Inbox:
@@ -82,12 +82,12 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
     machine = config.machine(name)
     app = queue.celery_app(config.redis.url, config.redis.visibility_timeout_s, name)
     app.conf.worker_send_task_events = config.redis.monitor
-    client = connect(config.redis.url)
-    process, inbox = open_machine(config, machine, client), open_inbox(config, machine, client)
+    process = open_machine(config, machine)
+    inbox = open_inbox(config, machine, process.leases.redis)
     ended = threading.Event()
     guests, guest_queues = open_guests(config, process)
     listening = listen(config, machine, process, guest_queues, guests)
-    _take_by(app, listening)
+    _take_by(app, listening, inbox)
     _answer_tasks(app, process, listening, inbox)
     host(app, process, guests, listening.view)
     measuring = measure(config, process, listening, guests)
@@ -118,11 +118,12 @@ def _say_ready(inbox: Inbox) -> None:
         log.warning("redis is away, the sweeper sends work later: %s", error)
 
 
-def _take_by(app: Celery, listening: Listening) -> None:
+def _take_by(app: Celery, listening: Listening, inbox: Inbox) -> None:
     """The consumer asks `listening` which queues to read, each time before it takes a message."""
     app.conf.broker_transport_options = {
         **app.conf.broker_transport_options,
         "queue_order_strategy": lambda: Cycle(listening),
+        "returned": inbox.returned,
     }
 
 

@@ -89,7 +89,7 @@ class LostRuns:
         for beat in beats:
             if not beat.alive:
                 log.warning("machine %s (process %s) is dead: no beat for 10 s", beat.machine, beat.process)
-                leases.leave(beat.process)
+                leases.leave(beat.machine, beat.process)
         alive = {beat.process for beat in beats if beat.alive}
         return alive, {beat.process for beat in beats} - alive
 
@@ -129,7 +129,7 @@ class LostRuns:
 
         one_by_one(by_run, end)
         for lease in leases:
-            self.server.dispatch.registry.give_back(lease.run_id, lease.process)
+            self.server.dispatch.registry.take_away(lease)
 
     def _nowhere(self, in_flight: dict[str, float]) -> list[str]:
         """Runs that for a while no queue held and no machine worked on.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.exc import DBAPIError
 
 from grading.dispatch import AWAY
+from grading.leases import load_scripts
 from grading.queue import CHECKS_QUEUES, STORE
 from grading.store import drains, outbox, preparing, waiting
 from workers.server import canary, finish
@@ -83,6 +84,7 @@ class Sweeper:
 
     def _parts(self) -> tuple[Callable[[], None], ...]:
         return (
+            self._load_scripts,
             self._tell_drained,
             self.lost.sweep,
             self._combine_forgotten,
@@ -92,6 +94,11 @@ class Sweeper:
             self._do_chores,
             self._send_canaries,
         )
+
+    def _load_scripts(self) -> None:
+        """Machines may not, and wait for those that a Redis which started again has forgotten."""
+        if missing := load_scripts(self.server.dispatch.registry.redis):
+            log.info("redis knew %d scripts of machines no more; they are loaded again", missing)
 
     def _do_chores(self) -> None:
         do_chores(self.server)

@@ -1,0 +1,202 @@
+"""A compromised machine: what it forges counts for nothing, and what it wants to stop goes on."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+from sqlalchemy import select
+
+from grading import config as configuration
+from grading import redis_acl, signing
+from grading.beats import Beat, Lease
+from grading.leases import Leases, load_scripts
+from grading.model import RunState
+from grading.store.tables import Run
+from tests import factories
+from tests.attacks import forged_results
+from tests.attacks.forged_results import Target
+from tests.redis_servers import acl_file, client, password, redis_server
+from tests.system import Site, site, until
+from workers.machine.sending import Inbox
+
+TOML = """
+[[machines]]
+name = "one"
+slots = 2
+[machines.stages]
+analysis = { engine = "instant", model = "m" }
+[[machines]]
+name = "two"
+slots = 2
+[machines.stages]
+analysis = { engine = "instant", model = "m" }
+feedback = { engine = "instant", model = "m" }
+"""
+
+
+class World:
+    """A server with its store process, and two machines that the test plays with their own users."""
+
+    def __init__(self, made: Site, urls: dict[str, str]) -> None:
+        self.made, self.urls = made, urls
+        self.names = ("one", "two")
+
+    def redis(self, machine: str) -> Redis:
+        return client(self.urls[machine])
+
+    def running(self, student: str) -> dict[str, dict[str, Any]]:
+        """stage -> the job that its machine took: `one` analyses, `two` does the rest."""
+        for name in self.names:
+            with self.redis(name) as redis:
+                stages = self.made.config.machine(name).stages
+                kinds = {s: {"engine": "instant", "model": "m"} for s in stages}
+                Leases(redis, self.names).beat(Beat(f"of {name}", name, 2, 0, kinds))
+        self.made.dispatch.announce(factories.hand_in(self.made.store, 1, student).round_id)
+        return {"analysis": self.take("one", "analysis"), "feedback": self.take("two", "feedback")}
+
+    def take(self, machine: str, queue: str) -> dict[str, Any]:
+        """Off the queue and claimed, as that machine does it."""
+        with self.redis(machine) as redis:
+            _, row = redis.brpop([queue], timeout=30)  # type: ignore[misc]
+            _, kwargs, _ = json.loads(base64.b64decode(json.loads(row)["body"]))
+            job: dict[str, Any] = kwargs["job"]
+            assert (
+                Leases(redis, self.names).claim(self.lease(machine, job), job["round_id"]).answer == "granted"
+            )
+        return job
+
+    def lease(self, machine: str, job: dict[str, Any]) -> Lease:
+        return Lease(job["run_id"], machine, f"of {machine}", job["stage"], round_id=job["round_id"])
+
+    def send(self, machine: str, job: dict[str, Any], secret: str | None = None) -> None:
+        """The result of a job, signed by this machine."""
+        content = factories.result(job["run_id"], job["round_id"], job["stage"]).model_dump(mode="json")
+        with self.redis(machine) as redis:
+            inbox = Inbox(redis, signing.signer(self.urls[machine], machine))
+            inbox.result(content, job["secret"] if secret is None else secret)
+
+    def run(self, job: dict[str, Any]) -> Run:
+        with self.made.store.read() as session:
+            return session.get_one(Run, job["run_id"])
+
+    def log(self) -> str:
+        return (self.made.folder / "store.log").read_text(errors="replace")
+
+    def until_refused(self, count: int) -> None:
+        until(lambda: self.log().count("was refused") >= count, 30, f"{count} messages are refused")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("forged")
+    (folder / "config.toml").write_text(TOML)
+    read = configuration.load(folder / "config.toml", {})
+    keys = signing.Keyring(password(), users=True)
+    users = {"server": keys.password, **{f"machine.{n}": keys.machine_password(n) for n in ("one", "two")}}
+    with redis_server(folder / "redis", acl_file(folder / "redis", redis_acl.lines(read, users))) as port:
+        known = read.model_copy(
+            update={"redis": read.redis.model_copy(update={"url": f"redis://127.0.0.1:{port}/0"})}
+        )
+        urls = {user: redis_acl.url_of(known, user, secret) for user, secret in users.items()}
+        with site(folder, TOML, f"sqlite:///{folder}/grader.db", urls["server"]) as made:
+            made.parts.start("store", "store")
+            load_scripts(made.dispatch.registry.redis)
+            factories.add_assignment(made.store)
+            yield World(made, {name: urls[f"machine.{name}"] for name in ("one", "two")})
+
+
+def test_no_attack_of_a_machines_user_forges_a_grade(world: World) -> None:
+    jobs = world.running("victim")
+    target = Target("one", jobs["analysis"]["run_id"], jobs["analysis"]["round_id"], "analysis")
+    refused = world.log().count("was refused")
+    done = forged_results.play(world.urls["two"], target)
+    left = [attack for attack, outcome in done.items() if outcome == "left to the server"]
+    assert [(a.name, a.command) for a in done if done[a] not in ("refused", "left to the server")] == []
+    assert len(left) >= 8
+    world.until_refused(refused + len(left) - 1)  # one is no JSON: that is thrown away
+    assert world.run(jobs["analysis"]).state == RunState.DISPATCHED
+    for machine, stage in (("one", "analysis"), ("two", "feedback")):
+        world.send(machine, jobs[stage])
+    world.made.until_final(1, 30)
+    run = world.run(jobs["analysis"])
+    assert (run.state, run.machine, run.accepted) == (RunState.DONE, "one", True)
+
+
+def test_a_secret_of_another_run_proves_nothing(world: World) -> None:
+    jobs = world.running("secrets")
+    refused = world.log().count("was refused")
+    world.send("two", jobs["analysis"], secret=jobs["feedback"]["secret"])
+    world.until_refused(refused + 1)
+    assert world.run(jobs["analysis"]).state == RunState.DISPATCHED
+
+
+def test_who_had_the_job_and_passed_it_on_sends_no_result_for_who_holds_it(world: World) -> None:
+    """It knows the secret of the run, and signs with its own key."""
+    jobs = world.running("passed on")
+    refused = world.log().count("is in other hands")
+    world.send("two", jobs["analysis"])
+    until(lambda: world.log().count("is in other hands") > refused, 30, "the result is refused")
+    assert world.run(jobs["analysis"]).state == RunState.DISPATCHED
+
+
+def test_a_result_is_stored_under_the_machine_that_sent_it(world: World) -> None:
+    job = world.running("named")["feedback"]
+    world.send("two", job)  # its content names another machine, as factories.result does
+    until(lambda: world.run(job).state == RunState.DONE, 30, "the result is recorded")
+    assert world.run(job).machine == "two"
+
+
+def test_an_honest_late_result_counts_if_it_is_the_first(world: World) -> None:
+    job = world.running("late")["feedback"]
+    world.made.dispatch.registry.take_away(world.lease("two", job))
+    world.send("two", job)
+    until(lambda: world.run(job).state == RunState.DONE, 30, "the result is recorded")
+
+
+def test_a_run_that_is_given_back_is_put_together_anew(world: World) -> None:
+    jobs = world.running("handed on")
+    with world.redis("one") as redis:
+        job = jobs["analysis"]
+        Leases(redis, world.names).give_back(world.lease("one", job))
+        Inbox(redis, signing.signer(world.urls["one"], "one")).give_up(
+            job["run_id"], job["secret"], "machine.two"
+        )
+    again = world.take("two", "machine.two")
+    assert (again["run_id"], again["secret"]) == (job["run_id"], job["secret"])
+    assert again["documents"] == job["documents"]
+    world.send("two", again)
+    until(lambda: world.run(job).state == RunState.DONE, 30, "the result is recorded")
+
+
+def test_a_run_that_is_over_is_not_sent_again(world: World) -> None:
+    job = world.running("over")["feedback"]
+    world.send("two", job)
+    until(lambda: world.run(job).state == RunState.DONE, 30, "the result is recorded")
+    with world.redis("two") as redis:
+        inbox = Inbox(redis, signing.signer(world.urls["two"], "two"))
+        inbox.give_up(job["run_id"], job["secret"], "machine.one")
+        inbox.ready()
+    admin = world.made.dispatch.registry
+    until(lambda: admin.lengths(["results.two"])["results.two"] == 0, 30, "all is read")
+    until(lambda: not admin.redis.hlen("unacked"), 30, "all is done")
+    assert admin.lengths(["machine.one"]) == {"machine.one": 0}
+
+
+def test_no_run_waits_for_a_chord_that_somebody_meddled_with(world: World) -> None:
+    """What Celery counts in Redis is the quick way only."""
+    jobs = world.running("chord")
+    redis = world.made.dispatch.registry.redis
+    world.send("one", jobs["analysis"])
+    until(lambda: world.run(jobs["analysis"]).state == RunState.DONE, 30, "the first is recorded")
+    keys = list(redis.scan_iter(f"celery-taskset-meta-{jobs['analysis']['round_id']}*"))
+    assert keys
+    redis.delete(*keys)
+    world.send("two", jobs["feedback"])
+    until(lambda: world.run(jobs["feedback"]).state == RunState.DONE, 30, "the second is recorded")
+    with world.made.store.read() as session:
+        assert session.scalars(select(Run.accepted).where(Run.id == jobs["feedback"]["run_id"])).one()
