@@ -39,6 +39,7 @@ class Beats:
 
     def _alive(self) -> list[Beat]:
         try:
+            self._leases.seek()
             return [beat for beat in self._leases.beats() if beat.alive]
         except RedisError as error:
             raise MachineError(f"Redis does not answer ({error}), so no beat can be seen.") from None

@@ -75,6 +75,11 @@ class Leases:
         """All that are known: those of the configuration, and whoever this process speaks for."""
         return list(self._names)
 
+    def seek(self) -> None:
+        """Know of those, too, that beat without being in the configuration. Not for machines' users."""
+        for key in self.redis.scan_iter(f"{BEATS}*", count=1000):
+            self._names.setdefault(str(key).removeprefix(BEATS))
+
     def _with_others(self, machine: str) -> list[str]:
         """All machines, this one first."""
         self._names.setdefault(machine)

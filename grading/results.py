@@ -1,4 +1,4 @@
-"""Celery's result backend as this system uses it: chords count in it, nobody waits on it."""
+"""Celery's result backend on the server: chords count in it, nobody waits on it."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from cli.checks.finding import Bounds, Finding, Patient, failure, ok, size, warning
+from grading import redis_keys
 from grading.dispatch import AWAY
 from grading.leases import connect
 from grading.redis_guard import open_to_strangers, reason_sentence, untrusted
@@ -47,6 +48,7 @@ def check(patient: Patient) -> Iterator[Finding]:
         yield from _closed(url)
         yield from _tls(url, patient.bounds)
         yield _writes(client)
+        yield _keys(client, patient)
         yield from _state(client, patient.bounds)
     except AWAY as error:
         yield failure("redis", f"went away while it was looked at: {error}", "look at its log")
@@ -120,6 +122,21 @@ def _writes(client: Redis) -> Finding:
     except ResponseError as error:
         return failure("redis", f"it takes no writes: {error}", "look at its log and the disk it writes to")
     return ok("redis", "takes writes")
+
+
+def _keys(client: Redis, patient: Patient) -> Finding:
+    """The sweeper sets wrong ones aside within seconds; one is found without it, or if a program insists."""
+    name = "redis keys"
+    try:
+        wrong = redis_keys.of_another_type(client, redis_keys.expected(patient.config))
+    except NoPermissionError:
+        return ok(name, "not looked at, as this user may not")
+    if wrong:
+        found = ", ".join(f"{key!r} is a {kind}" for key, kind in wrong.items())
+        return failure(
+            name, f"of another type than they should be: {found}", "start the sweeper; find who writes them"
+        )
+    return ok(name, "of the right types")
 
 
 def _state(client: Redis, bounds: Bounds) -> Iterator[Finding]:

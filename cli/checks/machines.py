@@ -39,6 +39,7 @@ def check(patient: Patient) -> Iterator[Finding]:
         able = [state.name for state in dispatch.machines() if state.alive and not state.hung]
         answers = _examine(patient, dispatch, able)
         states = {state.name: state for state in dispatch.machines()}
+        dispatch.registry.seek()
         beats = {beat.machine for beat in dispatch.registry.beats() if beat.alive}
     except AWAY:
         return  # that is said elsewhere

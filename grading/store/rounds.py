@@ -140,7 +140,7 @@ def record(session: Session, result: Result) -> Recorded:
     if current is None or run is None or (run.round_id, run.stage) != (current.id, result.stage):
         return Recorded("unknown")
     known = run.state not in (RunState.DISPATCHED, RunState.LOST)
-    # also of one that is known: the chord's copy, which may have come first, has no prompt
+    # also of one that is known: the copy, which may have come first, has no prompt
     prompts.keep(session, result, late=known)
     if known:
         return Recorded("duplicate")

@@ -1,16 +1,16 @@
-"""Attacks by somebody who has a machine's user in Redis: they forge results, stop the others, read their work.
+"""Attacks by somebody who has a machine's user in Redis: they forge results, stop others, read their work.
 
 Standard use, against a server by the address that its machine NAME has (from `grader redis acl`; not while
 students hand in, as an attack that does not fail is one):
 
     python -m tests.attacks.forged_results redis://machine.NAME:PASSWORD@HOST:6379/0 OTHER [RUN ROUND STAGE]
 
-OTHER is another machine of config.toml. RUN, ROUND and STAGE name a run that is under way, from the store's
-log: then results are forged for that one, else for one that is made up. Prints a line for each attack and ends
-with 1 if Redis allowed what only the server, or another machine, may do. Redis always takes what goes into the
-machine's own inbox: that it counts for nothing is seen in the store's log ("a message from machine NAME was
-refused") and in the grade. `tests/integration/test_forged_results.py` plays all of it against a store and looks
-at SQL.
+OTHER is another machine of config.toml. RUN, ROUND and STAGE name a run that is under way, from the log
+of the store: then results are forged for that one, else for one that is made up. Prints a line for each
+attack and ends with 1 if Redis allowed what only the server, or another machine, may do. Redis always
+takes what goes into the machine's own inbox: that it counts for nothing is seen in the store's log ("a
+message from machine NAME was refused") and in the grade. `tests/integration/test_forged_results.py` plays
+all of it against a store and looks at SQL.
 """
 
 from __future__ import annotations

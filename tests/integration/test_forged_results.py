@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +14,7 @@ from redis import Redis
 from sqlalchemy import select
 
 from grading import config as configuration
-from grading import redis_acl, signing
+from grading import queue, redis_acl, redis_keys, signing
 from grading.beats import Beat, Lease
 from grading.leases import Leases, load_scripts
 from grading.model import RunState
@@ -23,6 +25,8 @@ from tests.attacks.forged_results import Target
 from tests.redis_servers import acl_file, client, password, redis_server
 from tests.system import Site, site, until
 from workers.machine.sending import Inbox
+from workers.server.context import Server
+from workers.server.sweep import Sweeper
 
 TOML = """
 [[machines]]
@@ -59,10 +63,10 @@ class World:
         self.made.dispatch.announce(factories.hand_in(self.made.store, 1, student).round_id)
         return {"analysis": self.take("one", "analysis"), "feedback": self.take("two", "feedback")}
 
-    def take(self, machine: str, queue: str) -> dict[str, Any]:
+    def take(self, machine: str, name: str) -> dict[str, Any]:
         """Off the queue and claimed, as that machine does it."""
         with self.redis(machine) as redis:
-            _, row = redis.brpop([queue], timeout=30)  # type: ignore[misc]
+            _, row = redis.brpop([name], timeout=30)  # type: ignore[misc]
             _, kwargs, _ = json.loads(base64.b64decode(json.loads(row)["body"]))
             job: dict[str, Any] = kwargs["job"]
             assert (
@@ -185,6 +189,52 @@ def test_a_run_that_is_over_is_not_sent_again(world: World) -> None:
     until(lambda: admin.lengths(["results.two"])["results.two"] == 0, 30, "all is read")
     until(lambda: not admin.redis.hlen("unacked"), 30, "all is done")
     assert admin.lengths(["machine.one"]) == {"machine.one": 0}
+
+
+def test_a_queue_of_another_type_is_set_aside_and_said(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No machine's user can do that; an operator or another program can."""
+    redis = world.made.dispatch.registry.redis
+    server = Server(world.made.config, world.made.store, world.made.dispatch)
+    names = ["store", "results.one", "analysis\x06\x163", "grader:leases:two", "grader:unacked-times:one"]
+    for name in names:
+        redis.delete(name)
+        redis.set(name, "x")
+    wrong = redis_keys.of_another_type(redis, redis_keys.expected(world.made.config))
+    assert wrong == dict.fromkeys(names, "string")
+    Sweeper(server).step()
+    assert all(repr(name) in caplog.text for name in names)
+    assert redis.get("grader:set-aside:store") == "x"
+    assert 0 < redis.ttl("grader:set-aside:store") <= redis_keys.ASIDE_S
+    # the store's worker, which met the wrong type, reads again
+    job = world.running("after")["feedback"]
+    world.send("two", job)
+    until(lambda: world.run(job).state == RunState.DONE, 30, "the result is recorded")
+
+
+def test_what_a_machine_took_long_ago_is_forgotten(world: World) -> None:
+    redis = world.made.dispatch.registry.redis
+    taken, times = queue.handed_out("one")
+    for tag, age_s in (("old", 5000.0), ("new", 5.0)):
+        redis.hset(taken, tag, "a message")
+        redis.zadd(times, {tag: time.time() - age_s})
+    redis_keys.forget_handed_out(redis, ["one", "two"], 1200)
+    assert redis.hkeys(taken) == redis.zrange(times, 0, -1) == ["new"]
+    redis.delete(taken, times)
+
+
+def test_scripts_that_redis_forgot_are_loaded_again(world: World) -> None:
+    """A machine waits for them: it may not load any itself."""
+    admin = world.made.dispatch.registry.redis
+    job = world.running("scripts")["feedback"]
+    assert admin.script_flush()
+    loader = threading.Timer(0.5, load_scripts, args=[admin])
+    loader.start()
+    with world.redis("two") as redis:
+        assert Leases(redis, world.names).progress(world.lease("two", job))
+    loader.join()
+    world.send("two", job)
 
 
 def test_no_run_waits_for_a_chord_that_somebody_meddled_with(world: World) -> None:

@@ -327,7 +327,6 @@ def test_each_side_has_the_rights_it_needs_and_no_others(tmp_path: Path) -> None
         for model in ("tiny", alias("analysis")):
             server.lpush(chat_queue(model), '{"id": "g"}')
             assert machine.brpop([chat_queue(model)], timeout=5)
-            machine.lpush(chat_queue(model), '{"id": "g"}')  # handed back
         with pytest.raises(NoPermissionError):
             machine.brpop([chat_queue("large")], timeout=5)
         assert talks.take("g", "one")
@@ -339,6 +338,8 @@ def test_each_side_has_the_rights_it_needs_and_no_others(tmp_path: Path) -> None
         assert [event and event.kind for event in heard] == ["text", "end"]
         gateway.withdraw("g", "tiny")
         assert server.llen(chat_queue("tiny")) == 0
+        with pytest.raises(NoPermissionError):
+            machine.lpush(chat_queue("tiny"), '{"id": "g"}')
         server.close()
         machine.close()
 

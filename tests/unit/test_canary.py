@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -27,7 +28,7 @@ class World:
     paused: bool = False
     ended: list[float] = field(default_factory=list)
 
-    def waiting(self) -> dict[str, Waiting]:
+    def waiting(self, _queues: Sequence[str]) -> dict[str, Waiting]:
         if self.away:
             raise RedisConnectionError("away")
         waits = 0.0 if self.since is None else self.moment - self.since

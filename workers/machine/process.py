@@ -28,7 +28,7 @@ from workers.machine.engines.base import Engine, TellsLoss
 from workers.machine.gate import Gate
 from workers.machine.pacing import Pacing
 from workers.machine.returns import Returns
-from workers.machine.sending import Send, for_chord, offer
+from workers.machine.sending import Send, offer, without_prompt
 from workers.machine.stages.run import run_stage
 from workers.machine.telling import Telling
 from workers.machine.weights import Weights, counters
@@ -83,7 +83,7 @@ class MachineProcess:
         self.telling = Telling(self.leases, lambda: list(self._working.values()), self.claiming.lease)
 
     def run(self, raw: Mapping[str, Any], message: Message | None = None) -> dict[str, Any] | None:
-        """Do a job, send its result at once, and return it for the chord. Raises nothing for bad work.
+        """Do a job, send its result at once, and return it. Raises nothing for bad work.
 
         None when the run was handed on to another machine or back to its queue, by `message`.
         """
@@ -151,7 +151,7 @@ class MachineProcess:
         self.claiming.finish(working)
         if working.handed_back:
             return None  # done after all; the message that is on its way will find it over
-        return for_chord(result)
+        return without_prompt(result)
 
     def _work(self, working: Working) -> Result:
         job = working.job
@@ -184,7 +184,7 @@ class MachineProcess:
             return {"refused": "not a job"}
         result = failures.not_understood(run_id, round_id, stage, self._provenance(stage))
         self._offer(result, str(raw.get("secret", "")))
-        return for_chord(result)
+        return without_prompt(result)
 
     def _provenance(self, stage: str) -> Provenance:
         placement = self.machine.stages.get(stage)

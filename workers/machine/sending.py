@@ -87,6 +87,6 @@ def offer(send: Send, content: Mapping[str, Any], secret: str, stop: threading.E
         waited, wait = waited + wait, min(wait * 2, 5.0)
 
 
-def for_chord(result: Result) -> dict[str, Any]:
-    """A result as JSON for who waits for it; the server has the prompt already, which is large."""
+def without_prompt(result: Result) -> dict[str, Any]:
+    """A result as JSON; the server has the prompt already, which is large."""
     return result.model_dump(mode="json", exclude={"prompt"})

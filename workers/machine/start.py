@@ -138,7 +138,7 @@ def _answer_tasks(app: Celery, process: MachineProcess, listening: Listening, in
         with working_on(submission=str(self.request.get(queue.SUBMISSION) or "")[:32]):
             result = process.run(job, _message(self, name, inbox))
         if result is None:
-            raise Ignore  # the same message is on its way to another machine; the chord waits for that one
+            raise Ignore  # the server sends it to another machine
         return result
 
     canary.register(app, Canaries(process.leases.redis), queue.own_queue(name))

@@ -13,8 +13,8 @@ from workers.machine.engines.base import Cancel, Phase
 class Message:
     """The message that brought a run.
 
-    `resend` sends it once more, to the queue of that name: the same run for the same chord, so it counts
-    once, whoever does it. Raises one of AWAY.
+    `resend` has the server send it once more, to the queue of that name: the same run, so it counts once,
+    whoever does it. Raises one of AWAY.
     """
 
     home: str

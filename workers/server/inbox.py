@@ -79,6 +79,8 @@ def _send_on(server: Server, machine: str, content: Mapping[str, Any]) -> None:
     It is put together anew: what another machine is to do is not taken from this one.
     """
     run_id, to = str(content.get("run_id")), content.get("to")
+    if server.dispatch.holders(run_id) - {machine}:
+        return  # another one has begun it meanwhile
     with server.store.write() as session:
         order = rounds.under_way(session, run_id)
         outgoing = jobs(server, session, [order]) if order else []

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.exc import DBAPIError
 
+from grading import redis_keys
 from grading.dispatch import AWAY
 from grading.leases import load_scripts
 from grading.queue import CHECKS_QUEUES, STORE
@@ -84,6 +85,7 @@ class Sweeper:
 
     def _parts(self) -> tuple[Callable[[], None], ...]:
         return (
+            self._repair_redis,
             self._load_scripts,
             self._tell_drained,
             self.lost.sweep,
@@ -94,6 +96,16 @@ class Sweeper:
             self._do_chores,
             self._send_canaries,
         )
+
+    def _repair_redis(self) -> None:
+        """A key of another type under a name of ours stops all who read it."""
+        redis, config = self.server.dispatch.registry.redis, self.server.config
+        wrong = redis_keys.of_another_type(redis, redis_keys.expected(config))
+        for key, kind in wrong.items():
+            log.error("%r in Redis is a %s, so nobody could use it; it is set aside for a day", key, kind)
+        redis_keys.set_aside(redis, wrong)
+        machines = [machine.name for machine in config.machines]
+        redis_keys.forget_handed_out(redis, machines, config.redis.visibility_timeout_s)
 
     def _load_scripts(self) -> None:
         """Machines may not, and wait for those that a Redis which started again has forgotten."""
