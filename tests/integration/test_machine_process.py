@@ -99,7 +99,7 @@ def job(run_id: str = "run", stage: str = "analysis", **other: Any) -> dict[str,
     return made.model_dump(mode="json")
 
 
-def test_a_result_is_sent_at_once_and_returned_for_the_chord(
+def test_a_result_is_sent_at_once_with_its_prompt(
     process: MachineProcess, leases: Leases, sent: list[Mapping[str, Any]]
 ) -> None:
     returned = process.run(job())
