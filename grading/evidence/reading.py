@@ -7,11 +7,13 @@ out by trying what the rubric looks for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from grading.documents import set_apart
 from grading.documents.lines import says_something
 from grading.evidence.check_prose import PLACEHOLDER
 from grading.evidence.checks import COMBINED, FULL, label_of, run
+from grading.evidence.code import LOOSE
 from grading.evidence.context import Context
 from grading.evidence.scope import Scopes, executed, runs_recorded
 from grading.model import Cell, Document
@@ -48,6 +50,14 @@ class ReadDocument(Value):
     errors: tuple[int, ...] = ()
     placeholders: tuple[str, ...] = ()
     """Places where a TODO is left, such as `cell 3` or `line 12`."""
+    classes: int = 0
+    """Classes, interfaces and the like, with those that came with the task."""
+    functions: int = 0
+    """Functions, methods and constructors, likewise."""
+    comments: int = 0
+    """Lines of comments and documentation, likewise; code that was commented out does not count."""
+    unparsed: tuple[str, ...] = ()
+    """Places where the code does not follow the grammar of its language."""
     unchanged: bool = False
     """Nothing was added to what came with the task."""
     notes: tuple[str, ...] = ()
@@ -92,17 +102,18 @@ def reading(
     compared = sum(len(cell.source) for d in documents for cell in d.cells) <= COMPARED_CHARS
     mine = set_apart(documents, starter) if compared else tuple(documents)
     names, hidden = _tests(rubric, tests)
+    scopes = Scopes(mine)
     return Reading(
-        documents=tuple(_document(document, compared) for document in mine),
+        documents=tuple(_document(document, scopes, compared) for document in mine),
         notes=tuple(notes),
         compared=compared,
-        checks=tuple(_checks(mine, rubric)) if compared else (),
+        checks=tuple(_checks(scopes, rubric)) if compared else (),
         tests=names,
         hidden_tests=hidden,
     )
 
 
-def _document(document: Document, compared: bool) -> ReadDocument:
+def _document(document: Document, scopes: Scopes, compared: bool) -> ReadDocument:
     code = [cell for cell in document.cells if cell.kind == "code" and cell.source.strip()]
     recorded = runs_recorded(document)
     quiet = [c for c in code if not any(o.image or o.text.strip() for o in c.outputs)] if recorded else []
@@ -118,9 +129,34 @@ def _document(document: Document, compared: bool) -> ReadDocument:
         silent=_numbers(cell for cell in quiet if executed(cell)),
         errors=_numbers(cell for cell in code if any(o.kind == "error" for o in cell.outputs)),
         placeholders=tuple(_placeholders(document))[:SHOWN],
+        **(_parsed(document, scopes) if compared else {}),
         unchanged=compared and not any(cell.added for cell in document.cells) and _given(document),
         notes=document.notes,
     )
+
+
+def _parsed(document: Document, scopes: Scopes) -> dict[str, Any]:
+    """What the code of a document defines and comments, and where it does not parse."""
+    found = [
+        (c, scopes.reader.facts(c.source, c.language or document.language))
+        for c in document.cells
+        if c.kind == "code"
+    ]
+    kinds = [definition.kind for _, facts in found for definition in facts.definitions]
+    said = (c.text for _, facts in found for c in facts.comments if not c.code)
+    places = [
+        f"cell {cell.number}"
+        if document.kind == "notebook"
+        else f"line {cell.first_line + facts.errors[0] - 1}"
+        for cell, facts in found
+        if facts.errors and facts.language not in LOOSE
+    ]
+    return {
+        "classes": sum(kind in ("class", "interface") for kind in kinds),
+        "functions": sum(kind in ("function", "method", "constructor") for kind in kinds),
+        "comments": sum(bool(line.strip()) for text in said for line in text.split("\n")),
+        "unparsed": tuple(places[:SHOWN]),
+    }
 
 
 def _given(document: Document) -> bool:
@@ -142,8 +178,8 @@ def _placeholders(document: Document) -> Iterator[str]:
                     break
 
 
-def _checks(documents: Sequence[Document], rubric: Rubric) -> Iterator[ReadCheck]:
-    mine, nothing = Scopes(documents), Scopes(())
+def _checks(mine: Scopes, rubric: Rubric) -> Iterator[ReadCheck]:
+    nothing = Scopes(())
     for criterion in rubric.criteria:
         context = Context(mine, rubric, nothing, criterion.where)
         for check in _plain(criterion):

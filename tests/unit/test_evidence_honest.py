@@ -107,3 +107,11 @@ def test_messages_keep_the_backslashes_of_patterns() -> None:
     assert found.message == r"“\d+\s+rows” is missing"
     placed = run_outcome(CodeMatches(all_of=("x",), where=r"Task \d+"), notebook(cell("x", place="Other")))
     assert placed.message == r"no cell or heading matches “Task \d+”"
+
+
+def test_the_reading_before_handing_in_knows_classes_comments_and_code_that_does_not_parse() -> None:
+    source = "/** A shape. */\nclass Shape {\n  // why\n  int f() { return 1; }\n  int g( { }\n}\n"
+    (one,) = reading(handed_in("Shape.java", source), (), PLAIN).documents
+    assert (one.classes, one.functions, one.comments, one.unparsed) == (1, 2, 2, ("line 5",))
+    (sql,) = reading(handed_in("a.sql", "SELEC x FROM;\n"), (), PLAIN).documents
+    assert sql.unparsed == ()  # dialects differ
