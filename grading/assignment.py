@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field, ValidationError, field_validator, model_validator
 
 from grading.assignment_tests import check_tests
-from grading.documents import Limits, UploadedFile, read, set_apart
+from grading.documents import Limits, UploadedFile, in_language, read, set_apart
 from grading.documents.files import KINDS, extension
 from grading.errors import AssignmentError, DocumentError
 from grading.jobs import ENGLISH
@@ -129,9 +129,10 @@ def read_files(files: Mapping[str, bytes], limits: Limits, name: str = "") -> As
     """The assignment in the files of a folder, by path; `name` is the folder's. Raises as `read_folder`."""
     manifest = read_manifest(files)
     rubric, notes = _rubric(manifest, files)
-    starter = _documents("starter", files, limits)
-    solution = _documents("solution", files, limits)
+    starter = in_language(_documents("starter", files, limits), manifest.language or "")
+    solution = in_language(_documents("solution", files, limits), manifest.language or "")
     language: str = manifest.language or next((d.language for d in (*starter, *solution)), "text")
+    notes += tuple(note for d in (*starter, *solution) for note in d.notes)
     check_tests(rubric, files, solution, language)
     return Assignment(
         slug=manifest.slug or _slug(name),

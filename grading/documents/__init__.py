@@ -2,6 +2,7 @@
 
 from grading.documents.files import ALLOWED, ALLOWED_FILES, HandIn, UploadedFile
 from grading.documents.limits import Limits
+from grading.documents.notebook import in_language
 from grading.documents.pseudonym import Identity, pseudonym_for, pseudonymise, pseudonymise_texts
 from grading.documents.reading import read, read_document
 from grading.documents.starter import set_apart
@@ -15,6 +16,7 @@ __all__ = [
     "Limits",
     "UploadedFile",
     "hidden_characters",
+    "in_language",
     "pseudonym_for",
     "pseudonymise",
     "pseudonymise_texts",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from grading.documents.files import shown
@@ -26,6 +28,54 @@ _MAGICS = {name: name for name in ("r", "sql", "bash", "javascript", "html", "la
 _MAGICS |= {"sh": "bash", "js": "javascript", "writefile": "text", "sqlite": "sql"}
 _EMBEDDED = re.compile(r"data:(image/[\w.+-]{1,40});base64,[A-Za-z0-9+/=]{80,}")
 _KINDS: dict[Any, Literal["code", "markdown", "raw"]] = {"code": "code", "markdown": "markdown", "raw": "raw"}
+
+
+_TITLES = {"r": "R", "cpp": "C++", "sql": "SQL", "javascript": "JavaScript", "typescript": "TypeScript"}
+_SETTLED = ("r", "python", "java", "c", "cpp", "javascript", "typescript")
+"""Languages of whole notebooks. SQL is none: a notebook that queries a database is in another one."""
+_LINE_MAGIC = re.compile(r"^%{1,2}[A-Za-z]\w*(?:\s|$)", re.MULTILINE)
+"""Only IPython has such lines; `%in%` and other operators of R end with a sign of per cent."""
+
+
+def in_language(documents: Iterable[Document], language: str) -> tuple[Document, ...]:
+    """The documents of an assignment in `language`, each notebook's cells in the language that they are in.
+
+    What a cell says of itself comes first, then the language of the assignment, then what the notebook says:
+    editors write the kernel of the last computer into it, whatever the cells hold. A notebook that says
+    another language than its cells gets a note.
+    """
+    return tuple(_settled(d, language) if d.kind == "notebook" else d for d in documents)
+
+
+def _settled(book: Document, language: str) -> Document:
+    code = [cell for cell in book.cells if cell.kind == "code"]
+    if any(_LINE_MAGIC.search(cell.source) for cell in code):
+        return book  # it needs IPython, whatever its cells hand on to R or a database
+    cells = book.cells
+    if language in _SETTLED:
+        silent = [cell for cell in code if cell.language == book.language]
+        renamed = {cell.number: cell.model_copy(update={"language": language}) for cell in silent}
+        cells = tuple(renamed.get(cell.number, cell) for cell in cells)
+    spoken = _most(cells) or book.language
+    if spoken == book.language:
+        return book.model_copy(update={"cells": cells})
+    title = _title(spoken)
+    note = (
+        f"{shown(book.path)} says that it is in {_title(book.language)}; its cells are read as {title}. "
+        f"Choose the {title} kernel before you save it; then it also runs elsewhere."
+    )
+    changes = {"language": spoken, "cells": cells, "notes": (*book.notes, note)}
+    return book.model_copy(update=changes)
+
+
+def _most(cells: Iterable[Cell]) -> str:
+    """The language that most code cells are in."""
+    spoken = Counter(cell.language for cell in cells if cell.kind == "code" and cell.source.strip())
+    return next((name for name, _ in spoken.most_common() if name in _SETTLED), "")
+
+
+def _title(language: str) -> str:
+    return _TITLES.get(language, language.capitalize())
 
 
 def read_notebook(name: str, data: bytes, limits: Limits) -> Document:

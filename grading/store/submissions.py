@@ -10,7 +10,7 @@ from typing import Literal
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from grading.documents import HandIn
+from grading.documents import HandIn, in_language
 from grading.errors import Forbidden
 from grading.model import RoundState, StageState
 from grading.rubric import Rubric
@@ -115,13 +115,16 @@ def _add_submission(session: Session, incoming: Incoming, people: Sequence[int])
     number = max(highest for _, highest in door.taken(session, incoming.assignment_id, people).values())
     moment = now(session)
     files = incoming.handin.files
+    language = session.get_one(Assignment, incoming.assignment_id).language
     submission = Submission(
         id=new_id(),
         assignment_id=incoming.assignment_id,
         student_id=incoming.student_id,
         number=number + 1,
         source=incoming.source,
-        documents=[document.model_dump(mode="json") for document in incoming.handin.documents],
+        documents=[
+            document.model_dump(mode="json") for document in in_language(incoming.handin.documents, language)
+        ],
         notes=list(incoming.handin.notes),
         submitted_by=incoming.submitted_by,
         created_at=min(incoming.at or moment, moment),

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from grading.documents import HandIn, UploadedFile
+from grading.documents import HandIn, UploadedFile, in_language
 from grading.errors import NotFound
 from grading.evidence.reading import Reading, reading
 from grading.model import Document
@@ -59,7 +59,8 @@ def read_upload(session: Session, assignment: tables.Assignment, content: HandIn
         Rubric.model_validate(version.rubric),
         [p for p in version.files if p.startswith("tests/")],
     )
-    return reading(content.documents, content.notes, rubric, starter, tests)
+    documents = in_language(content.documents, assignment.language)
+    return reading(documents, content.notes, rubric, starter, tests)
 
 
 def put(

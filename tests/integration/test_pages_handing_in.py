@@ -716,3 +716,18 @@ def test_bounds_of_extensions_groups_and_uploads(school: School) -> None:
         made = grouping.fill(session, assignment, "user:1")
         assert made == (1, 2)
     assert timedelta(days=retention.UPLOADS_DAYS) == uploads.KEPT_FOR
+
+
+def test_a_notebook_under_another_kernel_is_read_in_the_assignments_language(tmp_path: Path) -> None:
+    """Work and assignment are in Python; the editor left the kernel of an R notebook in the file."""
+    school = School(tmp_path)
+    cells = [{"cell_type": "code", "source": "x = 1", "metadata": {}, "outputs": [], "execution_count": 1}]
+    metadata = {"kernelspec": {"name": "ir", "language": "R"}}
+    book = json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": cells}).encode()
+    submitted = school.hand_in("anna", data=book, name="work.ipynb")
+    with school.store.read() as session:
+        (document,) = session.get_one(tables.Submission, submitted).documents
+    assert (document["language"], document["cells"][0]["language"]) == ("python", "python")
+    assert "its cells are read as Python" in document["notes"][0]
+    assert "its cells are read as Python" in school.client("anna").get(f"/submissions/{submitted}").text
+    school.close()

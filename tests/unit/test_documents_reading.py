@@ -12,11 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grading.documents import Identity, Limits, UploadedFile, hidden_characters, pseudonymise, read, set_apart
+from grading.documents import (
+    Identity,
+    Limits,
+    UploadedFile,
+    hidden_characters,
+    in_language,
+    pseudonymise,
+    read,
+    set_apart,
+)  # fmt: skip
 from grading.documents.files import KINDS, listed
 from grading.documents.outputs import html_text
 from grading.errors import DocumentError, EmptyUpload, UnsupportedFile, UploadTooLarge
 from grading.model import Document
+from grading.trials.plan import language_of
 
 
 def one(name: str, data: bytes | str, limits: Limits | None = None) -> Document:
@@ -100,6 +110,48 @@ def test_magics_and_editors_say_the_language_of_a_cell() -> None:
     vscode = {**code("SELECT 1"), "metadata": {"vscode": {"languageId": "sql"}}}
     cells = one("a.ipynb", notebook(code("%%R\nx <- 1"), code("%%time\nx"), vscode, kernel="python")).cells
     assert [cell.language for cell in cells] == ["r", "python", "sql"]
+
+
+def settled(language: str, *cells: dict[str, Any], kernel: str) -> Document:
+    (document,) = in_language([one("a.ipynb", notebook(*cells, kernel=kernel))], language)
+    return document
+
+
+def said(source: str, language: str) -> dict[str, Any]:
+    return {**code(source), "metadata": {"vscode": {"languageId": language}}}
+
+
+def test_cells_that_say_their_language_are_believed_before_the_notebook() -> None:
+    for assignment in ("r", ""):
+        document = settled(assignment, said("x <- 1", "r"), said("y <- 2", "r"), kernel="python")
+        assert (document.language, [cell.language for cell in document.cells]) == ("r", ["r", "r"])
+        assert language_of(document) == "r"  # what it is run as
+        (note,) = document.notes
+        assert "says that it is in Python; its cells are read as R. Choose the R kernel" in note
+
+
+def test_the_assignment_is_believed_before_the_notebook() -> None:
+    document = settled("r", code("x <- 1"), said("SELECT 1", "sql"), code("y <- 2"), kernel="python")
+    assert (document.language, [c.language for c in document.cells]) == ("r", ["r", "sql", "r"])
+    assert len(document.notes) == 1
+    same = settled("r", code("x <- 1"), kernel="R")
+    assert (same.language, same.notes) == ("r", ())
+
+
+@pytest.mark.parametrize("magic", ["%load_ext rpy2.ipython\n", "%%R\nx <- 1", "%matplotlib inline"])
+def test_a_notebook_that_needs_ipython_stays_in_python(magic: str) -> None:
+    document = settled("r", code(magic), code("x = 1"), kernel="python")
+    assert (document.language, document.cells[1].language, document.notes) == ("python", "python", ())
+
+
+def test_operators_of_r_are_no_magics() -> None:
+    document = settled("r", code("x |>\n%in% y\n%>% f()"), kernel="python")
+    assert document.language == "r"
+
+
+def test_a_notebook_that_asks_a_database_stays_in_its_language() -> None:
+    document = settled("sql", code("import sqlite3"), said("SELECT 1", "sql"), kernel="python")
+    assert (document.language, [c.language for c in document.cells]) == ("python", ["python", "sql"])
 
 
 def test_long_outputs_are_shortened_with_a_note() -> None:
