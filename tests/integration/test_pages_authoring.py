@@ -118,6 +118,7 @@ def test_a_count_with_its_minimum_is_made_in_the_form(school: School, client: Fl
     at = max(name for name in fields(page) if re.fullmatch(r"criteria\.0\.checks\.\d+\.kind", name))[:-5]
     assert "Only this question of a cell" in page
     assert "With fewer it earns nothing." in page
+    assert "<details open><summary>More: where" not in page  # nothing of it was changed
     empty = client.post(address, data={**fields(page), "do": "save"})
     assert "asks for nothing; give names or of" in empty.get_data(as_text=True)
     typed = {

@@ -11,9 +11,12 @@ import pytest
 
 from grading.assignment import Assignment, read_folder
 from grading.authoring import form
+from grading.authoring.folder import plain
+from grading.authoring.toml import written
 from grading.documents import UploadedFile, read, set_apart
 from grading.evidence import collect
 from grading.model import CheckOutcome, Evidence
+from grading.rubric import Rubric
 from grading.rubric_errors import checks_of
 
 MORE = Path(__file__).parents[2] / "samples" / "more"
@@ -66,7 +69,7 @@ def test_the_starter_earns_nothing(slug: str) -> None:
 
 
 @pytest.mark.parametrize("slug", SLUGS)
-def test_their_rubrics_go_through_the_form(slug: str) -> None:
+def test_their_rubrics_go_through_the_form_and_its_texts(slug: str) -> None:
     rubric = assignment(slug).rubric
     pairs: list[tuple[str, str]] = []
 
@@ -79,6 +82,8 @@ def test_their_rubrics_go_through_the_form(slug: str) -> None:
 
     flat(form.to_raw(rubric), "")
     assert form.read(form.of_form(pairs), ("analysis", "feedback")) == (rubric, ())
+    assert Rubric.model_validate(tomllib.loads(written(plain(rubric)))) == rubric
+    assert Rubric.model_validate_json(rubric.model_dump_json()) == rubric
 
 
 def test_they_show_all_that_larger_homework_needs() -> None:
