@@ -61,7 +61,7 @@ def parted(scope: Scope, pattern: str, *, placed: bool) -> Scope:
         return scope
     found = tuple(part for piece in scope.pieces for part in parts(piece, pattern))
     if found:
-        return replace(scope, pieces=found)
+        return Scope(found)
     if placed and not any(_apart(piece) for piece in scope.pieces):
         return replace(scope, fallback=True)
     return Scope((), f"no comment line matches {readable(pattern)}")

@@ -125,6 +125,16 @@ def test_part_of_an_answer_in_words() -> None:
     assert outcome(Words(at_least=8, part=r"^6\.2"), work).earned == pytest.approx(4 / 8)
 
 
+def test_an_answer_in_a_part_of_a_script_without_headings_counts() -> None:
+    work = script(
+        "# a) why\n# "
+        + "blanks make two names of one and sums are wrong then " * 2
+        + "\nf(x)\n# b) how\ng(x)"
+    )
+    assert outcome(Words(at_least=10, part=r"^a\)"), work, where="Task 1").earned == 1
+    assert outcome(Words(at_least=10, part=r"^b\)"), work, where="Task 1").earned == 0
+
+
 def test_a_cell_without_any_such_comment_counts_as_a_whole_where_a_place_is_named() -> None:
     bare = notebook(cell("orders <- read_csv('a')", place="Task 1"))
     check = Uses(all_of=("read_csv",), part="Load the orders")
