@@ -69,6 +69,10 @@ SENTENCES: tuple[str, ...] = (
     N_("%(p1)s was stopped when it was run: %(p2)s. What was not reached does not count as passed."),
     N_("%(p1)s of %(p2)s took too long when it was run, and was stopped."),
     N_("Packages that the work asks for are not installed where it is run: %(p1)s."),
+    N_(
+        "The work asks for packages that are not installed here, and that the assignment does not use: "
+        "%(p1)s. What fails for want of them counts as an error of the work."
+    ),
     N_("The work was not run, and its behaviour is not graded. %(p1)s"),
     N_("There is no sandbox on this server."),
     N_("The folder “%(p1)s” is not there when the work is run; it ran in its own instead."),
@@ -185,6 +189,8 @@ SENTENCES: tuple[str, ...] = (
     N_("the check cannot be run: %(p1)s"),
     N_("the check asks for nothing"),
     N_("there is nothing to compare with"),
+    N_("%(p1)s cannot be read as %(p2)s, but as %(p3)s"),
+    N_("%(p1)s is in %(p2)s, and the assignment asks for %(p3)s"),
     N_("no test can be used; the instructor was told"),
     N_("there is no expected output to compare with"),
     N_("there is no code in Python or R to run"),

@@ -45,6 +45,18 @@ RUN_NOTES = {
             "The work asks for packages that the sandbox does not have. Where many need them, add them there."
         ),
     ),
+    "unknown_packages": (
+        N_("Packages that the assignment does not use"),
+        N_(
+            "Your work asks for packages that are not available here and that the assignment does not use. "
+            "What fails for want of them counts as an error."
+        ),
+        N_(
+            "The work asks for packages that nothing in the assignment asks for, and that are not installed. "
+            "That counts as an error of the work. Where students may use them, name them in checks.packages "
+            "in config.toml and install them, then grade again."
+        ),
+    ),
     "outputs_as_handed_in": (
         N_("Not all of it could be run"),
         N_(
@@ -70,7 +82,7 @@ RUN_NOTES = {
     ),
 }
 """Code of a flag -> title, words for the student, words for staff."""
-_OWN = ("run_stopped", "missing_packages", "outputs_as_handed_in")
+_OWN = ("run_stopped", "missing_packages", "unknown_packages", "outputs_as_handed_in")
 """Notes whose details are about the student's own work only."""
 _AT_LINES = "path_repaired"
 """Its details stand beside the lines."""
@@ -237,6 +249,12 @@ def _sentences(found: ShownDocument, staff: bool) -> Iterator[str]:
         yield _(
             "Not installed on the server: %(names)s. That is no fault of the work.",
             names=", ".join(found.missing),
+        )
+    if found.unknown:
+        yield _(
+            "Not available here, and not used by the assignment: %(names)s. What fails for want of it "
+            "counts as an error of the work.",
+            names=", ".join(found.unknown),
         )
 
 

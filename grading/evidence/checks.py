@@ -16,7 +16,17 @@ from grading.evidence import check_behaviour, check_code, check_counts, check_ou
 from grading.evidence.context import Context, Finding, counted, listed
 from grading.evidence.scope import Scope
 from grading.model import CheckOutcome, TestOutcome
-from grading.rubric import Alternatives, Check, Ladder
+from grading.rubric import (
+    Alternatives,
+    Check,
+    Ladder,
+    OutputClose,
+    OutputEquals,
+    OutputMatches,
+    PassesTests,
+    RunsClean,
+    VariableEquals,
+)
 
 FULL = 1 - 1e-9
 MAX_TESTS = 200
@@ -82,6 +92,7 @@ CHECKS: dict[str, Run] = {
     "alternatives": alternatives,
     "ladder": ladder,
 }
+BY_RUNNING = (PassesTests, RunsClean, OutputEquals, VariableEquals, OutputClose, OutputMatches)
 COMBINED = frozenset({"alternatives", "ladder"})
 
 
@@ -101,7 +112,8 @@ def run(check: Check, context: Context) -> Finding:
                 return Finding(0.0, "nothing was added or run here" if given else "nothing was added here")
         elif check.kind == "ladder" and not scope.added:
             return Finding(0.0, scope.problem or "nothing was added here")
-        found = CHECKS[check.kind](check, context, scope)
+        foreign = context.in_other_language(scope) if isinstance(check, BY_RUNNING) else ""
+        found = Finding(0.0, foreign) if foreign else CHECKS[check.kind](check, context, scope)
     except AssignmentError as error:
         return Finding(None, f"the check cannot be run: {error}")
     earned = None if found.earned is None else min(max(found.earned, 0.0), check.cap)

@@ -97,6 +97,25 @@ class Context:
         part = check.part if check.part is not None else self.part
         return replace(self, where=where, part=part, given=self.counts_given(check))
 
+    def in_other_language(self, scope: Scope) -> str:
+        """Why code cannot be what the assignment asks for, as a clause; empty when any of it may be."""
+        if self.ran is None or self.is_solution:
+            return ""
+        foreign = self.ran.plan.foreign
+        said = [foreign.get(piece.document.path, "") or self._misread(piece) for piece in scope.code]
+        return said[0] if said and all(said) else ""
+
+    def _misread(self, piece: Piece) -> str:
+        """Why a script cannot be in the language that its name says, as a clause; empty when it may be."""
+        other = {"python": "r", "r": "python"}.get(piece.document.language)
+        failed = self.ran is not None and self.ran.failed(piece.document.path)
+        if other is None or piece.document.kind != "script" or not piece.facts.errors or not failed:
+            return ""
+        if piece.reader.facts(piece.cell.source, other).errors:
+            return ""
+        own = "Python" if other == "r" else "R"
+        return f"{piece.document.path} cannot be read as {own}, but as {other.capitalize()}"
+
     def outputs(self, piece: Piece, *, solution: bool = False) -> tuple[Output, ...] | None:
         """What a cell put out when it was run here, else what it was handed in with; nothing for a script."""
         if self.ran is not None:
@@ -104,6 +123,8 @@ class Context:
             shown = self.ran.outputs(piece.document.path, piece.cell.number, solution=solution)
             if shown is not None:
                 return shown
+            if not solution and piece.document.path in self.ran.plan.foreign:
+                return ()  # it was not run, but through its own fault
         return piece.cell.outputs if runs_recorded(piece.document) else None
 
 

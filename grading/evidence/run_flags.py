@@ -41,6 +41,7 @@ def run_flags(rubric: Rubric, mine: Scopes, findings: Sequence[Finding], ran: Ra
     return (
         *_stopped(ran),
         *_missing(rubric, mine, findings, ran),
+        *_unknown(ran),
         *_broken(rubric, findings, ran),
         *surplus,
         *_unconfirmed(rubric, mine, ran),
@@ -93,6 +94,17 @@ def _missing(rubric: Rubric, mine: Scopes, findings: Sequence[Finding], ran: Ran
         message += f" {counted(len(cells), 'cell is', 'cells are')} not counted for that."
     where = cells[0].at() if cells else None
     yield Flag(code="missing_packages", message=message, hold=failed or lost, location=where)
+
+
+def _unknown(ran: Ran) -> Iterator[Flag]:
+    """Imports of packages that nothing of the assignment asks for: an error of the work, as any other."""
+    if ran.unknown:
+        names = listed(name[:60] for name in ran.unknown)
+        message = (
+            "The work asks for packages that are not installed here, and that the assignment does not use: "
+            f"{names}. What fails for want of them counts as an error of the work."
+        )
+        yield Flag(code="unknown_packages", message=message)
 
 
 def _broken(rubric: Rubric, findings: Sequence[Finding], ran: Ran) -> Iterator[Flag]:

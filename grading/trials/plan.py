@@ -25,6 +25,7 @@ from grading.rubric import (
 )
 from grading.trials.drafts import Drafts, Slot
 from grading.trials.model import Limits, Request, TestFile, TrialLanguage
+from grading.trials.packages import known_packages
 from grading.trials.paths import Repair
 from grading.trials.suites import Suite, file_name, language_of_file, suite_of
 
@@ -77,6 +78,10 @@ class Plan:
     """Path of a document -> the trial whose outputs count."""
     solutions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """The same for documents of the solution."""
+    known: frozenset[str] = frozenset()
+    """Packages that the assignment or the server's settings know; see `packages.known_packages`."""
+    foreign: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Path of a document in another language than the assignment's -> a sentence about that."""
 
     def of(self, check: Check) -> Asked | None:
         """What was planned for a check; nothing when there was nothing to run."""
@@ -100,18 +105,23 @@ def make_plan(
     limits: Limits,
     starter: Sequence[Document] = (),
     solution_files: Mapping[str, str] | None = None,
+    language: str = "",
+    packages: Sequence[str] = (),
 ) -> Plan:
     """The trials that the checks of a rubric need; an empty plan when there are none.
 
     `files` (path -> SHA-256, see `paths.beside`) is what may lie beside the work: the assignment's data below
     `data/`, and the other files of the hand-in, which never lie beside the solution. `tests` holds the texts
-    of the assignment's folder `tests/`, `solution_files` what lies beside the solution.
+    of the assignment's folder `tests/`, `solution_files` what lies beside the solution. `language` is the
+    assignment's, `packages` what the server's settings name.
     """
     checks = tuple(behaviour(rubric, _PLAYED))
-    works = tuple(d for d in documents if language_of(d) is not None)
+    models = (*solution, *starter)
+    foreign = foreign_of(documents, spoken_in(language, models))
+    works = tuple(d for d in documents if language_of(d) is not None and d.path not in foreign)
     given = any(check.given for check in checks)  # the starter as it is may be run, too
     if not checks or not works or not (given or any(_coded(c) for d in works for c in d.cells)):
-        return Plan()
+        return Plan(foreign=foreign)
     planner = _Planner(works, solution, starter, tests, Drafts(limits, files, solution_files or {}))
     planner.prelude = next((c.prelude for c in checks if isinstance(c, PassesTests) and c.prelude), None)
     for check in checks:
@@ -124,6 +134,8 @@ def make_plan(
         asked=MappingProxyType(asked),
         works=MappingProxyType(planner.drafts.played("work")),
         solutions=MappingProxyType(planner.drafts.played("solution")),
+        known=known_packages(models, tests.values(), (p for p in files if p.startswith("data/")), packages),
+        foreign=foreign,
     )
 
 
@@ -155,6 +167,37 @@ def language_of(document: Document) -> TrialLanguage | None:
     if any(c.kind == "code" and c.language == language and c.source.strip() for c in document.cells):
         return language
     return None
+
+
+def spoken_in(language: str, models: Sequence[Document]) -> frozenset[str]:
+    """The languages that an assignment asks for: its own and those of its solution and starter."""
+    return frozenset(filter(None, (language, *(name for d in models for name in _languages(d)))))
+
+
+def foreign_of(documents: Sequence[Document], spoken: frozenset[str]) -> Mapping[str, str]:
+    """Documents with code in none of these languages, each with a clause; none where no language is known."""
+    found = {}
+    for document in documents:
+        own = language_of(document)
+        languages = (own,) if own is not None else _languages(document)
+        if spoken and languages and not spoken.intersection(languages):
+            asked = " or ".join(map(_called, sorted(spoken)))
+            found[document.path] = (
+                f"{document.path} is in {_called(languages[0])}, and the assignment asks for {asked}"
+            )
+    return MappingProxyType(found)
+
+
+def _called(language: str) -> str:
+    names = {"javascript": "JavaScript", "typescript": "TypeScript", "cpp": "C++", "sql": "SQL"}
+    return names.get(language, language.capitalize())
+
+
+def _languages(document: Document) -> tuple[str, ...]:
+    if document.kind == "prose":
+        return ()
+    code = [cell.language for cell in document.cells if cell.kind == "code" and cell.source.strip()]
+    return tuple(dict.fromkeys(filter(None, (document.language if code else "", *code))))
 
 
 def _coded(cell: Cell) -> bool:

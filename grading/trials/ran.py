@@ -66,9 +66,18 @@ class Ran:
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """Packages that the work asked for and the server does not have, sorted."""
+        """Packages of the assignment that the work asked for and the server does not have, sorted."""
+        return tuple(sorted(name for name in self._wanted if name in self.plan.known))
+
+    @cached_property
+    def unknown(self) -> tuple[str, ...]:
+        """Packages that the work asked for, that are not here, and that the assignment does not use."""
+        return tuple(sorted(name for name in self._wanted if name not in self.plan.known))
+
+    @property
+    def _wanted(self) -> set[str]:
         trials = (self.trial(key) for key in self._keys("work"))
-        return tuple(sorted({name for t in trials if t for name in t.missing}))
+        return {name for trial in trials if trial for name in trial.missing}
 
     def trial(self, key: str | None) -> Trial | None:
         """A trial that was made; nothing without a sandbox."""
@@ -98,6 +107,11 @@ class Ran:
             self._cells[path, solution] = cells
         return self._cells[path, solution]
 
+    def failed(self, path: str) -> bool:
+        """Whether any cell of a document of the work failed."""
+        trials = [self.trial(key) for key in self._keys("work") if self._request(key).work.document == path]
+        return any(cell.state == "failed" for trial in trials if trial for cell in trial.cells)
+
     def _played(self, key: str, trial: Trial) -> Mapping[int, Played]:
         asked = [code.number for code in self._request(key).work.cells]
         have = {cell.number: cell for cell in trial.cells}
@@ -106,8 +120,8 @@ class Ran:
     def excused(self, path: str, *, also_elsewhere: bool = False, solution: bool = False) -> frozenset[int]:
         """Cells that failed because a package is missing here, and those after them that lack what they make.
 
-        `also_elsewhere` adds what failed for want of a file or a network that only the student has, and what
-        was never reached.
+        `also_elsewhere` adds what failed for want of a file or a network that only the student has. What was
+        not reached is never excused: the run was ended by the work itself, or by a limit.
         """
         asked = (path, also_elsewhere, solution)
         if asked not in self._known:
@@ -117,13 +131,12 @@ class Ran:
     def _excused(self, path: str, also_elsewhere: bool, solution: bool) -> frozenset[int]:
         cells = self.played(path, solution=solution) or {}
         trial = self.trial((self.plan.solutions if solution else self.plan.works).get(path))
-        missing = trial.missing if trial is not None else ()
+        missing = self._lacking(trial, solution)
         found: set[int] = set()
         for number, cell in cells.items():
             lacking = cell.state == "failed" and lacks(cell.error, missing)
             if also_elsewhere:
                 lacking = lacking or (cell.state == "failed" and bool(_ELSEWHERE.search(cell.error[:2000])))
-                lacking = lacking or cell.state == "not reached"
             follows = found and cell.state == "failed" and _FOLLOWS.search(cell.error[:2000])
             if lacking or follows:
                 found.add(number)
@@ -134,7 +147,13 @@ class Ran:
         trial = self.trial(key)
         if trial is None:
             return False
-        return any(c.state == "failed" and lacks(c.error, trial.missing) for c in trial.cells)
+        missing = self._lacking(trial)
+        return any(c.state == "failed" and lacks(c.error, missing) for c in trial.cells)
+
+    def _lacking(self, trial: Trial | None, solution: bool = False) -> tuple[str, ...]:
+        """What a trial lacks through no fault of the work; what the solution asks for is the assignment's."""
+        missing = trial.missing if trial is not None else ()
+        return missing if solution else tuple(name for name in missing if name in self.plan.known)
 
     def lost(self, key: str, error: str) -> bool:
         """Whether a test may have failed with `error` only because a package is missing here.
@@ -144,7 +163,7 @@ class Ran:
         trial = self.trial(key)
         if trial is None or not self.lacking(key):
             return False
-        return lacks(error, trial.missing) or bool(_WANTS.search(error[:2000]))
+        return lacks(error, self._lacking(trial)) or bool(_WANTS.search(error[:2000]))
 
     def outputs(self, path: str, number: int, *, solution: bool = False) -> tuple[Output, ...] | None:
         """What a cell put out here; nothing when it was not run, or failed for what only we lack."""

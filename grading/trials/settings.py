@@ -27,6 +27,9 @@ class Checks(Value):
     system."""
     r: str = ""
     """The Rscript that runs students' work; empty: the one on the PATH."""
+    packages: tuple[str, ...] = ()
+    """Packages that students may use though nothing of an assignment asks for them; where one of these is not
+    installed, that is no fault of the work. An import of any other is."""
     seconds: float = Field(default=120.0, ge=1, le=3600)
     """Wall time of one document with all its tests, seconds."""
     cell_s: float = Field(default=30.0, ge=0.1, le=3600)

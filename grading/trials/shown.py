@@ -39,7 +39,9 @@ class ShownDocument(Value):
     cells: tuple[Played, ...] = ()
     repairs: tuple[Repair, ...] = ()
     missing: tuple[str, ...] = ()
-    """Packages that the server does not have."""
+    """Packages of the assignment that the server does not have."""
+    unknown: tuple[str, ...] = ()
+    """Packages that the server does not have and nothing of the assignment asks for."""
     excused: tuple[int, ...] = ()
     """Cells that did not run for want of a package, a file or the network, and those after them."""
 
@@ -91,6 +93,7 @@ def shown(plan: Plan, trials: Mapping[str, Trial]) -> ShownTrial:
 
 
 def _document(path: str, trial: Trial, seen: Ran, room: _Room) -> ShownDocument:
+    names = [_storable(name)[:100] for name in trial.missing]
     own = [repair for repair in seen.plan.repairs if repair.location.document == path]
     return ShownDocument(
         path=path,
@@ -98,7 +101,8 @@ def _document(path: str, trial: Trial, seen: Ran, room: _Room) -> ShownDocument:
         reason=_storable(trial.reason)[:LONGEST_ERROR],
         cells=tuple(_cell(played, room) for played in trial.cells[:MOST_CELLS] if trial.end != "not run"),
         repairs=tuple(own[:MOST_REPAIRS]),
-        missing=tuple(_storable(name)[:100] for name in trial.missing),
+        missing=tuple(name for name in names if name in seen.plan.known),
+        unknown=tuple(name for name in names if name not in seen.plan.known),
         excused=tuple(sorted(seen.excused(path, also_elsewhere=True)))[:MOST_CELLS],
     )
 

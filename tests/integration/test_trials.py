@@ -136,7 +136,8 @@ class School:
 def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[School]:
     environ = {"GRADER_DATABASE_URL": url, "GRADER_REDIS_URL": redis_url}
     config = load(root / "config.toml", environ)
-    config = config.model_copy(update={"checks": Checks(memory_mb=256, seconds=20, cell_s=5)})
+    checks = Checks(memory_mb=256, seconds=20, cell_s=5, packages=("prophet_that_nobody_has", "IPython"))
+    config = config.model_copy(update={"checks": checks})
     server = open_server(config)
     with server.store.write() as session:
         new = NewVersion("double", "Double", "python", "at_once", "1", rubric=RUBRIC)
@@ -248,6 +249,27 @@ def test_a_package_that_is_missing_here_costs_nothing_and_waits_for_a_person(lit
     wrong = lite.tried("ben", WRONG + "\nimport prophet_that_nobody_has\n")
     assert share(wrong) == 0.5  # what was tested and is wrong stays wrong
     assert [(f.code, f.hold) for f in wrong.flags] == [("missing_packages", True)]
+
+
+@pytest.mark.parametrize(
+    ("source", "flags"),
+    [
+        ("import secretcourselib\n\n" + RIGHT, [("unknown_packages", False)]),
+        ("raise ModuleNotFoundError(\"No module named 'IPython'\", name='IPython')\n" + RIGHT, []),
+        ("import os; os._exit(0)\n" + RIGHT, [("run_stopped", True)]),
+        (
+            "x = bytearray(900 << 20)\nfor n in range(0, len(x), 4096): x[n] = 1\n" + RIGHT,
+            [("run_stopped", True)],
+        ),
+    ],
+    ids=["made up", "said to be missing", "exit", "memory"],
+)
+def test_work_that_keeps_itself_from_being_run_fails_its_tests(
+    lite: School, source: str, flags: list[tuple[str, bool]]
+) -> None:
+    evidence = lite.tried("ada", source)
+    assert share(evidence) == 0
+    assert [(f.code, f.hold) for f in evidence.flags] == flags
 
 
 def test_what_ran_out_of_time_is_run_again_the_next_time(lite: School) -> None:

@@ -194,17 +194,86 @@ def test_what_only_the_server_lacks_costs_nothing() -> None:
         return trial.model_copy(update={"missing": ("nosuchthing",)})
 
     work = book("a = 1", "import nosuchthing as n", "b = n.x()", "c = a")
-    evidence = collected(RunsClean(), work, runs=lacking)
+    knows = [book("import nosuchthing")]
+    evidence = collected(RunsClean(), work, runs=lacking, solution=knows)
     found = evidence.criteria[0].outcomes[0]
     assert found.earned == 1
     assert "2 not counted because packages or files that the work needs are missing" in found.message
     assert codes(evidence)["missing_packages"] is False
     untold = run_outcome(RunsClean(), work)
     assert untold.earned == 0.5
-    tested = collected(PassesTests(cases=(Case(expression="b", expected="1"),)), work, runs=lacking)
+    tested = collected(
+        PassesTests(cases=(Case(expression="b", expected="1"),)), work, runs=lacking, solution=knows
+    )
     assert codes(tested)["missing_packages"] is True
-    only = collected(RunsClean(), book("import nosuchthing"), runs=lacking)
+    only = collected(RunsClean(), book("import nosuchthing"), runs=lacking, solution=knows)
     assert only.criteria[0].share is None
+
+
+def test_a_package_that_nothing_of_the_assignment_asks_for_is_the_works_error() -> None:
+    def lacking(key: str, request: Request) -> Trial:
+        trial = play(key, request)
+        return (
+            trial.model_copy(update={"missing": ("secretcourselib",)}) if key.startswith("work:") else trial
+        )
+
+    forged = book("import secretcourselib\nprint('total', 4598)", outputs=shown("total 4598"), count=1)
+    solution = [book("total = 4598\nprint('total', total)")]
+    case = PassesTests(cases=(Case(expression="total", expected="4598"),))
+    for check in (OutputEquals(), OutputClose(), OutputMatches(all_of=("total",)), RunsClean(), case):
+        evidence = collected(check, forged, runs=lacking, solution=solution)
+        assert evidence.criteria[0].share == 0
+        assert codes(evidence) == {"unknown_packages": False}
+        assert "secretcourselib" in evidence.flags[0].message
+
+
+@pytest.mark.parametrize("end", ["left", "memory", "processes", "output", "too long"])
+def test_outputs_of_work_that_ended_its_own_run_do_not_count(end: str) -> None:
+    def ended(key: str, request: Request) -> Trial:
+        if not key.startswith("work:"):
+            return play(key, request)
+        return Trial.model_validate({"end": end, "reason": "The program ended itself."})
+
+    forged = book("import os; os._exit(0)", "print('total', 4598)", outputs=shown("total 4598"), count=1)
+    solution = [book("rows = 19", "print('total', 4598)")]
+    for check in (OutputEquals(), OutputClose(), OutputMatches(all_of=("total",)), RunsClean()):
+        evidence = collected(check, forged, runs=ended, solution=solution)
+        assert evidence.criteria[0].share == 0
+        assert codes(evidence) == {"run_stopped": True}
+        assert "The program ended itself" in evidence.flags[0].message
+
+
+R_CODE = "twice <- function(x) x * 2\nprint(twice(2))"
+
+
+@pytest.mark.parametrize("check", [CASES, OutputEquals(), OutputClose(values=(4,)), RunsClean()])
+def test_a_file_in_another_language_earns_nothing_and_blames_no_test(check: Any) -> None:
+    in_r = script(R_CODE, path="twice.R", language="r")
+    for solution in ([SOLUTION], [python("print(4)", "twice.py")]):
+        evidence = collected(check, in_r, solution=solution)
+        outcome = evidence.criteria[0].outcomes[0]
+        assert (outcome.earned, outcome.weight) == (0, 1)
+        assert outcome.message == "twice.R is in R, and the assignment asks for Python"
+        assert evidence.flags == ()
+    other_book = notebook(cell(R_CODE, language="r", outputs=shown("4"), count=1), language="r")
+    assert run_outcome(check, other_book, solution=[SOLUTION]).message.startswith("work.ipynb is in R, and")
+
+
+def test_r_in_a_python_file_is_told_as_what_it_is() -> None:
+    found = run_outcome(
+        CASES, python(R_CODE.replace("print", "if (TRUE) print")), solution=[SOLUTION], runs=unread
+    )
+    assert found.earned == 0
+    assert found.message == "work.py cannot be read as Python, but as R"
+
+
+def unread(key: str, request: Request) -> Trial:
+    """A script that does not parse."""
+    if not key.startswith("work:"):
+        return play(key, request)
+    cells = (Played(number=1, state="failed", error="SyntaxError: invalid syntax"),)
+    missing = Answer(state="error", error="NameError: name 'twice' is not defined")
+    return Trial(end="finished", cells=cells, answers=(missing,) * len(request.expressions))
 
 
 def test_a_file_that_only_the_student_has_costs_nothing_and_waits_for_a_person() -> None:

@@ -27,7 +27,7 @@ def test_errors_that_say_a_package_is_missing(error: str, package: str) -> None:
 
 def ran_of(*cells: tuple[str, str], missing: tuple[str, ...] = (), end: str = "finished") -> Ran:
     book = notebook(*(cell("x", language="python") for _ in cells), language="python")
-    plan = planned(RunsClean(), book)
+    plan = planned(RunsClean(), book, starter=[notebook(cell("import zap", language="python"))])
     played = tuple(
         Played.model_validate({"number": n, "state": state, "error": error})
         for n, (state, error) in enumerate(cells, start=1)
@@ -72,8 +72,20 @@ def test_cells_that_were_not_reached() -> None:
     assert played is not None
     assert played[2].state == "not reached"
     assert [path for path, _ in ran.stopped] == ["work.ipynb"]
-    assert ran.outputs("work.ipynb", 2) is None
+    assert ran.outputs("work.ipynb", 2) == ()  # the work ended its own run
+    assert ran.excused("work.ipynb", also_elsewhere=True) == set()
     assert ran.played("other.ipynb") is None
+
+
+def test_packages_that_the_assignment_does_not_know_are_the_works_own_error() -> None:
+    made_up = "ModuleNotFoundError: No module named 'secretcourselib'"
+    later = "NameError: name 'z' is not defined"
+    ran = ran_of(("failed", made_up), ("failed", later), missing=("secretcourselib", "zap"))
+    assert (ran.missing, ran.unknown) == (("zap",), ("secretcourselib",))
+    assert ran.excused("work.ipynb", also_elsewhere=True) == set()
+    assert ran.outputs("work.ipynb", 1) == ()
+    assert not ran.lacking("work:work.ipynb")
+    assert not ran.lost("work:work.ipynb", made_up)
 
 
 def test_what_was_not_run() -> None:

@@ -33,11 +33,12 @@ have another order in each run, and what is printed of them could not be compare
 _ENVIRON = {"PYTHONHASHSEED": "0"}
 
 _PROBE = """
-import importlib.metadata, json, sys
+import importlib.metadata, json, pkgutil, sys
+modules = {m.name for m in pkgutil.iter_modules()} | {*sys.builtin_module_names}
 found = sorted({f"{d.metadata['Name']} {d.version}" for d in importlib.metadata.distributions()})
 print(json.dumps({
     "version": sys.version, "number": sys.version_info[:2], "prefix": sys.prefix, "base": sys.base_prefix,
-    "program": sys.executable, "packages": found,
+    "program": sys.executable, "packages": found, "modules": sorted(modules),
 }))
 """
 
@@ -55,6 +56,8 @@ class Toolbox:
     environ: Mapping[str, str]
     digest: str
     """SHA-256 over the interpreter, its packages and our drivers."""
+    packages: frozenset[str] = frozenset()
+    """What can be imported here, unknown of images: work that says that one is missing is not believed."""
     problem: str = ""
     """Why nothing in this language can be run here, as a sentence that says what to do."""
 
@@ -104,6 +107,7 @@ def _find(named: str, by_setting: bool) -> Toolbox:
         mounts=(Mount(_compiled(program, about["version"]), f"{INSIDE}/drivers"), *mounts),
         environ=_ENVIRON,
         digest=_digest([about["version"], *about["packages"]]),
+        packages=frozenset(about["modules"]),
     )
 
 
@@ -120,7 +124,7 @@ def _in_image(image: str) -> Toolbox:
 
 
 def _without(problem: str) -> Toolbox:
-    return Toolbox("python", (), (), (), {}, "", problem)
+    return Toolbox("python", (), (), (), {}, "", problem=problem)
 
 
 def _probe(program: str) -> dict[str, Any]:

@@ -75,11 +75,12 @@ def _toolbox(rscript: str, known: list[str], places: list[Mount]) -> Toolbox:
         mounts=(*drivers, *places),
         environ=ENVIRON,
         digest=_digest(known),
+        packages=frozenset(line.split()[1] for line in known if line.startswith("pkg ")),
     )
 
 
 def _without(problem: str) -> Toolbox:
-    return Toolbox("r", (), (), (), {}, "", problem)
+    return Toolbox("r", (), (), (), {}, "", problem=problem)
 
 
 def _probe(rscript: str) -> list[str]:

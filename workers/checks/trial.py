@@ -86,7 +86,7 @@ class Trials:
                 (talk.answers + [NOT_REACHED] * len(request.expressions))[: len(request.expressions)]
             ),
             tests=tuple(talk.tests),
-            missing=tuple(talk.missing),
+            missing=tuple(name for name in talk.missing if name not in self.toolbox(language).packages),
             seconds=round(time.monotonic() - began, 3),
             sandbox=self.sandbox.name,
             image=self.image(language),

@@ -93,6 +93,8 @@ class HandIn:
             tests=version.tests,
             limits=server.config.checks.limits,
             starter=version.starter,
+            language=version.language,
+            packages=server.config.checks.packages,
         )
 
 

@@ -40,6 +40,8 @@ class Version:
     """Path -> text of the files in `tests/`."""
     show_draft: bool = False
     """Students may see what is written while it is being written."""
+    language: str = ""
+    """The assignment's programming language, such as `r` or `python`."""
 
     def material(self, stage: str, examples: Sequence[Mapping[str, Any]] = ()) -> Mapping[str, Any]:
         """What the whole class shares in a stage's system message."""
@@ -68,8 +70,9 @@ def _read(session: Session, version_id: int) -> Version:
     row = session.get_one(RubricVersion, version_id)
     rubric = Rubric.model_validate(row.rubric)
     starter, solution = DOCUMENTS.validate_python(row.starter), DOCUMENTS.validate_python(row.solution)
+    assignment = session.get_one(Assignment, row.assignment_id)
     shared = Material(
-        title=session.get_one(Assignment, row.assignment_id).title,
+        title=assignment.title,
         task=row.task,
         starter=as_text(starter),
         solution=as_text(solution) if row.share_solution else "",
@@ -77,6 +80,7 @@ def _read(session: Session, version_id: int) -> Version:
     ).model_dump(mode="json")
     return Version(
         assignment_id=row.assignment_id,
+        language=assignment.language,
         rubric=rubric,
         # machines judge by titles and levels; checks may be large and hold what hidden tests expect
         rubric_json=rubric.model_dump(mode="json", exclude=UNSENT),
