@@ -215,6 +215,13 @@ SENTENCES: tuple[str, ...] = (
     N_("found in %(p1)s"),
     N_("uses %(p1)s"),
     N_("defines %(p1)s"),
+    # of what is wrong with a rubric
+    N_("is missing"),
+    N_("is missing; give it, at_most or both"),
+    N_("is less than at_least"),
+    N_("cannot be given together with names"),
+    N_("can only be given where subclasses are counted"),
+    N_("asks for nothing; give %(p1)s"),
     # of what kinds of checks do
     N_("Calls these functions, found in parsed code."),
     N_("Calls none of these functions (1 or 0)."),

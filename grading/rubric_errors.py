@@ -100,25 +100,24 @@ def check_rubric(rubric: Rubric) -> None:
         needed = _NEEDS.get(kind, ())
         if needed and kind != "no_todo" and not any(getattr(value, key) for key in needed):
             raise AssignmentError(f"{place}: asks for nothing; give {' or '.join(needed)}")
-        problem = _of_count(value) if isinstance(value, Count) else ""
-        if problem:
-            raise AssignmentError(f"{place}: {problem}")
+        for key, problem in _of_count(value) if isinstance(value, Count) else ():
+            raise AssignmentError(f"{place}.{key}: {problem}")
         for key in _PATTERNS.get(kind, ()):
             for n, pattern in enumerate(getattr(value, key)):
                 _pattern(pattern, f"{place}.{key}[{n}]")
 
 
-def _of_count(check: Count) -> str:
-    """Why this count cannot be met or missed; empty when it can."""
+def _of_count(check: Count) -> Iterator[tuple[str, str]]:
+    """Keys with which a count cannot be met or missed, and why."""
+    least, most = check.at_least, check.at_most
     if check.names and check.of is not None:
-        return "give names or of, not both"
+        yield "of", "cannot be given together with names"
     if check.base is not None and check.of != "subclasses":
-        return 'base needs of = "subclasses"'
-    if check.at_least is None and check.at_most is None:
-        return "asks for nothing; give at_least or at_most"
-    if check.at_least is not None and check.at_most is not None and check.at_most < check.at_least:
-        return "at_most is less than at_least"
-    return ""
+        yield "base", "can only be given where subclasses are counted"
+    if least is None and most is None:
+        yield "at_least", "is missing; give it, at_most or both"
+    if least is not None and most is not None and most < least:
+        yield "at_most", "is less than at_least"
 
 
 def checks_of(rubric: Rubric) -> Iterator[tuple[str, CheckBase]]:

@@ -36,6 +36,8 @@ CASES = [
         "needs at least 3 lines of your own code; there is 1",
         "braucht mindestens 3 Zeilen eigenen Code; da ist 1",
     ),
+    ("is missing; give it, at_most or both", "fehlt; geben Sie es an, at_most oder beides"),
+    ("asks for nothing; give names or of", "verlangt nichts; geben Sie names or of an"),
     ("2 of at least 4 comments", "2 von mindestens 4 Kommentaren"),
     (
         "0 subclasses of Shape; at least 2 are asked for",
