@@ -64,13 +64,17 @@ def _prose(piece: Piece) -> str:
 
 
 def _comments(piece: Piece) -> str:
-    """Comments of at least fifteen words in a row of lines: shorter ones explain code and answer nothing."""
+    """Comments of at least fifteen words in a row of lines: shorter ones explain code and answer nothing.
+
+    Nor does code that was commented out.
+    """
     code, lines = piece.facts.code_lines, lines_of(piece.cell.source)
+    unused = {n for c in piece.facts.comments if c.code for n in range(c.first, c.last + 1)}
     runs: list[list[str]] = []
     last = -1
     for n in piece.in_order:
         hit = COMMENT.match(lines[n - 1])
-        if hit and not (n <= len(code) and code[n - 1].strip()):
+        if hit and n not in unused and not (n <= len(code) and code[n - 1].strip()):
             if n != last + 1:
                 runs.append([])
             runs[-1].append(hit.group(1))

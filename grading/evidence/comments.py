@@ -11,9 +11,11 @@ from tree_sitter import Node, Tree
 
 from grading.evidence.facts import Comment
 
+MOST_BLANK = 3
+"""Blank lines there may be between a doc comment and what it documents."""
 Parse = Callable[[bytes], Tree]
 
-_BLOCK = re.compile(r"^(/\*+!?|<!--|[rRuUbBfF]{0,2}(?:[\"']{3}|[\"']))|(\*+/|-->|[\"']{3}|[\"'])$")
+_BLOCK = re.compile(r"^(/\*+!?(?!/)|<!--|[rRuUbBfF]{0,2}(?:[\"']{3}|[\"']))|(\*+/|-->|[\"']{3}|[\"'])$")
 _LINE = re.compile(r"^\s*(?:#+['!]?|//[/!]?|--+)[^\S\n]?")
 _STAR = re.compile(r"^\s*\*+(?!/)[^\S\n]?")
 _DOC = re.compile(r"^(?:/\*\*(?!/)|/\*!|///(?!/)|//!|#')")
@@ -160,11 +162,11 @@ def ends_above(comments: tuple[Comment, ...]) -> Callable[[int, list[str]], Comm
 
     def find(line: int, lines: list[str]) -> Comment | None:
         at = bisect_right(ends, line - 1) - 1
-        if at < 0:
+        if at < 0 or line - 1 - ends[at] > MOST_BLANK:
             return None
-        between = lines[ends[at] : line - 1][:4]
-        if len(between) < 4 and not any(text.strip() for text in between):
-            return alone[at] if not between or alone[at].doc else None
-        return None
+        between = lines[ends[at] : line - 1]
+        if any(text.strip() for text in between):
+            return None
+        return alone[at] if not between or alone[at].doc else None
 
     return find

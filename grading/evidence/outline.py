@@ -39,7 +39,9 @@ _KINDS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 _FUNCTION_VALUES = frozenset({"arrow_function", "function_expression", "function_definition"})
-_ASSIGNED = frozenset({"variable_declarator", "binary_operator", "argument", "public_field_definition"})
+_ASSIGNED = frozenset(
+    {"variable_declarator", "binary_operator", "argument", "field_definition", "public_field_definition"}
+)
 _WRAPPERS = words(
     "decorated_definition export_statement template_declaration lexical_declaration variable_declaration"
     " variable_declarator binary_operator statement type_definition call arguments argument"

@@ -212,6 +212,20 @@ def test_no_check_that_compares_is_told_before_it_counts(school: School) -> None
         assert words not in page
 
 
+def test_the_look_tells_what_was_defined_and_where_it_does_not_parse(school: School) -> None:
+    client = school.client("anna")
+    work = b"class A:\n    # because of f\n    def f(self):\n        return 1\n\nx = (1\n"
+    page = client.get(send(client, school.assignment, "look", data=work).headers["Location"]).get_data(
+        as_text=True
+    )
+    for words in (
+        "1 class, 1 function or method, 1 line of comments",
+        "does not follow the grammar",
+        "line 6",
+    ):
+        assert words in page
+
+
 # --- once, whatever happens ---------------------------------------------------------------------------
 
 

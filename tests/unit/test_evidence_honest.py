@@ -11,7 +11,7 @@ from grading.evidence import collect
 from grading.evidence.patterns import readable
 from grading.evidence.reading import reading
 from grading.model import Document, Evidence
-from grading.rubric import CodeMatches, NoErrors, RunsClean
+from grading.rubric import CodeMatches, NoErrors, RunsClean, Words
 from tests.unit.evidence_samples import cell, notebook, script, shown
 from tests.unit.test_rules_languages import analysis, asked, feedback
 from tests.unit.trial_samples import collected, rubric_of, run_outcome
@@ -115,3 +115,14 @@ def test_the_reading_before_handing_in_knows_classes_comments_and_code_that_does
     assert (one.classes, one.functions, one.comments, one.unparsed) == (1, 2, 2, ("line 5",))
     (sql,) = reading(handed_in("a.sql", "SELEC x FROM;\n"), (), PLAIN).documents
     assert sql.unparsed == ()  # dialects differ
+
+
+def test_code_that_was_commented_out_is_no_answer_in_words() -> None:
+    line = "// total = first.price() + second.price() + third.price() + fourth.price() + fifth.price();\n"
+    code = script(f"{line * 3}int f() {{ return 1; }}\n", path="A.java", language="java")
+    assert run_outcome(Words(at_least=20), code).message == "no answer was written here"
+    answer = (
+        "// I chose the list because it keeps the order in which all parcels came, on which prices depend.\n"
+    )
+    said = script(f"{answer}int f() {{ return 1; }}\n", path="A.java", language="java")
+    assert run_outcome(Words(at_least=10), said).earned == 1.0

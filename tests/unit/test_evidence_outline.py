@@ -116,6 +116,8 @@ def test_classes(language: str, source: str, kind: str, parent: str, bases: tupl
         ("python", "def g():\n    def f(): pass", "f", "function", "g"),
         ("cpp", "int B::f() { return 1; }", "f", "method", "B"),
         ("cpp", "B::B() {}", "B", "constructor", "B"),
+        ("javascript", "class B { static f = () => 1; }", "f", "method", "B"),
+        ("typescript", "class B { f = () => 1; }", "f", "method", "B"),
         ("javascript", "class B { constructor() {} }", "constructor", "constructor", "B"),
         ("r", 'setMethod("f", "B", function(x) 1)', "f", "method", "B"),
         ("r", "function(x) 1 -> g\nf <- function(y) 2", "f", "function", ""),
@@ -151,6 +153,13 @@ def test_code_that_was_commented_out(language: str, comment: str, code: bool) ->
     assert [c.code for c in code_facts(comment, language).comments] == [code]
 
 
+@pytest.mark.parametrize("source", ["/**/ class A {}", "/** */ class A {}", "// \nclass A {}"])
+def test_empty_comments_say_nothing(source: str) -> None:
+    facts = code_facts(source, "java")
+    assert [(c.text, c.words) for c in facts.comments] == [("", 0)]
+    assert facts.definitions[0].documented == 0
+
+
 def test_words_and_code_below_each_other_are_apart() -> None:
     facts = code_facts("# why it is so\n# x = load(path)\n# and what follows\ny = 1", "python")
     assert [(c.first, c.last, c.code) for c in facts.comments] == [(1, 1, False), (2, 2, True), (3, 3, False)]
@@ -171,11 +180,12 @@ def test_only_the_students_own_comments_are_a_pieces() -> None:
         ("javascript", "x = () => { " * 60_000),
         ("r", "x <- function(x) " * 60_000),
         ("python", "# x = f(1)\n" * 90_000),
-        ("java", "class A" + "a" * 100 + " { " + "void f() {} " * 80_000),
-        ("java", "/** a */ int f() {}\n" * 50_000),
+        ("java", "class A" + "a" * 100 + " { " + "void f() {} " * 20_000),
+        ("java", "/** a */\n" + "int f() {}\n" * 15_000),
+        ("java", "/** a */ int f() {}\n" * 15_000),
     ],
 )
 def test_hostile_code_stays_quick(language: str, source: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     code_facts(source[:MAX_BYTES], language)
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 10
