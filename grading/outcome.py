@@ -113,4 +113,4 @@ class Report(Value):
             return 0.0
         judged = sum(one.points or 0.0 for one in self.criteria)
         taken = sum(one.points for one in self.adjustments)
-        return round(judged - taken - self.points_so_far, 2)
+        return max(0.0, round(judged - taken - self.points_so_far, 2))

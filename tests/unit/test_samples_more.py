@@ -15,7 +15,10 @@ from grading.authoring.folder import plain
 from grading.authoring.toml import written
 from grading.documents import UploadedFile, read, set_apart
 from grading.evidence import collect
+from grading.jobs import Provenance, Result
 from grading.model import CheckOutcome, Evidence
+from grading.outcome import Report
+from grading.report import combine
 from grading.rubric import Rubric
 from grading.rubric_errors import checks_of
 
@@ -50,7 +53,7 @@ def outcomes(evidence: Evidence, criterion: str) -> dict[str, CheckOutcome]:
 def test_a_sample_earns_what_the_index_says(row: dict[str, Any]) -> None:
     rubric, evidence = assignment(row["assignment"].partition("/")[2]).rubric, graded(row["file"])
     found = {one.criterion: one.share or 0.0 for one in evidence.criteria}
-    share = sum(one.points * found[one.id] for one in rubric.criteria) / rubric.max_points
+    share = sum(one.points * found[one.id] for one in rubric.criteria if not one.bonus) / rubric.max_points
     assert row["share"][0] <= share <= row["share"][1]
 
 
@@ -109,3 +112,42 @@ def test_the_given_report_earns_where_it_was_run() -> None:
         found = graded(row["file"]).of("report")
         shares[row["file"]] = found.share if found is not None else None
     assert list(shares.values()) == [1.0, 1.0, 0.0]
+
+
+def report_of(slug: str, evidence: Evidence) -> Report:
+    """What checks alone come to, with deductions, caps and bonus."""
+    how = Provenance(machine="m", engine="rules", model="rules")
+    outputs: dict[str, Any] = {
+        "analysis": {"judgements": []},
+        "feedback": {"judgements": [], "achieved": "a", "reflection": "r", "practice": "p", "next_step": "n"},
+    }
+    results = {
+        stage: Result(run_id=stage, round_id="r", stage=stage, ok=True, output=output, provenance=how)
+        for stage, output in outputs.items()
+    }
+    return combine(assignment(slug).rubric, evidence, results, {})
+
+
+@pytest.mark.parametrize(
+    ("file", "taken", "bonus", "total"),
+    [
+        ("excellent", {}, 4.0, 102.0),
+        ("half", {"few_pipes": 1.8, "slips": 2.0, "reflection": 25.0}, 2.0, 13.53),
+        ("one_line", {"few_pipes": 1.8, "template": 0.2, "reflection": 4.5}, 0.0, 0.0),
+    ],
+)
+def test_deductions_caps_and_bonus_come_to_what_the_rubric_says(
+    file: str, taken: dict[str, float], bonus: float, total: float
+) -> None:
+    made = report_of("lending-library", graded(f"lending-library/{file}.ipynb"))
+    assert {one.adjustment: one.points for one in made.adjustments if one.points} == taken
+    assert [one.points for one in made.criteria if one.bonus] == [bonus]
+    assert (made.points, made.max_points, made.bonus_lost) == (total, 100, 2.0 if total > 100 else 0.0)
+    assert "adjustment_undecided" not in {flag.code for flag in made.flags}
+
+
+def test_the_starter_comes_to_nothing_and_no_less() -> None:
+    about = assignment("lending-library")
+    evidence = collect(set_apart(about.starter, about.starter), about.rubric, about.solution)
+    made = report_of("lending-library", evidence)
+    assert (made.points, {one.points for one in made.adjustments}) == (0.0, {0.0})
