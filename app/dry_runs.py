@@ -151,7 +151,14 @@ def one(dry_run_id: str, submission_id: str) -> str:
         top = shared.head(session, found)
         (line,) = dry_run_lists.lines(session, found.id, run.id)
         tried = moves.tried(session, run, submission_id)
-    return render_template("authoring/tried.html", head=top, run=line, tried=tried, rows=_beside(tried))
+    return render_template(
+        "authoring/tried.html",
+        head=top,
+        run=line,
+        tried=tried,
+        rows=_beside(tried),
+        adjusted=_adjusted(tried),
+    )
 
 
 def _beside(tried: moves.Tried) -> list[tuple[Any, Any]]:
@@ -159,6 +166,22 @@ def _beside(tried: moves.Tried) -> list[tuple[Any, Any]]:
     before = {one.criterion: one for one in tried.before.criteria} if tried.before else {}
     after = {one.criterion: one for one in tried.after.criteria} if tried.after else {}
     return [(before.get(key), after.get(key)) for key in dict.fromkeys([*after, *before])]
+
+
+def _adjusted(tried: moves.Tried) -> list[tuple[str, float | None, float | None]]:
+    """Title and points taken on each side, of deductions and caps, and of bonus above its limit."""
+    sides = [
+        {} if report is None else {one.adjustment: one for one in report.adjustments}
+        for report in (tried.before, tried.after)
+    ]
+    rows: list[tuple[str, float | None, float | None]] = []
+    for key in dict.fromkeys([*sides[1], *sides[0]]):
+        before, after = (side.get(key) for side in sides)
+        was, now = (None if one is None else one.points for one in (before, after))
+        if was or now:
+            rows.append((str(getattr(after or before, "title", key)), was, now))
+    was, now = (None if report is None else report.bonus_lost for report in (tried.before, tried.after))
+    return [*rows, (_("Bonus above its limit"), was, now)] if was or now else rows
 
 
 @pages.post("/dry-runs/<dry_run_id>/apply")

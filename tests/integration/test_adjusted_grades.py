@@ -13,18 +13,24 @@ import pytest
 from flask.testing import FlaskClient
 
 from app import printing, results
+from app.dry_runs import _adjusted
 from grading.canvas.values import words
+from grading.documents import Identity
 from grading.model import AdjustmentEvidence, CheckOutcome, Evidence
 from grading.report import combine
 from grading.report.adjusting import added_up
 from grading.report.text import as_text
 from grading.rubric import Adjustment, Criterion, Rubric, Uses
-from grading.store import assignments, carrying, listed, settling, tables, views
+from grading.store import assignments, carrying, listed, moves, settling, tables, views
 from grading.store.assignments import NewVersion
 from grading.store.lti import comparing
+from grading.trials.plan import Plan
 from tests.integration.test_pages_gradebook import make, points, upload
 from tests.integration.test_pages_review import audited, change, post, stamp
 from tests.integration.webapp import School, report
+from tests.unit.evidence_samples import script
+from workers.server.prepare import HandIn, make_ready
+from workers.server.versions import Versions
 
 RUBRIC = Rubric(
     criteria=(
@@ -247,3 +253,38 @@ def test_who_hands_in_reads_beforehand_what_takes_points_off(school: School) -> 
 @pytest.mark.parametrize(("share", "differs"), [(1.1, False), (1.0, False), (0.9, True), (None, True)])
 def test_a_platform_that_cuts_to_the_maximum_does_not_differ(share: float | None, differs: bool) -> None:
     assert (comparing.difference(1, (11.0, 10.0, "s"), share) is not None) == differs
+
+
+def test_what_is_tried_beside_the_grade_shows_deductions_on_both_sides(school: School) -> None:
+    was = combine(RUBRIC, Evidence(), {}, {})
+    taken = [
+        one.model_copy(update={"points": points}) for one, points in zip(was.adjustments, (2, 0), strict=True)
+    ]
+    now = was.model_copy(update={"adjustments": (taken[0], taken[1]), "points_so_far": -2.0})
+    gone = was.model_copy(update={"adjustments": taken[1:]})
+    move = moves.Move.model_construct()
+    with school.app.test_request_context():
+        assert _adjusted(moves.Tried(move=move, before=now, after=gone)) == [("No pipe", 2, None)]
+        assert _adjusted(moves.Tried(move=move, before=None, after=now)) == [("No pipe", None, 2)]
+
+
+def test_machines_are_sent_the_same_job_with_and_without_deductions(school: School) -> None:
+    """From a hand-in to what its jobs hold, through the code that prepares and releases."""
+    sent = []
+    for number, rubric in enumerate(
+        (RUBRIC, RUBRIC.model_copy(update={"adjustments": (), "bonus_at_most": None}))
+    ):
+        with school.store.write() as session:
+            row, _, _ = assignments.put(
+                session,
+                "ba",
+                NewVersion(f"same{number}", "Same", "python", "after_review", f"v{number}", rubric),
+            )
+            version = Versions().get(session, assignments.version(session, row).id)
+        documents = (script("x = 1\n", path="work.py", language="python"),)
+        hand_in = HandIn("r", "s", "interactive", version, documents, Identity(), {})
+        made = make_ready(hand_in, Plan(), {})
+        assert len(made.evidence.adjustments) == len(rubric.adjustments)
+        sent.append((version.rubric_json, version.materials, made.hidden_evidence.model_dump(mode="json")))
+    assert sent[0] == sent[1]
+    assert "pipe" not in str(sent)
