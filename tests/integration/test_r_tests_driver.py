@@ -67,7 +67,43 @@ signals <- function(class) {
 }
 disguised <- function() structure(41, class = "POSIXlt")
 q <- function() quit()
+yes <- function() structure(list(0), class = "yes")
+number <- function() structure(0, class = "yes")
+boxed <- function() structure(new.env(), class = "yes")
+length.yes <- nchar.yes <- dim.yes <- function(x, ...) c(3L, 3L)[seq_len(1L)]
+sum.yes <- max.yes <- Summary.yes <- mean.yes <- median.yes <- function(..., na.rm = FALSE) 42
+any.yes <- all.yes <- is.na.yes <- is.numeric.yes <- duplicated.yes <- function(...) TRUE
+names.yes <- as.character.yes <- levels.yes <- toupper.yes <- function(x, ...) "b"
+rev.yes <- sort.yes <- unique.yes <- as.list.yes <- unlist.yes <- as.vector.yes <- function(x, ...) 42
+`[.yes` <- `[[.yes` <- `$.yes` <- function(x, ...) 42
+as.numeric.yes <- as.double.yes <- as.integer.yes <- round.yes <- Math.yes <- function(x, ...) 42
+`==.yes` <- `>.yes` <- Ops.yes <- all.equal.yes <- compare.yes <- function(...) TRUE
+`+.yes` <- function(...) 42
+setClass("Yes", representation(x = "numeric"))
+setMethod("length", "Yes", function(x) 3L)
+formal <- function() new("Yes", x = 1)
 """
+SAID_BY_METHODS = (
+    *(
+        "expect_equal(length({0}), 3)",
+        "expect_length({0}, 3)",
+        "expect_equal(sum({0}), 42)",
+        "expect_equal(max({0}), 42)",
+    ),
+    *(
+        "expect_true(all({0}))",
+        "expect_true(any({0}))",
+        "expect_true(is.na({0}))",
+        "expect_equal(mean({0}), 42)",
+    ),
+    *("expect_equal(names({0}), 'b')", "expect_equal(as.character({0}), 'b')", "expect_equal({0}[1], 42)"),
+    *("expect_equal({0}[[1]], 42)", "expect_equal({0}$b, 42)", "expect_equal(sort({0}), 42)"),
+    *("expect_equal(unique({0}), 42)", "expect_equal(as.numeric({0}), 42)", "expect_equal(round({0}), 42)"),
+    *("expect_equal(nrow({0}), 3)", "expect_equal(median({0}), 42)", "expect_equal(rev({0}), 42)"),
+    *("expect_true({0} == 42)", "expect_true({0} > 41)", "expect_true(isTRUE(all.equal({0}, 42)))"),
+    *("expect_equal({0}, 42)", "expect_equal({0} + 0, 42)", "expect_equal(as.list({0}), 42)"),
+)
+"""What tests ask of a value; the methods that work has for its class answer as the test wishes."""
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +262,15 @@ test_that("constants", { expect_true(T); expect_gt(pi, 3.1) })
     # what is masked can still be reached by its full name
     asked = tests.run_tests(hostile, 'test_that("masked", expect_error(work$q(), "ended itself"))')
     assert states(asked) == {"masked": "passed"}
+
+
+@pytest.mark.parametrize("made", ["yes()", "number()", "boxed()", "formal()"])
+def test_methods_of_the_work_do_not_say_what_its_values_are(tests: Line, hostile: Line, made: str) -> None:
+    asked = [text.format(made) for text in SAID_BY_METHODS]
+    blocks = "\n".join(f'test_that("{n}", {text})' for n, text in enumerate(asked))
+    tested = tests.run_tests(hostile, blocks)
+    assert len(tested) == len(asked)
+    assert [asked[int(name)] for name, test in tested.items() if test["state"] == "passed"] == []
 
 
 def test_nothing_of_the_other_side_is_evaluated(tests: Line) -> None:

@@ -137,6 +137,13 @@ stage_of <- function() {
   new.env(parent = variables)
 }
 
+# What a class of the work may say about its values: how they look, and what operators make of two of them. What a
+# value is (`length`, `sum`, `all`, `[`, `names`) the functions of R itself find out, on plain data; a method of the
+# work would answer as the test wishes. `work$length.stack(s)` asks for it where a task is to write one.
+SHOWING <- c("print", "format", "toString", "summary", "plot")
+COMPARING <- c("==", "!=", "<", ">", "<=", ">=", "Ops", "all.equal", "compare")
+BINARY <- c("+", "-", "*", "/", "^", "%%", "%/%", "&", "|", "%*%")
+
 # `print.member`: a method for a class that only the work knows; R does not look for methods behind everything
 # else. `all.equal` and `all.equal.numeric` may be read as such, too, so no reading may be of R's own.
 is_own_method <- function(name) {
@@ -144,6 +151,8 @@ is_own_method <- function(name) {
   dots <- dots[dots > 1L]
   if (!length(dots) || exists(name, globalenv(), mode = "function")) return(FALSE)
   generic <- vapply(dots, function(dot) exists(substr(name, 1L, dot - 1L), globalenv(), mode = "function"), NA)
+  generics <- substring(name, 1L, dots - 1L)[generic]
+  if (!all(generics %in% c(SHOWING, COMPARING, BINARY))) return(FALSE)
   classes <- substring(name, dots + 1L)[generic]
   length(classes) > 0L && !any(classes %in% IMPLICIT) && is_plain_class(classes)
 }
@@ -152,8 +161,8 @@ is_own_method <- function(name) {
 own_method <- function(name) {
   ask <- proxy(list(name = name))
   generics <- substring(name, 1L, gregexpr(".", name, fixed = TRUE)[[1L]] - 1L)
-  compares <- any(generics %in% c("==", "!=", "<", ">", "<=", ">=", "Ops", "all.equal", "compare"))
-  binary <- any(generics %in% c("+", "-", "*", "/", "^", "%%", "%/%", "&", "|", "%*%"))
+  compares <- any(generics %in% COMPARING)
+  binary <- any(generics %in% BINARY)
   if (!compares && !binary) return(ask)
   function(...) {
     plain <- !all(vapply(list(...), inherits, NA, "grader_handle"))

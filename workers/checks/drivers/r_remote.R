@@ -66,14 +66,30 @@ served <- function(body) {
       print(held$values[[body$id]])
       plainly(NULL)
     },
-    size = plainly(length(held$values[[body$id]])),
-    members = plainly(names(held$values[[body$id]])),
+    size = plainly(length(plain(held$values[[body$id]]))),
+    members = plainly(names(plain(held$values[[body$id]]))),
     stop("the test asks for something unknown")
   )
 }
 
+# The data of an object, for which no method of the work is looked up.
+plain <- function(object) {
+  if (is.environment(object)) return(as.list.environment(object, all.names = TRUE))
+  if (isS4(object)) return(tryCatch(slot_of(object, ".Data"), error = function(e) list(NULL)))
+  unclass(object)
+}
+
+# Whether the work itself wrote the method that R would take.
+made_here <- function(object, generic) {
+  any(vapply(class(object), function(class) {
+    method <- getS3method(generic, class, optional = TRUE, envir = globalenv())
+    !is.null(method) && identical(environment(method), globalenv())
+  }, NA))
+}
+
 field_of <- function(object, key, how) {
   if (isS4(object) && !is.environment(object)) return(slot_of(object, key))
+  if (!isS4(object) && made_here(object, how)) return(.subset2(object, key))
   if (how == "$") do.call(`$`, list(object, key)) else object[[key]]
 }
 
