@@ -381,7 +381,7 @@ class Adjustment(Value):
     """It does not apply where these are met; a check that cannot be run counts as met."""
     at_least: float = Field(default=1.0, gt=0, le=1)
     """Share of the checks from which on they count as met: their weighted mean, with `each` every one's."""
-    criteria: tuple[str, ...] = ()
+    criteria: tuple[str, ...] = Field(default=(), max_length=1_000)
     """Ids of the criteria whose points it concerns; none is the whole, without bonus criteria."""
     deduct: float | None = Field(default=None, gt=0, le=1)
     """Share of the maximum of those criteria that is taken."""
@@ -411,7 +411,7 @@ class Rubric(Value):
     criteria: tuple[Criterion, ...] = Field(min_length=1)
     equivalents: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """For a name in a check, other names that count (a column renamed in the data)."""
-    adjustments: tuple[Adjustment, ...] = Field(default=(), exclude_if=_unsaid)
+    adjustments: tuple[Adjustment, ...] = Field(default=(), max_length=200, exclude_if=_unsaid)
     """Deductions and caps, from checks. Models neither judge nor see them."""
     bonus_at_most: float | None = Field(default=None, ge=0, exclude_if=lambda value: value is None)
     """Points by which bonus criteria may lift the total above the maximum; without it, all of theirs."""

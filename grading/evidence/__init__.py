@@ -12,7 +12,7 @@ from grading.evidence.run_flags import run_flags
 from grading.evidence.scope import Scopes
 from grading.model import AdjustmentEvidence, CheckOutcome, CriterionEvidence, Document, Evidence
 from grading.rubric import Adjustment, Check, Criterion, Rubric
-from grading.trials.plan import within
+from grading.trials.plan import PLAYED, within
 from grading.trials.ran import Ran
 
 __all__ = ["added_lines", "collect"]
@@ -71,7 +71,7 @@ def _decided(check: Check, found: CheckOutcome, ran: Ran | None) -> CheckOutcome
     """Without weight where the run that a check needs did not get to its end: that must cost nothing."""
     if ran is None or found.earned >= FULL:
         return found
-    asked = [each for inner in within((check,)) if (each := ran.plan.of(inner)) is not None]
+    asked = [each for inner in within((check,), PLAYED) if (each := ran.plan.of(inner)) is not None]
     lost = any(ran.lacking(each.trial) or any(_stopped(ran, path) for path in each.works) for each in asked)
     return found.model_copy(update={"weight": 0.0}) if lost else found
 

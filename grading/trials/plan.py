@@ -32,7 +32,8 @@ from grading.trials.suites import Suite, file_name, language_of_file, suite_of
 MAX_WORKS = 8
 """Documents of one hand-in that are run."""
 _BEHAVIOUR = (PassesTests, RunsClean, OutputEquals, VariableEquals)
-_PLAYED = (*_BEHAVIOUR, OutputClose, OutputMatches)
+PLAYED = (*_BEHAVIOUR, OutputClose, OutputMatches)
+"""Kinds of checks that look at what a run showed, where there was one."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def make_plan(
     of the assignment's folder `tests/`, `solution_files` what lies beside the solution. `language` is the
     assignment's, `packages` what the server's settings name.
     """
-    checks = tuple(behaviour(rubric, _PLAYED))
+    checks = tuple(behaviour(rubric, PLAYED))
     models = (*solution, *starter)
     foreign = foreign_of(documents, spoken_in(language, models))
     works = tuple(d for d in documents if language_of(d) is not None and d.path not in foreign)

@@ -16,12 +16,23 @@ from grading.changes import Change
 from grading.documents import Limits
 from grading.errors import AssignmentError
 from grading.evidence import collect
+from grading.evidence.showing import for_student
 from grading.jobs import Provenance, Result
 from grading.model import AdjustmentEvidence, CheckOutcome, Evidence, RoundState
 from grading.outcome import Adjusted, CriterionGrade, Report
 from grading.report import changed, combine, counted, settled
 from grading.report.adjusting import added_up, found_adjustments
-from grading.rubric import Adjustment, Criterion, Rubric, RunsClean, Uses, Words
+from grading.rubric import (
+    Adjustment,
+    Case,
+    Criterion,
+    OutputMatches,
+    PassesTests,
+    Rubric,
+    RunsClean,
+    Uses,
+    Words,
+)
 from grading.trials.model import Played, Trial
 from tests.unit.evidence_samples import script
 from tests.unit.trial_samples import collected
@@ -375,3 +386,32 @@ def test_machines_are_sent_nothing_of_adjustments_and_bonus() -> None:
     plain = Rubric(criteria=CRITERIA[:3]).model_dump(mode="json", exclude=UNSENT)
     assert set(sent) == set(plain) == {"criteria", "equivalents"}
     assert set(sent["criteria"][3]) == set(plain["criteria"][0])
+
+
+def test_outputs_of_a_run_that_was_stopped_decide_nothing() -> None:
+    stopped = Trial(end="too long", reason="It took longer than 60 s")
+    found = _collected(
+        OutputMatches(all_of=("total",)), "while True: pass\nprint('total')\n", lambda key, request: stopped
+    )
+    assert [o.weight for o in found.outcomes] == [0.0]
+
+
+def test_students_see_of_hidden_tests_in_a_deduction_only_how_many_there_are() -> None:
+    check = PassesTests(cases=(Case(expression="f(31337)", expected="1", hidden=True),))
+    work = script("def f(x):\n    return x\n", path="work.py", language="python")
+    found = collected(rubric(adjustment(deduct=0.2, unless=[check])), work)
+    assert "31337" in found.model_dump_json()
+    assert "31337" not in for_student(found).model_dump_json()
+    made = report(rubric(adjustment(deduct=0.2, unless=[check])), found.adjustments[0])
+    assert made.adjustments[0].points == 8.0
+    assert "31337" in made.model_dump_json()
+    assert "31337" not in for_student(made).model_dump_json()
+
+
+def test_a_rubric_file_holds_them_too_and_their_number_is_bounded() -> None:
+    said = rubric(adjustment(deduct=0.2), at_most=2.0).model_dump(mode="json")
+    manifest = b'slug = "s"\ntitle = "T"\nrubric = "r.json"'
+    made = read_files({"assignment.toml": manifest, "r.json": json.dumps(said).encode()}, Limits())
+    assert made.rubric == rubric(adjustment(deduct=0.2), at_most=2.0)
+    with pytest.raises(ValidationError, match="at most 200"):
+        rubric(*(adjustment(f"a{n}", deduct=0.1) for n in range(201)))
