@@ -50,15 +50,23 @@ def assignment() -> None:
 @assignment.command("import")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--course", help="Course, if assignment.toml names none.")
+@click.option("--force", is_flag=True, help="Import a translated rubric that its own solution does not pass.")
 @click.pass_obj
-def import_assignment(settings: Settings, folder: Path, course: str | None) -> None:
-    """Read an assignment FOLDER and make it the version that counts from now on."""
+def import_assignment(settings: Settings, folder: Path, course: str | None, force: bool) -> None:
+    """Read an assignment FOLDER and make it the version that counts from now on.
+
+    Its solution and starter are run through its rubric, and what they earn is printed. A rubric of another
+    autograder is refused where its solution earns less than 95 %, or its starter more than 5 %.
+    """
+    from cli.import_scores import tried
+
     read = read_folder(folder)
     _refuse_unknown_stages(settings, read)
-    with writing(settings) as session:
-        name, number, added = store_assignment(session, read, course, release=settings.config.server.release)
     for sentence in read.notes:
         click.echo(f"⚠ {sentence}")
+    tried(settings, read, refuse=read.translated and not force)
+    with writing(settings) as session:
+        name, number, added = store_assignment(session, read, course, release=settings.config.server.release)
     click.echo(f"{name}: version {number} {'stored' if added else 'is unchanged'}")
 
 

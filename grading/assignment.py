@@ -115,6 +115,8 @@ class Assignment:
     """Whether students may see what is written about their work while it is being written."""
     notes: tuple[str, ...] = field(default=())
     """Contradictions in a legacy rubric, and what was repaired while reading."""
+    translated: bool = False
+    """Whether the rubric was translated from another autograder's format."""
     rules: Mapping[str, Any] = field(default_factory=dict)
     """What the manifest says of late work, groups and the like, by column of the table; the rest stays."""
 
@@ -152,6 +154,7 @@ def read_files(files: Mapping[str, bytes], limits: Limits, name: str = "") -> As
         spoken_language=manifest.spoken_language,
         show_draft=manifest.show_draft,
         notes=notes,
+        translated=_is_translated(manifest, files),
         rules=manifest.rules,
     )
 
@@ -246,6 +249,14 @@ def _rubric_file(name: str, files: Mapping[str, bytes]) -> tuple[Rubric, tuple[s
     if is_legacy(data):
         return read_legacy_rubric(data)
     return Rubric.model_validate(data), ()
+
+
+def _is_translated(manifest: Manifest, files: Mapping[str, bytes]) -> bool:
+    """Of a rubric that was read without an error."""
+    if manifest.rubric is None:
+        return False
+    name = PurePosixPath(manifest.rubric.replace("\\", "/")).as_posix()
+    return is_legacy(json.loads(_text(name, files)))
 
 
 def _task(manifest: Manifest, files: Mapping[str, bytes]) -> str:

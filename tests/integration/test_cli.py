@@ -159,9 +159,12 @@ def test_people_and_tokens_are_made(store: Store, grader: Grader, root: Path) ->
 
 
 def test_the_samples_are_imported_once(store: Store, grader: Grader, root: Path, tmp_path: Path) -> None:
+    with (tmp_path / "config.toml").open("a") as config:
+        config.write('\n[checks]\nsandbox = "none"\n')
     for folder in sorted((root / "samples/assignments").iterdir()):
         first = grader("assignment", "import", str(folder))
         assert (first.status, first.out.splitlines()[-1].split(": ")[1]) == (0, "version 1 stored")
+        assert "⚠ Nothing was run, so checks that need a run do not count" in first.out
         assert "version 1 is unchanged" in grader("assignment", "import", str(folder)).out
     with store.read() as session:
         assert set(session.scalars(select(Assignment.slug))) == {"python-basket", "sales-cleaning"}
@@ -169,6 +172,47 @@ def test_the_samples_are_imported_once(store: Store, grader: Grader, root: Path,
     bad = grader("assignment", "import", str(tmp_path / "none"))
     assert bad.status == 1
     assert "assignment.toml" in bad.error
+
+
+def of_another_autograder(folder: Path, solution: str, pattern: str) -> Path:
+    """An assignment with a rubric that is translated at import."""
+    (folder / "starter").mkdir(parents=True)
+    (folder / "solution").mkdir()
+    (folder / "assignment.toml").write_text(
+        'title = "Twice"\nlanguage = "python"\ncourse = "ba"\nrubric = "rubric.json"\n'
+    )
+    (folder / "starter" / "work.py").write_text("# Task 1.1\n")
+    (folder / "solution" / "work.py").write_text(solution)
+    task = {"points": 4, "description": "Doubles", "verification": [pattern]}
+    part = {"points": 4, "subtasks": {"task_1_1_double": task}}
+    section = {"max_points": 4, "description": "Code", "required_sections": {"part1_code": part}}
+    (folder / "rubric.json").write_text(json.dumps({"rubric_elements": {"code": section}}))
+    return folder
+
+
+def test_an_import_says_what_solution_and_starter_earn(store: Store, grader: Grader, root: Path) -> None:
+    said = grader("assignment", "import", str(root / "samples/assignments/python-basket")).out.splitlines()
+    assert said[0].split("  ")[-1].strip() == "starter and one line"
+    whole = next(line for line in said if line.startswith("all "))
+    assert whole.split() == "all 44 / 44 (100%) 0 / 44 (0%) 2.86 / 44 (6%)".split()
+    assert "Not counted, as a model or a person decides: recommendation (6)" in said
+
+
+def test_a_translated_rubric_that_its_solution_does_not_pass_is_refused(
+    store: Store, grader: Grader, tmp_path: Path
+) -> None:
+    good = of_another_autograder(tmp_path / "good", "# Task 1.1\ndouble(2)\n", "double(")
+    assert grader("assignment", "import", str(good)).status == 0
+    bad = of_another_autograder(tmp_path / "bad", "# Task 1.1\ntwice(2)\n", "double(")
+    said = grader("assignment", "import", str(bad))
+    assert said.status == 1
+    assert "the solution earns 0% where it must earn 95% or more" in said.error
+    assert "task_1_1_double" in said.error
+    assert "--force" in said.error
+    with store.read() as session:
+        assert set(session.scalars(select(Assignment.slug))) == {"good"}
+    forced = grader("assignment", "import", str(bad), "--force")
+    assert (forced.status, forced.out.splitlines()[-1]) == (0, "ba/bad: version 1 stored")
 
 
 def test_a_sample_is_handed_in_and_graded(

@@ -35,14 +35,16 @@ class Lab:
     store: Store
     trials: Trials
     shelf: Shelf
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Contents by SHA-256 that the store does not hold yet: of an assignment that is being imported."""
     _worked: set[str] = field(default_factory=set)
     """Languages in which something could be run: what keeps them from it now will pass."""
     _under_way: dict[str, threading.Lock] = field(default_factory=dict)
     _users: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, plan: Plan, submission_id: str) -> Mapping[str, Trial]:
-        """The trial of each request of a plan.
+    def run(self, plan: Plan, submission_id: str | None) -> Mapping[str, Trial]:
+        """The trial of each request of a plan; without a submission, all of it is the instructor's.
 
         A server without a sandbox, or without a language, gives trials that were not run. One that had them
         and cannot use them now raises SandboxUnavailable.
@@ -107,8 +109,9 @@ class Lab:
         return trial
 
     def _contents(self, names: list[str]) -> Mapping[str, bytes]:
+        known = {name: self.files[name] for name in names if name in self.files}
         with self.store.read() as session:
-            return trials.contents(session, names)
+            return {**trials.contents(session, [name for name in names if name not in known]), **known}
 
     @contextmanager
     def _alone(self, key: str) -> Iterator[None]:
