@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 from redis import Redis
-from sqlalchemy import select
 
 from grading import config as configuration
 from grading import queue, redis_acl, redis_keys, signing
 from grading.beats import Beat, Lease
 from grading.leases import Leases, load_scripts
-from grading.model import RunState
-from grading.store.tables import Run
+from grading.model import RoundState, RunState
+from grading.store.tables import Round, Run
 from tests import factories
 from tests.attacks import forged_results
 from tests.attacks.forged_results import Target
@@ -87,6 +86,10 @@ class World:
     def run(self, job: dict[str, Any]) -> Run:
         with self.made.store.read() as session:
             return session.get_one(Run, job["run_id"])
+
+    def state(self, jobs: dict[str, dict[str, Any]]) -> str:
+        with self.made.store.read() as session:
+            return session.get_one(Round, jobs["analysis"]["round_id"]).state
 
     def log(self) -> str:
         return (self.made.folder / "store.log").read_text(errors="replace")
@@ -248,5 +251,20 @@ def test_no_run_waits_for_a_chord_that_somebody_meddled_with(world: World) -> No
     redis.delete(*keys)
     world.send("two", jobs["feedback"])
     until(lambda: world.run(jobs["feedback"]).state == RunState.DONE, 30, "the second is recorded")
-    with world.made.store.read() as session:
-        assert session.scalars(select(Run.accepted).where(Run.id == jobs["feedback"]["run_id"])).one()
+    assert world.state(jobs) == RoundState.RUNNING  # nobody sent the body of the chord
+    Sweeper(Server(world.made.config, world.made.store, world.made.dispatch)).step()
+    assert world.state(jobs) == RoundState.GRADED
+
+
+def test_a_chord_that_counts_too_much_makes_no_grade_of_a_part(world: World) -> None:
+    """As if somebody had counted runs that are open: its body comes too early, and finds them so in SQL."""
+    jobs = world.running("counted")
+    round_id = jobs["analysis"]["round_id"]
+    for run_id in ("made up", "made up, too"):
+        world.made.dispatch.count(round_id, run_id)
+    redis = world.made.dispatch.registry.redis
+    until(lambda: not redis.llen("store") and not redis.hlen("unacked"), 30, "the body has come")
+    assert world.state(jobs) == RoundState.RUNNING
+    world.send("one", jobs["analysis"])
+    world.send("two", jobs["feedback"])
+    until(lambda: world.state(jobs) == RoundState.GRADED, 30, "the round is graded")
