@@ -220,7 +220,8 @@ class Machines:
                     )
                 )
             self._told = {run: replace(one, tokens=one.tokens + 11) for run, one in self._told.items()}
-            self._leases.tell(list(self._told.values()))
+            for machine in STAGES.values():
+                self._leases.tell([one for one in self._told.values() if one.machine == machine])
             self._done += FINISHED_A_SECOND / 2
             if self._done >= 1:
                 self._finish()

@@ -180,6 +180,26 @@ def test_a_run_that_is_given_back_is_put_together_anew(world: World) -> None:
     until(lambda: world.run(job).state == RunState.DONE, 30, "the result is recorded")
 
 
+def test_a_message_that_comes_back_while_its_run_goes_on_changes_nothing(world: World) -> None:
+    """Kombu gives back what is not settled when a worker connects again."""
+    job = world.running("connects again")["analysis"]
+    admin = world.made.dispatch.registry
+    envelope = {"body": base64.b64encode(json.dumps([[], {"job": job}, {}]).encode()).decode()}
+    with world.redis("one") as redis:
+        inbox = Inbox(redis, signing.signer(world.urls["one"], "one"))
+        key, said = inbox.returned(envelope) or ("", "")
+        assert inbox.returned({"body": base64.b64encode(b"[[], {}, {}]").decode()}) is None
+        assert inbox.returned("nonsense") is None
+        for goes_on in (True, False):
+            redis.lpush(key, said)
+            until(
+                lambda: admin.lengths([key])[key] == 0 and not admin.redis.hlen("unacked"), 30, "it is read"
+            )
+            assert admin.waiting(["analysis"]) == (set() if goes_on else {job["run_id"]})
+            Leases(redis, world.names).give_back(world.lease("one", job))
+    admin.redis.delete("analysis")
+
+
 def test_a_run_that_is_over_is_not_sent_again(world: World) -> None:
     job = world.running("over")["feedback"]
     world.send("two", job)

@@ -237,7 +237,7 @@ def _forged(trap: Path) -> dict[str, str]:
         "a job that is none": _message("grader.run", [[], {"job": {"run_id": 1}}, {}]),
         "a job that is a number": _message("grader.run", [[], {"job": 5}, {}]),
         "arguments that it does not take": _message("grader.run", [[], {"nope": 5}, {}]),
-        "a result that is none": _message("grader.record", [[{"run_id": 1}], {}, {}]),
+        "a result of an earlier version": _message("grader.record", [[{"run_id": 1}], {}, {}]),
     }
 
 

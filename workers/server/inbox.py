@@ -78,18 +78,19 @@ def _send_on(server: Server, machine: str, content: Mapping[str, Any]) -> None:
 
     It is put together anew: what another machine is to do is not taken from this one.
     """
-    run_id, to = str(content.get("run_id")), content.get("to")
-    if server.dispatch.holders(run_id) - {machine}:
-        return  # another one has begun it meanwhile
+    run_id = str(content.get("run_id"))
+    if server.dispatch.holders(run_id):
+        return  # it goes on: a machine that connects again gives back all messages, and keeps its leases
     with server.store.write() as session:
         order = rounds.under_way(session, run_id)
         outgoing = jobs(server, session, [order]) if order else []
-    others = {own_queue(one.name) for one in server.config.machines if one.name != machine}
+    others = [own_queue(one.name) for one in server.config.machines if one.name != machine]
+    to = next((name for name in others if name == content.get("to")), "")
     with working_on(run=run_id):
         for one in outgoing:
             try:
-                server.dispatch.send_run(one, str(to) if to in others else "")
+                server.dispatch.send_run(one, to)
             except AWAY as error:
                 log.warning("redis is away, a run that was given back is found missing later: %s", error)
             else:
-                log.info("run %s of machine %s goes to %s", run_id, machine, to)
+                log.info("run %s of machine %s goes to %s", run_id, machine, to or "its queue")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from celery import Celery
@@ -12,6 +13,7 @@ from workers.server.context import Server
 from workers.server.prepare import prepare
 from workers.server.release import release
 
+log = logging.getLogger(__name__)
 UNTIL_SQL_IS_BACK = {
     "autoretry_for": finish.SQL_AWAY,
     "retry_backoff": 1,
@@ -33,7 +35,10 @@ def register(app: Celery, server: Server) -> None:
         release(server)
 
     @app.task(name=queue.RECORD, ignore_result=True, **UNTIL_SQL_IS_BACK)
-    def record_result(machine: str, message: Any) -> None:
+    def record_result(machine: Any, message: Any = None) -> None:
+        if message is None:
+            log.error("a result of a machine of an earlier version was refused; update it: `grader deploy`")
+            return
         inbox.receive(server, machine, message)
 
     @app.task(name=queue.COMBINE, ignore_result=True, **UNTIL_SQL_IS_BACK)
