@@ -311,9 +311,9 @@ OLD_MATERIAL = {"title", "task", "instructions", "starter", "solution"}
 def test_settings_reach_jobs_and_without_them_jobs_are_what_old_machines_take(system: Played) -> None:
     hand_in(system.store, add_assignment(system.store), "ada")
     for job in jobs(system):
-        assert set(job) == OLD_JOB
+        assert set(job) == OLD_JOB | {"secret"}  # which proves that a result is one of this job
         assert set(job["material"]) == OLD_MATERIAL
-        assert set(Job.model_validate(job).model_dump(mode="json")) - OLD_JOB == {"avoid", "alone"}
+        assert set(Job.model_validate(job).model_dump(mode="json")) - OLD_JOB == {"avoid", "alone", "secret"}
         finish.record(system.server, answered(job, None))
     stages = {"analysis": StageSettings(top_p=0.9, seed=7, temperature=0), "feedback": StageSettings()}
     config = system.server.config.model_copy(update={"stages": stages})
