@@ -80,12 +80,16 @@ def _send_on(server: Server, machine: str, content: Mapping[str, Any]) -> None:
     """
     run_id = str(content.get("run_id"))
     if server.dispatch.holders(run_id):
-        return  # it goes on: a machine that connects again gives back all messages, and keeps its leases
+        # a machine that connects again gives back all messages, and keeps its leases
+        log.info("run %s of machine %s goes on; its message is not sent again", run_id, machine)
+        return
     with server.store.write() as session:
         order = rounds.under_way(session, run_id)
         outgoing = jobs(server, session, [order]) if order else []
     others = [own_queue(one.name) for one in server.config.machines if one.name != machine]
     to = next((name for name in others if name == content.get("to")), "")
+    if not outgoing:
+        log.info("run %s of machine %s is over; it is not sent again", run_id, machine)
     with working_on(run=run_id):
         for one in outgoing:
             try:
