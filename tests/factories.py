@@ -35,9 +35,11 @@ def handin(source: str = "x <- 1", path: str = "work.R") -> HandIn:
     return HandIn(files=(UploadedFile(path, source.encode()),), documents=(document(source, path),), notes=())
 
 
-def add_assignment(store: Store, slug: str = "sales", release: str = "after_review") -> int:
-    """An assignment with RUBRIC; returns its id."""
-    new = NewVersion(slug, slug.capitalize(), "r", release, digest=f"{slug}-1", rubric=RUBRIC)
+def add_assignment(
+    store: Store, slug: str = "sales", release: str = "after_review", rubric: Rubric = RUBRIC
+) -> int:
+    """An assignment with RUBRIC, or one with its criteria; returns its id."""
+    new = NewVersion(slug, slug.capitalize(), "r", release, digest=f"{slug}-1", rubric=rubric)
     with store.write() as session:
         assignment, _, _ = assignments.put(session, COURSE, new)
         return assignment.id

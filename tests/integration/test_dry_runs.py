@@ -75,11 +75,11 @@ def beat(server: Server) -> None:
     server.dispatch.registry.beat(Beat("p", "dgx-spark-1", 8, 0, stages))
 
 
-def grade(server: Server, *round_ids: str, ok: bool = True) -> None:
-    """Prepare these rounds, let machines answer, combine."""
+def grade(server: Server, *round_ids: str, ok: bool = True, prepared: bool = False) -> None:
+    """Prepare these rounds unless they are, let machines answer, combine."""
     beat(server)
     for round_id in round_ids:
-        assert prepare(server, round_id)
+        assert prepared or prepare(server, round_id)
     while release(server):
         pass
     with server.store.read() as session:

@@ -22,7 +22,7 @@ from grading.may import Actor
 from grading.outcome import Report
 from grading.report import settled
 from grading.report.curves import Curve
-from grading.rubric import Criterion, Rubric
+from grading.rubric import Adjustment, Criterion, Rubric, RunsClean, Uses
 from grading.store import (
     Store,
     accounts,
@@ -155,6 +155,49 @@ def test_a_partial_grade_that_is_graded_again_keeps_what_people_changed(server: 
     with server.store.read() as session:
         assert the_grade(session, submission).criterion_points["code"] == 55
         assert the_grade(session, submission).final_points is not None
+
+
+def test_a_deduction_is_computed_kept_waived_and_goes_on_to_another_grading(server: Server) -> None:
+    """From the hand-in to the grade, and to the next one, in the database."""
+    pipes = Adjustment(id="pipes", title="No pipe", deduct=0.1, unless=(Uses(all_of=("%>%",)),))
+    run = Adjustment(id="run", title="Does not run", cap=0.2, unless=(RunsClean(),))
+    rubric = RUBRIC.model_copy(update={"adjustments": (pipes,)})
+    idle_machine(server)
+    made = hand_in(server.store, add_assignment(server.store, rubric=rubric))
+    grade(server, made.round_id)
+    intact(server.store)
+    with server.store.write() as session:
+        first = the_grade(session, made.submission_id)
+        assert first.points == sum(first.criterion_points.values()) - 10
+        reviewing.change(
+            session, made.submission_id, Change(kind="waive", target="pipes", reason="r"),
+            seen(session, made.submission_id), TEACHER,
+        )  # fmt: skip
+        assert first.points == sum(first.criterion_points.values())
+    intact(server.store)
+    with server.store.write() as session:
+        grades.release(session, the_grade(session, made.submission_id).round_id, TEACHER)
+        asked = regrades.ask(session, Actor(2), made.submission_id, "reflection", "Please look again at it.")
+        new = regrades.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
+    assert new is not None
+    grade(server, new)
+    intact(server.store)
+    with server.store.read() as session:
+        again = the_grade(session, made.submission_id)
+        assert (again.round_id, again.points) == (new, sum(again.criterion_points.values()))
+    # what only a run could tell waits for a person, and takes nothing
+    other = RUBRIC.model_copy(update={"adjustments": (run,)})
+    unrun = hand_in(server.store, add_assignment(server.store, "unrun", rubric=other), "s2")
+    without(server, unrun.round_id)
+    with server.store.read() as session:
+        held = the_grade(session, unrun.submission_id)
+        assert (held.held, held.points) == (True, sum(held.criterion_points.values()))
+
+
+def without(server: Server, round_id: str) -> None:
+    """Grade a round whose work is not run: there is no sandbox."""
+    assert prepare(server, round_id, without="There is no sandbox.")
+    grade(server, round_id, prepared=True)
 
 
 def finish_under_way(server: Server, round_id: str) -> None:
