@@ -10,6 +10,7 @@ from typing import cast
 
 from flask import Blueprint, Flask, Response, current_app, request, session
 
+from app import who
 from app.api.parsing import tagged
 from app.language import speak
 from app.live import live, next_look_s
@@ -146,8 +147,11 @@ def status(submission_id: str) -> Response:
     anew = "If-None-Match" not in request.headers
     reader = board.reader(str(session.get("_user_id", "")), anew=anew)
     speak(reader.language or session.get("language"))
+    actor = who.limited(reader.actor)
+    if actor is None:
+        raise NotSignedIn
     seen = board.seen(submission_id, anew=anew)
-    return tagged(_told(board, reader.actor, seen))
+    return tagged(_told(board, actor, seen))
 
 
 def _told(board: Board, actor: Actor, seen: Seen) -> dict[str, object]:

@@ -17,7 +17,6 @@ from flask_login import current_user
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.services import services
-from app.who import SignedIn
 from grading.errors import NotFound
 from grading.may import Actor
 from grading.store.lti import launching, platforms
@@ -114,19 +113,20 @@ def _only_what_belongs() -> tuple[str, int] | None:
     return None
 
 
-def limited(found: SignedIn) -> SignedIn | None:
-    """Somebody in a frame: no administrator, and in no course but those of the platform. Nothing: nobody."""
+def limited(actor: Actor) -> Actor | None:
+    """Somebody in a frame: no administrator, and in no course but those of the platform. Nothing: nobody.
+
+    The one guard of frames: whoever asks for anything below `/framed` goes through it (`app.who`).
+    """
     if not framed():
-        return found
+        return actor
     platform_id = session.get("lti_platform")
     if not isinstance(platform_id, int):
         return None
     with services().store.look() as store:
         courses = launching.courses_of(store, platform_id)
-    roles = {course: role for course, role in found.actor.roles.items() if course in courses}
-    found.actor = Actor(found.actor.user_id, administrator=False, roles=roles)
-    found.open_requests = 0
-    return found
+    roles = {course: role for course, role in actor.roles.items() if course in courses}
+    return Actor(actor.user_id, administrator=False, roles=roles)
 
 
 def ancestors() -> str:
