@@ -109,7 +109,6 @@ def test_a_supervised_redis_gives_way_to_a_stranger_at_its_port(tmp_path: Path) 
     first.stop()
     with socket.socket() as stranger:
         stranger.bind(("127.0.0.1", urlsplit(url).port or 0))
-        stranger.listen()
         second = SupervisedRedis(tmp_path)
         try:
             assert urlsplit(second.url).port != urlsplit(url).port
