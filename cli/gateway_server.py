@@ -1,11 +1,12 @@
-"""The gateway under gunicorn, one process with threads."""
+"""The gateway as a process."""
 
 from __future__ import annotations
 
 from flask import Flask
 
 from app.gateway import Door, create_gateway
-from cli.gunicorn_server import GunicornServer
+from cli.http_connections import Bounds
+from cli.http_server import HttpServer
 from grading import queue
 from grading.config import Config
 from grading.dispatch import open_leases
@@ -28,12 +29,17 @@ def build(config: Config) -> Flask:
     return create_gateway(Door(config, Store(config.database.url), leases, Talks(leases.redis), send))
 
 
-class GatewayServer(GunicornServer):
+class GatewayServer(HttpServer):
     """The gateway as its own process."""
 
     def __init__(self, config: Config, host: str, port: int) -> None:
         threads = config.gateway.at_once + SPARE_THREADS
-        address = f"{host}:{port}"
         super().__init__(
-            "grader-gateway", address, threads=threads, graceful_s=5, build=lambda: build(config)
+            host,
+            port,
+            threads=threads,
+            graceful_s=5,
+            bounds=Bounds(body_bytes=config.gateway.max_body_kb * 1024),
+            build=lambda: build(config),
+            notices_leaving=True,
         )

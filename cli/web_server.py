@@ -1,4 +1,4 @@
-"""The web app under gunicorn, one process with threads."""
+"""The web app as a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from flask import Flask
 from app import create_app
 from app.services import Services
 from cli.asking import open_door
-from cli.gunicorn_server import GunicornServer
+from cli.http_connections import MIB, Bounds
+from cli.http_server import HttpServer
 from cli.settings import lms_secrets, secret_key
 from grading import tracing
 from grading.config import Config
@@ -46,7 +47,7 @@ def settle() -> None:
     gc.set_threshold(YOUNG)
 
 
-class WebServer(GunicornServer):
+class WebServer(HttpServer):
     """The web app as its own process."""
 
     def __init__(self, config: Config, folder: Path, host: str, port: int) -> None:
@@ -56,5 +57,6 @@ class WebServer(GunicornServer):
             settle()
             return app
 
+        bounds = Bounds(body_bytes=config.server.max_upload_mb * MIB)
         threads = config.server.threads
-        super().__init__("grader-web", f"{host}:{port}", threads=threads, graceful_s=20, build=traced)
+        super().__init__(host, port, threads=threads, graceful_s=20, bounds=bounds, build=traced)

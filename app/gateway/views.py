@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import select
-import socket
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -27,8 +25,6 @@ from grading.store import accounts
 
 log = logging.getLogger(__name__)
 endpoints = Blueprint("gateway", __name__)
-TAKES_S = 20.0
-"""A client that sends nothing of its request, or takes nothing of its answer, for so long is let go."""
 
 
 @endpoints.get("/healthz")
@@ -58,14 +54,11 @@ def model(name: str) -> Response:
 def chat() -> Response:
     """An answer of a model, whole or as a stream of server-sent events."""
     guest, inside = _guest(), doors()
-    client = _client()
-    if client is not None:
-        client.settimeout(TAKES_S)
     asked, ask = asking.read(_body(), inside.door.settings.max_tokens)
     _require_room(inside, ask.model)
     with ExitStack() as stack:
         stack.enter_context(inside.inside(guest.token_id))
-        conversation = Conversation(inside.door, ask, lambda: _gone(client))
+        conversation = Conversation(inside.door, ask, _gone())
         log.info("guest %s of %s asks for %s", conversation.id, guest.name, ask.model)
         answer = Answer(conversation)
         if not asked.stream:
@@ -201,21 +194,10 @@ def _require_room(inside: Doors, name: str) -> None:
         raise TooMany(f"{door.settings.waiting} requests wait for this model already.")
 
 
-def _client() -> socket.socket | None:
-    """The connection of this request, where the server shows it."""
-    found = request.environ.get("gunicorn.socket") or request.environ.get("werkzeug.socket")
-    return found if isinstance(found, socket.socket) else None
-
-
-def _gone(client: socket.socket | None) -> bool:
-    """Whether it was closed at the other end."""
-    if client is None:
-        return False
-    try:
-        ready, _, _ = select.select([client], [], [], 0)
-        return bool(ready) and not client.recv(1, socket.MSG_PEEK)
-    except (OSError, ValueError):
-        return True
+def _gone() -> Callable[[], bool]:
+    """Asks whether the client closed its connection, where the server can tell."""
+    asks: Callable[[], bool] | None = request.environ.get("waitress.client_disconnected")
+    return asks or (lambda: False)
 
 
 def _model(name: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What waiting pages cost the web process: many simulated pages that ask as often as it tells them to.
 
-The web app is the product's own, under gunicorn; machines are played: they take hand-ins, count tokens and
+The web app is the product's own; machines are played: they take hand-ins, count tokens and
 finish. Measured is the processor time of the web process as a share of one core.
 """
 

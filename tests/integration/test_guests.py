@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.exceptions import NoPermissionError
 
-from app.gateway import asking, create_gateway, errors, views
+from app.gateway import asking, errors
 from app.gateway.conversation import ClientGone, Conversation
 from app.gateway.errors import Refused
 from app.gateway.services import Door
@@ -533,22 +532,6 @@ def test_a_machine_that_takes_no_guests_offers_no_model(redis_url: str) -> None:
     assert list(door.models()) == ["grader/analysis", "grader/feedback", "m", "tiny"]
     leases.beat(Beat("p", "one", 8, 0, stages, circuits=away))
     assert door.models() == {}
-    redis.close()
-
-
-def test_who_sends_only_half_a_request_keeps_no_thread(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(views, "_guest", lambda: None)
-    redis = connect(redis_url)
-    door = Door(configuration(), None, Leases(redis), Talks(redis), lambda *_: None)  # type: ignore[arg-type]
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        given = {"gunicorn.socket": ours}
-        client = create_gateway(door).test_client()
-        answer = client.post("/v1/chat/completions", data=b"{", environ_overrides=given)
-        assert answer.status_code == 400
-        assert ours.gettimeout() == views.TAKES_S
     redis.close()
 
 

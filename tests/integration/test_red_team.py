@@ -318,7 +318,7 @@ def judged(check: Check, sources: Sequence[tuple[str, str, str]], missing: tuple
     return collect([work], rubric, [solved], Ran(plan, made))
 
 
-def test_a_made_up_import_excuses_only_what_follows_from_it() -> None:
+def test_a_made_up_import_excuses_nothing() -> None:
     sources = [
         ("", "failed", "ModuleNotFoundError: No module named 'nothing_xyz'"),
         ("", "failed", "NameError: name 'n' is not defined"),
@@ -326,7 +326,7 @@ def test_a_made_up_import_excuses_only_what_follows_from_it() -> None:
         ("", "ran", ""),
     ]
     found = judged(RunsClean(), sources, ("nothing_xyz",)).criteria[0].outcomes[0]
-    assert found.earned == 0.5
+    assert found.earned == 0.25
 
 
 def test_outputs_that_count_as_handed_in_beside_a_solution_that_runs_wait_for_a_person() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.http_connections import Bounds
 from grading.config import Server
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
@@ -14,12 +15,16 @@ EXAMPLES = {
     "nginx.conf": {
         "upload": r"client_max_body_size (\d+)m;",
         "waits": r"proxy_read_timeout\s+(\d+)s;",
+        "head": r"client_header_timeout\s+(\d+)s;",
+        "idle": r"keepalive_timeout\s+(\d+)s;",
         "to": r"proxy_pass http://([\d.]+:\d+);",
         "hides": r"location \^~ (/metrics) \{\s+return 404;",
     },
     "Caddyfile": {
         "upload": r"max_size (\d+)MB",
         "waits": r"response_header_timeout (\d+)s",
+        "head": r"read_header (\d+)s",
+        "idle": r"keepalive (\d+)s",
         "to": r"reverse_proxy ([\d.]+:\d+) ",
         "hides": r"@operators path (/metrics) /metrics/\*\s+respond @operators 404",
     },
@@ -31,13 +36,13 @@ def test_an_example_fits_the_settings(name: str, root: Path) -> None:
     text = (DEPLOY / name).read_text(encoding="utf-8")
     found = {key: re.search(pattern, text) for key, pattern in EXAMPLES[name].items()}
     said = {key: match[1] for key, match in found.items() if match}
-    server = Server()
+    server, bounds = Server(), Bounds(body_bytes=0)
     # what is allowed beyond the upload is the form around it
     assert server.max_upload_mb < int(said["upload"]) <= 2 * server.max_upload_mb
-    settings = (root / "cli" / "gunicorn_server.py").read_text(encoding="utf-8")
-    timeout = re.search(r'"timeout": (\d+)', settings)
-    assert timeout is not None
-    assert int(said["waits"]) > int(timeout[1])
+    # the proxy gives a request up no later than the server, and lets go of idle connections first
+    assert int(said["waits"]) >= 120
+    assert float(said["head"]) <= bounds.head_s
+    assert float(said["idle"]) < bounds.idle_s
     assert said["to"] == f"{server.host}:{server.port}"
     assert said["hides"] == "/metrics"
 

@@ -1,0 +1,32 @@
+"""The attack of `slow_connections` against a real web app."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.embedded import RedisProcess, free_port
+from cli.system import accepts_uploads
+from tests.attacks.slow_connections import main
+from tests.faults.boxes import Box, config_of
+from tests.system import ASSIGNMENT, furnish, site, until
+
+
+@pytest.mark.usefixtures("redis_url")
+def test_500_slow_connections_keep_nobody_waiting(
+    tmp_path: Path, redis_server: RedisProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    config, url = config_of([Box("one")], port), f"http://127.0.0.1:{port}"
+    with site(tmp_path, config, f"sqlite:///{tmp_path}/g.db", redis_server.url) as made:
+        made.parts.start("web", "web", "--port", str(port), "--var", str(tmp_path / "var"))
+        until(lambda: accepts_uploads(url), 60, f"the web app; see {tmp_path}")
+        monkeypatch.setenv("ATTACK_TOKEN", furnish(made.store, url).token)
+        # a second on a computer that does nothing else (docs/reliability.md); tests run beside each other
+        held = ["--connections", "500", "--seconds", "3", "--every", "1", "--within", "5"]
+        assert main([url, *held, "--assignment", ASSIGNMENT]) == 0
+
+
+def test_the_attack_says_when_it_could_not_begin() -> None:
+    assert main([f"http://127.0.0.1:{free_port()}", "--seconds", "1"]) == 2
