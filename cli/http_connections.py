@@ -53,6 +53,9 @@ class RequestTimeout(Error):  # type: ignore[misc]  # waitress has no types
 class BodyBuffer(OverflowableBuffer):  # type: ignore[misc]
     """Keeps a body up to a size. Of a larger one only the size stays."""
 
+    buf: Any
+    strbuf: bytes
+
     def __init__(self, overflow: int, most: int) -> None:
         super().__init__(overflow)
         self.most, self.seen = most, 0
@@ -86,6 +89,9 @@ class TimedChannel(HTTPChannel):  # type: ignore[misc]
     """A connection that knows since when it waits, and how much moved meanwhile."""
 
     parser_class = BoundedParser
+    request: Any
+    requests: list[Any]
+    total_outbufs_len: int
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -109,7 +115,7 @@ class TimedChannel(HTTPChannel):  # type: ignore[misc]
         """Of unfinished and waiting requests, and of the answer."""
         unfinished = self.request
         bodies = [*self.requests, *([unfinished] if unfinished is not None else [])]
-        return sum(one.body_bytes_received for one in bodies) + int(self.total_outbufs_len)
+        return sum(int(one.body_bytes_received) for one in bodies) + self.total_outbufs_len
 
     @property
     def unfinished(self) -> bool:
