@@ -139,7 +139,7 @@ class TimedChannel(HTTPChannel):  # type: ignore[misc]
             return
         waited = now - self.since
         if phase == "idle" and waited > bounds.idle_s:
-            self.handle_close()
+            self.server.overdue.append(self)
         elif phase == "head" and waited > bounds.head_s:
             self._time_out(f"its head was not complete within {bounds.head_s:g} s")
         elif phase == "body" and waited > bounds.body_s:
@@ -149,7 +149,7 @@ class TimedChannel(HTTPChannel):  # type: ignore[misc]
             self.mark = (now, self.moved)
             if not enough and phase == "answer":
                 log.info("an answer is taken too slowly; the connection is closed")
-                self.handle_close()
+                self.server.overdue.append(self)
             elif not enough:
                 self._time_out(f"its body came at less than {bounds.least_bytes_per_s} bytes a second")
 
@@ -163,7 +163,7 @@ class TimedChannel(HTTPChannel):  # type: ignore[misc]
                 request.completed = True
                 self.requests.append(request)
         if request is None:
-            self.handle_close()
+            self.server.overdue.append(self)
         else:
             self.server.add_task(self)
 
@@ -173,8 +173,19 @@ class BoundedServer(TcpWSGIServer):  # type: ignore[misc]
 
     channel_class = TimedChannel
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.overdue: list[TimedChannel] = []
+        super().__init__(*arguments, **options)
+
+    def close_overdue(self) -> None:
+        """Between two polls: during one, a new connection could get the number of one that was closed."""
+        for channel in self.overdue:
+            if channel.connected:
+                channel.handle_close()
+        self.overdue.clear()
+
     def maintenance(self, now: float) -> None:
-        """Close what takes too long or too much."""
+        """Find what takes too long or too much."""
         bounds: Bounds = self.adj.bounds
         for channel in list(self.active_channels.values()):
             channel.check(now, bounds)
@@ -192,7 +203,7 @@ class BoundedServer(TcpWSGIServer):  # type: ignore[misc]
         addresses = Counter(channel.addr[0] for channel in waiting)
         crowded = addresses.most_common(1)[0][0]
         oldest = min((c for c in waiting if c.addr[0] == crowded), key=lambda c: float(c.since))
-        oldest.handle_close()
+        self.overdue.append(oldest)
 
     def _bound_bytes(self, most: int) -> None:
         held = sorted(self.active_channels.values(), key=lambda channel: int(channel.held_bytes))
@@ -201,4 +212,4 @@ class BoundedServer(TcpWSGIServer):  # type: ignore[misc]
             largest = held.pop()
             total -= largest.held_bytes
             log.warning("connections hold more than %d MiB; the largest is closed", most // MIB)
-            largest.handle_close()
+            self.overdue.append(largest)

@@ -112,6 +112,8 @@ class HttpServer:
 
     def _turn(self) -> None:
         wasyncore.loop(timeout=LOOK_S, use_poll=True, map=self._map, count=1)
+        for server in self._servers:
+            server.close_overdue()
 
     def _busy(self) -> bool:
         channels = [channel for server in self._servers for channel in server.active_channels.values()]
