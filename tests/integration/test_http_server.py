@@ -58,5 +58,5 @@ def test_who_connects_while_an_idle_connection_is_closed_is_answered(port: int) 
 def test_a_head_that_does_not_end_is_given_up(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-        assert slow.recv(4096).startswith(b"HTTP/1.1 408 ")
+        assert b" 408 Request Timeout" in slow.recv(4096)
         assert answered(port)
