@@ -59,7 +59,6 @@ _TOLD = "is told to clients in whole seconds; those of the benchmark wait as lon
 EXEMPT: Mapping[str, str] = {
     "app.gateway.conversation.PAUSE_S": _LEFT,
     "app.gateway.errors": _TOLD,
-    "app.gateway.views": _LIMIT,
     "grading.backlog.KEEP_S": _KEEPING,
     "grading.breaker": _LIMIT,
     "grading.canvas": _LIMIT,
