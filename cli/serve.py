@@ -50,7 +50,9 @@ def web(settings: Settings, port: int | None, host: str | None, folder: Path) ->
 
 def _linked(config: Config, port: int | None) -> Config:
     """Links lead to where the app listens: on this computer only, another port is another address."""
-    if port is None or urlsplit(config.server.public_url).hostname not in ("localhost", "127.0.0.1"):
+    public = urlsplit(config.server.public_url)
+    # https is a proxy's, whose port is its own
+    if port is None or public.scheme == "https" or public.hostname not in ("localhost", "127.0.0.1"):
         return config
     server = config.server.model_copy(update={"public_url": f"http://localhost:{port}"})
     return config.model_copy(update={"server": server})

@@ -34,3 +34,5 @@ def test_links_lead_to_the_port_that_was_taken() -> None:
         update={"server": here.server.model_copy(update={"public_url": "https://grader.school"})}
     )
     assert _linked(away, 9000).server.public_url == "https://grader.school"
+    proxied = Config.model_validate({**here.model_dump(), "server": {"public_url": "https://localhost"}})
+    assert _linked(proxied, 9000).server.public_url == "https://localhost"
