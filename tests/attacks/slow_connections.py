@@ -1,7 +1,7 @@
 """Attack: connections that send their request, or take their answer, a byte at a time or not at all.
 
     python -m tests.attacks.slow_connections http://127.0.0.1:8080
-    python -m tests.attacks.slow_connections http://127.0.0.1:8080 --kind bodies --connections 100
+    python -m tests.attacks.slow_connections https://grader.school.example --kind bodies --connections 100
     ATTACK_TOKEN=grd_… python -m tests.attacks.slow_connections http://127.0.0.1:8080 \
         --assignment COURSE/NAME --student somebody
 
@@ -18,6 +18,7 @@ import argparse
 import os
 import re
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -49,7 +50,12 @@ class Target:
     def address(self) -> tuple[str, int]:
         """Host and port."""
         parts = urlsplit(self.base)
-        return parts.hostname or "", parts.port or 80
+        return parts.hostname or "", parts.port or (443 if self.encrypted else 80)
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether it is asked by TLS."""
+        return urlsplit(self.base).scheme == "https"
 
     def beginning(self, kind: str) -> bytes:
         """What a connection of this kind sends at once."""
@@ -66,13 +72,20 @@ class Target:
         return self.beginning(kind) if kind == "readers" else b"x"
 
 
-def _connected(address: tuple[str, int]) -> socket.socket:
+def _connected(target: Target, tls: ssl.SSLContext) -> socket.socket:
     """A connection that takes little before it is read."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(PATIENCE_S)
-    connection.connect(address)
-    return connection
+    connection.connect(target.address)
+    return tls.wrap_socket(connection, server_hostname=target.address[0]) if target.encrypted else connection
+
+
+def _careless() -> ssl.SSLContext:
+    """Who attacks does not care who the server is."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 @dataclass
@@ -89,10 +102,11 @@ class Held:
 
     def open(self, count: int) -> None:
         """Open so many. Raises NotTried."""
+        tls = _careless()
         for number in range(count):
             kind = self.kinds[number % len(self.kinds)]
             try:
-                connection = _connected(self.target.address)
+                connection = _connected(self.target, tls)
             except OSError as error:
                 if not self._open:
                     raise NotTried(f"no connection: {error}") from None
@@ -112,16 +126,17 @@ class Held:
 
     def _send(self, connection: socket.socket, data: bytes) -> None:
         try:
-            if self._open[connection] != "readers" and not connection.recv(1, socket.MSG_PEEK):
+            # of the socket under TLS, too: its own recv() knows no flags
+            if self._open[connection] != "readers" and not socket.socket.recv(connection, 1, socket.MSG_PEEK):
                 raise ConnectionResetError
         except BlockingIOError:
             pass  # nothing to read: it is still open
         except OSError:
             return self._drop(connection)
-        with suppress(BlockingIOError):
+        with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             try:
                 connection.send(data)
-            except (ConnectionError, TimeoutError):
+            except (ConnectionError, TimeoutError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
                 self._drop(connection)
         return None
 
