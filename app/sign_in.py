@@ -14,7 +14,7 @@ from app.language import ngettext
 from app.security import safe_next
 from app.services import services
 from grading.errors import GraderError
-from grading.store import accounts, links
+from grading.store import accounts, links, passwords
 
 pages = Blueprint("sign_in", __name__)
 WARN_AT = 7
@@ -33,7 +33,7 @@ def enter() -> tuple[str, int] | BaseResponse:
     """Check name and password."""
     name, password = request.form.get("name", "")[:200], request.form.get("password", "")[:1000]
     target = safe_next(request.form.get("next"))
-    user_id = accounts.check_password(services().store, name, password)
+    user_id = passwords.check(services().store, name, password)
     if user_id is None:
         problem = _refused(_count(name))
         return render_template("sign_in.html", next=target, name=name, problem=problem), 401
@@ -54,7 +54,7 @@ def _count(name: str) -> int:
 
 
 def _refused(count: int) -> str:
-    left = accounts.MAX_FAILURES - count
+    left = passwords.MAX_FAILURES - count
     if left <= 0:
         return _(
             "There were too many wrong passwords. To keep others from guessing, this account rests for 15 "

@@ -19,10 +19,8 @@ from grading.errors import Conflict, Forbidden, GraderError
 from grading.may import SCOPES, Actor
 from grading.store import tables
 from grading.store.audit import note
-from grading.store.database import Store, now
+from grading.store.database import now
 
-MAX_FAILURES = 10
-LOCKED_FOR = timedelta(minutes=15)
 MIN_PASSWORD = 10
 MAX_PASSWORD = 1000
 _HASHER = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
@@ -100,39 +98,8 @@ def end_links(session: Session, user_ids: Sequence[int], *, of_instructors: bool
         session.execute(open_ones.values(expires_at=moment))
 
 
-def check_password(store: Store, sign_in_name: str, password: str, action: str = "sign_in") -> int | None:
-    """The user's id, or nothing when name or password is wrong or the account is locked.
-
-    A try is counted before the slow comparison, so that parallel guesses cannot pass the limit: at most 10
-    failures in 15 minutes. Unknown names cost the same time as known ones.
-    """
-    with store.write() as session:
-        user = find_user(session, "local", sign_in_name.strip())
-        allowed = user is not None and not user.disabled and _count_try(session, user)
-        stored = user.password_hash if user is not None and allowed else None
-    if not _matches(stored, password) or user is None:
-        return None
-    with store.write() as session:
-        found = session.get_one(tables.User, user.id)
-        found.failed_logins, found.locked_until = 0, None
-        note(session, f"user:{user.id}", action, f"user:{user.id}")
-    return user.id
-
-
-def _count_try(session: Session, user: tables.User) -> bool:
-    session.refresh(user, with_for_update=True)  # or parallel tries would count as one
-    moment = now(session)
-    if user.locked_until is not None and user.locked_until > moment:
-        return False
-    user.failed_logins += 1
-    user.locked_until = None
-    if user.failed_logins >= MAX_FAILURES:
-        user.failed_logins, user.locked_until = 0, moment + LOCKED_FOR
-        note(session, "system", "account.lock", f"user:{user.id}")
-    return True
-
-
-def _matches(stored: str | None, password: str) -> bool:
+def matches(stored: str | None, password: str) -> bool:
+    """Whether it is the password of this hash; without one it is not, after the same computation."""
     try:
         if stored is None:
             _HASHER.hash(password)

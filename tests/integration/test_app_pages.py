@@ -15,7 +15,7 @@ from app.render import documents
 from app.security import safe_next
 from grading.documents import UploadedFile, read
 from grading.model import RoundState
-from grading.store import accounts, drains, tables
+from grading.store import accounts, drains, passwords, tables
 from tests.integration.webapp import CODE, School, form_token, report
 
 PASSWORD = "correct horse battery"
@@ -55,13 +55,13 @@ def test_sign_in_leads_on_but_never_outside(school: School) -> None:
 
 def test_ten_failures_lock_for_15_minutes(school: School) -> None:
     with_password(school)
-    for _ in range(accounts.MAX_FAILURES):
-        assert accounts.check_password(school.store, "anna", "wrong") is None
+    for _ in range(passwords.MAX_FAILURES):
+        assert passwords.check(school.store, "anna", "wrong") is None
     assert sign_in(school, PASSWORD)[0] == 401
     school.store.clock_offset_s = 14 * 60
-    assert accounts.check_password(school.store, "anna", PASSWORD) is None
+    assert passwords.check(school.store, "anna", PASSWORD) is None
     school.store.clock_offset_s = 16 * 60
-    assert accounts.check_password(school.store, "anna", PASSWORD) == school.users["anna"]
+    assert passwords.check(school.store, "anna", PASSWORD) == school.users["anna"]
 
 
 def test_sign_in_is_bounded_per_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_first_administrator_is_made_once(tmp_path: Path) -> None:
         password = accounts.ensure_administrator(session)
         assert password is not None
         assert accounts.ensure_administrator(session) is None
-    assert accounts.check_password(school.store, "admin", password) is not None
+    assert passwords.check(school.store, "admin", password) is not None
     school.close()
 
 

@@ -21,7 +21,7 @@ from werkzeug.test import TestResponse
 
 from grading.errors import Conflict, Forbidden
 from grading.rosterfile import parse
-from grading.store import accounts, links, members, migrate, roster, tables
+from grading.store import accounts, links, members, migrate, passwords, roster, tables
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.links import LinkGone
@@ -397,7 +397,7 @@ def test_two_who_use_a_link_at_once_are_one(both: School) -> None:
         done = list(pool.map(go, ("the first password", "the second password")))
     assert sorted(done) == [False, True]
     kept = "the first password" if done[0] else "the second password"
-    assert accounts.check_password(both.store, "anna", kept) == both.users["anna"]
+    assert passwords.check(both.store, "anna", kept) == both.users["anna"]
 
 
 def test_instructors_make_links_for_students_who_are_staff_nowhere(school: School) -> None:
@@ -610,7 +610,7 @@ def test_guessing_the_old_password_locks_as_at_sign_in(school: School) -> None:
     with_password(school, "anna")
     client = school.client("anna")
     form = {"password": "a better one", "again": "a better one"}
-    for _ in range(accounts.MAX_FAILURES):
+    for _ in range(passwords.MAX_FAILURES):
         assert post(client, "/account/password", old="wrong", **form).status_code == 403
     assert post(client, "/account/password", old=PASSWORD, **form).status_code == 403
     assert enter(school, "anna", PASSWORD)[1].status_code == 401
@@ -732,7 +732,7 @@ def test_the_list_of_users_is_searched_and_filtered(both: School) -> None:
                 session, f"u-{number}", name=f"User {number:02}", email=f"u{number}@x.example"
             )
         locked = session.get_one(tables.User, both.users["ben"])
-        locked.locked_until = now(session) + accounts.LOCKED_FOR
+        locked.locked_until = now(session) + passwords.LOCKED_FOR
     with queries(both) as many:
         page = text(client.get("/users"))
     assert len(many) == len(few)

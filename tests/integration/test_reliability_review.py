@@ -27,7 +27,7 @@ from grading.errors import ConfigError
 from grading.evidence import collect
 from grading.leases import BEATS, LEASES
 from grading.model import Document, Evidence, RoundState, RunState, StageState
-from grading.store import Store, accounts, migrate, rounds
+from grading.store import Store, accounts, migrate, passwords, rounds
 from grading.store.blobs import keep
 from grading.store.database import now
 from grading.store.tables import Outbox, Round, RoundStage, Run
@@ -234,8 +234,8 @@ def together(number: int, do: Callable[[int], object]) -> list[Exception]:
 def test_parallel_guesses_are_all_counted(server: Server) -> None:
     with server.store.write() as session:
         accounts.create_user(session, "ada", "correct horse battery")
-    tries = accounts.MAX_FAILURES - 1
-    assert together(tries, lambda _: accounts.check_password(server.store, "ada", "wrong")) == []
+    tries = passwords.MAX_FAILURES - 1
+    assert together(tries, lambda _: passwords.check(server.store, "ada", "wrong")) == []
     with server.store.read() as session:
         user = accounts.find_user(session, "local", "ada")
         assert user is not None
