@@ -6,12 +6,13 @@ from flask import Blueprint, flash, g, redirect, render_template, request, sessi
 from flask_login import login_user
 from werkzeug.wrappers import Response
 
-from app import who
+from app import known_browser, who
 from app.language import gettext as _
 from app.language import languages, title_of
 from app.services import services
 from grading.errors import GraderError
 from grading.store import accounts, passwords, users
+from grading.store.sign_in_tries import TriedTooOften
 from grading.store.users import Wishes
 
 pages = Blueprint("account", __name__, url_prefix="/account")
@@ -47,7 +48,7 @@ def save() -> tuple[str, int] | Response:
 
 
 @pages.post("/password")
-def password() -> tuple[str, int] | Response:
+def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     """Set a new password; this session goes on, all others end."""
     actor = who.actor()
     old, new = request.form.get("old", "")[:1000], request.form.get("password", "")
@@ -55,13 +56,15 @@ def password() -> tuple[str, int] | Response:
         if new != request.form.get("again", ""):
             raise GraderError(_("The two new passwords differ. Type the same one twice."))
         ended = "tokens" in request.form
-        passwords.change(services().store, actor.user_id, old, new, tokens_end=ended)
+        caller = known_browser.caller_of(who.user())
+        passwords.change(services().store, actor.user_id, old, new, caller, tokens_end=ended)
+    except TriedTooOften as error:
+        return _page(known_browser.waits(error)), error.status, {"Retry-After": str(error.retry_after_s)}
     except GraderError as error:
         return _page(error.message), error.status
-    _go_on(actor.user_id)
     told = _("Your password is changed. Other sessions of yours have ended.")
     flash(_("Your password is changed. Other sessions and your API tokens have ended.") if ended else told)
-    return redirect(url_for("account.mine"), 303)
+    return _go_on(actor.user_id)
 
 
 @pages.post("/sessions")
@@ -70,15 +73,16 @@ def elsewhere() -> Response:
     actor = who.actor()
     with services().store.write() as store:
         passwords.end_sessions(store, actor.user_id)
-    _go_on(actor.user_id)
     flash(_("You are signed out everywhere else."))
-    return redirect(url_for("account.mine"), 303)
+    return _go_on(actor.user_id)
 
 
-def _go_on(user_id: int) -> None:
-    """Sign this browser in again, with the new stamp."""
+def _go_on(user_id: int) -> Response:
+    """Sign this browser in again, with the new stamp; the account knows no other browser any more."""
     with services().store.read() as store:
-        login_user(who.signed_in_as(store, user_id))
+        found = who.signed_in_as(store, user_id)
+    login_user(found)
+    return known_browser.remember(redirect(url_for("account.mine"), 303), found)
 
 
 def _page(problem: str = "", wanted: Wishes | None = None) -> str:

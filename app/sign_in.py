@@ -2,74 +2,49 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from flask import Blueprint, Response, flash, redirect, render_template, request, session, url_for
 from flask_login import login_user, logout_user
 from werkzeug.wrappers import Response as BaseResponse
 
-from app import who
+from app import known_browser, who
 from app.language import gettext as _
-from app.language import ngettext
 from app.security import safe_next
 from app.services import services
 from grading.errors import GraderError
 from grading.store import accounts, links, passwords
+from grading.store.sign_in_tries import TriedTooOften
 
 pages = Blueprint("sign_in", __name__)
-WARN_AT = 7
-"""From so many wrong passwords on it is said how many are left."""
 
 
 @pages.get("/sign-in")
 def form() -> str:
     """The form."""
     name = session.pop("signs_in_as", "")  # of who just set a password
-    return render_template("sign_in.html", next=safe_next(request.args.get("next")), name=name)
+    return _form(safe_next(request.args.get("next")), name)
 
 
 @pages.post("/sign-in")
-def enter() -> tuple[str, int] | BaseResponse:
+def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | BaseResponse:
     """Check name and password."""
     name, password = request.form.get("name", "")[:200], request.form.get("password", "")[:1000]
     target = safe_next(request.form.get("next"))
-    user_id = passwords.check(services().store, name, password)
+    try:
+        user_id = passwords.check(services().store, name, password, known_browser.caller())
+    except TriedTooOften as error:
+        return _form(target, name, known_browser.waits(error)), 429, {"Retry-After": str(error.retry_after_s)}
     if user_id is None:
-        problem = _refused(_count(name))
-        return render_template("sign_in.html", next=target, name=name, problem=problem), 401
+        return _form(target, name, _("Name and password do not fit. Check both and try again.")), 401
     with services().store.read() as store:
         found = who.signed_in_as(store, user_id)
     session.clear()
     session.permanent = True
     login_user(found)
-    return redirect(target or url_for("pages.home"), 303)
+    return known_browser.remember(redirect(target or url_for("pages.home"), 303), found)
 
 
-def _count(name: str) -> int:
-    """How often this browser gave wrong passwords for this name; of other browsers it tells nothing."""
-    mark = hashlib.sha256(name.strip().encode()).hexdigest()[:12]
-    known, count = session.get("tries", ("", 0))
-    session["tries"] = (mark, count + 1 if known == mark else 1)
-    return int(session["tries"][1])
-
-
-def _refused(count: int) -> str:
-    left = passwords.MAX_FAILURES - count
-    if left <= 0:
-        return _(
-            "There were too many wrong passwords. To keep others from guessing, this account rests for 15 "
-            "minutes. Nothing is lost; come back then, or ask for a link to set a new password."
-        )
-    if count >= WARN_AT:
-        return ngettext(
-            "Name and password do not fit. One more try, then the account rests for 15 minutes.",
-            "Name and password do not fit. %(count)s more tries, then the account rests for 15 minutes.",
-            left,
-        )
-    return _(
-        "Name and password do not fit, or the account rests for 15 minutes after too many wrong passwords. "
-        "Check both and try again."
-    )
+def _form(target: str | None, name: str, problem: str = "") -> str:
+    return render_template("sign_in.html", next=target, name=name, problem=problem)
 
 
 @pages.post("/sign-out")
@@ -110,7 +85,7 @@ def set_password() -> tuple[str, int] | BaseResponse:
     try:
         if password != request.form.get("again", ""):
             raise GraderError(_("The two passwords differ. Type the same one twice."))
-        links.use(services().store, session.get("reset", ""), password)
+        user_id = links.use(services().store, session.get("reset", ""), password)
     except links.LinkGone:
         session.pop("reset", None)
         raise
@@ -119,7 +94,9 @@ def set_password() -> tuple[str, int] | BaseResponse:
     session.clear()
     session["signs_in_as"] = request.form.get("username", "")[:200]
     flash(_("Your password is set. Sign in with it now."))
-    return redirect(url_for("sign_in.form"), 303)
+    with services().store.read() as store:  # so that whoever is slowed down by strangers gets in by a link
+        found = who.signed_in_as(store, user_id)
+    return known_browser.remember(redirect(url_for("sign_in.form"), 303), found)
 
 
 def _set_page(problem: str | None = None) -> str:

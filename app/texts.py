@@ -146,8 +146,6 @@ def signing_in(person: Person) -> Markup:
     """Whether somebody can sign in, and how that stands."""
     if person.disabled:
         return Markup('<span class="state state-failed">{}</span>').format(_("disabled"))
-    if person.locked_until:
-        return Markup('<span class="state state-held">{}</span>').format(_("locked"))
     if person.enters:
         return escape(_("has a password"))
     if person.invited_until:

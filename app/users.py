@@ -86,16 +86,6 @@ def disabled(user_id: int) -> Response:
     return redirect(url_for("users.person", user_id=user_id), 303)
 
 
-@pages.post(f"{PERSON}/unlock")
-def unlock(user_id: int) -> Response:
-    """Let somebody try passwords again at once."""
-    actor = _administrator()
-    with services().store.write() as session:
-        users.unlock(session, user_id, actor)
-    flash(_("They can try again at once."))
-    return redirect(url_for("users.person", user_id=user_id), 303)
-
-
 @pages.post(f"{PERSON}/link")
 def link(user_id: int) -> str:
     """A link to set a password, shown once."""

@@ -26,6 +26,7 @@ class SignedIn(UserMixin):
         self.name = found.name
         self.actor = found.actor
         self.open_requests = found.open_requests
+        self.stamp = found.stamp
         self.id = f"{found.actor.user_id}:{found.stamp}"
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from grading.errors import Conflict, Forbidden, GraderError
 from grading.may import SCOPES, Actor
-from grading.store import tables
+from grading.store import sign_in_tries, tables
 from grading.store.audit import note
 from grading.store.database import now
 
@@ -82,7 +82,7 @@ def hash_password(password: str) -> str:
 def set_password(session: Session, user: tables.User, password: str, hashed: str = "") -> None:
     """Give a user a new password; open sessions end because they carry a stamp of the old one, links too."""
     user.password_hash = hashed or hash_password(password)
-    user.failed_logins, user.locked_until = 0, None
+    sign_in_tries.forget(session, user.id)
     end_links(session, [user.id])
     note(session, f"user:{user.id}", "password.set", f"user:{user.id}")
 

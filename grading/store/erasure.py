@@ -18,7 +18,7 @@ from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from grading.errors import GraderError
-from grading.store import chores
+from grading.store import chores, sign_in_tries
 from grading.store.audit import note
 from grading.store.database import Store, now
 from grading.store.people import Known, Student, count_student, find_student
@@ -99,6 +99,7 @@ def erase(session: Session, known: Known, by: str) -> Erased:
         session, list(session.scalars(select(Upload.id).where(Upload.user_id == student.user_id)))
     )
     counts += _scattered(session, student)
+    sign_in_tries.forget(session, student.user_id)
     for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailWish):
         counts += gone(session, table, table.user_id == student.user_id)
     for told in (LtiMember, LtiDifference, LtiScore, LtiTry, LtiLaunch, CanvasTaken, CanvasScore, CanvasTry):
@@ -112,11 +113,7 @@ def erase(session: Session, known: Known, by: str) -> Erased:
     blank: dict[str, Any] = {"name": "", "email": "", "password_hash": None, "disabled": True, "language": ""}
     blank["mail_when_ready"] = False
     moment = now(session)
-    session.execute(
-        update(User)
-        .where(User.id == student.user_id)
-        .values(**blank, created_at=moment, failed_logins=0, locked_until=None)
-    )
+    session.execute(update(User).where(User.id == student.user_id).values(**blank, created_at=moment))
     counts["audit rows without the name"] += _depersonalise(session, student)
     _plan_withdrawal(session, student)
     note(session, by, ACTION, student.name, dict(+counts))

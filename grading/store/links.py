@@ -48,8 +48,11 @@ def owner(session: Session, secret: str) -> tables.User:
     return _open(session, secret)[1]
 
 
-def use(store: Store, secret: str, password: str) -> None:
-    """Set the password of a link's owner; their tokens end. Raises LinkGone, also for the second of two."""
+def use(store: Store, secret: str, password: str) -> int:
+    """Set the password of a link's owner, whose number it returns; their tokens end.
+
+    Raises LinkGone, also for the second of two.
+    """
     with store.read() as session:
         owner(session, secret)  # before the slow part, which nobody may have for nothing
     hashed = accounts.hash_password(password)
@@ -59,6 +62,7 @@ def use(store: Store, secret: str, password: str) -> None:
         accounts.set_password(session, user, password, hashed)
         # who could sign in before may have made tokens, and nobody knows that they did not
         tokens.revoke_tokens(session, user.id, f"user:{user.id}")
+    return user.id
 
 
 def _open(session: Session, secret: str, lock: bool = False) -> tuple[tables.ResetLink, tables.User]:

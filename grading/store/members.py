@@ -35,7 +35,6 @@ class Person:
     disabled: bool
     enters: bool
     """They have a password."""
-    locked_until: datetime | None
     invited_until: datetime | None
     """How long the link they were given is valid."""
 
@@ -57,7 +56,6 @@ SHOWN = (
     tables.User.administrator,
     tables.User.disabled,
     tables.User.password_hash.is_not(None).label("enters"),
-    tables.User.locked_until,
     select(func.max(tables.ResetLink.expires_at))
     .where(tables.ResetLink.user_id == tables.User.id, tables.ResetLink.used_at.is_(None))
     .correlate(tables.User)
@@ -144,7 +142,7 @@ def _people(session: Session, rows: Sequence[Any]) -> tuple[Person, ...]:
 
 def person_of(session: Session, row: Any, role: str, ids: tuple[str, ...]) -> Person:
     """Somebody, of a row with what is SHOWN."""
-    moment = now(session) if row.invited_until or row.locked_until else NEVER
+    moment = now(session) if row.invited_until else NEVER
     return Person(
         row.id,
         row.name,
@@ -154,7 +152,6 @@ def person_of(session: Session, row: Any, role: str, ids: tuple[str, ...]) -> Pe
         row.administrator,
         row.disabled,
         row.enters,
-        _still(row.locked_until, moment),
         _still(row.invited_until, moment),
     )
 

@@ -2,66 +2,59 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from sqlalchemy.orm import Session
 
 from grading.errors import Forbidden
-from grading.store import accounts, tables, tokens
+from grading.store import accounts, sign_in_tries, tables, tokens
 from grading.store.audit import note
-from grading.store.database import Store, now
-
-MAX_FAILURES = 10
-LOCKED_FOR = timedelta(minutes=15)
+from grading.store.database import Store
+from grading.store.sign_in_tries import Caller, KnownBrowser
 
 
 class WrongPassword(Forbidden):
-    """Your present password is not right, or the account rests after too many wrong ones; nothing changed."""
+    """Your present password is not right; nothing changed."""
 
     code = "wrong_password"
 
 
-def check(store: Store, sign_in_name: str, password: str, action: str = "sign_in") -> int | None:
-    """The user's id, or nothing when name or password is wrong or the account is locked.
+def check(
+    store: Store, sign_in_name: str, password: str, caller: Caller, action: str = "sign_in"
+) -> int | None:
+    """The user's id, or nothing when name or password is wrong. Raises TriedTooOften.
 
-    A try is counted before the slow comparison, so that parallel guesses cannot pass the limit: at most 10
-    failures in 15 minutes. Unknown names cost the same time as known ones.
+    Until it is right, all cost the same, so that nobody learns which names exist: unknown names, accounts
+    that are disabled or have no password, and others take the same statements and one computation of a hash.
     """
+    name = sign_in_name.strip()
     with store.write() as session:
-        user = accounts.find_user(session, "local", sign_in_name.strip())
-        allowed = user is not None and not user.disabled and _count_try(session, user)
-        stored = user.password_hash if user is not None and allowed else None
+        user = accounts.find_user(session, "local", name)
+        tried = sign_in_tries.count(session, name, caller, known=_knows(user, caller.browser))
+    stored = user.password_hash if user is not None and not user.disabled else None
     if not accounts.matches(stored, password) or user is None:
         return None
     with store.write() as session:
-        found = session.get_one(tables.User, user.id)
-        found.failed_logins, found.locked_until = 0, None
+        sign_in_tries.was_right(session, tried)
         note(session, f"user:{user.id}", action, f"user:{user.id}")
     return user.id
 
 
-def _count_try(session: Session, user: tables.User) -> bool:
-    session.refresh(user, with_for_update=True)  # or parallel tries would count as one
-    moment = now(session)
-    if user.locked_until is not None and user.locked_until > moment:
+def _knows(user: tables.User | None, browser: KnownBrowser | None) -> bool:
+    if user is None or browser is None:
         return False
-    user.failed_logins += 1
-    user.locked_until = None
-    if user.failed_logins >= MAX_FAILURES:
-        user.failed_logins, user.locked_until = 0, moment + LOCKED_FOR
-        note(session, "system", "account.lock", f"user:{user.id}")
-    return True
+    return (user.id, accounts.session_stamp(user)) == (browser.user_id, browser.stamp)
 
 
-def change(store: Store, user_id: int, old: str, new: str, *, tokens_end: bool = False) -> None:
-    """Set a new password for who knows the old one; wrong ones count as at sign-in. Raises WrongPassword.
+def change(
+    store: Store, user_id: int, old: str, new: str, caller: Caller, *, tokens_end: bool = False
+) -> None:
+    """Set a new password for who knows the old one; wrong ones count as at sign-in.
 
-    All sessions end; the user's API tokens where that is wanted.
+    Raises WrongPassword and TriedTooOften. All sessions end; the user's API tokens where that is wanted.
     """
     with store.read() as session:
         name = accounts.sign_in_name(session, user_id)
     hashed = accounts.hash_password(new)
-    if check(store, name, old, "password.check") != user_id:
+    if check(store, name, old, caller, "password.check") != user_id:
         raise WrongPassword
     with store.write() as session:
         accounts.set_password(session, session.get_one(tables.User, user_id), new, hashed)

@@ -16,11 +16,10 @@ from grading.errors import Forbidden, GraderError, NotFound
 from grading.may import STAFF, Actor
 from grading.store import accounts, members, tables, tokens
 from grading.store.audit import note
-from grading.store.database import now
 from grading.store.members import People, Person
 
 Flag = L["administrator", "disabled"]
-KINDS = ("administrators", "staff", "disabled", "locked", "invited")
+KINDS = ("administrators", "staff", "disabled", "invited")
 """Of accounts that a list is narrowed to."""
 
 
@@ -61,8 +60,7 @@ _OF_ONE = select(
 def listing(session: Session, search: str = "", kind: str = "", page: int = 1) -> People:
     """A page of everybody, by name. Who was erased is left out."""
     kind = kind if kind in KINDS else ""
-    given = {"now": now(session)} if kind == "locked" else {}
-    return members.people_page(session, _listing(kind), given, search, page)
+    return members.people_page(session, _listing(kind), {}, search, page)
 
 
 @cache
@@ -74,7 +72,6 @@ def _listing(kind: str) -> Any:
         "administrators": user.administrator,
         "staff": exists().where(tables.Membership.user_id == user.id, tables.Membership.role.in_(STAFF)),
         "disabled": user.disabled,
-        "locked": user.locked_until > bindparam("now"),
         "invited": user.password_hash.is_(None),
     }
     query = query.where(filters[kind]) if kind else query
@@ -147,14 +144,6 @@ def put_flag(session: Session, user_id: int, flag: Flag, value: bool, actor: Act
         tokens.revoke_tokens(session, user_id, actor.name)
     accounts.end_links(session, [user_id])
     note(session, actor.name, f"user.{flag if value else f'not_{flag}'}", f"user:{user_id}")
-
-
-def unlock(session: Session, user_id: int, actor: Actor) -> None:
-    """Let somebody try passwords again at once."""
-    find(session, user_id)
-    user = session.get_one(tables.User, user_id, with_for_update=True)
-    user.failed_logins, user.locked_until = 0, None
-    note(session, actor.name, "account.unlock", f"user:{user_id}")
 
 
 def wish(session: Session, user_id: int, wanted: Wishes) -> None:

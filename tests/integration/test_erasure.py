@@ -50,7 +50,7 @@ PERSONAL = {
     "inbound_webhooks", "memberships", "outbox", "prompts", "round_stages", "rounds", "rubric_versions",
     "runs", "submission_files", "submissions", "system_messages", "tokens", "trials", "users", "drains",
     "changes", "dry_run_rounds", "dry_runs", "examples", "extensions", "group_members", "marks",
-    "regrade_requests", "reset_links", "saved_comments", "submission_members",
+    "regrade_requests", "reset_links", "saved_comments", "sign_in_tries", "submission_members",
     "uploads", "upload_files", "mail_wishes", "touches",
     "sent_messages", "event_receivers", "webhook_secrets",
     "lti_keys", "lti_platforms", "lti_contexts", "lti_deployments", "lti_nonces", "lti_tickets",

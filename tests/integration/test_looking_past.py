@@ -55,7 +55,7 @@ def people() -> Select[Any]:
     """Columns of several kinds: numbers, texts, moments, truth, nothing; a list and a value are given."""
     user, member = tables.User, tables.Membership
     query = select(
-        user.id, user.name.label("called"), user.created_at, user.disabled, user.locked_until, member.role,
+        user.id, user.name.label("called"), user.created_at, user.disabled, user.password_hash, member.role,
         func.coalesce(member.role, bindparam("none")).label("known"),
     )  # fmt: skip
     query = query.outerjoin(member, member.user_id == user.id)

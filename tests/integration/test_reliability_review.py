@@ -27,7 +27,7 @@ from grading.errors import ConfigError
 from grading.evidence import collect
 from grading.leases import BEATS, LEASES
 from grading.model import Document, Evidence, RoundState, RunState, StageState
-from grading.store import Store, accounts, migrate, passwords, rounds
+from grading.store import Store, migrate, rounds
 from grading.store.blobs import keep
 from grading.store.database import now
 from grading.store.tables import Outbox, Round, RoundStage, Run
@@ -229,17 +229,6 @@ def together(number: int, do: Callable[[int], object]) -> list[Exception]:
     for thread in threads:
         thread.join(60)
     return raised
-
-
-def test_parallel_guesses_are_all_counted(server: Server) -> None:
-    with server.store.write() as session:
-        accounts.create_user(session, "ada", "correct horse battery")
-    tries = passwords.MAX_FAILURES - 1
-    assert together(tries, lambda _: passwords.check(server.store, "ada", "wrong")) == []
-    with server.store.read() as session:
-        user = accounts.find_user(session, "local", "ada")
-        assert user is not None
-        assert user.failed_logins == tries
 
 
 def test_the_same_files_in_another_order_do_not_wait_for_each_other(server: Server) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from grading.store import chores, grades, retention, touches
+from grading.store import chores, grades, retention, sign_in_tries, touches
 from grading.store.database import now
 from grading.store.erasure import WITHDRAW
 from grading.withdrawal import withdraw
@@ -65,6 +65,7 @@ def _tidy(server: Server) -> None:
         chores.plan(session, TIDY)
         if chores.take(session, TIDY) is not None:
             touches.tidy(session)
+            sign_in_tries.tidy(session)
             chores.again(session, TIDY, TIDY_EVERY)
 
 

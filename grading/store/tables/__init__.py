@@ -46,7 +46,7 @@ from grading.store.tables.operations import (
     KeptTrial,
     Outbox,
 )
-from grading.store.tables.people import Course, Identity, Membership, ResetLink, Token, User
+from grading.store.tables.people import Course, Identity, Membership, ResetLink, SignInTry, Token, User
 from grading.store.tables.reviewing import (
     Change,
     DryRun,
@@ -111,6 +111,7 @@ __all__ = [
     "Run",
     "SavedComment",
     "SentMessage",
+    "SignInTry",
     "Submission",
     "SubmissionFile",
     "SubmissionMember",

@@ -46,8 +46,6 @@ class User(Base):
     administrator: Mapped[bool] = mapped_column(Boolean, default=False)
     disabled: Mapped[bool] = mapped_column(Boolean, default=False)
     created_at: Mapped[datetime]
-    failed_logins: Mapped[int] = mapped_column(Integer, default=0)
-    locked_until: Mapped[datetime | None]
     language: Mapped[str] = mapped_column(String(10), default="")
     """Of the pages, such as `de`; empty: as the browser asks for."""
     mail_when_ready: Mapped[bool] = mapped_column(Boolean, default=False)
@@ -106,3 +104,19 @@ class ResetLink(Base):
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]
+
+
+class SignInTry(Base):
+    """A counter of wrong passwords for a sign-in name, whether it exists or not."""
+
+    __tablename__ = "sign_in_tries"
+    account: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """SHA-256 of the sign-in name."""
+    source: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """Whose wrong passwords are counted: those of an address, of a browser, or of many addresses."""
+    failures: Mapped[int] = mapped_column(Integer, default=0)
+    next_at: Mapped[datetime]
+    """When the next try is permitted."""
+    last_at: Mapped[datetime]
+    """When the last one was; the sweeper takes away what is old."""
+    __table_args__ = (Index("sign_in_tries_by_time", "last_at"),)

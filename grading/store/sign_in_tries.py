@@ -1,0 +1,170 @@
+"""Wrong passwords, counted by account and where they come from: who may try again, and when.
+
+Nobody is locked out; tries that follow wrong ones are spaced (decision 0045). Counters are kept by the digest
+of a sign-in name, so that a name that does not exist counts as one that does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import delete, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.orm import Session
+
+from grading.errors import GraderError
+from grading.store.database import now
+from grading.store.tables import Identity, SignInTry
+
+FORGOTTEN_AFTER = timedelta(hours=12)
+"""After so long without a wrong password a counter begins anew."""
+FEW = 3
+"""From so many wrong passwords on, an address shares its turns with the others that gave as many, and no
+longer with addresses that are new to the account: who attacks from one address uses up nothing of theirs."""
+NEW, FAILED = "new addresses", "failed addresses"
+EVER = datetime(2000, 1, 1, tzinfo=UTC)
+_KEY = (SignInTry.account, SignInTry.source)
+_KEYS = select(*_KEY)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long after a wrong password the next try is refused: doubling from 1 s to `longest_s`."""
+
+    free: int
+    """So many wrong passwords cost nothing."""
+    longest_s: int
+
+    def delay_s(self, failures: int) -> int:
+        """After so many."""
+        beyond = failures - self.free
+        return 0 if beyond <= 0 else min(self.longest_s, 2 ** min(beyond - 1, 20))
+
+
+OF_ONE = Pace(free=4, longest_s=120)
+"""Of one address, and of one browser that the account knows."""
+OF_MANY = Pace(free=20, longest_s=60)
+"""Of all addresses that are new to the account, and of all that are not. Shorter than that of one, so that
+one address alone never uses up the turns of all."""
+
+
+@dataclass(frozen=True)
+class KnownBrowser:
+    """A browser in which somebody signed in before, or is signed in."""
+
+    user_id: int
+    stamp: str
+    """The session stamp of then: no other one counts."""
+    id: str
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Where a password comes from."""
+
+    address: str
+    browser: KnownBrowser | None = None
+
+
+class TriedTooOften(GraderError):
+    """There were several wrong passwords for this account; the next try has to wait a little."""
+
+    code = "tried_too_often"
+    status = 429
+
+    def __init__(self, wait: timedelta) -> None:
+        super().__init__()
+        self.retry_after_s = max(1, math.ceil(wait.total_seconds()))
+
+
+@dataclass(frozen=True)
+class Try:
+    """A try that was permitted, and is counted as a wrong one until it is known to be right."""
+
+    account: str
+    own: str
+    others: str
+
+
+def count(session: Session, sign_in_name: str, caller: Caller, *, known: bool) -> Try:
+    """Count a try before its password is compared, so that parallel ones cannot pass the limit.
+
+    `known`: the account knows the browser. Raises TriedTooOften; then nothing may be committed.
+    """
+    account = _digest(sign_in_name)
+    own = _counter(session, account, _own(account, caller, known=known))
+    counters = [(own, OF_ONE)]
+    if not known:
+        others = FAILED if own.failures >= FEW else NEW
+        counters.append((_counter(session, account, others), OF_MANY))
+    moment = now(session)
+    next_at = max(one.next_at for one, _ in counters)
+    if next_at > moment:
+        raise TriedTooOften(next_at - moment)
+    for one, pace in counters:
+        one.failures += 1
+        one.last_at = moment
+        delay_s = pace.delay_s(one.failures)
+        # not `moment` where nothing waits: a try beside this one, which waited for the row, began before
+        one.next_at = moment + timedelta(seconds=delay_s) if delay_s else EVER
+    return Try(account, own.source, "" if known else others)
+
+
+def was_right(session: Session, tried: Try) -> None:
+    """Take back that a try was counted. Its address or browser begins anew; what others gave stays."""
+    at = SignInTry.account == tried.account
+    session.execute(delete(SignInTry).where(at, SignInTry.source == tried.own))
+    counted = (at, SignInTry.source == tried.others, SignInTry.failures > 0)
+    taken_back = {"failures": SignInTry.failures - 1, "next_at": EVER}
+    session.execute(update(SignInTry).where(*counted).values(taken_back))
+
+
+def forget(session: Session, user_id: int) -> None:
+    """Begin anew with an account, such as after a new password."""
+    named = select(Identity.subject).where(Identity.user_id == user_id, Identity.provider == "local")
+    theirs = SignInTry.account.in_([_digest(name) for name in session.scalars(named)])
+    # in the order in which a try takes them, or both could wait for each other
+    session.execute(_KEYS.where(theirs).order_by(*_KEY).with_for_update())
+    session.execute(delete(SignInTry).where(theirs))
+
+
+def tidy(session: Session) -> None:
+    """Take away the counters that begin anew."""
+    old = _KEYS.where(SignInTry.last_at < now(session) - FORGOTTEN_AFTER)
+    session.execute(delete(SignInTry).where(tuple_(*_KEY).in_(old.with_for_update(skip_locked=True))))
+
+
+def network(address: str) -> str:
+    """What counts as one address: of IPv6 a /64, as every customer has a whole one."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address  # such as that of a Unix socket
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            return str(ip.ipv4_mapped)
+        return str(ipaddress.ip_network((ip, 64), strict=False))
+    return str(ip)
+
+
+def _own(account: str, caller: Caller, *, known: bool) -> str:
+    if known and caller.browser is not None:
+        return f"browser {caller.browser.id}"[:64]
+    return f"address {_digest(account + network(caller.address))[:32]}"
+
+
+def _counter(session: Session, account: str, source: str) -> SignInTry:
+    """One counter, locked. Always taken in one order: that of an address, then that of many."""
+    new = {"account": account, "source": source, "failures": 0, "next_at": EVER, "last_at": now(session)}
+    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
+    session.execute(insert(SignInTry).values(new).on_conflict_do_nothing())
+    return session.get_one(SignInTry, (account, source), with_for_update=True)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
