@@ -43,6 +43,10 @@ class Bounds:
     """Bodies and answers together, most of it in temporary files; beyond, the largest are closed."""
 
 
+PIPELINED = 2
+"""Requests that a connection may send at once; each may hold an open file until its answer is taken."""
+
+
 class RequestTimeout(Error):  # type: ignore[misc]  # waitress has no types
     """The request did not come in time."""
 
@@ -96,13 +100,31 @@ class TimedChannel(HTTPChannel):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.moved = 0
+        self.ending = False
         self.phase, self.since = "head", self.creation_time
         self.mark = (self.since, 0)
 
     def received(self, data: bytes) -> bool:
         """Count what comes."""
         self.moved += len(data)
-        return bool(super().received(data))
+        taken = bool(super().received(data))
+        if len(self.requests) > PIPELINED:
+            self._end_after_those()
+        return taken
+
+    def _end_after_those(self) -> None:
+        """Answer the first requests and close; the client may send the others again (RFC 9112, 9.3.2)."""
+        with self.requests_lock:
+            self.ending = True
+            for request in self.requests[PIPELINED:]:
+                request.close()
+            del self.requests[PIPELINED:]
+            for request in self.requests[-1:]:
+                request.headers["CONNECTION"] = "close"
+
+    def readable(self) -> bool:
+        """Whether more may come."""
+        return not self.ending and bool(super().readable())
 
     def send(self, data: bytes, do_close: bool = True) -> int:
         """Count what goes."""
@@ -138,7 +160,7 @@ class TimedChannel(HTTPChannel):  # type: ignore[misc]
             self.phase, self.since, self.mark = phase, now, (now, self.moved)
             return
         waited = now - self.since
-        if phase == "idle" and waited > bounds.idle_s:
+        if (self.ending and phase not in ("work", "answer")) or (phase == "idle" and waited > bounds.idle_s):
             self.server.overdue.append(self)
         elif phase == "head" and waited > bounds.head_s:
             self._time_out(f"its head was not complete within {bounds.head_s:g} s")

@@ -15,14 +15,15 @@ from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.task import ThreadedTaskDispatcher
 
-from cli.http_connections import MIB, BoundedServer, Bounds
+from cli.http_connections import MIB, PIPELINED, BoundedServer, Bounds
 from grading.errors import ConfigError
 
 LOOK_S = 1
+THREADS_END_S = 2.0
 DRAINED_BYTES = 256 * MIB
 """A larger body is refused without reading it; see app/security.py."""
-FILES_EACH = 3
-"""A connection, and temporary files for its body and its answer."""
+FILES_EACH = 2 + PIPELINED
+"""A connection, a temporary file for its body, and files for its answers."""
 
 
 class HttpServer:
@@ -95,7 +96,8 @@ class HttpServer:
         while self._busy() and time.monotonic() < end:
             self._turn()
         wasyncore.close_all(self._map)
-        dispatcher.shutdown(timeout=0)
+        # idle threads end at once; one that still works was given its time, and ends with the process
+        dispatcher.shutdown(timeout=THREADS_END_S)
 
     def stop(self) -> None:
         """Take no new connections, and end when the open requests are answered; from any thread."""

@@ -6,9 +6,9 @@
         --assignment COURSE/NAME --student somebody
 
 Opens 500 connections (at most 2,000) for 20 s (at most 300) and sends one byte on each every 5 s: of a head
-that never ends (headers), of a body that was announced with 1 MB (bodies); or asks each time for a large file
-and reads nothing (readers). `mixed` is a third of each. Meanwhile it asks for /healthz again and again,
-and with a token (scope submit) submits one small file a second. Then it closes everything.
+that never ends (headers), of a body that was announced with 1 MB (bodies); or asks each time 50 times for a
+large file and reads nothing (readers). `mixed` is a third of each. Meanwhile it asks for /healthz again and
+again, and with a token (scope submit) submits one small file a second. Then it closes everything.
 Exit status 0: all was answered, each within --within seconds (1); 1: not; 2: the attack could not be tried.
 """
 
@@ -31,6 +31,8 @@ import requests
 
 KINDS = ("headers", "bodies", "readers")
 MOST_CONNECTIONS, MOST_SECONDS = 2_000, 300.0
+REQUESTS_AT_ONCE = 50
+"""Of a reader: all answers are more than the system keeps for a connection."""
 PATIENCE_S = 10.0
 """After so long without an answer, a question counts as not answered."""
 
@@ -65,7 +67,7 @@ class Target:
             return f"GET /healthz {head}X-Slow: ".encode()
         if kind == "bodies":
             return f"POST /sign-in {head}Content-Type: text/plain\r\nContent-Length: 1000000\r\n\r\n".encode()
-        return f"GET {self.file} {head}\r\n".encode()
+        return f"GET {self.file} {head}\r\n".encode() * REQUESTS_AT_ONCE
 
     def further(self, kind: str) -> bytes:
         """What it sends now and then."""

@@ -24,8 +24,9 @@ def test_500_slow_connections_keep_nobody_waiting(
         until(lambda: accepts_uploads(url), 60, f"the web app; see {tmp_path}")
         monkeypatch.setenv("ATTACK_TOKEN", furnish(made.store, url).token)
         # a second on a computer that does nothing else (docs/reliability.md); tests run beside each other
-        held = ["--connections", "500", "--seconds", "3", "--every", "1", "--within", "5"]
-        assert main([url, *held, "--assignment", ASSIGNMENT]) == 0
+        held = ["--connections", "500", "--seconds", "2", "--every", "0.5", "--within", "5"]
+        for kind in ("mixed", "readers"):
+            assert main([url, *held, "--kind", kind, "--assignment", ASSIGNMENT]) == 0
 
 
 def test_the_attack_says_when_it_could_not_begin() -> None:
