@@ -8,6 +8,7 @@ and of buffers, and `maintenance`.
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,13 @@ class RequestTimeout(Error):  # type: ignore[misc]  # waitress has no types
     reason = "Request Timeout"
 
 
+class NoRoom(Error):  # type: ignore[misc]
+    """The body could not be kept until it was whole."""
+
+    code = 507
+    reason = "Insufficient Storage"
+
+
 class BodyBuffer(OverflowableBuffer):  # type: ignore[misc]
     """Keeps a body up to a size. Of a larger one only the size stays."""
 
@@ -62,7 +70,7 @@ class BodyBuffer(OverflowableBuffer):  # type: ignore[misc]
 
     def __init__(self, overflow: int, most: int) -> None:
         super().__init__(overflow)
-        self.most, self.seen = most, 0
+        self.most, self.seen, self.failed = most, 0, False
 
     def __len__(self) -> int:
         return self.seen
@@ -71,7 +79,11 @@ class BodyBuffer(OverflowableBuffer):  # type: ignore[misc]
         """Keep or drop."""
         self.seen += len(data)
         if self.seen <= self.most:
-            super().append(data)
+            try:
+                super().append(data)
+            except OSError as error:
+                log.error("a body cannot be kept in %s: %s", tempfile.gettempdir(), error.strerror)
+                self.failed, self.most = True, 0
         elif self.buf is not None or self.strbuf:
             self.close()
             self.buf, self.strbuf = None, b""
@@ -80,6 +92,10 @@ class BodyBuffer(OverflowableBuffer):  # type: ignore[misc]
 class BoundedParser(HTTPRequestParser):  # type: ignore[misc]
     """Puts bodies into buffers that do not grow beyond what the app takes."""
 
+    error: Error | None
+    completed: bool
+    body_rcv: Any
+
     def parse_header(self, header_plus: bytes) -> None:
         """As waitress does, with another buffer."""
         super().parse_header(header_plus)
@@ -87,6 +103,16 @@ class BoundedParser(HTTPRequestParser):  # type: ignore[misc]
             most = self.adj.bounds.body_bytes
             fits = self.content_length <= most
             self.body_rcv.buf = BodyBuffer(self.adj.inbuf_overflow, most if fits else 0)
+
+    def received(self, data: bytes) -> int:
+        """Read a body for which there is no room to its end, too, so that the answer is seen."""
+        taken = int(super().received(data))
+        lost = self.body_rcv is not None and self.body_rcv.buf.failed
+        if lost and self.completed and self.error is None:
+            self.error = NoRoom(
+                "The server has no room for this upload. Nothing was stored; try again later."
+            )
+        return taken
 
 
 class TimedChannel(HTTPChannel):  # type: ignore[misc]

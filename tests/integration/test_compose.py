@@ -149,3 +149,11 @@ def test_files_for_prometheus_and_grafana_are_there(root: Path, services: dict[s
             if "deploy" in source:
                 assert any(Path(source).iterdir()), source
     assert (root / "deploy" / "flower" / "Dockerfile").is_file()
+
+
+def test_bodies_of_requests_wait_on_a_disk_not_in_memory(services: dict[str, Any]) -> None:
+    for name in ("web", "gateway"):
+        spool, mounts = services[name]["environment"]["TMPDIR"], services[name]["volumes"]
+        targets = [mount.split(":")[1] if isinstance(mount, str) else mount["target"] for mount in mounts]
+        assert spool in targets
+        assert spool not in services[name]["tmpfs"]

@@ -6,10 +6,12 @@ import http.client
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from flask import Flask
@@ -93,6 +95,25 @@ def test_a_body_that_comes_too_slowly_is_answered_408_in_words(port: int) -> Non
         answer = b"".join(iter(lambda: slow.recv(4096), b""))
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b"came at less than 4096 bytes a second. Send it again." in answer
+
+
+def test_a_body_for_which_the_disk_has_no_room_is_answered_507(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(Bounds(body_bytes=MIB)) as port:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+        answer = _post(port, b"x" * 200_000)
+        assert answer.startswith(b"HTTP/1.1 507 ")
+        assert b"Nothing was stored; try again later." in answer
+        monkeypatch.undo()
+        assert _post(port, b"x" * 200_000).startswith(b"HTTP/1.1 200 ")
+
+
+def _post(port: int, body: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        head = f"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        return b"".join(iter(lambda: connection.recv(4096), b""))
 
 
 def test_a_body_that_takes_too_long_is_answered_408_in_words() -> None:
