@@ -29,6 +29,15 @@ _NOISE = re.compile(
     r"|^\[?\d+ rows x \d+ columns\]?$",
     re.IGNORECASE,
 )
+_MESSAGE = re.compile(
+    r"^(?:Attaching package: |Loading required package: |── (?:Attaching|Conflicts|Column specification)\b"
+    r"|[✔✖] \w+(?:::| +\d)|ℹ Use the conflicted package|Rows: \d+ Columns: \d+$|Delimiter: \""
+    r"|(?:chr|dbl|int|lgl|fct|date|dttm|time) +\(\d+\): |ℹ (?:Use `spec|Specify the column types))"
+)
+"""What R says on loading a package or reading a file: no answer, and other packages say other things."""
+_MASKED = re.compile(r"^The following objects? (?:is|are) masked (?:from|_by_) .*:$")
+_LISTED = re.compile(r"^(?: {4}\S.*)?$")
+"""The names that are masked, below that line."""
 MAX_LINES = 400
 """Of one output; what follows is not compared."""
 MAX_LINE = 2_000
@@ -78,9 +87,11 @@ def lines_of(text: str) -> tuple[Line, ...]:
     """The lines that say something, in their normal form; R's wrapped vectors become one line."""
     found: list[Line] = []
     plain = ANSI.sub("", text[: 4 * MAX_LINES * MAX_LINE]).replace("\u2212", "-").replace("\r\n", "\n")
+    masked = False
     for raw in plain.split("\n")[: 4 * MAX_LINES]:
         raw = raw.rpartition("\r")[2][:MAX_LINE]
-        if _NOISE.match(raw):
+        masked = bool(_MASKED.match(raw)) or (masked and _LISTED.match(raw) is not None)
+        if masked or _NOISE.match(raw) or _MESSAGE.match(raw):
             continue
         index = _INDEX.match(raw)
         line = _line(raw[index.end() :] if index else raw)

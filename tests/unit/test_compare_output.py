@@ -16,6 +16,26 @@ def found(expected: str, got: str, rel: float = 1e-6) -> tuple[int, int]:
     return compared.found, compared.expected
 
 
+LOADING = """
+Attaching package: ‘dplyr’
+
+The following objects are masked from ‘package:stats’:
+
+    filter, lag
+
+── Attaching core tidyverse packages ──────── tidyverse 2.0.0 ──
+✔ dplyr     1.1.4     ✔ readr     2.1.5
+── Conflicts ───────────────── tidyverse_conflicts() ──
+✖ dplyr::filter() masks stats::filter()
+ℹ Use the conflicted package to force all conflicts to become errors
+Rows: 500 Columns: 9
+── Column specification ─────────────────────────────
+Delimiter: ","
+chr  (4): CustomerName, City
+date (1): Date
+
+ℹ Use `spec()` to retrieve the full column specification for this data.
+"""
 FRAME = "  region revenue orders\n1  North  1871.0      6\n2   East   938.5      4\n"
 
 
@@ -36,6 +56,8 @@ FRAME = "  region revenue orders\n1  North  1871.0      6\n2   East   938.5     
         ("# A tibble: 2 × 2\n  <chr> <dbl>\na 1", "a 1"),
         (FRAME, "   revenue  orders region\n0   1871.0       6  North\n1    938.5       4   East\n"),
         (FRAME, "region revenue orders\nNorth 1871 6\nEast 938.5 4"),
+        (f"{LOADING}\nRows: 4", "Rows: 4"),
+        ("Rows: 4", f"{LOADING}\nRows: 4"),
     ],
 )
 def test_outputs_that_say_the_same(expected: str, got: str) -> None:
@@ -53,6 +75,7 @@ def test_outputs_that_say_the_same(expected: str, got: str) -> None:
         ("a\nb\nc", "a\nc", (2, 3)),
         ("a\nb", "b\na", (1, 2)),
         ("a", "", (0, 1)),
+        (f"{LOADING}\nRows: 4", LOADING, (0, 1)),
         (FRAME, "revenue orders region\n1871.0 6 North\n938.5 5 East", (2, 3)),
         (FRAME, "revenue region\n1871.0 North\n938.5 East", (0, 3)),
     ],
