@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from grading.authoring.diff import differences
 from grading.authoring.form import Problem, Raw
 from grading.authoring.toml import written
 from grading.errors import AssignmentError
+from grading.legacy import Works, is_legacy, read_legacy_rubric
 from grading.rubric import Adjustment, CheckBase, Criterion, Rubric
 from grading.rubric_errors import KINDS
 from grading.store import drafting
@@ -67,21 +69,21 @@ def save(assignment_id: int) -> tuple[str, int] | str | Response:
         return _meanwhile(assignment_id, raw, error), 409
 
 
-def _saved(actor: Any, assignment_id: int, rubric: Rubric) -> Response:
+def _saved(actor: Any, assignment_id: int, rubric: Rubric, report: Sequence[str] = ()) -> Response:
     """Save as a draft and go on there. Raises AssignmentError, SavedMeanwhile."""
     with services().store.write() as session:
         found = shared.seen(session, actor, assignment_id)
         base = shared.base()
         said = drafting.content(session, drafting.version(session, assignment_id, base))
         try:
-            made = drafting.save(
-                session, found, replace(said, rubric=rubric), base, actor, request.form.get("note", "")
-            ).number
+            new, note = replace(said, rubric=rubric), request.form.get("note", "")
+            made = drafting.save(session, found, new, base, actor, note, report).number
         except NothingChanged as error:
             made, same = base, error.message
             flash(same)
         else:
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made))
+            shared.flash_report(report)
     return redirect(url_for("authoring.edit", assignment_id=assignment_id), 303)
 
 
@@ -176,13 +178,14 @@ def save_text(assignment_id: int) -> tuple[str, int] | Response:
     """Save what was typed as a draft."""
     actor, typed = who.actor(), shared.text("text")
     with services().store.look() as session:
-        top = shared.head(session, shared.seen(session, actor, assignment_id))
+        found = shared.seen(session, actor, assignment_id)
+        top, works = shared.head(session, found), drafting.works(drafting.working(session, found).version)
     try:
-        rubric, problems = _of_text(typed)
+        rubric, problems, report = _of_text(typed, works)
         if rubric is None:
             said = [sentence for _at, sentence in words.problem_words(problems, None, ())]
             return _text_page(top, typed, shared.base(), said), 422
-        return _saved(actor, assignment_id, rubric)
+        return _saved(actor, assignment_id, rubric, report)
     except AssignmentError as error:
         return _text_page(top, typed, shared.base(), [error.message]), 422
     except SavedMeanwhile as error:
@@ -190,15 +193,18 @@ def save_text(assignment_id: int) -> tuple[str, int] | Response:
         return _text_page(top, typed, error.number, [f"{error.message} {again}"]), 409
 
 
-def _of_text(typed: str) -> tuple[Rubric | None, tuple[Problem, ...]]:
-    """Raises AssignmentError for what is neither TOML nor JSON."""
+def _of_text(typed: str, works: Works) -> tuple[Rubric | None, tuple[Problem, ...], Sequence[str]]:
+    """The rubric, or what is wrong in it, and how it was read. Raises AssignmentError where it is no text."""
     if len(typed) > MOST_TEXT:
         raise AssignmentError(_("This is longer than a rubric may be."))
     try:
         data = json.loads(typed) if typed.lstrip().startswith("{") else tomllib.loads(typed)
     except (ValueError, RecursionError) as error:
         raise AssignmentError(_("This is neither TOML nor JSON: %(why)s", why=error)) from error
-    return forms.validated(data, shared.stages())
+    if is_legacy(data):
+        rubric, report = read_legacy_rubric(data, works)
+        return rubric, (), report
+    return *forms.validated(data, shared.stages()), ()
 
 
 def _text_page(top: shared.Head, shown: str, base: int, problems: list[str] | None = None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from flask import request
+from flask import flash, request
 from markupsafe import Markup, escape
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from app import assignments, moments, who
 from app.language import gettext as _
 from app.language import later as N_
+from app.language import ngettext
 from app.services import services
 from grading.authoring.folder import Settings
 from grading.authoring.template import template
@@ -84,6 +85,17 @@ def head(session: Session, assignment: tables.Assignment, now: drafting.Stand | 
         counting=known.counting,
         counting_id=known.counting_id,
     )
+
+
+def flash_report(report: Sequence[str]) -> None:
+    """Say that there is a report of how files were read; it is too long for a message itself."""
+    if report:
+        said = ngettext(
+            "Reading the files gave %(count)s remark; it is kept with the version, under Versions.",
+            "Reading the files gave %(count)s remarks; they are kept with the version, under Versions.",
+            len(report),
+        )
+        flash(said, "warning")
 
 
 def stages() -> tuple[str, ...]:

@@ -97,8 +97,10 @@ def bring(assignment_id: int) -> tuple[str, int] | BaseResponse:
             if request.form.get("settings"):
                 said = from_folder(assignment_settings.settings_of(found), read)
                 assignment_settings.change_settings(session, found, said, actor)
-            made = drafting.save(session, found, content, shared.base(), actor, note).number
+            base = shared.base()
+            made = drafting.save(session, found, content, base, actor, note, read.notes).number
         flash(_("Read as version %(number)s. It is a draft until you publish it.", number=made))
+        shared.flash_report(read.notes)
     except NothingChanged as error:
         flash(error.message)
     except (DocumentError, AssignmentError, SavedMeanwhile) as error:

@@ -142,12 +142,11 @@ def bring(course_id: int) -> tuple[str, int] | Response:
         said = folders.from_folder(first, read).model_copy(update={"slug": read.slug})
         with services().store.write() as session:
             content = folders.content_of(read, files)
-            made = drafting.create(session, course_id, said, content, actor).id
+            made = drafting.create(session, course_id, said, content, actor, read.notes).id
     except (DocumentError, AssignmentError) as error:
         return _new_page(course_id, _empty(), error.message), error.status
-    for note in read.notes:
-        flash(note)
     flash(_("The assignment is there as a draft. Look through it, then publish it."))
+    shared.flash_report(read.notes)
     return redirect(url_for("authoring.edit", assignment_id=made), 303)
 
 

@@ -21,7 +21,7 @@ from grading.errors import AssignmentError, DocumentError
 from grading.jobs import ENGLISH
 from grading.languages import english_name
 from grading.late import LateRule
-from grading.legacy import is_legacy, read_legacy_rubric
+from grading.legacy import Works, is_legacy, read_legacy_rubric
 from grading.model import Document
 from grading.rubric import Adjustment, Criterion, Rubric, Value
 from grading.rubric_errors import check_rubric, explain
@@ -130,9 +130,10 @@ def read_folder(path: Path, limits: Limits | None = None) -> Assignment:
 def read_files(files: Mapping[str, bytes], limits: Limits, name: str = "") -> Assignment:
     """The assignment in the files of a folder, by path; `name` is the folder's. Raises as `read_folder`."""
     manifest = read_manifest(files)
-    rubric, notes = _rubric(manifest, files)
     starter = in_language(_documents("starter", files, limits), manifest.language or "")
-    solution = in_language(_documents("solution", files, limits), manifest.language or "")
+    solution = set_apart(in_language(_documents("solution", files, limits), manifest.language or ""), starter)
+    data = frozenset(name for name in files if name.startswith("data/"))
+    rubric, notes = _rubric(manifest, files, Works(solution, starter, data))
     language: str = manifest.language or next((d.language for d in (*starter, *solution)), "text")
     notes += tuple(note for d in (*starter, *solution) for note in d.notes)
     check_tests(rubric, files, solution, language)
@@ -146,7 +147,7 @@ def read_files(files: Mapping[str, bytes], limits: Limits, name: str = "") -> As
         rubric=rubric,
         instructions=_instructions(files),
         starter=starter,
-        solution=set_apart(solution, starter),
+        solution=solution,
         share_solution=manifest.share_solution,
         files=tuple(sorted(files.items())),
         version=_version(files),
@@ -206,7 +207,7 @@ def _text(name: str, files: Mapping[str, bytes]) -> str:
         raise AssignmentError(f"{name}: is not UTF-8 text; save it as UTF-8") from error
 
 
-def _rubric(manifest: Manifest, files: Mapping[str, bytes]) -> tuple[Rubric, tuple[str, ...]]:
+def _rubric(manifest: Manifest, files: Mapping[str, bytes], works: Works) -> tuple[Rubric, tuple[str, ...]]:
     """The rubric of the manifest or of the file it names, checked, and what contradicts itself in it."""
     if manifest.rubric is not None and manifest.criteria:
         raise AssignmentError("rubric: names a file, but there are criteria too; keep one of them")
@@ -217,7 +218,7 @@ def _rubric(manifest: Manifest, files: Mapping[str, bytes]) -> tuple[Rubric, tup
     notes: tuple[str, ...] = ()
     try:
         if manifest.rubric is not None:
-            rubric, notes = _rubric_file(manifest.rubric, files)
+            rubric, notes = _rubric_file(manifest.rubric, files, works)
             if manifest.equivalents:
                 both = {**rubric.equivalents, **manifest.equivalents}
                 rubric = rubric.model_copy(update={"equivalents": both})
@@ -238,7 +239,7 @@ def _rubric(manifest: Manifest, files: Mapping[str, bytes]) -> tuple[Rubric, tup
     return rubric, notes
 
 
-def _rubric_file(name: str, files: Mapping[str, bytes]) -> tuple[Rubric, tuple[str, ...]]:
+def _rubric_file(name: str, files: Mapping[str, bytes], works: Works) -> tuple[Rubric, tuple[str, ...]]:
     name = PurePosixPath(name.replace("\\", "/")).as_posix()
     if name not in files:
         raise AssignmentError(f"rubric: there is no file {name} in the folder")
@@ -247,7 +248,7 @@ def _rubric_file(name: str, files: Mapping[str, bytes]) -> tuple[Rubric, tuple[s
     except (ValueError, RecursionError) as error:
         raise AssignmentError(f"{name}: is not valid JSON: {error}") from error
     if is_legacy(data):
-        return read_legacy_rubric(data)
+        return read_legacy_rubric(data, works)
     return Rubric.model_validate(data), ()
 
 

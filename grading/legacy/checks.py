@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 from grading.errors import AssignmentError
 from grading.evidence.patterns import compiled
-from grading.legacy.source import Rule, Task
+from grading.legacy.source import Rule
 from grading.rubric import (
     Alternatives,
     Check,
@@ -21,7 +22,11 @@ from grading.rubric import (
     Uses,
 )
 
-FUNCTION = re.compile(r"[A-Za-z_.][\w.]*(?:::[\w.]+)?\(")
+FUNCTION = re.compile(r"[A-Za-z_.][\w.]*(?:::[\w.]+)?\(\)?")
+MAKES = re.compile(r"([A-Za-z_.][\w.]*)\s*(?:<-|<<-|=)")
+OPERATOR = re.compile(r"%[^%\s]*%|[-+*/^&|<>=!~]{1,3}")
+EXPRESSION = re.compile(r"\.[*+]|\\[sbwS]")
+"""Signs that a search string is a regular expression."""
 CALL = re.compile(r"([A-Za-z_.][\w.]*)\(([\w., ]+)\)")
 NAME = re.compile(r"[A-Za-z_.][\w.]*")
 LABEL = re.compile(r"[^\W\d_][^\W_]*(?: [^\W_]+)*")
@@ -44,6 +49,22 @@ SAME = {
     "parse_date_time": ("parse_date_time2",),
 }
 """Functions that do the same; a rubric of search strings could not say so."""
+USUAL = frozenset(
+    "read_csv read_excel read_delim read.csv read_tsv write_csv write.csv group_by ungroup n_distinct"
+    " case_when if_else starts_with ends_with contains matches everything all_of any_of where intersect"
+    " union setdiff distinct pull slice_max slice_min slice_head slice_tail top_n row_number bind_rows"
+    " bind_cols inner_join left_join right_join full_join anti_join semi_join cross_join pivot_longer"
+    " pivot_wider separate unite drop_na replace_na fill complete.cases is.na na.omit summarise"
+    " summarize mutate filter select arrange desc count tally transmute rename relocate across rowwise"
+    " str_detect str_replace str_replace_all str_extract str_count str_trim str_squish str_to_lower"
+    " str_to_upper str_to_title str_split str_sub parse_date_time as.Date as.numeric as.integer"
+    " as.character as.factor as_date as_datetime sapply lapply tapply colSums rowSums colMeans rowMeans"
+    " geom_point geom_bar geom_line geom_histogram geom_boxplot facet_wrap ggplot aes boxplot quantile"
+    " median paste0 sprintf groupby merge pivot_table value_counts fillna dropna isna isnull astype"
+    " to_datetime to_numeric sort_values reset_index set_index drop_duplicates apply agg describe head"
+    " tail iloc loc nrow ncol dim str summary".split()
+)
+"""Functions of business analytics courses that a search string names without brackets."""
 
 
 def same_names(name: str) -> tuple[str, ...]:
@@ -58,23 +79,45 @@ def same_names(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def checks_for(task: Task, known: frozenset[str]) -> list[Check]:
-    """The checks for a task's search strings; `known` are names the rubric calls variables or columns."""
-    sorted_strings: dict[str, list[str]] = {"function": [], "name": [], "label": [], "other": []}
-    for string in task.verification:
-        sorted_strings[_kind(string.strip(), known)].append(string.strip())
-    checks: list[Check] = []
-    functions = [f.rstrip("(") for f in sorted_strings["function"]]
-    if functions:
-        checks.append(Uses(all_of=tuple(functions), weight=len(functions)))
-    if sorted_strings["name"]:
-        names = sorted_strings["name"]
-        checks.append(Defines(all_of=tuple(names), weight=len(names)))
-    if task.functions:
-        checks.append(Uses(any_of=task.functions))
-    checks += [_pattern(string) for string in sorted_strings["other"]]
-    checks += [_label(string) for string in sorted_strings["label"]]
-    return checks
+@dataclass(frozen=True)
+class Names:
+    """What a bare word in the file may mean."""
+
+    functions: frozenset[str] = frozenset()
+    made: frozenset[str] = frozenset()
+    """Variables and columns."""
+
+
+def check_of(string: str, names: Names) -> Check:
+    """The check for one search string of the older autograder."""
+    string = string.strip()
+    if FUNCTION.fullmatch(string):
+        return Uses(all_of=(string.rstrip("()"),))
+    made = MAKES.fullmatch(string)
+    if made:
+        return Defines(all_of=(made.group(1),))
+    if OPERATOR.fullmatch(string):
+        return Uses(any_of=PIPES) if string in PIPES else Uses(all_of=(string,))
+    kind = _kind(string, names)
+    if kind == "function":
+        return Uses(all_of=(string,))
+    if kind == "name":
+        return Defines(all_of=(string,))
+    return _label(string) if kind == "label" else _pattern(string)
+
+
+def merged(checks: Sequence[Check]) -> list[Check]:
+    """The checks, those on single functions and on single names each as one, with their weights added up."""
+    found: list[Check] = []
+    for kind in (Uses, Defines):
+        single = [
+            c for c in checks if isinstance(c, kind) and len(c.all_of) == 1 and not c.any_of and not c.label
+        ]
+        names = tuple(dict.fromkeys(c.all_of[0] for c in single))
+        if names:
+            found.append(kind(all_of=names, weight=len(names)))
+        checks = [c for c in checks if not any(c is one for one in single)]
+    return [*found, *dict.fromkeys(checks)]
 
 
 def shown_output(checks: Sequence[Check]) -> Check:
@@ -95,14 +138,16 @@ def _any(check: Check) -> Check:
     return check
 
 
-def _kind(string: str, known: frozenset[str]) -> str:
-    if FUNCTION.fullmatch(string):
+def _kind(string: str, names: Names) -> str:
+    if not NAME.fullmatch(string):
+        return "label" if LABEL.fullmatch(string) else "other"
+    if string in names.made:
+        return "name"
+    if string in names.functions or string in USUAL:
         return "function"
-    if string in known:
+    if "_" in string or "." in string or string.islower():
         return "name"
-    if NAME.fullmatch(string) and ("_" in string or "." in string or string.islower()):
-        return "name"
-    return "label" if LABEL.fullmatch(string) else "other"
+    return "label" if LABEL.fullmatch(string) else "name"
 
 
 def _label(string: str) -> Check:
@@ -114,18 +159,26 @@ def _label(string: str) -> Check:
 
 
 def _pattern(string: str) -> Check:
-    if string in PIPES:
-        return Uses(any_of=PIPES)
     call = CALL.fullmatch(string)
     label = f"has {string}"
     if call:  # more arguments, in any order, are as good
         arguments = [a.strip() for a in call.group(2).split(",") if a.strip()]
         wanted = tuple(rf"\b{re.escape(call.group(1))}\s*\([^)]*\b{re.escape(a)}\b" for a in arguments)
         return CodeMatches(all_of=wanted, label=label)
+    if EXPRESSION.search(string) and _is_expression(string):
+        return CodeMatches(all_of=(f"(?s){string}",), label=label)
     spellings = [string]
     if "\\\\d" in string:
         spellings += [string.replace("\\\\d", other) for other in ("[0-9]", "[[:digit:]]", "\\d")]
     return CodeMatches(any_of=tuple(_spaced(s) for s in spellings), label=label)
+
+
+def _is_expression(string: str) -> bool:
+    try:
+        compiled(f"(?s){string}")
+    except AssignmentError:
+        return False
+    return True
 
 
 def _spaced(string: str) -> str:

@@ -35,10 +35,13 @@ def _totals(legacy: Legacy) -> Iterator[str]:
             f"maxima count."
         )
     for section in legacy.sections:
-        if section.weight is not None and abs(section.weight * total - section.max_points) > 0.01:
+        if section.weight is None:
+            continue
+        meant = section.weight if section.weight > 1 else section.weight * total
+        if abs(meant - section.max_points) > 0.01:
             yield (
-                f"{section.key} has weight {_n(section.weight)}, which would be {_n(section.weight * total)} "
-                f"points, but max_points is {_n(section.max_points)}; max_points counts."
+                f"{section.key} has weight {_n(section.weight)}, which would be {_n(meant)} points, but "
+                f"max_points is {_n(section.max_points)}; max_points counts."
             )
 
 
@@ -153,23 +156,16 @@ def _strict(legacy: Legacy) -> Iterator[str]:
     deductions = {key: text for s in legacy.sections for key, text in s.deductions.items()}
     limit = legacy.strict.get("template_only_max_percent")
     template = deductions.get("template_only", "")
-    if (
-        isinstance(limit, int | float)
-        and not isinstance(limit, bool)
-        and limit > 0
-        and "0 points" in template
-    ):
+    if isinstance(limit, float) and limit > 0 and "0 points" in template:
         yield (
             f"strict_scoring_rules allow up to {_n(limit)} % for an unchanged template, the deduction "
-            f"template_only "
-            "allows none; nothing added earns nothing."
+            "template_only allows none; nothing added earns nothing."
         )
     no_outputs, cells = deductions.get("no_outputs", ""), deductions.get("unexecuted_cells", "")
     if "0 points" in no_outputs and cells:
         yield (
             "Cells without outputs cost their whole section by one deduction (no_outputs) and a few "
-            "points each by "
-            "another (unexecuted_cells); the share of executed cells counts instead."
+            "points each by another (unexecuted_cells); the share of executed cells counts instead."
         )
     if (
         legacy.strict.get("no_output_no_points") is True
@@ -178,10 +174,4 @@ def _strict(legacy: Legacy) -> Iterator[str]:
         yield (
             "strict_scoring_rules give no points without outputs, but do not set a missing section to zero; "
             "a section in which nothing was added earns nothing."
-        )
-    if deductions:
-        yield (
-            f"Deductions ({listed(sorted(deductions))}) are not subtracted from the total; the "
-            f"technical section's "
-            "checks take their place."
         )

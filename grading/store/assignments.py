@@ -39,6 +39,8 @@ class NewVersion:
     due: datetime | None = None
     spoken_language: str = ENGLISH
     show_draft: bool = False
+    report: Sequence[str] = ()
+    """What the instructor should know of how its files were read, a sentence each."""
     rules: Mapping[str, Any] = field(default_factory=dict)
     """Columns of the assignment that the folder speaks of beside those above."""
 
@@ -61,6 +63,7 @@ def of_folder(read: folders.Assignment, release: str = "after_review") -> NewVer
         show_draft=read.show_draft,
         files=dict(read.files),
         due=read.due,
+        report=read.notes,
         rules=read.rules,
     )
 
@@ -128,11 +131,17 @@ def add_version(session: Session, assignment: Assignment, new: NewVersion) -> Ru
         spoken_language=new.spoken_language,
         show_draft=new.show_draft,
         files=dict(zip(new.files, names, strict=True)),
+        note=with_report("Imported", new.report) if new.report else "",
         created_at=now(session),
     )
     session.add(version)
     session.flush()
     return version
+
+
+def with_report(note: str, report: Sequence[str]) -> str:
+    """The note of a version, with the sentences about how its files were read on the lines below."""
+    return "\n".join((note, *(" ".join(sentence.split()) for sentence in report)))
 
 
 def find(session: Session, name: str) -> Assignment:

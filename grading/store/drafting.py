@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -17,7 +17,9 @@ from grading.authoring.diff import Side, differences
 from grading.authoring.folder import Content, Settings, compose, exported, others
 from grading.documents import Limits
 from grading.errors import Conflict, NotFound
+from grading.legacy import Works
 from grading.may import Actor
+from grading.model import Document
 from grading.rubric import Rubric, Value
 from grading.store import assignments, tables, trials
 from grading.store.assignment_settings import lock, require_free, set_columns, settings_of
@@ -217,10 +219,22 @@ def zip_of(session: Session, assignment: tables.Assignment, row: tables.RubricVe
     return exported(stored, settings_of(assignment), content_of(row, stored))
 
 
+def works(row: tables.RubricVersion) -> Works:
+    """Solution and starter of a version, which say what the words of a rubric mean."""
+    solution, starter = ([Document.model_validate(d) for d in one] for one in (row.solution, row.starter))
+    return Works(solution, starter, frozenset(path for path in row.files if path.startswith("data/")))
+
+
 def save(
-    session: Session, assignment: tables.Assignment, said: Content, base: int, actor: Actor, note: str = ""
+    session: Session,
+    assignment: tables.Assignment,
+    said: Content,
+    base: int,
+    actor: Actor,
+    note: str = "",
+    report: Sequence[str] = (),
 ) -> tables.RubricVersion:
-    """A new draft, made from version `base`.
+    """A new draft, made from version `base`. `report` is kept below its note.
 
     Raises SavedMeanwhile where `base` is not the newest any more, NothingChanged, and AssignmentError for
     what no folder may say either.
@@ -234,7 +248,8 @@ def save(
     if not differences(side(newest), _read_side(read)):
         raise NothingChanged("Nothing was changed, so nothing was saved.")
     made = assignments.add_version(session, assignment, assignments.of_folder(read, assignment.release))
-    made.created_by, made.note = actor.user_id, note.strip()[:MOST_NOTE]
+    made.created_by = actor.user_id
+    made.note = assignments.with_report(note.strip()[:MOST_NOTE], report)
     audit(session, actor.name, "assignment.save", f"assignment:{assignment.id}", {"version": made.number})
     return made
 
@@ -273,7 +288,12 @@ def restore(
 
 
 def create(
-    session: Session, course_id: int, settings: Settings, first: Content, actor: Actor
+    session: Session,
+    course_id: int,
+    settings: Settings,
+    first: Content,
+    actor: Actor,
+    report: Sequence[str] = (),
 ) -> tables.Assignment:
     """A new assignment with a first draft. Raises Conflict where the course has one of that slug."""
     session.execute(select(tables.Course.id).where(tables.Course.id == course_id).with_for_update())
@@ -284,6 +304,6 @@ def create(
     session.flush()
     read = read_files(compose(settings, first), Limits())
     row = assignments.add_version(session, made, assignments.of_folder(read, settings.release))
-    row.created_by = actor.user_id
+    row.created_by, row.note = actor.user_id, assignments.with_report("", report) if report else ""
     audit(session, actor.name, "assignment.create", f"assignment:{made.id}", {"slug": settings.slug})
     return made

@@ -283,6 +283,35 @@ def test_a_zip_goes_out_and_comes_in_as_the_same(school: School, client: FlaskCl
         assert post(client, brought, zip=(io.BytesIO(bad), "a.zip")).status_code == 422
 
 
+OLDER = {
+    "rubric_elements": {
+        "code": {"max_points": 4, "required_sections": {"part1_a": {"points": 4, "verification": ["f("]}}}
+    },
+    "unheard_of": {"<b>": 1},
+}
+
+
+def test_a_rubric_of_the_older_autograder_is_read_with_a_report(school: School, client: FlaskClient) -> None:
+    address = f"/assignments/{school.assignment}"
+    typed = json.dumps(OLDER)
+    assert post(client, f"{address}/rubric/text", base="1", text=typed).status_code == 303
+    with school.store.read() as session:
+        row = drafting.version(session, school.assignment, 2)
+        assert row.rubric["criteria"][0]["id"] == "part1_a"
+        assert "\nNot taken: unheard_of (<b>). Nothing here has this meaning" in row.note
+    for page in (f"{address}/versions", f"{address}/versions/2"):
+        shown = client.get(page).text
+        assert "<summary>2 remarks on how its files were read</summary>" in shown
+        assert "<li>Not taken: unheard_of (&lt;b&gt;). Nothing here" in shown
+    files = {"assignment.toml": b'title = "T"\nslug = "older"\nrubric = "r.json"\n', "r.json": typed.encode()}
+    form = {"zip": (io.BytesIO(zipped(files)), "a.zip")}
+    made = post(client, f"/courses/{school.course}/assignments/import", **form)
+    assert made.status_code == 303
+    assert (
+        "Reading the files gave 2 remarks; they are kept with the version" in client.get(made.location).text
+    )
+
+
 def zipped(files: dict[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:

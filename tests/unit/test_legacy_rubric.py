@@ -7,7 +7,8 @@ import pytest
 
 from grading.errors import AssignmentError
 from grading.evidence import collect
-from grading.legacy import is_legacy, read_legacy_rubric, scaled
+from grading.legacy import Works, is_legacy, read_legacy_rubric
+from grading.legacy.criteria import scaled
 from grading.model import Document, Output
 from grading.rubric import Ladder, Words
 from tests.unit.evidence_samples import cell, notebook
@@ -108,6 +109,13 @@ def source() -> dict[str, Any]:
     }
 
 
+def works(code: str, text: str) -> Works:
+    """A solution of one cell, and a starter of one text."""
+    solution = (notebook(cell(code, place=code.partition("\n")[0])),) if code else ()
+    starter = (notebook(cell(text, kind="markdown", place=text.partition("\n")[0])),) if text else ()
+    return Works(solution, starter)
+
+
 def share(criterion: str, *documents: Document) -> float:
     rubric, _ = read_legacy_rubric(source())
     evidence = collect(documents, rubric).of(criterion)
@@ -167,7 +175,7 @@ def test_a_file_without_contradictions_has_none() -> None:
             }
         }
     }
-    rubric, notes = read_legacy_rubric(clean)
+    rubric, notes = read_legacy_rubric(clean, works("# Part 1\nf(1)", ""))
     assert notes == ()
     assert rubric.criteria[0].id == "part1_a"
 
@@ -209,19 +217,58 @@ def test_partial_credit_becomes_a_ladder() -> None:
         assert outcome.earned == worth, code
 
 
-def test_questions_ask_for_the_files_number_of_words() -> None:
+def test_a_question_is_judged_by_the_model_and_needs_the_files_number_of_words() -> None:
     rubric, _ = read_legacy_rubric(source())
     question = next(c for c in rubric.criteria if c.id == "question_8_1")
-    assert question.checks == (Words(at_least=5),)
-    answer = notebook(cell("one two three four five", kind="markdown", place="Question 8.1: Why"))
-    assert share("question_8_1", answer) == 1
-    assert share("question_8_2", answer) == 0
+    assert (question.stage, question.checks) == ("feedback", ())  # words alone earn nothing
+    words = next(a for a in rubric.adjustments if a.criteria == ("question_8_1",))
+    assert (words.deduct, words.partly) == (1.0, True)
+    assert words.unless == (Words(at_least=5, where=question.where),)
+
+
+def test_the_words_of_each_question_and_the_penalty_of_the_file_count() -> None:
+    own = source()
+    section = own["rubric_elements"]["reflection"]
+    section["questions"]["question_8_1"]["minimum_words"] = 150
+    section["scoring_rules"] = {"word_count_penalty": "Under the minimum = 50% deduction"}
+    rubric, _ = read_legacy_rubric(own)
+    first = [a for a in rubric.adjustments if a.criteria == ("question_8_1",)]
+    assert [(a.deduct, a.cap, a.unless[0].model_dump()["at_least"]) for a in first] == [
+        (0.5, None, 150),
+        (None, 0.0, 5),
+    ]
+
+
+def test_thinking_is_never_whether_it_runs() -> None:
+    own = source()
+    own["rubric_elements"] |= {
+        "business_thinking": {
+            "max_points": 8,
+            "reflection_questions": {
+                "question_1_pipes": {"points": 4, "poor": "thin", "good": "sound", "minimum_words": 50},
+                "question_2_order": {"points": 4, "grading_note": "accept any order"},
+            },
+        },
+        "communication": {"max_points": 4, "criteria": ["Names say what they hold"]},
+    }
+    rubric, notes = read_legacy_rubric(own, works("", "### Question 7.1: Pipes\n### Question 7.2: Order"))
+    found = {c.id: c for c in rubric.criteria}
+    for name in ("question_1_pipes", "question_2_order", "communication"):
+        assert (found[name].stage, found[name].checks) == ("feedback", ())
+    assert found["question_1_pipes"].levels == ("no answer", "poor: thin", "good: sound")
+    assert found["question_1_pipes"].where == r"\bQuestion\s*7\.1(?![\d.]*\d)"
+    assert found["question_2_order"].description == "Grading note: accept any order"
+    assert found["communication"].description == "Names say what they hold"
+    assert "communication: no check can decide it; the model of its stage judges it." in notes
 
 
 def test_the_technical_section() -> None:
     code = "library(x)\nrivers <- read() %>% str_trim() %>% str_sub(1)"
-    assert share("running", work(code, "Part 1: Setup")) == 1
-    assert share("running", notebook(cell(code, place="Part 1: Setup"))) == pytest.approx(1 - 2 / 9)
+    lines = "\na <- 1\nb <- 2\nc <- 3"
+    assert share("running", work(code + lines, "Part 1: Setup")) == 1
+    assert share("running", notebook(cell(code + lines, place="Part 1: Setup"))) == pytest.approx(1 - 2 / 9)
+    # with fewer lines of one's own it says nothing that they run
+    assert share("running", work(code, "Part 1: Setup")) == pytest.approx(1 - 4 / 9)
 
 
 def test_mappings_become_equivalents() -> None:

@@ -57,7 +57,7 @@ def scores(assignment: Assignment, lab: Lab, limits: Limits) -> tuple[Score, ...
     starter = assignment.starter
     works: dict[str, Sequence[Document]] = {"solution": assignment.solution, "starter": starter}
     works["starter and one line"] = [] if not starter else _with_a_line(starter)
-    return tuple(_score(name, assignment, work, lab, limits) for name, work in works.items() if work)
+    return tuple(score_of(name, assignment, work, lab, limits) for name, work in works.items() if work)
 
 
 def require_proven(found: Sequence[Score]) -> None:
@@ -100,7 +100,8 @@ def _with_a_line(starter: Sequence[Document]) -> list[Document]:
     return [first.model_copy(update={"cells": (cell, *first.cells[1:])}), *others]
 
 
-def _score(name: str, assignment: Assignment, work: Sequence[Document], lab: Lab, limits: Limits) -> Score:
+def score_of(name: str, assignment: Assignment, work: Sequence[Document], lab: Lab, limits: Limits) -> Score:
+    """What a work called `name` earns by the assignment's checks when it is run in the lab."""
     evidence = _evidence(assignment, set_apart(work, assignment.starter), lab, limits)
     shares = {one.criterion: one.share for one in evidence.criteria if one.share is not None}
     criteria = [one for one in assignment.rubric.criteria if one.id in shares]
