@@ -8,16 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from grading.model import Document
 
 _PYTHON = re.compile(
-    r"^[ \t]*(?:from[ \t]+(?P<from>\w+)[\w. \t]*import\b|import[ \t]+(?P<names>\w[^#\n;]*))"
+    r"(?:^|;)[ \t]*(?:from[ \t]+(?P<from>\w+)[\w. \t]*import\b|import[ \t]+(?P<names>\w[^#\n;]*))"
     r"|import_module\(\s*['\"](?P<late>\w+)",
     re.MULTILINE,
 )
 _R = re.compile(
     r"\b(?:library|require|requireNamespace|loadNamespace|attachNamespace)\s*\(\s*(?:package\s*=\s*)?"
-    r"['\"]?(?P<loaded>[A-Za-z][\w.]*)|\b(?P<namespace>[A-Za-z][\w.]*):::?[A-Za-z.`]"
+    r"['\"]?(?P<loaded>[A-Za-z][\w.]*)|\b(?P<namespace>[A-Za-z][\w.]*):::?(?=[A-Za-z.`])"
     r"|\bp_load\s*\((?P<several>[^)]*)\)"
 )
+_COMMENT = re.compile(r"#.*")
 _NAME = re.compile(r"[A-Za-z][\w.]*")
+# not the name of an argument, and not what is called
+_LISTED = re.compile(r"\b(?!(?:TRUE|FALSE|NULL)\b)[A-Za-z][\w.]*(?![\w.]|\s*[=(])")
 READERS = {
     "xlsx": ("openpyxl", "readxl", "openxlsx", "writexl"),
     "xls": ("xlrd", "readxl"),
@@ -53,11 +56,11 @@ def known_packages(
 
 def imported(source: str) -> Iterator[str]:
     """Packages that code in Python or R asks for, without their submodules."""
-    for hit in _PYTHON.finditer(source):
+    for hit in _PYTHON.finditer(_COMMENT.sub("", source)):
         for name in (hit["from"], hit["late"], *(hit["names"] or "").split(",")):
             first = _NAME.match((name or "").strip())
             if first:
                 yield first[0].partition(".")[0]
     for hit in _R.finditer(source):
         yield from filter(None, (hit["loaded"], hit["namespace"]))
-        yield from _NAME.findall(hit["several"] or "")
+        yield from _LISTED.findall(hit["several"] or "")
