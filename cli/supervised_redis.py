@@ -20,7 +20,7 @@ from cli.supervisor import LONGEST_WAIT_S, STEADY_S
 log = logging.getLogger(__name__)
 ADDRESS = "address.json"
 """In the folder of Redis, for its owner only: port and password."""
-PORTS = range(20_000, 32_000)
+PORTS = range(12_000, 20_000)
 """Below the ports that the kernel gives to clients (Linux 32768, macOS 49152): while Redis is away, a client
 that tries to connect could otherwise be given this very port as its own and keep it."""
 

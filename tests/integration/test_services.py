@@ -20,9 +20,10 @@ from playwright.sync_api import Browser, Error, Page
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from cli import embedded
+from cli import embedded, supervised_redis
 from cli.embedded import RedisProcess, RedisUnavailable, start_redis
 from cli.supervised_redis import SupervisedRedis
+from tests import ports
 from tests.guard import NetworkRefused
 from tests.services import Databases, Prepare, libpq
 from tests.system import until
@@ -116,6 +117,11 @@ def test_a_supervised_redis_gives_way_to_a_stranger_at_its_port(tmp_path: Path) 
                 assert connection.ping()
         finally:
             second.stop()
+
+
+def test_no_test_gets_the_port_of_a_redis_that_another_supervises() -> None:
+    of_tests = range(ports.FIRST, ports.FIRST + ports.EACH * (ports.ALONE + 1))
+    assert not set(of_tests) & set(supervised_redis.PORTS)
 
 
 def test_a_port_in_use_is_an_error_with_the_reason(tmp_path: Path, redis_server: RedisProcess) -> None:
