@@ -79,10 +79,8 @@ def elsewhere() -> Response:
 
 def _go_on(user_id: int) -> Response:
     """Sign this browser in again, with the new stamp; the account knows no other browser any more."""
-    with services().store.read() as store:
-        found = who.signed_in_as(store, user_id)
-    login_user(found)
-    return known_browser.remember(redirect(url_for("account.mine"), 303), found)
+    login_user(who.begin_session(user_id))
+    return known_browser.remember(redirect(url_for("account.mine"), 303), user_id)
 
 
 def _page(problem: str = "", wanted: Wishes | None = None) -> str:

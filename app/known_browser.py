@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response
 from app.language import ngettext
 from app.services import services
 from app.who import SignedIn
+from grading.store import signed_in
 from grading.store.sign_in_tries import Caller, KnownBrowser, TriedTooOften
 
 COOKIE = "grader-known"
@@ -24,12 +25,18 @@ def caller() -> Caller:
 
 def caller_of(user: SignedIn) -> Caller:
     """The same for somebody who is signed in: their session is as good as a known browser."""
-    return Caller(request.remote_addr or "", KnownBrowser(user.actor.user_id, user.stamp, "signed in"))
+    return Caller(
+        request.remote_addr or "", KnownBrowser(user.actor.user_id, user.stamp, f"session {user.session_id}")
+    )
 
 
-def remember(answer: Response, user: SignedIn) -> Response:
+def remember(answer: Response, user_id: int) -> Response:
     """Let the browser show later that this account signed in there; of several accounts, the last one."""
-    shown = _signer().dumps([user.actor.user_id, user.stamp, secrets.token_urlsafe(16)])
+    with services().store.look() as store:
+        found = signed_in.find(store, user_id)
+    if found is None:  # disabled meanwhile
+        return answer
+    shown = _signer().dumps([user_id, found.stamp, secrets.token_urlsafe(16)])
     answer.set_cookie(
         _name(), str(shown), max_age=KEPT_S, secure=services().https, httponly=True, samesite="Strict"
     )

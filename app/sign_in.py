@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, flash, redirect, render_template, request, session, url_for
+from flask import Blueprint, flash, redirect, render_template, request, session, url_for
 from flask_login import login_user, logout_user
 from werkzeug.wrappers import Response as BaseResponse
 
 from app import known_browser, who
 from app.language import gettext as _
+from app.lti import framing
 from app.security import safe_next
 from app.services import services
 from grading.errors import GraderError
@@ -35,12 +36,11 @@ def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | BaseResponse:
         return _form(target, name, known_browser.waits(error)), 429, {"Retry-After": str(error.retry_after_s)}
     if user_id is None:
         return _form(target, name, _("Name and password do not fit. Check both and try again.")), 401
-    with services().store.read() as store:
-        found = who.signed_in_as(store, user_id)
+    found = who.begin_session(user_id)
     session.clear()
     session.permanent = True
     login_user(found)
-    return known_browser.remember(redirect(target or url_for("pages.home"), 303), found)
+    return known_browser.remember(redirect(target or url_for("pages.home"), 303), user_id)
 
 
 def _form(target: str | None, name: str, problem: str = "") -> str:
@@ -48,10 +48,13 @@ def _form(target: str | None, name: str, problem: str = "") -> str:
 
 
 @pages.post("/sign-out")
-def leave() -> Response | BaseResponse:
-    """End the session."""
+def leave() -> str | BaseResponse:
+    """End this session on the server, too: no copy of its cookie is worth anything then."""
+    who.end_session()
     logout_user()
     session.clear()
+    if framing.framed():
+        return render_template("lti/over.html")
     return redirect(url_for("sign_in.form"), 303)
 
 
@@ -94,9 +97,8 @@ def set_password() -> tuple[str, int] | BaseResponse:
     session.clear()
     session["signs_in_as"] = request.form.get("username", "")[:200]
     flash(_("Your password is set. Sign in with it now."))
-    with services().store.read() as store:  # so that whoever is slowed down by strangers gets in by a link
-        found = who.signed_in_as(store, user_id)
-    return known_browser.remember(redirect(url_for("sign_in.form"), 303), found)
+    # so that whoever is slowed down by strangers gets in by a link
+    return known_browser.remember(redirect(url_for("sign_in.form"), 303), user_id)
 
 
 def _set_page(problem: str | None = None) -> str:

@@ -71,14 +71,16 @@ class Board:
 
     def reader(self, session_id: str, *, anew: bool) -> Reader:
         """Whose session this is. Raises NotSignedIn."""
-        number, _, stamp = session_id.partition(":")
-        user = int(number) if number.isdecimal() and len(number) < 10 else 0
-        if anew or user not in self._readers:
-            self._take({}, self._read_readers([user]))
-        found = self._readers.get(user)
-        if found is None or found.stamp != stamp:
+        asked = who.session_of(session_id)
+        if not anew:
+            self._look()  # before the reader is believed: somebody may have signed out here
+        found = self._readers.get(asked.user_id)
+        if anew or found is None or asked.id not in found.sessions:
+            self._take({}, self._read_readers([asked.user_id]))
+            found = self._readers.get(asked.user_id)
+        if found is None or found.stamp != asked.stamp or asked.id not in found.sessions:
             raise NotSignedIn
-        self._users[user] = time.monotonic()
+        self._users[asked.user_id] = time.monotonic()
         return found
 
     def seen(self, submission_id: str, *, anew: bool) -> Seen:

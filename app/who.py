@@ -2,49 +2,63 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from flask import Flask, current_app, g, request
+from flask import Flask, current_app, g, request, session
 from flask_login import LoginManager, UserMixin, current_user
-from sqlalchemy.orm import Session
 
 from app.services import services
 from grading.errors import Forbidden, NotFound, NotSignedIn
 from grading.evidence.showing import for_student
 from grading.may import Actor, Subject, may
 from grading.outcome import Report
-from grading.store import accounts, signed_in
+from grading.store import accounts, open_sessions, signed_in
 from grading.store.signed_in import SignedInUser
 from grading.store.views import SubmissionView
+
+
+@dataclass(frozen=True)
+class BrowserSession:
+    """What the cookie says of a session; whether it is open, the database says."""
+
+    user_id: int
+    stamp: str
+    id: str
 
 
 class SignedIn(UserMixin):
     """A signed-in user as Flask-Login keeps it for a request."""
 
-    def __init__(self, found: SignedInUser) -> None:
+    def __init__(self, found: SignedInUser, session_id: str) -> None:
         self.name = found.name
         self.actor = found.actor
         self.open_requests = found.open_requests
         self.stamp = found.stamp
-        self.id = f"{found.actor.user_id}:{found.stamp}"
+        self.session_id = session_id
+        self.id = f"{found.actor.user_id}:{found.stamp}:{session_id}"
 
 
 def load_users(app: Flask) -> None:
-    """Install Flask-Login; a session ends when its user is disabled or gets a new password."""
+    """Install Flask-Login; a session ends with signing out, a new password, and when its user is disabled."""
     manager = LoginManager()
     manager.init_app(app, add_context_processor=False)  # `context` also works while the database is away
     manager.session_protection = None
     manager.user_loader(_load)
 
 
-def _load(session_id: str) -> SignedIn | None:
-    number, _, stamp = session_id.partition(":")
-    if not number.isdecimal() or len(number) > 9:
-        return None
-    with services().store.look() as session:
-        found = signed_in.find(session, int(number))
-    if found is None or found.stamp != stamp:
+def session_of(cookie: str) -> BrowserSession:
+    """What a session's cookie says; of nobody where it says nothing of the kind."""
+    number, stamp, session_id = (*cookie.split(":"), "", "")[:3]
+    known = number.isdecimal() and len(number) < 10
+    return BrowserSession(int(number) if known else 0, stamp, session_id)
+
+
+def _load(cookie: str) -> SignedIn | None:
+    asked = session_of(cookie)
+    with services().store.look() as store:
+        found = signed_in.find_by_session(store, asked.user_id, asked.id)
+    if found is None or found.stamp != asked.stamp:
         return None
     if found.language:
         g.language = found.language
@@ -52,7 +66,8 @@ def _load(session_id: str) -> SignedIn | None:
     if actor is None:
         return None
     fewer = actor is not found.actor
-    return SignedIn(replace(found, actor=actor, open_requests=0 if fewer else found.open_requests))
+    found = replace(found, actor=actor, open_requests=0 if fewer else found.open_requests)
+    return SignedIn(found, asked.id)
 
 
 def limited(who: Actor) -> Actor | None:
@@ -61,12 +76,23 @@ def limited(who: Actor) -> Actor | None:
     return who if limit is None else cast("Actor | None", limit(who))
 
 
-def signed_in_as(session: Session, user_id: int) -> SignedIn:
-    """Who just gave their password. Raises NotSignedIn where they may not sign in any more."""
-    found = signed_in.find(session, user_id)
-    if found is None:
-        raise NotSignedIn
-    return SignedIn(found)
+def begin_session(user_id: int) -> SignedIn:
+    """Let somebody be signed in from now on; the session this browser had ends. Raises NotSignedIn.
+
+    `login_user` puts it into the cookie.
+    """
+    with services().store.write() as store:
+        found = signed_in.find(store, user_id)
+        if found is None:
+            raise NotSignedIn
+        open_sessions.end(store, session_of(str(session.get("_user_id", ""))).id)
+        return SignedIn(found, open_sessions.begin(store, user_id))
+
+
+def end_session() -> None:
+    """End the session of this browser, also for copies of its cookie."""
+    with services().store.write() as store:
+        open_sessions.end(store, session_of(str(session.get("_user_id", ""))).id)
 
 
 def user() -> SignedIn:
@@ -92,8 +118,8 @@ def _bearer() -> Actor:
     kind, _, secret = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer":
         raise NotSignedIn("Send a token: Authorization: Bearer grd_….")
-    with services().store.read() as session:
-        found = accounts.verify_token(session, secret.strip())
+    with services().store.read() as store:
+        found = accounts.verify_token(store, secret.strip())
     if found is None:
         raise NotSignedIn("The token is unknown, expired or revoked. Make a new one on the page Tokens.")
     return found

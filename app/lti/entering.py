@@ -196,8 +196,7 @@ def _arrive(platform: Platform, found: Launch) -> Arrived:
 
 
 def _sign_in(platform: Platform, arrived: Arrived) -> None:
-    with services().store.read() as store:
-        found = who.signed_in_as(store, arrived.user_id)
+    found = who.begin_session(arrived.user_id)
     session.clear()
     session.permanent = True
     session["lti_platform"] = platform.id

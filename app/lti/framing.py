@@ -34,7 +34,7 @@ NOT_HERE = frozenset(
     | {"api", "api_help"}
 )
 """Parts of the site that a frame has no use of."""
-ANYBODY = frozenset({"static", "bootstrap.static", "frame.language"})
+ANYBODY = frozenset({"static", "bootstrap.static", "frame.language", "sign_in.leave"})
 
 
 class Framed:

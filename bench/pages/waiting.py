@@ -26,7 +26,7 @@ from sqlalchemy import select, update
 from bench.pages.school import School, report
 from grading import leases
 from grading.beats import Beat, Lease
-from grading.store import Store, accounts, tables
+from grading.store import Store, accounts, open_sessions, tables
 from grading.store.database import now
 
 STAGES = {"analysis": "dgx-spark-1", "feedback": "mac-studio-1"}
@@ -100,9 +100,10 @@ def _cookies(store: Store, school: School, key: str) -> dict[int, str]:
     app.secret_key = key
     signer = SecureCookieSessionInterface().get_signing_serializer(app)
     assert signer is not None
-    with store.read() as session:
-        users = session.scalars(select(tables.User).where(tables.User.id.in_(school.students)))
-        stamps = {user.id: accounts.session_stamp(user) for user in users}
+    with store.write() as session:
+        users = session.scalars(select(tables.User).where(tables.User.id.in_(school.students))).all()
+        begun = {user.id: open_sessions.begin(session, user.id) for user in users}
+        stamps = {user.id: f"{accounts.session_stamp(user)}:{begun[user.id]}" for user in users}
     made = {
         one: signer.dumps({"_user_id": f"{one}:{stamp}", "_fresh": True}) for one, stamp in stamps.items()
     }

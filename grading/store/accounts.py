@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from grading.errors import Conflict, Forbidden, GraderError
 from grading.may import SCOPES, Actor
-from grading.store import sign_in_tries, tables
+from grading.store import open_sessions, sign_in_tries, tables
 from grading.store.audit import note
 from grading.store.database import now
 
@@ -80,9 +80,10 @@ def hash_password(password: str) -> str:
 
 
 def set_password(session: Session, user: tables.User, password: str, hashed: str = "") -> None:
-    """Give a user a new password; open sessions end because they carry a stamp of the old one, links too."""
+    """Give a user a new password; open sessions end, which also carry a stamp of the old one, and links."""
     user.password_hash = hashed or hash_password(password)
     sign_in_tries.forget(session, user.id)
+    open_sessions.end_all(session, user.id)
     end_links(session, [user.id])
     note(session, f"user:{user.id}", "password.set", f"user:{user.id}")
 

@@ -18,7 +18,7 @@ from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from grading.errors import GraderError
-from grading.store import chores, sign_in_tries
+from grading.store import chores, open_sessions, sign_in_tries
 from grading.store.audit import note
 from grading.store.database import Store, now
 from grading.store.people import Known, Student, count_student, find_student
@@ -100,6 +100,7 @@ def erase(session: Session, known: Known, by: str) -> Erased:
     )
     counts += _scattered(session, student)
     sign_in_tries.forget(session, student.user_id)
+    open_sessions.end_all(session, student.user_id)
     for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailWish):
         counts += gone(session, table, table.user_id == student.user_id)
     for told in (LtiMember, LtiDifference, LtiScore, LtiTry, LtiLaunch, CanvasTaken, CanvasScore, CanvasTry):

@@ -48,6 +48,7 @@ from grading.store.tables import (
     MailWish,
     Mark,
     Membership,
+    OpenSession,
     Outbox,
     Prompt,
     RegradeRequest,
@@ -65,7 +66,7 @@ from grading.store.tables import (
 )
 from grading.store.tables.assignments import TRIAL
 
-SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash"}
+SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"}
 """Columns that say nothing to a person and would help a thief."""
 ADDED = (Change, Mark, Example, DryRunRound)
 """What people added to the gradings."""
@@ -124,7 +125,17 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     courses = select(Round.course_id).where(Round.student_id == student.user_id)
     yield User, _plain(_in(session, User, User.id, ids))
     told = (LtiMember, LtiScore, LtiTry, LtiDifference, CanvasTaken, CanvasScore, CanvasTry)
-    for table in (Identity, Membership, Token, ResetLink, GroupMember, SubmissionMember, MailWish, *told):
+    for table in (
+        Identity,
+        Membership,
+        Token,
+        ResetLink,
+        OpenSession,
+        GroupMember,
+        SubmissionMember,
+        MailWish,
+        *told,
+    ):
         yield table, _plain(_in(session, table, table.user_id, ids))
     yield Course, _plain(session.scalars(select(Course).where(Course.id.in_(courses))))
     mine = select(Submission.assignment_id).where(Submission.student_id == student.user_id)

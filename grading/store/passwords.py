@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from grading.errors import Forbidden
-from grading.store import accounts, sign_in_tries, tables, tokens
+from grading.store import accounts, open_sessions, sign_in_tries, tables, tokens
 from grading.store.audit import note
 from grading.store.database import Store
 from grading.store.sign_in_tries import Caller, KnownBrowser
@@ -66,4 +66,5 @@ def end_sessions(session: Session, user_id: int) -> None:
     """End all sessions of a user, on all their devices; tokens stay."""
     user = session.get_one(tables.User, user_id, with_for_update=True)
     user.sessions += 1
+    open_sessions.end_all(session, user_id)
     note(session, f"user:{user_id}", "session.end_all", f"user:{user_id}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import and_, bindparam, case, func, select
+from sqlalchemy import and_, bindparam, case, exists, func, select
 from sqlalchemy.orm import Session
 
 from grading.may import STAFF, Actor
 from grading.store import accounts
-from grading.store.tables import Membership, RegradeRequest, User
+from grading.store.tables import Membership, OpenSession, RegradeRequest, User
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,22 @@ _READER = (
 )
 
 
+_OPEN_HERE = exists().where(OpenSession.id == bindparam("session_id"), OpenSession.user_id == User.id)
+_READER_OF_SESSION = _READER.where(_OPEN_HERE)
+
+
 def find(session: Session, user_id: int) -> SignedInUser | None:
     """The user with this number who may sign in, or nothing."""
-    rows = session.execute(_READER, {"user_id": user_id}).all()
+    return _found(user_id, session.execute(_READER, {"user_id": user_id}).all())
+
+
+def find_by_session(session: Session, user_id: int, session_id: str) -> SignedInUser | None:
+    """The same for a session of theirs that is open, also in one query."""
+    given = {"user_id": user_id, "session_id": session_id}
+    return _found(user_id, session.execute(_READER_OF_SESSION, given).all())
+
+
+def _found(user_id: int, rows: Sequence[Any]) -> SignedInUser | None:
     if not rows:
         return None
     first = rows[0]

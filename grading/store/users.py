@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from grading.errors import Forbidden, GraderError, NotFound
 from grading.may import STAFF, Actor
-from grading.store import accounts, members, tables, tokens
+from grading.store import accounts, members, open_sessions, tables, tokens
 from grading.store.audit import note
 from grading.store.members import People, Person
 
@@ -141,6 +141,7 @@ def put_flag(session: Session, user_id: int, flag: Flag, value: bool, actor: Act
     setattr(user, flag, value)
     if flag == "disabled":  # so that old sessions and tokens do not come back with the account
         user.sessions += 1
+        open_sessions.end_all(session, user_id)
         tokens.revoke_tokens(session, user_id, actor.name)
     accounts.end_links(session, [user_id])
     note(session, actor.name, f"user.{flag if value else f'not_{flag}'}", f"user:{user_id}")

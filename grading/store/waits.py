@@ -18,6 +18,7 @@ from grading.store.tables import (
     Assignment,
     Grade,
     Membership,
+    OpenSession,
     Outbox,
     Round,
     RoundStage,
@@ -70,6 +71,8 @@ class Reader:
     stamp: str
     actor: Actor
     language: str
+    sessions: frozenset[str] = frozenset()
+    """Those that are open."""
 
 
 _HEADS = (
@@ -185,8 +188,14 @@ def readers(session: Session, user_ids: Iterable[int]) -> dict[int, Reader]:
         courses = select(Membership.user_id, Membership.course_id, Membership.role)
         for user_id, course_id, role in session.execute(courses.where(Membership.user_id.in_(ids))):
             roles[user_id][course_id] = role
-        query = select(User.id, User.administrator, User.sessions, User.password_hash, User.language)
-        for row in session.execute(query.where(User.id.in_(ids), ~User.disabled)):
+        own = (User.id, User.administrator, User.sessions, User.password_hash, User.language)
+        query = select(*own, OpenSession.id.label("open")).outerjoin(OpenSession)
+        rows = session.execute(query.where(User.id.in_(ids), ~User.disabled)).all()
+        sessions: dict[int, set[str]] = defaultdict(set)
+        for row in rows:
+            sessions[row.id].add(row.open)
+        for row in rows:
             actor = Actor(row.id, row.administrator, roles.get(row.id, {}))
-            found[row.id] = Reader(accounts.stamp_of(row.sessions, row.password_hash), actor, row.language)
+            stamp = accounts.stamp_of(row.sessions, row.password_hash)
+            found[row.id] = Reader(stamp, actor, row.language, frozenset(sessions[row.id]))
     return found

@@ -113,6 +113,8 @@ def build(place: Path) -> World:
     made.school.store.close()
     made.ids = ids_of(made.school)
     made.bearers = {name: made.school.token(name, *SCOPED) for name in EVERYBODY[1:]}
+    for name in EVERYBODY:
+        made.client(name)  # their sessions are part of how it is
     made.keep()
     return made
 

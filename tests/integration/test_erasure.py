@@ -47,7 +47,8 @@ from workers.server.retention import DAILY, TIDY, do_chores
 PERSONAL = {
     "assignments", "audit", "batches", "blobs", "chores", "courses", "grades", "idempotency_keys",
     "identities",
-    "inbound_webhooks", "memberships", "outbox", "prompts", "round_stages", "rounds", "rubric_versions",
+    "inbound_webhooks", "memberships", "open_sessions", "outbox", "prompts", "round_stages", "rounds",
+    "rubric_versions",
     "runs", "submission_files", "submissions", "system_messages", "tokens", "trials", "users", "drains",
     "changes", "dry_run_rounds", "dry_runs", "examples", "extensions", "group_members", "marks",
     "regrade_requests", "reset_links", "saved_comments", "sign_in_tries", "submission_members",

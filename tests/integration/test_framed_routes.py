@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
 from app.lti.framing import MARK, PREFIX
-from grading.store import accounts, signed_in, tables
+from grading.store import accounts, open_sessions, signed_in, tables
 from tests.integration.pages_expected import OPEN
 from tests.integration.pages_world import World, build
 
@@ -40,12 +40,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def browser(world: World) -> FlaskClient:
     """Inside a frame of the platform, as after a launch."""
     client, user = world.school.app.test_client(), world.school.users["admin"]
-    with world.school.store.read() as session:
-        found = signed_in.find(session, user)
+    with world.school.store.write() as session:
+        found, begun = signed_in.find(session, user), open_sessions.begin(session, user)
         platform = session.query(tables.LtiPlatform).one().id
     assert found is not None
     with client.session_transaction(base_url=HTTPS, environ_overrides={MARK: True}) as opened:
-        opened["_user_id"] = f"{user}:{found.stamp}"
+        opened["_user_id"] = f"{user}:{found.stamp}:{begun}"
         opened["lti_platform"] = platform
     return client
 

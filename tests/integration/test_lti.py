@@ -481,6 +481,24 @@ def test_a_sender_that_is_killed_a_hundred_times_loses_no_score(here: Campus) ->
     killed(here, 100)
 
 
+def test_signing_out_in_a_frame_ends_its_session_only(here: Campus) -> None:
+    here.link()
+    browser, other = here.browser(), here.browser()
+    way = here.launch(browser, "student-1")
+    here.launch(other, "student-1")
+    thief, cookie = here.browser(), browser.get_cookie("__Secure-grader-framed", path="/framed")
+    assert cookie is not None
+    thief.set_cookie("__Secure-grader-framed", cookie.value, path="/framed", secure=True)
+    assert [one.get(way).status_code for one in (browser, thief, other)] == [200] * 3
+    token = re.search(r'name="csrf_token" value="([^"]+)"', browser.get(way).get_data(as_text=True))
+    assert token is not None
+    answer = browser.post(
+        "/framed/sign-out", data={"csrf_token": token[1]}, headers={"Referer": here.world.tool}
+    )
+    assert (answer.status_code, "that visit is over" in answer.get_data(as_text=True)) == (200, True)
+    assert [one.get(way).status_code for one in (browser, thief, other)] == [401, 401, 200]
+
+
 def test_launches_are_audited(here: Campus) -> None:
     here.link()
     assert {"lti.platform", "lti.deployment", "lti.launch", "lti.course"} <= {

@@ -21,7 +21,7 @@ from werkzeug.test import TestResponse
 
 from grading.errors import Conflict, Forbidden
 from grading.rosterfile import parse
-from grading.store import accounts, links, members, migrate, passwords, roster, tables
+from grading.store import accounts, links, members, migrate, open_sessions, passwords, roster, tables
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.links import LinkGone
@@ -655,6 +655,58 @@ def test_guessing_the_old_password_is_slowed_as_at_sign_in(school: School) -> No
     assert "Try again in 1 second." in text(slowed)
     attacked(school)  # which is nothing to who is signed in
     assert post(client, "/account/password", old=PASSWORD, **form).status_code == 303
+
+
+def copied(school: School, client: FlaskClient) -> FlaskClient:
+    """Another browser with the same cookie."""
+    thief, cookie = school.client(), client.get_cookie("grader")
+    assert cookie is not None
+    thief.set_cookie("grader", cookie.value)
+    return thief
+
+
+def test_signing_out_ends_the_session_and_no_other_one(both: School) -> None:
+    submission = both.hand_in("anna")
+    here, there = both.client("anna"), both.client("anna")
+    here.get("/account")
+    thief, status = copied(both, here), f"/submissions/{submission}/status.json"
+    seen = thief.get(status)
+    assert (thief.get("/account").status_code, seen.status_code) == (200, 200)
+    assert post(here, "/sign-out").status_code == 303
+    assert thief.get("/account").status_code == 303
+    assert thief.get(status, headers={"If-None-Match": seen.headers["ETag"]}).status_code == 401
+    assert there.get("/account").status_code == 200
+    assert there.get(status).status_code == 200
+    again = {"csrf_token": form_token(thief, "/sign-in")}
+    assert thief.post("/sign-out", data=again).status_code == 303  # of a session that is over
+    assert post(there, "/account/sessions").status_code == 303
+    assert there.get("/account").status_code == 200
+
+
+def test_sessions_are_bounded_and_end_after_a_month(both: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_sessions, "MOST", 3)
+    browsers = []
+    for _ in range(4):
+        browsers.append(both.client("anna"))
+        both.store.clock_offset_s += 1
+    other = both.client("ben")
+    assert [one.get("/account").status_code for one in browsers] == [303, 200, 200, 200]
+    for days, left in ((29, 4), (2, 0)):
+        both.store.clock_offset_s += days * 86400
+        with both.store.write() as session:
+            open_sessions.tidy(session)
+            assert session.query(tables.OpenSession).count() == left
+    assert other.get("/account").status_code == 303
+
+
+def test_who_signs_in_anew_leaves_no_session_behind(school: School) -> None:
+    with_password(school, "anna")
+    client, _ = enter(school, "anna", PASSWORD)
+    before = copied(school, client)
+    assert before.get("/account").status_code == 200
+    enter(school, "anna", PASSWORD, client)
+    assert client.get("/account").status_code == 200
+    assert before.get("/account").status_code == 303
 
 
 def test_signing_out_everywhere_else(school: School) -> None:

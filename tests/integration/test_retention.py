@@ -12,10 +12,11 @@ from sqlalchemy import func, select, update
 
 from grading.config import Retention
 from grading.may import Actor
-from grading.store import accounts, batches, erasure, grades, migrate
+from grading.store import accounts, batches, erasure, grades, migrate, open_sessions, passwords
 from grading.store import retention as keeping
 from grading.store.audit import note
 from grading.store.database import now
+from grading.store.sign_in_tries import Caller
 from grading.store.tables import (
     Audit,
     Batch,
@@ -24,9 +25,11 @@ from grading.store.tables import (
     Grade,
     IdempotencyKey,
     InboundWebhook,
+    OpenSession,
     Outbox,
     Round,
     Run,
+    SignInTry,
     Submission,
 )
 from tests.canaries import planted
@@ -47,6 +50,20 @@ def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Itera
     """The same on SQLite only, where nothing depends on the database."""
     with played(sqlite_databases.fresh(migrate.upgrade), redis_url, root) as made:
         yield made
+
+
+def test_old_sessions_and_counters_of_wrong_passwords_go(system: Played) -> None:
+    store = system.store
+    with store.write() as session:
+        open_sessions.begin(session, accounts.create_user(session, "anna").id)
+    assert passwords.check(store, "anna", "wrong", Caller("192.0.2.1")) is None
+    left = []
+    for days in (0, 1, 30):
+        system.pass_time(days * DAY_S)
+        do_chores(system.server)
+        with store.read() as session:
+            left.append((session.query(SignInTry).count(), session.query(OpenSession).count()))
+    assert left == [(2, 1), (0, 1), (0, 0)]
 
 
 def test_what_is_kept_long_enough_goes_and_nothing_else(system: Played) -> None:

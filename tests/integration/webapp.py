@@ -41,7 +41,7 @@ from grading.machine_states import MachineState
 from grading.model import CheckOutcome, Flag, Location, RoundState
 from grading.outcome import CriterionGrade, Report
 from grading.rubric import Criterion, Rubric
-from grading.store import Store, accounts, assignments, prompts, signed_in, submissions, tables
+from grading.store import Store, accounts, assignments, open_sessions, prompts, signed_in, submissions, tables
 from grading.store.assignments import NewVersion
 from grading.store.database import now
 from grading.store.submissions import Incoming
@@ -232,10 +232,10 @@ class School:
         """A browser, signed in as somebody without the slow password."""
         client = self.app.test_client()
         if name is not None:
-            with self.store.read() as session, client.session_transaction() as cookie:
+            with self.store.write() as session, client.session_transaction() as cookie:
                 found = signed_in.find(session, self.users[name])
                 assert found is not None, f"{name} may not sign in"
-                cookie["_user_id"] = SignedIn(found).get_id()
+                cookie["_user_id"] = SignedIn(found, open_sessions.begin(session, self.users[name])).get_id()
                 cookie["_fresh"] = True
         return client
 

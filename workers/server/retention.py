@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from grading.store import chores, grades, retention, sign_in_tries, touches
+from grading.store import chores, grades, open_sessions, retention, sign_in_tries, touches
 from grading.store.database import now
 from grading.store.erasure import WITHDRAW
 from grading.withdrawal import withdraw
@@ -66,6 +66,7 @@ def _tidy(server: Server) -> None:
         if chores.take(session, TIDY) is not None:
             touches.tidy(session)
             sign_in_tries.tidy(session)
+            open_sessions.tidy(session)
             chores.again(session, TIDY, TIDY_EVERY)
 
 

@@ -46,7 +46,16 @@ from grading.store.tables.operations import (
     KeptTrial,
     Outbox,
 )
-from grading.store.tables.people import Course, Identity, Membership, ResetLink, SignInTry, Token, User
+from grading.store.tables.people import (
+    Course,
+    Identity,
+    Membership,
+    OpenSession,
+    ResetLink,
+    SignInTry,
+    Token,
+    User,
+)
 from grading.store.tables.reviewing import (
     Change,
     DryRun,
@@ -101,6 +110,7 @@ __all__ = [
     "MailWish",
     "Mark",
     "Membership",
+    "OpenSession",
     "Outbox",
     "Prompt",
     "RegradeRequest",

@@ -120,3 +120,16 @@ class SignInTry(Base):
     last_at: Mapped[datetime]
     """When the last one was; the sweeper takes away what is old."""
     __table_args__ = (Index("sign_in_tries_by_time", "last_at"),)
+
+
+class OpenSession(Base):
+    """A browser in which somebody is signed in, here or in the frame of a learning platform."""
+
+    __tablename__ = "open_sessions"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    begun_at: Mapped[datetime]
+    __table_args__ = (
+        Index("open_sessions_of_user", "user_id", "begun_at"),
+        Index("open_sessions_by_time", "begun_at"),
+    )
