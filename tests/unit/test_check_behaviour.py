@@ -344,11 +344,11 @@ def test_outputs_that_were_typed_in_do_not_count_when_the_work_runs() -> None:
     assert run_outcome(check, broken).earned == 0
 
 
-def test_outputs_count_as_handed_in_where_only_a_file_is_lacking() -> None:
+def test_outputs_count_as_handed_in_where_only_a_file_is_lacking_until_a_person_looks() -> None:
     work = book("open('only-at-home.csv')", outputs=shown("4598"))
     evidence = collected(OutputClose(values=(4598,)), work)
     assert evidence.criteria[0].outcomes[0].earned == 1
-    assert codes(evidence) == {"outputs_as_handed_in": False}
+    assert codes(evidence) == {"outputs_as_handed_in": True}
 
 
 def test_checks_inside_others_keep_their_tests() -> None:
