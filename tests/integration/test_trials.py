@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from grading.store.assignments import NewVersion
 from grading.store.database import now
 from grading.store.submissions import Incoming
 from grading.store.tables import KeptTrial, Outbox, Round
+from grading.trials.model import Code, Request, Work
 from tests.factories import COURSE, add_student, hand_in
 from tests.services import SqliteDatabases
 from tests.system import close_dispatch
@@ -165,6 +166,18 @@ def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Itera
 def share(evidence: Evidence) -> float | None:
     found = evidence.of("code")
     return found.share if found else None
+
+
+def test_code_that_asks_for_the_day_is_run_anew_on_another_day(lite: School) -> None:
+    def key(day: int, source: str) -> str:
+        lab = dataclasses.replace(lite.lab, today=lambda: date(2026, 11, day))
+        code = Code(number=1, source=source)
+        return lab.key(Request(work=Work(language="python", cells=(code,))))
+
+    dated = "from datetime import date\nprint(date.today())"
+    assert key(23, dated) == key(23, dated)
+    assert key(23, dated) != key(24, dated)
+    assert key(23, "today = 1") == key(24, "today = 1")
 
 
 def test_right_and_wrong_are_told_apart_by_running_them(school: School) -> None:

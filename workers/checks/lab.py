@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date
 
 from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError
@@ -24,6 +26,8 @@ from workers.checks.trial import Trials, repeatable
 log = logging.getLogger(__name__)
 OWN = "work:"
 """What keys of requests for students' work begin with; the others are the instructor's."""
+CLOCK = re.compile(r"\b(?:Sys\.Date|Sys\.time|today|now|utcnow|strftime|time\.time|localtime)\s*\(")
+"""Calls that ask for the day or the time, in R and Python."""
 LARGEST = 4 << 20
 """Bytes of a trial that is kept; a larger one is run again when it is asked for."""
 
@@ -37,6 +41,7 @@ class Lab:
     shelf: Shelf
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Contents by SHA-256 that the store does not hold yet: of an assignment that is being imported."""
+    today: Callable[[], date] = date.today
     _worked: set[str] = field(default_factory=set)
     """Languages in which something could be run: what keeps them from it now will pass."""
     _under_way: dict[str, threading.Lock] = field(default_factory=dict)
@@ -74,10 +79,16 @@ class Lab:
             return trial
 
     def key(self, request: Request) -> str:
-        """SHA-256 over all that decides the outcome: work, tests, files, limits, and what it runs in."""
+        """SHA-256 over all that decides the outcome: work, tests, files, limits, and what it runs in.
+
+        Code that asks for the day is run anew on another day: the solution's outputs of last week are not
+        what a work has to put out today.
+        """
         content = request.model_dump(mode="json")
-        image = self.trials.image(request.work.language)
-        return hashlib.sha256(json.dumps([content, image], sort_keys=True).encode()).hexdigest()
+        decides = [content, self.trials.image(request.work.language)]
+        if any(CLOCK.search(cell.source) for cell in request.work.cells):
+            decides.append(self.today().isoformat())
+        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
     def _known(self, key: str) -> Trial | None:
         with self.store.read() as session:
