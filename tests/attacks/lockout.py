@@ -92,6 +92,11 @@ def kept_out(answer: requests.Response, most_s: int) -> bool:
     return answer.status_code != requests.codes.too_many or not wait.isdecimal() or int(wait) > most_s
 
 
+def before_a_wait(codes: list[int]) -> list[int]:
+    """The answers until the first one that says to wait: how many are permitted later, the clock decides."""
+    return codes[: codes.index(429) + 1] if 429 in codes else codes
+
+
 def attack(base: str, name: str, password: str, tries: int, attackers: list[str], owner: str) -> list[str]:
     """Try it; what it achieved, in words. Raises NotTried."""
     known = Browser(base, owner)
@@ -111,7 +116,8 @@ def attack(base: str, name: str, password: str, tries: int, attackers: list[str]
     found = {
         "the browser that was signed in before is kept out": kept_out(again, 0),
         "a new browser is kept out": kept_out(new, most_s),
-        "the answers tell which name exists": answered[name] != answered[NOBODY],
+        "the answers tell which name exists": before_a_wait(answered[name])
+        != before_a_wait(answered[NOBODY]),
     }
     return [words for words, so in found.items() if so]
 

@@ -13,7 +13,7 @@ from werkzeug.serving import make_server
 from grading.store import accounts, passwords, sign_in_tries, tables
 from grading.store.sign_in_tries import Caller
 from tests.attacks.lockout import NOBODY, WRONG, main
-from tests.integration.webapp import School
+from tests.integration.webapp import School, stop_the_clock
 
 PASSWORD = "a long password of the owner"
 OWNER = ("--owner-from", "127.0.0.9")
@@ -24,6 +24,7 @@ def school(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[School]:
     monkeypatch.setenv("ATTACK_PASSWORD", PASSWORD)
     # passwords are hashed weakly: how strongly is tested elsewhere
     monkeypatch.setattr(accounts, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    stop_the_clock(monkeypatch)
     made = School(tmp_path)
     with made.store.write() as session:
         accounts.set_password(session, session.get_one(tables.User, made.users["anna"]), PASSWORD)

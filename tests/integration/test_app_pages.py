@@ -17,7 +17,7 @@ from grading.documents import UploadedFile, read
 from grading.model import RoundState
 from grading.store import accounts, drains, passwords, tables
 from grading.store.sign_in_tries import OF_ONE, Caller
-from tests.integration.webapp import CODE, School, form_token, report
+from tests.integration.webapp import CODE, School, form_token, report, stop_the_clock
 
 PASSWORD = "correct horse battery"
 
@@ -54,7 +54,8 @@ def test_sign_in_leads_on_but_never_outside(school: School) -> None:
         assert safe_next(outside) is None
 
 
-def test_after_wrong_passwords_the_next_try_waits(school: School) -> None:
+def test_after_wrong_passwords_the_next_try_waits(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_the_clock(monkeypatch)
     with_password(school)
     for _ in range(OF_ONE.free + 1):
         assert sign_in(school, "wrong")[0] == 401

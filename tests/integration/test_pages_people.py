@@ -26,7 +26,7 @@ from grading.store.audit import note
 from grading.store.database import now
 from grading.store.links import LinkGone
 from grading.store.sign_in_tries import OF_ONE, Caller
-from tests.integration.webapp import School, form_token, report
+from tests.integration.webapp import School, form_token, report, stop_the_clock
 
 PASSWORD = "correct horse battery"
 ROSTER = "id,name,email,role\nanna,Anna A,anna@school.example,\ns-1,Ada Lovelace,ada@school.example,\n"
@@ -36,6 +36,7 @@ ROSTER = "id,name,email,role\nanna,Anna A,anna@school.example,\ns-1,Ada Lovelace
 def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passwords are hashed weakly: how strongly is tested elsewhere."""
     monkeypatch.setattr(accounts, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    stop_the_clock(monkeypatch)
 
 
 @pytest.fixture
@@ -583,6 +584,31 @@ def test_a_browser_of_before_gets_in_while_strangers_wait(school: School) -> Non
     assert enter(school, "anna", PASSWORD, client)[1].status_code == 303
     client.set_cookie("grader-known", "W10.forged.x")
     assert enter(school, "anna", PASSWORD, client)[1].status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("public_url", "status"), [("https://x.example", 303), ("http://localhost:8080", 429)]
+)
+def test_addresses_are_those_a_trusted_proxy_tells(tmp_path: Path, public_url: str, status: int) -> None:
+    """Without https no proxy is trusted, and who names other addresses is slowed down all the same."""
+    school = School(tmp_path, public_url=public_url)
+    with_password(school, "anna")
+    told = {"X-Forwarded-For": "192.0.2.1", "Referer": "https://localhost/"}
+    for _ in range(OF_ONE.free + 1):
+        assert entered(school, "wrong", told) == 401
+    assert entered(school, PASSWORD, {**told, "X-Forwarded-For": "203.0.113.9, 192.0.2.1"}) == 429
+    assert entered(school, PASSWORD, {**told, "X-Forwarded-For": "192.0.2.2"}) == status
+    school.close()
+
+
+def entered(school: School, password: str, headers: dict[str, str]) -> int:
+    """What signing in as anna is answered by HTTPS, as a proxy passes it on."""
+    client = school.client()
+    page = text(client.get("/sign-in", base_url="https://localhost"))
+    token = re.search(r'name="csrf_token" value="([^"]+)"', page)
+    assert token is not None
+    form = {"csrf_token": token[1], "name": "anna", "password": password}
+    return client.post("/sign-in", data=form, headers=headers, base_url="https://localhost").status_code
 
 
 def test_a_link_leads_in_while_strangers_wait(school: School) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import delete, event, select
 
 from grading.store import accounts, passwords, sign_in_tries, tables
 from grading.store.sign_in_tries import FEW, OF_MANY, OF_ONE, Caller, KnownBrowser, TriedTooOften
-from tests.integration.webapp import School
+from tests.integration.webapp import School, stop_the_clock
 from tests.years import everything
 
 PASSWORD = "correct horse battery"
@@ -43,6 +43,7 @@ class Hasher(PasswordHasher):
 def hasher(monkeypatch: pytest.MonkeyPatch) -> Hasher:
     made = Hasher()
     monkeypatch.setattr(accounts, "_HASHER", made)
+    stop_the_clock(monkeypatch)
     return made
 
 

@@ -7,12 +7,14 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from flask.testing import FlaskClient
 from jinja2.bccache import Bucket, BytecodeCache
 from sqlalchemy import inspect
@@ -93,6 +95,16 @@ class FakeDispatch:
             if self.away
             else [PartBeat("sweeper", "host:1", "", 4.0), PartBeat("sweeper", "host:2", "", 2.0)]
         )
+
+
+def stop_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tries to sign in: only `clock_offset_s` moves it, however slow the tests are."""
+    moment = datetime.now(UTC)
+
+    def still(session: Session) -> datetime:
+        return moment + timedelta(seconds=session.info["offset"])
+
+    monkeypatch.setattr("grading.store.sign_in_tries.now", still)
 
 
 def configuration(**server: Any) -> Config:
@@ -241,8 +253,6 @@ class School:
 
     def token(self, name: str, *scopes: str) -> dict[str, str]:
         """The header of a new token."""
-        from datetime import timedelta
-
         with self.store.write() as session:
             made = accounts.create_token(
                 session, self.users[name], "t", scopes or ("read", "submit"), timedelta(days=1)
