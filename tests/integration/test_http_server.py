@@ -212,7 +212,7 @@ def test_what_is_worked_on_at_sigterm_is_answered_and_nothing_else_taken() -> No
         assert process.stdin is not None
         process.stdin.write("done\n")
         process.stdin.flush()
-        answer = connection.recv(4096)
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert answer.endswith(b"done\n")
         assert process.wait(10) == 0
