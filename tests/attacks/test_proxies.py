@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from flask import Flask
+from flask import Flask, Response
 
 from cli.embedded import RedisProcess, free_port
 from cli.http_connections import Bounds
@@ -150,7 +150,20 @@ def short_bounds() -> Iterator[int]:
         app = Flask(__name__)
         app.add_url_rule("/", "home", lambda: "here", methods=["GET", "POST"])
         app.add_url_rule("/large", "large", lambda: b"x" * LARGE)
+        app.add_url_rule("/stream", "stream", stream)
+        app.add_url_rule("/read", "read", lambda: str(first_read.set()))
         return app
+
+    first_read = threading.Event()
+
+    def stream() -> Response:
+        def events() -> Iterator[bytes]:
+            first_read.clear()
+            yield b"data: first\n\n"
+            yield b"data: second\n\n" if first_read.wait(10) else b"data: the first was kept back\n\n"
+
+        # as app/gateway/views.py says it
+        return Response(events(), mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     port = free_port()
     bounds = Bounds(body_bytes=MIB, window_s=1)
@@ -239,6 +252,22 @@ def _cut_off(port: int, request: bytes) -> bool:
         except OSError:
             pass
         return got < LARGE
+
+
+@pytest.mark.usefixtures("trusting")
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_stream_of_events_is_passed_on_as_it_comes(
+    name: str, web: Web, short_bounds: int, tmp_path: Path
+) -> None:
+    places = Places(tmp_path / name, free_port(), free_port(), short_bounds, *web.certificate)
+    with (
+        running(name, places) as address,
+        requests.get(f"{address}/stream", stream=True, timeout=20) as answer,
+    ):
+        lines = answer.iter_lines(chunk_size=1)
+        assert next(lines) == b"data: first"
+        assert requests.get(f"{address}/read", timeout=20).ok
+        assert b"data: second" in list(lines)
 
 
 def test_nginx_lets_no_address_take_every_connection(web: Web, short_bounds: int, tmp_path: Path) -> None:
