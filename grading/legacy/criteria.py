@@ -56,6 +56,8 @@ class Draft:
     """The ids of a section's criteria."""
     results: dict[str, tuple[Check, ...]] = field(default_factory=dict)
     """The checks on results of a criterion, each with its place."""
+    taken: set[str] = field(default_factory=set)
+    """Ids of criteria."""
     unanswered: list[str] = field(default_factory=list)
     """Tasks that the solution has no code for."""
     unfound: list[str] = field(default_factory=list)
@@ -72,19 +74,21 @@ class Draft:
             self.works.calls | called, frozenset(named) | self.works.defined - self.works.calls
         )
 
+    def name(self, key: str) -> str:
+        """An id for the criterion of a key, which no other one has."""
+        plain = slug(key)
+        name, number = plain, 1
+        while name in self.taken:
+            number += 1
+            name = f"{plain}-{number}"
+        self.taken.add(name)
+        return name
+
     def add(self, section: Section, made: Iterable[Criterion]) -> None:
-        """Keep the criteria of a section, each under an id of its own."""
-        taken = {one.id for one in self.criteria}
-        for criterion in made:
-            number, name = 1, criterion.id
-            while name in taken:
-                number += 1
-                name = f"{criterion.id}-{number}"
-            taken.add(name)
-            self.criteria.append(criterion.model_copy(update={"id": name}))
-            self.of_section[section.key] = (*self.of_section.get(section.key, ()), name)
-            if criterion.id != name:
-                self.results[name] = self.results.pop(criterion.id, ())
+        """Keep the criteria of a section."""
+        found = tuple(made)
+        self.criteria += found
+        self.of_section[section.key] = tuple(one.id for one in found)
 
     def proven(self, checks: Sequence[Check], where: str | None, at: str) -> list[Check]:
         """The checks that the solution itself meets; the others are left out and named."""
@@ -169,7 +173,7 @@ def _divided(draft: Draft, section: Section) -> Iterable[Criterion]:
 def _task(draft: Draft, part: Part, task: Task, points: float) -> Criterion:
     where, works = draft.place(task), draft.works
     plain = Criterion(
-        id=slug(task.key), title=task.title, points=points, where=where, description=_told(task)
+        id=draft.name(task.key), title=task.title, points=points, where=where, description=_told(task)
     )
     if works.solution and not works.own(where):
         draft.unanswered.append(task.key)
@@ -225,7 +229,7 @@ def _question(draft: Draft, section: Section, task: Task, points: float) -> Crit
     """Judged by the model; how many words it needs is an adjustment, as words alone earn nothing."""
     thinking = task.kind == "question" or section.manual or THINKING.search(section.key) is not None
     where = _where_of_question(draft, section, task) if thinking else where_of(task)
-    name = slug(task.key)
+    name = draft.name(task.key)
     words = task.min_words or _words_of_auto(draft.legacy, task)
     if words and where is not None:
         draft.asked_words[name] = (where, words)
@@ -265,7 +269,7 @@ def _undivided(draft: Draft, section: Section) -> Criterion:
     if not checks:
         draft.notes.append(f"{section.key}: no check can decide it; the model of its stage judges it.")
     return Criterion(
-        id=slug(section.key),
+        id=draft.name(section.key),
         title=section.title,
         description="\n".join((*section.demands, *section.checked)),
         stage="feedback" if thinking else "analysis",
@@ -310,7 +314,7 @@ def _technical(draft: Draft, section: Section) -> Criterion:
         strings += [Defines(all_of=(name,)) for name in draft.legacy.variables]
     checks += merged(draft.proven(strings, None, section.key))
     return Criterion(
-        id=slug(section.key),
+        id=draft.name(section.key),
         title=section.title,
         description="\n".join(section.demands),
         points=section.max_points,

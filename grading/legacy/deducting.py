@@ -56,7 +56,7 @@ def bonus_of(draft: Draft, offers: tuple[Bonus, ...]) -> Iterator[Criterion]:
             draft.notes.append(f"bonus_opportunities.{offer.key} names no points and is left out.")
             continue
         yield Criterion(
-            id=slug(offer.key),
+            id=draft.name(offer.key),
             title=humanised(offer.key),
             description=offer.description,
             points=offer.points,

@@ -140,6 +140,17 @@ def test_what_the_solution_lacks_is_not_asked_for_and_told() -> None:
     assert notes == ("part1_a.verification: not asked for, as the solution does not have g.",)
 
 
+def test_tasks_of_one_name_keep_their_own_results() -> None:
+    part = {"part1_a": {"points": 1, "verification": ["f("]}}
+    both = {key: {"max_points": 1, "required_sections": part} for key in ("one", "two")}
+    template = {"deductions": {"template_only": "0 points"}, "criteria": ["Runs"], "max_points": 1}
+    rubric, _ = read_legacy_rubric(
+        {"rubric_elements": {**both, "running": template}}, works("# Part 1: A\nf(1)", "")
+    )
+    assert [one.id for one in rubric.criteria] == ["part1_a", "part1_a-2", "running"]
+    assert len(rubric.adjustments[0].unless) == 2
+
+
 def test_keys_know_what_nobody_asked_for() -> None:
     keys = Keys(json.loads('{"a": {"b": 1, "c": [2, 3]}, "d": "e", "f": {}}'))
     assert keys.table("a").number("b") == 1
