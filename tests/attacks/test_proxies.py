@@ -30,10 +30,10 @@ REFUSED_AFTER = 20
 """Requests of one address to register a learning platform, a minute (app/__init__.py)."""
 MIB = 1024 * 1024
 SHORTER: dict[str, Mapping[str, str]] = {
-    "caddy": {"read_header 15s": "read_header 1s", "read_body 660s": "read_body 4s", "write 30m": "write 5s"},
+    "caddy": {"read_header 15s": "read_header 1s", "read_body 660s": "read_body 6s", "write 30m": "write 8s"},
     "nginx": {
         r"client_header_timeout 15s": "client_header_timeout 1s",
-        r"client_body_timeout   30s": "client_body_timeout 4s",
+        r"client_body_timeout   30s": "client_body_timeout 15s",
         r"send_timeout          30s": "send_timeout 2s",
     },
 }
