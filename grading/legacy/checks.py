@@ -166,11 +166,23 @@ def _pattern(string: str) -> Check:
         wanted = tuple(rf"\b{re.escape(call.group(1))}\s*\([^)]*\b{re.escape(a)}\b" for a in arguments)
         return CodeMatches(all_of=wanted, label=label)
     if EXPRESSION.search(string) and _is_expression(string):
-        return CodeMatches(all_of=(f"(?s){string}",), label=label)
+        return CodeMatches(all_of=(_in_order(string),), label=label)
     spellings = [string]
     if "\\\\d" in string:
         spellings += [string.replace("\\\\d", other) for other in ("[0-9]", "[[:digit:]]", "\\d")]
     return CodeMatches(any_of=tuple(_spaced(s) for s in spellings), label=label)
+
+
+def _in_order(expression: str) -> str:
+    """The pattern, across lines; each `.*` goes to the nearest match and never tries another one.
+
+    The first one is as good, and trying all of them takes cubic time on code that was written for that.
+    """
+    first, *gaps = re.split(r"(\.[*+])\??", expression)
+    found = f"(?s){first}"
+    for gap, following in zip(gaps[::2], gaps[1::2], strict=True):
+        found += f"(?>{gap}?{following})" if following else ""
+    return found
 
 
 def _is_expression(string: str) -> bool:

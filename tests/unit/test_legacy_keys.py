@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.errors import AssignmentError
+from grading.evidence.patterns import matches
 from grading.legacy import read_legacy_rubric
 from grading.legacy.checks import Names, check_of
 from grading.legacy.keys import Keys, percent
@@ -112,13 +114,23 @@ def test_a_file_of_yet_another_form_is_refused_by_its_key() -> None:
         ("%>%", Uses(any_of=("%>%", "|>"))),
         (
             "filter.*%>%.*select",
-            CodeMatches(all_of=("(?s)filter.*%>%.*select",), label="has filter.*%>%.*select"),
+            CodeMatches(all_of=("(?s)filter(?>.*?%>%)(?>.*?select)",), label="has filter.*%>%.*select"),
         ),
+        ("group_by.*,.*", CodeMatches(all_of=("(?s)group_by(?>.*?,)",), label="has group_by.*,.*")),
         ("-Id", CodeMatches(any_of=(r"\-\s*Id",), label="has -Id")),
     ],
 )
 def test_search_strings_become_what_they_mean(string: str, check: object) -> None:
     assert check_of(string, Names(made=frozenset({"quarterly"}))) == check
+
+
+def test_patterns_take_little_time_on_code_written_against_them() -> None:
+    check = check_of("filter.*%>%.*select", Names())
+    assert isinstance(check, CodeMatches)
+    started = time.process_time()
+    assert matches(check.all_of[0], "filter%>%" * 2_200) == []
+    assert matches(check.all_of[0], "x %>% filter(a) %>%\n  select(b)") == [(1, 2)]
+    assert time.process_time() - started < 5  # ten times as long with patterns that try all ways
 
 
 def test_a_word_is_a_function_where_the_solution_calls_it() -> None:
