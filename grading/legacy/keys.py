@@ -102,9 +102,8 @@ class Keys:
     def _taken(self, key: str, otherwise: Any) -> Any:
         if key not in self._value:
             return otherwise
-        at = self.at(key)
-        for path in [path for path in self._left if path == at or path.startswith((f"{at}.", f"{at}["))]:
-            del self._left[path]
+        for path, _ in _leaves(self._value[key], self.at(key)):
+            self._left.pop(path, None)
         return self._value[key]
 
 
