@@ -80,6 +80,11 @@ class _Program:
     def root_pid(self) -> int | None:
         return self._process.pid
 
+    @property
+    def entered_pid(self) -> int | None:
+        """None: nothing enters from outside."""
+        return None
+
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)

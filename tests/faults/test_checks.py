@@ -50,7 +50,7 @@ RUBRIC = Rubric(
         Criterion(id="reflection", title="Reflection", points=40, stage="feedback"),
     )
 )
-DRIVER = b"/grader/drivers/python_work.py"
+DRIVERS = {b"/grader/drivers/python_work.py", b"/grader/drivers/python_forkserver.py"}
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,10 @@ def running_drivers() -> set[int]:
         if folder.name.isdigit():
             try:
                 words = (folder / "cmdline").read_bytes().split(b"\0")
+                boxed = (folder / "ns" / "pid").readlink() != Path("/proc/self/ns/pid").readlink()
             except OSError:
                 continue  # it ended in between
-            if DRIVER in words and b"bwrap" not in words[0]:
+            if boxed and DRIVERS & set(words) and b"bwrap" not in words[0]:
                 found.add(int(folder.name))
     return found
 

@@ -15,6 +15,7 @@ import pytest
 from tests.hostile.arena import EXPECTED, GRACE_S, Arena, Bound, Outcome, Program, arena, corpus
 from tests.hostile.bait import descendants
 from workers.checks.sandbox import open_sandbox
+from workers.checks.sandbox.bubblewrap import Bubblewrap
 
 CORPUS = corpus()
 AT_ONCE = 2
@@ -118,6 +119,9 @@ def test_neighbours_were_not_disturbed(stage: Stage) -> None:
 
 def test_no_process_is_left(stage: Stage) -> None:
     stage.all_through()
+    sandbox = stage.arena.sandbox
+    assert isinstance(sandbox, Bubblewrap)
+    sandbox.fork_servers.close()  # they stay for the next work, and end with their sandbox
     until = time.monotonic() + 60
     # the neighbour still starts boxes: what is left of the programs is what does not go away
     left = descendants() - stage.before

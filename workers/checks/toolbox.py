@@ -60,6 +60,9 @@ class Toolbox:
     """What can be imported here, unknown of images: work that says that one is missing is not believed."""
     problem: str = ""
     """Why nothing in this language can be run here, as a sentence that says what to do."""
+    fork_argv: tuple[str, ...] = ()
+    """Starts a fork server, inside; empty where there is none. Followed by `work` or `tests` and packages."""
+    fork_mounts: tuple[Mount, ...] = ()
 
 
 def find_toolbox(language: TrialLanguage, settings: Checks) -> Toolbox:
@@ -105,6 +108,8 @@ def _find(named: str, by_setting: bool) -> Toolbox:
         work_argv=(inside, *_IN_A_BOX, f"{INSIDE}/drivers/python_work.py"),
         tests_argv=(inside, *_IN_A_BOX, f"{INSIDE}/drivers/python_tests.py"),
         mounts=(Mount(_compiled(program, about["version"]), f"{INSIDE}/drivers"), *mounts),
+        fork_argv=(inside, *_IN_A_BOX, f"{INSIDE}/drivers/python_forkserver.py"),
+        fork_mounts=(Mount(_compiled(program, about["version"]), f"{INSIDE}/drivers"), *mounts),
         environ=_ENVIRON,
         digest=_digest([about["version"], *about["packages"]]),
         packages=frozenset(about["modules"]),

@@ -7,11 +7,12 @@ import hashlib
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 from grading.trials.settings import Checks
 from workers.checks.sandbox.base import Mount
-from workers.checks.toolbox import Toolbox
+from workers.checks.toolbox import Toolbox, find_toolbox
 
 DRIVERS = Path(__file__).parent / "drivers"
 INSIDE = "/grader"
@@ -48,7 +49,9 @@ def find_r(settings: Checks) -> Toolbox:
     """
     if settings.sandbox == "container":
         return _toolbox("Rscript", [f"image {settings.image}"], [])
-    return _find(settings.r, shutil.which(settings.r or "Rscript") or "")
+    rscript = shutil.which(settings.r or "Rscript") or ""
+    found = _find(settings.r, rscript)
+    return found if found.problem else _with_fork_server(found, rscript, settings)
 
 
 @functools.cache
@@ -64,6 +67,19 @@ def _find(named: str, rscript: str) -> Toolbox:
         return _without(f"R's package jsonlite, which comes with r-cran-irkernel, is missing here; {HOW}")
     places = [Path(line.removeprefix("lib ")) for line in lines if line.startswith("lib ")]
     return _toolbox(rscript, lines, _outside(rscript, places))
+
+
+def _with_fork_server(found: Toolbox, rscript: str, settings: Checks) -> Toolbox:
+    """R is forked from within a Python; without one, or without R as a library, it is started each time."""
+    python = find_toolbox("python", settings)
+    if not python.fork_argv:
+        return found
+    return replace(
+        found,
+        fork_argv=(*python.fork_argv, rscript),
+        fork_mounts=(*python.fork_mounts, *found.mounts),
+        digest=hashlib.sha256(f"{found.digest}{python.digest}".encode()).hexdigest(),
+    )
 
 
 def _toolbox(rscript: str, known: list[str], places: list[Mount]) -> Toolbox:

@@ -27,6 +27,7 @@ from grading.trials.model import (
     Trial,
     TrialLanguage,
 )
+from workers.checks.preparing import prepared
 from workers.checks.sandbox.base import Box, Ending, Mount, Sandbox, Session
 from workers.checks.toolbox import Toolbox
 
@@ -94,18 +95,17 @@ class Trials:
 
     def _talk(self, request: Request, mounts: Sequence[Mount]) -> tuple[Talk, Ending]:
         tools = self.toolbox(request.work.language)
-        own = Box(tools.work_argv, (*tools.mounts, *mounts), tools.environ, request.limits)
+        ready = prepared(tools, request, "work")
+        own = Box(tools.work_argv, (*tools.mounts, *mounts), tools.environ, request.limits, ready)
         with self.sandbox.open(own) as work:
             talk = Talk(request, work)
             if talk.play() and talk.look() and talk.ask():
                 for file in request.tests:
                     # the tests see the data too, but never the hand-in's files
                     held = [m for m in mounts if m.target.startswith("/data/")]
-                    self._test(
-                        talk,
-                        file,
-                        Box(tools.tests_argv, (*tools.mounts, *held), tools.environ, request.limits),
-                    )
+                    ready = prepared(tools, request, "tests")
+                    seen = (*tools.mounts, *held)
+                    self._test(talk, file, Box(tools.tests_argv, seen, tools.environ, request.limits, ready))
             whole = not talk.gone
             if whole:
                 work.send({"do": "end"})

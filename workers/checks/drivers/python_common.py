@@ -227,10 +227,10 @@ def use_site() -> None:
 
         site.ENABLE_USER_SITE = False
         site.main()
-        _bring_fonts()
+        bring_fonts()
 
 
-def _bring_fonts() -> None:
+def bring_fonts() -> None:
     """Matplotlib's list of fonts, made once when the environment was, where it may write."""
     ready = os.path.join(sys.prefix, "share", "matplotlib")
     if os.path.isdir(ready):

@@ -76,6 +76,11 @@ class Driver:
         return dict(self.keeper.serve(message.get("body"), float(message.get("seconds", 5))))
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """The whole conversation."""
     needs_site()
     Driver().serve()
+
+
+if __name__ == "__main__":
+    run()

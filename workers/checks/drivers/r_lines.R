@@ -99,3 +99,11 @@ send_line <- function(line) {
   })
   invisible()
 }
+
+# Once in a fork server, or R would do it in every fork, after the second call of each function.
+compile_all <- function(own) {
+  for (name in ls(own)) {
+    value <- get(name, own)
+    if (is.function(value) && identical(environment(value), own)) assign(name, compiler::cmpfun(value), own)
+  }
+}

@@ -78,6 +78,8 @@ run_file <- function(file) {
       message = paste("the test file cannot be read:", conditionMessage(pieces))
     )))
   }
+  # the edition of a file outside of any package; otherwise testthat looks for a package at each expectation
+  local_edition(2L, .env = environment())
   place <- stage_of()
   on.exit(detach("work", character.only = TRUE))
   with_reporter(make_reporter(file$seconds), for (piece in pieces) run_piece(piece, place, file$seconds))

@@ -1,4 +1,5 @@
 # The driver of the work in R: JSON lines in on descriptor 3, out on descriptor 4, as toolbox_r.py starts it.
+# In a fork server (python_embeds_r.py) its value is the function that serves, which each fork calls.
 local({
   own <- new.env(parent = baseenv())
   folder <- dirname(sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE)[1L]))
@@ -23,11 +24,12 @@ local({
   for (part in sprintf("r_%s.R", parts)) {
     sys.source(file.path(folder, part), envir = own, keep.source = FALSE)
   }
+  if (getOption("grader.forks", FALSE)) own$compile_all(own)
   lockEnvironment(own, bindings = TRUE)
   own$stand_in()
   options(
     warn = -1, width = 80, cli.num_colors = 1L, crayon.enabled = FALSE, readr.show_progress = FALSE,
     jupyter.rich_display = FALSE, jupyter.base_display_func = own$show_bundle
   )
-  own$serve()
+  if (getOption("grader.forks", FALSE)) own$serve else own$serve()
 })

@@ -19,6 +19,18 @@ class Mount:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """A program that has imported what boxes need and forks a process into each: a fork server.
+
+    It runs without any student's file, and no student's code runs in it.
+    """
+
+    argv: tuple[str, ...]
+    mounts: tuple[Mount, ...]
+    environ: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Box:
     """What is to run. The current folder is `/box`, which is empty, writable, and private; so is `/tmp`."""
 
@@ -28,6 +40,8 @@ class Box:
     """A target below `/box` is possible: a read-only file in the writable folder."""
     environ: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    prepared: Prepared | None = None
+    """What does the same as `argv` without its start; a sandbox that cannot use it starts `argv`."""
 
 
 @dataclass(frozen=True)

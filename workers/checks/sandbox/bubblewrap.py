@@ -14,14 +14,17 @@ from pathlib import Path
 from grading.errors import SandboxUnavailable
 from grading.trials.model import Limits
 from workers.checks.sandbox import advice, seccomp, view
-from workers.checks.sandbox.base import Box, Session
+from workers.checks.sandbox.base import Box, Prepared, Session
+from workers.checks.sandbox.forking import CannotFork, Forked, ForkServers
 from workers.checks.sandbox.held import Held
-from workers.checks.sandbox.pipes import PipedSession, environment
+from workers.checks.sandbox.pipes import PipedSession, Program, environment
 from workers.checks.sandbox.watch import Watcher
 
 _PROGRAMS = ("bwrap", "setpriv")
 _PROBE = Box(("/usr/bin/env", "true"), limits=Limits(disk_mb=1))
 _PROBE_S = 10.0
+_PREPARED_MB = 16
+"""What a fork server may write; R makes a folder for temporary files."""
 _UNUSED_UIDS = range(0x70000000, 0x7FFFFFFF)
 """Numbers that no distribution, container engine or service manager hands out."""
 
@@ -36,6 +39,7 @@ class Bubblewrap:
         self._works = False
         self._lock = threading.Lock()
         self._uids: set[int] = set()
+        self.fork_servers = ForkServers(_start_prepared)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -87,12 +91,27 @@ class Bubblewrap:
         except SandboxUnavailable:
             self._give_uid(uid)
             raise
-        if not held.begin(box.limits):
+        program = self._begin(held, box, uid)
+        if program is None:
             held.kill()
             held.release()
             self._works = False
             raise SandboxUnavailable(self.problem() or "The sandbox could not be started this time.")
-        return PipedSession(held, box.limits, self._watcher)
+        return PipedSession(program, box.limits, self._watcher)
+
+    def _begin(self, held: Held, box: Box, uid: int) -> Program | None:
+        """The program of a box, forked where that can be, else started; None when bwrap gave up before."""
+        if not held.hold(box.limits):
+            return None
+        # without root, namespaces that another bwrap made cannot be entered
+        wanted = box.prepared if os.geteuid() == 0 else None
+        server = None if wanted is None else self.fork_servers.find(wanted)
+        if server is not None:
+            try:
+                return Forked(held, server, uid, box.limits)
+            except CannotFork as error:
+                self.fork_servers.give_up(str(error))
+        return held if held.go() else None
 
 
 def _probe(uid: int) -> str | None:
@@ -149,6 +168,28 @@ def _start(
             cwd="/",
             env={"LANG": "C.UTF-8"},
         )
+
+
+def _start_prepared(prepared: Prepared, control: int) -> subprocess.Popen[bytes]:
+    """Start a fork server in a box that sees what the boxes of its forks see, but for students' files.
+
+    It keeps the rights that entering another box takes, and shares the namespace of processes: the kernel
+    lets processes be forked only into one that lies below their own. Raises OSError and SandboxUnavailable.
+    """
+    root = os.geteuid() == 0
+    arguments = ["--unshare-net", "--unshare-ipc", "--unshare-uts", "--new-session", "--clearenv"]
+    for name, value in environment(Box(prepared.argv, environ=dict(prepared.environ))).items():
+        arguments += ["--setenv", name, value]
+    arguments += [*view.system(), *view.devices(), *view.writable(_PREPARED_MB)]
+    arguments += [*view.mounts(prepared.mounts, as_other_user=root), "--chdir", "/box", "--remount-ro", "/"]
+    return subprocess.Popen(
+        [shutil.which("bwrap") or "bwrap", *arguments, "--", *prepared.argv],
+        stdin=control,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={"LANG": "C.UTF-8"},
+    )
 
 
 def _arguments(box: Box) -> list[str]:

@@ -7,6 +7,7 @@ import weakref
 
 from grading.errors import SandboxUnavailable
 from workers.checks.sandbox.base import Box, Sandbox, Session
+from workers.checks.sandbox.bubblewrap import Bubblewrap
 from workers.checks.sandbox.pipes import PipedSession
 
 ENDS = "The program that runs students' work is ending; somebody else runs it, or the next one."
@@ -46,3 +47,5 @@ class Closing:
             running = list(self._open)
         for session in running:
             session.break_off("not run", ENDS)
+        if isinstance(self._inner, Bubblewrap):
+            self._inner.fork_servers.close()

@@ -108,6 +108,11 @@ class _Contained:
         assert self._client.stdout is not None
         self.stdin, self.stdout = self._client.stdin.fileno(), self._client.stdout.fileno()
 
+    @property
+    def entered_pid(self) -> int | None:
+        """None: nothing enters from outside."""
+        return None
+
     def kill(self) -> None:
         """Tell the engine to end it, without waiting."""
         if self._killer is None and self._client.poll() is None:

@@ -20,6 +20,7 @@ from grading.trials.model import Limits
 
 _START_S = 10.0
 _END_S = 10.0
+_LOOK_MS = 1
 _FILES_OPEN = 512
 _SIGNALS_WAITING = 256
 _SPARE_TASKS = 16
@@ -61,8 +62,25 @@ class Held:
         """The first process inside, by this machine's number."""
         return self._first
 
+    @property
+    def entered_pid(self) -> int | None:
+        """None: all that runs inside was started by the first process."""
+        return None
+
     def begin(self, limits: Limits) -> bool:
         """Hold the first process to the limits and let it go on; False when bwrap gave up before."""
+        return self.hold(limits) and self.go()
+
+    def go(self) -> bool:
+        """Let the program be started; False when bwrap has ended."""
+        try:
+            os.write(self._go, b"!")
+        except OSError:
+            return False
+        return True
+
+    def hold(self, limits: Limits) -> bool:
+        """Hold the first process to the limits, with all that comes below it."""
         until = time.monotonic() + _START_S
         poll = select.poll()
         poll.register(self._status, select.POLLIN)
@@ -77,10 +95,23 @@ class Held:
             self._first = int(json.loads(self._said.split(b"\n")[0])["child-pid"])
             self._handle = os.pidfd_open(self._first)
             hold_to(self._first, limits)
-            os.write(self._go, b"!")
         except (ValueError, KeyError, OSError):
             return False
         return True
+
+    def until_made(self) -> bool:
+        """Whether the box stands in which bwrap waits for a byte; it does not tell when."""
+        root = f"/proc/{self._first}/root"
+        poll = select.poll()
+        poll.register(self._ended, select.POLLIN)
+        until = time.monotonic() + _START_S
+        while time.monotonic() < until:
+            with suppress(OSError):
+                if not os.path.samefile(root, "/") and {"box", "tmp"} <= set(os.listdir(root)):
+                    return True
+            if poll.poll(_LOOK_MS):
+                return False
+        return False
 
     def kill(self) -> None:
         """End everything inside, without waiting."""
@@ -133,6 +164,19 @@ def _until_gone(handle: int, seconds: float) -> None:
 
 def hold_to(pid: int, limits: Limits) -> None:
     """What the kernel itself holds each process below this one to. Raises OSError."""
+    for number, most in kernel_limits(limits).items():
+        resource.prlimit(pid, number, (most, most))
+    goes_first(pid)
+
+
+def goes_first(pid: int) -> None:
+    """When this machine runs out of memory, boxes end before anything else."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_bytes(b"1000")
+
+
+def kernel_limits(limits: Limits) -> dict[int, int]:
+    """The limits by their numbers, as far as this process may set them."""
     wanted = {
         resource.RLIMIT_CORE: 0,
         # addresses are more than memory: libraries reserve them without use
@@ -149,12 +193,8 @@ def hold_to(pid: int, limits: Limits) -> None:
     }
     if _counts_processes_apart():
         wanted[resource.RLIMIT_NPROC] = limits.processes + _SPARE_TASKS
-    for number, value in wanted.items():
-        hardest = resource.getrlimit(number)[1]
-        most = value if hardest < 0 else min(value, hardest)
-        resource.prlimit(pid, number, (most, most))
-    with suppress(OSError):  # when this machine runs out of memory, boxes go before anything else
-        Path(f"/proc/{pid}/oom_score_adj").write_bytes(b"1000")
+    hardest = {number: resource.getrlimit(number)[1] for number in wanted}
+    return {n: value if hardest[n] < 0 else min(value, hardest[n]) for n, value in wanted.items()}
 
 
 def _counts_processes_apart() -> bool:

@@ -61,6 +61,10 @@ class Program(Protocol):
     def root_pid(self) -> int | None:
         """The first process inside; None when the engine itself limits memory and processes."""
 
+    @property
+    def entered_pid(self) -> int | None:
+        """A process inside that was forked from outside, and is no child of the first."""
+
     def kill(self) -> None:
         """End everything inside, without waiting. From any thread; a program that has ended is no error."""
 
@@ -96,6 +100,11 @@ class PipedSession:
     def root_pid(self) -> int | None:
         """The first process inside."""
         return self._program.root_pid
+
+    @property
+    def entered_pid(self) -> int | None:
+        """The process inside that came from a fork server."""
+        return self._program.entered_pid
 
     def __enter__(self) -> Self:
         return self

@@ -69,12 +69,17 @@ def kernel() -> tuple[str, ...]:
             found += _empty(str(place))
         elif place.exists():
             found += ["--ro-bind", "/dev/null", str(place)]
-    found += ["--perms", "0755", "--dir", "/dev"]
+    return (*found, *devices())
+
+
+def devices() -> list[str]:
+    """The arguments for the few devices."""
+    found = ["--perms", "0755", "--dir", "/dev"]
     for name in _DEVICES:
         found += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     for name, target in _LINKS.items():
         found += ["--symlink", target, f"/dev/{name}"]
-    return tuple(found)
+    return found
 
 
 def writable(disk_mb: int) -> list[str]:

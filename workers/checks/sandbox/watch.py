@@ -32,6 +32,10 @@ class Watched(Protocol):
     def root_pid(self) -> int | None:
         """The first process inside, by this machine's number; None when its engine limits it."""
 
+    @property
+    def entered_pid(self) -> int | None:
+        """A process inside that was forked from outside and is no child of the first; None without one."""
+
     def break_off(self, end: End, reason: str) -> None:
         """End everything in it, without waiting."""
 
@@ -45,11 +49,14 @@ class Usage:
     pids: tuple[int, ...]
 
 
-def usage(root: int) -> Usage:
-    """Of everything below a process, which is not counted itself. Memory that forks share counts for each."""
+def usage(root: int, entered: int | None = None) -> Usage:
+    """Of everything below a process, which is not counted itself, and of one that entered with all below it.
+
+    Memory that forks share counts for each.
+    """
     memory, tasks = 0, 0
     pids: list[int] = []
-    waiting = _children(root)[1]
+    waiting = _children(root)[1] + ([] if entered is None else [entered])
     while waiting:
         pid = waiting.pop()
         threads, children = _children(pid)
@@ -94,9 +101,9 @@ def shared_out(pids: tuple[int, ...]) -> int | None:
     return total
 
 
-def breach(root: int, limits: Limits) -> tuple[End, str] | None:
+def breach(root: int, limits: Limits, entered: int | None = None) -> tuple[End, str] | None:
     """Which limit of memory or processes is broken now, and the sentence for it."""
-    now = usage(root)
+    now = usage(root, entered)
     if now.tasks > limits.processes:
         return "processes", f"It started more than the {limits.processes} processes and threads that it may."
     allowed = limits.memory_mb << 20
@@ -181,7 +188,7 @@ class Watcher:
         root = box.root_pid
         if root is None:
             return
-        broken = breach(root, box.limits)
+        broken = breach(root, box.limits, box.entered_pid)
         if broken is not None:
             box.break_off(*broken)
         elif self._looks % 5 == 0 and too_many_files(root):
