@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from celery import Celery, chord, group
-from celery.canvas import Signature
-from kombu.exceptions import LimitExceeded, OperationalError
+from celery import Celery
+from kombu.exceptions import BatchPublishError, LimitExceeded, OperationalError
+from kombu.messaging import Producer
 from redis.exceptions import RedisError
 
 from grading import queue
@@ -23,10 +23,9 @@ from grading.beats import Beat, Lease
 from grading.breaker import Breaker
 from grading.canaries import Canaries, PartBeat, Waiting
 from grading.config import Config
-from grading.leases import Leases, connect
+from grading.leases import Leases, connect, copy_key
 from grading.machine_states import MachineState, as_beats_tell
 from grading.model import PRIORITIES
-from grading.results import copy_key
 from grading.signing import Keyring, keyring
 
 log = logging.getLogger(__name__)
@@ -93,49 +92,36 @@ class Dispatch:
 
         return self._or(False, publish)
 
-    def send_round(self, outgoing: Sequence[Outgoing]) -> None:
-        """A new round: its stages at once on their machines, then the body that combines them."""
-        sent = self._make_current(outgoing)
-        round_id = outgoing[0].round_id
-        header = group([self._signature(one, sent) for one in outgoing], app=self.celery).set(
-            task_id=round_id
-        )
-        chord(header, app=self.celery).run(header, self._body(round_id), (), app=self.celery)
+    def send(self, outgoing: Sequence[Outgoing], to: str = "") -> None:
+        """Send runs to the queues of their stages, or all `to` another one. Raises one of AWAY."""
+        sent = self.registry.make_current({(one.round_id, one.stage): one.run_id for one in outgoing})
+        with self.celery.producer_or_acquire() as producer:
+            try:
+                with producer.batch():
+                    self._send_all(outgoing, to, sent, producer)
+            except BatchPublishError as error:
+                # Redis may have closed this connection since; a run that comes twice is begun once
+                log.info("runs are sent once more, one by one: %s", error)
+                self._send_all(outgoing, to, sent, producer)
 
-    def _body(self, round_id: str) -> Signature:
-        return Signature(queue.COMBINE, args=(round_id,), immutable=True, app=self.celery).set(
-            queue=queue.STORE, ignore_result=True
-        )
+    def _send_all(self, outgoing: Sequence[Outgoing], to: str, sent: float, producer: Producer) -> None:
+        for one in outgoing:
+            self._send(one, to or queue.stage_queue(one.stage, one.priority), sent, producer)
 
-    def count(self, round_id: str, run_id: str) -> bool:
-        """A run was recorded: the last one of the round's chord sends its body. The sweeper does without."""
-
-        def count() -> bool:
-            self.celery.backend.count(round_id, run_id, self._body(round_id))
-            return True
-
-        return self._or(False, count)
-
-    def send_run(self, outgoing: Outgoing, to: str = "") -> None:
-        """One more run of one stage, outside any chord; `to` is another queue than that of its stage."""
-        sent = self._make_current([outgoing])
-        signature = self._signature(outgoing, sent)
-        signature.set(queue=to or signature.options["queue"]).apply_async()
-
-    def _make_current(self, outgoing: Sequence[Outgoing]) -> float:
-        return self.registry.make_current({(o.round_id, o.stage): o.run_id for o in outgoing})
-
-    def _signature(self, outgoing: Outgoing, sent: float) -> Signature:
-        job = {**outgoing.job, "secret": self.keys.run_secret(outgoing.run_id)}
-        return Signature(queue.RUN, kwargs={"job": job}, app=self.celery).set(
-            task_id=outgoing.run_id,
-            ignore_result=True,
-            queue=queue.stage_queue(outgoing.stage, outgoing.priority),
+    def _send(self, one: Outgoing, to: str, sent: float, producer: Producer) -> None:
+        self.celery.send_task(
+            queue.RUN,
+            kwargs={"job": {**one.job, "secret": self.keys.run_secret(one.run_id)}},
+            task_id=one.run_id,
+            queue=to,
             headers={
-                queue.SUBMISSION: outgoing.submission_id,
+                queue.SUBMISSION: one.submission_id,
                 queue.SENT: round(sent, 3),
-                queue.NEXT: outgoing.again,
+                queue.NEXT: one.again,
             },
+            producer=producer,
+            add_to_parent=False,
+            ignore_result=True,
             **queue.unsaid(),
         )
 
@@ -211,8 +197,7 @@ class Dispatch:
         no room from the other. Raises redis errors, also when Redis only answers and takes nothing more: then
         nothing may be begun.
         """
-        self.registry.require_writable()
-        lengths, beats = self.registry.load(queue.stage_queues(list(self.config.stages)))
+        lengths, beats = self.registry.load(queue.stage_queues(list(self.config.stages)), writable=True)
         free = {}
         for stage in self.config.stages:
             for priority in PRIORITIES:

@@ -36,6 +36,7 @@ CURRENT = "grader:current:"
 PACES = "grader:paces:"
 """And a machine's name: what belongs to that machine, which no other one may write. `PACES` are its speeds.
 `DELIVERIES` and `OVER` go on with a run, `PLACES` with a round, `HANDED` with another machine."""
+RESULTS = "grader:results:"
 DRAINED = "grader:drained"
 WRITABLE = "grader:writable"
 MAX_DELIVERIES = 3
@@ -242,16 +243,21 @@ class Leases:
         """The last beat of every worker process that did not end in order."""
         return self.load([])[1]
 
-    def load(self, queues: Sequence[str]) -> tuple[dict[str, int], list[Beat]]:
-        """Messages that wait in each queue, and the last beats, in one round trip."""
+    def load(self, queues: Sequence[str], *, writable: bool = False) -> tuple[dict[str, int], list[Beat]]:
+        """Messages that wait in each queue, and the last beats, in one round trip.
+
+        With `writable`, raises redis errors when Redis answers but takes nothing, as `require_writable`.
+        """
         names = self.machines
         with self.redis.pipeline(transaction=False) as pipe:
+            if writable:
+                pipe.set(WRITABLE, 1, ex=60)
             pipe.time()
             for name in names:
                 pipe.hvals(BEATS + name)
             for queue in queues:
                 pipe.llen(queue)
-            (seconds, micro), *answers = pipe.execute()
+            (seconds, micro), *answers = pipe.execute()[int(writable) :]
         rows = dict(zip(names, answers, strict=False))
         lengths = dict(zip(queues, answers[len(names) :], strict=True))
         return lengths, read_beats(rows, seconds + micro / 1e6)
@@ -307,6 +313,11 @@ def load_scripts(client: Redis) -> int:
     """Load what machines call, which may not load it; how many were missing. Raises redis errors."""
     called = (lua.CLAIM, lua.PROGRESS, lua.FINISH, lua.GIVE_BACK, lua.UNCLAIM, lua.BEAT, lua.LOOK, ANSWER)
     return scripts.load(client, called)
+
+
+def copy_key(machine: str, run_id: str) -> str:
+    """Where a machine leaves a copy of a result for an hour: its message may be lost with who took it."""
+    return f"{RESULTS}{machine}:{run_id}"
 
 
 def _current(round_id: str, stage: str) -> str:

@@ -16,7 +16,6 @@ PREPARE = "grader.prepare"
 TRIAL = "grader.trial"
 RELEASE = "grader.release"
 RECORD = transport.RECORD
-COMBINE = "grader.combine"
 CANARY = "grader.canary"
 EXAMINE = "grader.examine"
 SUBMISSION = "grader_submission"
@@ -72,15 +71,15 @@ def celery_app(redis_url: str, visibility_timeout_s: int, machine: str = "") -> 
     A machine only takes messages: its results go to its inbox, and what it did not do is found by its lease.
 
     These settings lost nothing when workers and Redis were killed in every way tried: messages are
-    acknowledged after the work, unacknowledged ones are restored, results are written until it works.
+    acknowledged after the work, unacknowledged ones are restored.
     """
     transport.install()
-    backend = "disabled://" if machine else f"grading.results:UnwatchedRedis+{redis_url}"
-    app = Celery("grader", broker=redis_url, backend=backend, set_as_current=False)
+    # results are read in SQL
+    app = Celery("grader", broker=redis_url, backend="disabled://", set_as_current=False)
     app.conf.update(_reliable(visibility_timeout_s))
     app.conf.update(
+        task_ignore_result=True,
         task_serializer="json",
-        result_serializer="json",
         accept_content=["json"],
         task_default_queue=STORE,
         task_create_missing_queues=True,
@@ -111,24 +110,18 @@ def handed_out(machine: str) -> tuple[str, str]:
 
 def _reliable(visibility_timeout_s: int) -> dict[str, Any]:
     """Nothing is lost, whatever dies, and Redis is asked again until it is back."""
-    timeout = {"visibility_timeout": visibility_timeout_s}
     return {
         "task_acks_late": True,
         "task_reject_on_worker_lost": True,
         "worker_prefetch_multiplier": 1,
         "broker_transport_options": {
-            **timeout,
+            "visibility_timeout": visibility_timeout_s,
             "unacked_restore_interval": 1,
             "unacked_restore_throttle": 1,
             "queue_order_strategy": "priority",
             "socket_connect_timeout": 5,
             "socket_timeout": 30,
         },
-        "result_backend_transport_options": timeout,
-        "visibility_timeout": visibility_timeout_s,
-        "result_backend_always_retry": True,
-        "result_backend_max_sleep_between_retries_ms": 2000,
-        "result_expires": 3600,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "broker_pool_acquire_timeout": 5,

@@ -27,8 +27,8 @@ from grading.leases import (
     OVER,
     PACES,
     PLACES,
+    RESULTS,
 )
-from grading.results import RESULTS
 from grading.signing import SERVER, machine_user
 
 NOBODY = "user default off resetkeys resetchannels -@all"

@@ -167,8 +167,12 @@ class Channel(redis.Channel):
 
     def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
         if not (message.get("headers") or {}).get(NEXT):
-            return super()._put(queue, message, **kwargs)  # type: ignore[no-any-return,no-untyped-call]
+            super()._put(queue, message, **kwargs)  # type: ignore[no-untyped-call]
+            return
         key = self._q_for_pri(queue, 0)  # type: ignore[no-untyped-call]
+        if batch := kwargs.get("_publish_batch"):
+            batch.add("rpush", key, json.dumps(message))
+            return
         with self.conn_or_acquire() as client:
             client.rpush(key, json.dumps(message))
 

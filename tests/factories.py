@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from grading.documents import HandIn, UploadedFile
 from grading.jobs import Provenance, Result
 from grading.model import Cell, Document
 from grading.rubric import Criterion, Rubric, Words
-from grading.store import Store, accounts, assignments, submissions
+from grading.store import Store, accounts, assignments, rounds, submissions
 from grading.store.assignments import NewVersion
+from grading.store.rounds import RunOrder
 from grading.store.submissions import Accepted, Incoming
 
 COURSE = "business-analytics"
@@ -69,3 +72,17 @@ def result(run_id: str, round_id: str, stage: str, *, ok: bool = True, **other: 
     provenance = Provenance(machine="dgx-spark-1", engine="instant", model="m", uses_model=False)
     values = {"error": None if ok else "engine_failed", "output": output, **other}
     return Result(run_id=run_id, round_id=round_id, stage=stage, ok=ok, provenance=provenance, **values)
+
+
+def begin_round(session: Session, round_id: str) -> list[RunOrder]:
+    """Dispatch all stages of a queued round, in SQL only. Empty when it is not queued."""
+    orders = [order for group in rounds.first_orders(session, [round_id]) for order in group]
+    rounds.begin(session, orders)
+    return orders
+
+
+def begin_stage(session: Session, round_id: str, stage: str) -> RunOrder | None:
+    """Dispatch one failed stage again, in SQL only. None when it does not wait for that."""
+    order = rounds.next_order(session, round_id, stage)
+    rounds.begin(session, [order] if order else [])
+    return order

@@ -2,46 +2,99 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Table, select
+from sqlalchemy import and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from grading.jobs import Result
+from grading.late import LateRule, lateness, own_due
 from grading.messages import GRADED
 from grading.model import RoundState, StageState
 from grading.outcome import Report
+from grading.report import settled
 from grading.store import carrying, mails, outbox, replacing
 from grading.store.database import now
 from grading.store.grades import by_itself
 from grading.store.locking import LockedRound, locked, read_accepted, set_round
 from grading.store.lti.wake import wake
 from grading.store.rounds import storable
-from grading.store.settling import at_the_end
-from grading.store.tables import Assignment, Base, Grade, Round, RoundStage, Submission
+from grading.store.settling import changes_of
+from grading.store.tables import Assignment, Base, Change, Extension, Grade, Round, Submission
+from grading.store.touches import touch_assignment
 
-_GRADES: Table = Base.metadata.tables["grades"]
-
-
-def close_chord(session: Session, round_id: str) -> LockedRound | None:
-    """The chord's body has come. The round, locked, when it can be combined now."""
-    current = locked(session, round_id)
-    if current is None or RoundState(current.state).final:
-        return None
-    set_round(session, round_id, chord_open=False)
-    return current if current.complete() and current.state == RoundState.RUNNING else None
-
-
-def to_combine(session: Session, round_id: str) -> tuple[dict[str, Any], bool]:
-    """What the round was prepared to, and whether its assignment releases grades by itself now."""
-    query = (
-        select(Round.prepared, Assignment.release, Assignment.release_at)
-        .join(Submission, Submission.id == Round.submission_id)
-        .join(Assignment, Assignment.id == Submission.assignment_id)
-        .where(Round.id == round_id)
+# made once: putting a statement together costs more than running it
+_INSERT_GRADE = Base.metadata.tables["grades"].insert()
+_ENDING = (
+    select(
+        *(getattr(Round, name) for name in ("prepared", "withdrawn_by", "number", "course_id")),
+        Submission.assignment_id,
+        Submission.created_at,
+        *(getattr(Assignment, name) for name in ("release", "release_at", "due_at", "late")),
+        Extension.due_at.label("own"),
+        select(Change.id).where(Change.submission_id == Submission.id).exists().label("changed"),
     )
-    row = session.execute(query).one()
-    return row.prepared or {}, by_itself(row.release, row.release_at, now(session))
+    .join(Submission, Submission.id == Round.submission_id)
+    .join(Assignment, Assignment.id == Submission.assignment_id)
+    .outerjoin(
+        Extension,
+        and_(
+            Extension.assignment_id == Submission.assignment_id,
+            Extension.student_id == Submission.student_id,
+        ),
+    )
+    .where(Round.id == bindparam("at_round"))
+)
+_LAST_SEEN = (
+    select(Grade.released_at, Grade.released_by)
+    .join(Round, Round.id == Grade.round_id)
+    .where(Grade.submission_id == bindparam("at_submission"))
+    .where(Grade.released_at.is_not(None) | Grade.released_by.is_not(None))
+    .order_by(Round.number.desc())
+    .limit(1)
+)
+
+
+def complete(session: Session, round_id: str) -> LockedRound | None:
+    """The round, locked, when it can be combined now."""
+    current = locked(session, round_id)
+    return current if current is not None and current.complete else None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What decides about a round's end beside the results of its stages."""
+
+    prepared: Mapping[str, Any]
+    by_itself: bool
+    """Its assignment releases grades by itself now."""
+    credit: float
+    """The part of its points that the submission keeps."""
+    changed: bool
+    """People changed a grade of the submission."""
+    withdrawn_by: int | None
+    """Who had taken its grade back when the round was replayed."""
+    number: int
+    course_id: int
+    assignment_id: int
+
+
+def ending(session: Session, round_id: str) -> Ending:
+    """All of it in one query."""
+    row = session.execute(_ENDING, {"at_round": round_id}).one()
+    due = own_due(row.due_at, row.own)
+    return Ending(
+        prepared=row.prepared or {},
+        by_itself=by_itself(row.release, row.release_at, now(session)),
+        credit=lateness(row.created_at, due, LateRule.model_validate(row.late or {})).credit,
+        changed=row.changed,
+        withdrawn_by=row.withdrawn_by,
+        number=row.number,
+        course_id=row.course_id,
+        assignment_id=row.assignment_id,
+    )
 
 
 def accepted_results(session: Session, round_id: str) -> list[Result]:
@@ -49,45 +102,51 @@ def accepted_results(session: Session, round_id: str) -> list[Result]:
     return [Result.model_validate(row) for row in read_accepted(session, round_id)]
 
 
-def dead_codes(session: Session, round_id: str) -> dict[str, str]:
+def dead_codes(current: LockedRound) -> dict[str, str]:
     """The error code of each stage that is given up."""
-    query = select(RoundStage.stage, RoundStage.error)
-    query = query.where(RoundStage.round_id == round_id, RoundStage.state == StageState.DEAD)
-    return {row.stage: row.error or "error" for row in session.execute(query)}
+    return {
+        name: stage.error or "error"
+        for name, stage in current.stages.items()
+        if stage.state == StageState.DEAD
+    }
 
 
-def finish(session: Session, current: LockedRound, report: Report, *, release: bool) -> None:
+def finish(session: Session, current: LockedRound, report: Report, end: Ending, *, release: bool) -> None:
     """running → graded, partial or failed, with its grade and the news of it for the outside."""
     moment = now(session)
     # whoever took the grading before it back decides about this one, too
-    withdrawn_by = _withdrawn_by(session, current)
+    withdrawn_by = _withdrawn_by(session, current, end)
     release = release and withdrawn_by is None
-    counts = at_the_end(session, current.id, current.submission_id, report)
+    changes = changes_of(session, current.id) if end.changed else []
+    counts = settled(report, changes, end.credit)
     why = "" if report.status == RoundState.GRADED else " ".join(dict.fromkeys(report.failures.values()))
     set_round(session, current.id, state=report.status, finished_at=moment, failure=why)
     session.execute(
-        _GRADES.insert().values(
-            round_id=current.id,
-            submission_id=current.submission_id,
-            points=counts.points,
-            points_so_far=counts.report.points_so_far,
-            max_points=report.max_points,
-            final_points=counts.final_points,
-            adjustment=counts.adjustment,
-            credit=counts.credit,
-            held=report.held,
-            report=report.model_dump(mode="json"),
-            criterion_points={one.criterion: one.points for one in counts.report.criteria},
-            created_at=moment,
-            released_at=moment if release and current.current else None,
-            released_by=withdrawn_by if current.current else None,
-        )
+        _INSERT_GRADE,
+        {
+            "round_id": current.id,
+            "submission_id": current.submission_id,
+            "points": counts.points,
+            "points_so_far": counts.report.points_so_far,
+            "max_points": report.max_points,
+            "final_points": counts.final_points,
+            "adjustment": counts.adjustment,
+            "credit": counts.credit,
+            "held": report.held,
+            "report": report.model_dump(mode="json"),
+            "criterion_points": {one.criterion: one.points for one in counts.report.criteria},
+            "created_at": moment,
+            "released_at": moment if release and current.current else None,
+            "released_by": withdrawn_by if current.current else None,
+        },
     )
+    touch_assignment(session, end.course_id, end.assignment_id)
     if not current.current:
         # of a dry run, or of one that another replaced: nobody hears of it
         replacing.came_in(session, current.id)
         return
-    carrying.go_on(session, current.id, current.submission_id)
+    if end.changed:
+        carrying.go_on(session, current.id, current.submission_id)
     # after a replay there is news again when the outcome is another
     _tell(session, current, report.status)
     if release:
@@ -103,19 +162,11 @@ def _tell(session: Session, current: LockedRound, state: str) -> None:
     outbox.put(session, "event", f"{state}:{current.id}", news)
 
 
-def _withdrawn_by(session: Session, current: LockedRound) -> int | None:
+def _withdrawn_by(session: Session, current: LockedRound, end: Ending) -> int | None:
     """Who took back what students had last seen of this hand-in, if somebody did."""
-    replayed = session.scalar(select(Round.withdrawn_by).where(Round.id == current.id))
-    if replayed is not None:
-        return replayed
-    query = (
-        select(Grade.released_at, Grade.released_by)
-        .join(Round, Round.id == Grade.round_id)
-        .where(Grade.submission_id == current.submission_id)
-        .where(Grade.released_at.is_not(None) | Grade.released_by.is_not(None))
-        .order_by(Round.number.desc())
-    )
-    last = session.execute(query.limit(1)).first()
+    if end.withdrawn_by is not None or end.number == 1:
+        return end.withdrawn_by
+    last = session.execute(_LAST_SEEN, {"at_submission": current.submission_id}).first()
     return last.released_by if last is not None and last.released_at is None else None
 
 

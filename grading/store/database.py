@@ -123,7 +123,6 @@ class Store:
 
 
 _SQLITE_CLOCK, _POSTGRESQL_CLOCK = "strftime('%Y-%m-%dT%H:%M:%f', 'now')", "clock_timestamp()"
-_SQLITE_TIME = text(f"select {_SQLITE_CLOCK}")
 _POSTGRESQL_TIME = text(f"select {_POSTGRESQL_CLOCK}")
 
 
@@ -154,8 +153,11 @@ def told(session: Session, value: Any) -> datetime:
 
 
 def _ask_time(session: Session) -> datetime:
-    sqlite = session.get_bind().dialect.name == "sqlite"
-    return _time_of(session.execute(_SQLITE_TIME if sqlite else _POSTGRESQL_TIME).scalar_one())
+    if session.get_bind().dialect.name == "sqlite":
+        # SQLite's clock is that of this computer, in whole milliseconds; a statement would only cost more
+        moment = datetime.now(UTC)
+        return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    return _time_of(session.execute(_POSTGRESQL_TIME).scalar_one())
 
 
 def _time_of(value: Any) -> datetime:

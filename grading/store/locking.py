@@ -5,14 +5,15 @@ Not mapped objects: this is the busiest code of the store. Whoever changes a rou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any, ClassVar
 
 from sqlalchemy import Table, bindparam, select
 from sqlalchemy.orm import Session
 
-from grading.model import RunState, StageState
+from grading.model import RoundState, RunState, StageState
 from grading.store.tables import Base
 
 OVER = (StageState.DONE, StageState.DEAD)
@@ -35,6 +36,8 @@ class Stage:
     losses: int
     alone: bool
     avoid: list[str]
+    error: str | None
+    """The code of its last failure."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +49,16 @@ class LockedRound:
     rubric_version_id: int
     state: str
     priority: str
-    chord_open: bool
     current: bool
     """Its grade is to count; not so in a dry run."""
     stages: Mapping[str, Stage]
 
-    COLUMNS: ClassVar = (
-        *("id", "submission_id", "rubric_version_id", "state", "priority", "chord_open", "current"),
-    )
+    COLUMNS: ClassVar = (*("id", "submission_id", "rubric_version_id", "state", "priority", "current"),)
 
-    def complete(self, but: str = "") -> bool:
-        """Whether no stage, leaving out the one named, is under way any more."""
-        return all(stage.state in OVER for stage in self.stages.values() if stage.stage != but)
+    @property
+    def complete(self) -> bool:
+        """Whether it can be combined: it runs, and no stage of it is under way any more."""
+        return self.state == RoundState.RUNNING and all(one.state in OVER for one in self.stages.values())
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,16 @@ _READ = select(*(_ROUNDS.c[name] for name in LockedRound.COLUMNS)).where(
     _ROUNDS.c.id == bindparam("at_round")
 )
 _LOCK = _READ.with_for_update()
-_LOCK_IF_FREE = _READ.with_for_update(skip_locked=True)
+_LOCK_IF_FREE = (
+    select(*(_ROUNDS.c[name] for name in LockedRound.COLUMNS))
+    .where(_ROUNDS.c.id.in_(bindparam("rounds", expanding=True)))
+    .with_for_update(skip_locked=True)
+)
 _READ_STAGES = select(*(_STAGES.c[field.name] for field in fields(Stage))).where(
     _STAGES.c.round_id == bindparam("at_round")
+)
+_READ_STAGES_OF = select(_STAGES.c.round_id, *(_STAGES.c[field.name] for field in fields(Stage))).where(
+    _STAGES.c.round_id.in_(bindparam("rounds", expanding=True))
 )
 _READ_RUN = select(_RUNS.c.round_id, _RUNS.c.stage, _RUNS.c.state).where(_RUNS.c.id == bindparam("at_run"))
 _READ_ACCEPTED = select(_RUNS.c.result).where(_RUNS.c.round_id == bindparam("at_round"), _RUNS.c.accepted)
@@ -86,19 +94,39 @@ _UPDATE_STAGE = _STAGES.update().where(
 )
 _UPDATE_RUN = _RUNS.update().where(_RUNS.c.id == bindparam("at_run"))
 _INSERT_RUN = _RUNS.insert()
+_BEGIN_ROUNDS = (
+    _ROUNDS.update()
+    .where(_ROUNDS.c.id.in_(bindparam("rounds", expanding=True)))
+    .values(state=RoundState.RUNNING, dispatched_at=bindparam("at"))
+)
+_DISPATCH_STAGE = _UPDATE_STAGE.values(
+    state=StageState.DISPATCHED,
+    run_id=bindparam("run"),
+    not_before=None,
+    tries=_STAGES.c.tries + 1,
+    runs=bindparam("count"),
+)
 
 
-def locked(session: Session, round_id: str, *, if_free: bool = False) -> LockedRound | None:
-    """The round, locked; its stages are read after the lock is there, a join would be older than it.
-
-    With `if_free`, nothing when somebody else holds the lock, instead of waiting for it.
-    """
+def locked(session: Session, round_id: str) -> LockedRound | None:
+    """The round, locked; its stages are read after the lock is there, a join would be older than it."""
     at = {"at_round": round_id}
-    row = session.execute(_LOCK_IF_FREE if if_free else _LOCK, at).one_or_none()
+    row = session.execute(_LOCK, at).one_or_none()
     if row is None:
         return None
     stages = session.execute(_READ_STAGES, at)
     return LockedRound(**row._mapping, stages={stage.stage: Stage(*stage) for stage in stages})
+
+
+def locked_if_free(session: Session, round_ids: Sequence[str]) -> dict[str, LockedRound]:
+    """Those of these rounds that nobody else holds, locked, in the order given."""
+    at = {"rounds": list(round_ids)}
+    rows = {row.id: row._mapping for row in session.execute(_LOCK_IF_FREE, at)}
+    stages: dict[str, dict[str, Stage]] = {name: {} for name in rows}
+    for round_id, *columns in session.execute(_READ_STAGES_OF, at) if rows else ():
+        if round_id in stages:
+            stages[round_id][columns[0]] = Stage(*columns)
+    return {name: LockedRound(**rows[name], stages=stages[name]) for name in round_ids if name in rows}
 
 
 def set_round(session: Session, round_id: str, **values: Any) -> None:
@@ -122,9 +150,23 @@ def read_run(session: Session, run_id: str) -> KnownRun | None:
     return None if row is None else KnownRun(*row)
 
 
-def add_run(session: Session, **values: Any) -> None:
-    """A new run, dispatched."""
-    session.execute(_INSERT_RUN, {"state": RunState.DISPATCHED, "accepted": False, **values})
+def set_dispatched(session: Session, round_ids: Sequence[str], at: datetime) -> None:
+    """These rounds run from now on."""
+    if round_ids:
+        session.execute(_BEGIN_ROUNDS, {"rounds": list(round_ids), "at": at})
+
+
+def add_runs(session: Session, runs: Sequence[Mapping[str, Any]]) -> None:
+    """New runs, each dispatched, for which its stage waits from now on."""
+    one = {"state": RunState.DISPATCHED, "accepted": False}
+    session.execute(_INSERT_RUN, [{**one, **run} for run in runs])
+    session.execute(
+        _DISPATCH_STAGE,
+        [
+            {"at_round": run["round_id"], "at_stage": run["stage"], "run": run["id"], "count": run["attempt"]}
+            for run in runs
+        ],
+    )
 
 
 def read_accepted(session: Session, round_id: str) -> list[Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import Select, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from grading.store import outbox
@@ -45,25 +46,30 @@ def ready(session: Session, round_ids: Sequence[str]) -> int:
     """In the transaction that releases these: leave a letter to each who wants one, once a round."""
     count = 0
     for some in chunks(round_ids):
-        owners = select(
-            Round.id, Submission.id.label("submission_id"), Submission.student_id.label("user_id")
-        )
-        owners = owners.join(Submission, Submission.id == Round.submission_id).where(Round.id.in_(some))
-        member = SubmissionMember
-        members = select(Round.id, member.submission_id, member.user_id)
-        members = members.join(member, member.submission_id == Round.submission_id).where(Round.id.in_(some))
-        people = owners.union(members).subquery()
-        of_it = and_(MailWish.submission_id == people.c.submission_id, MailWish.user_id == people.c.user_id)
-        query = (
-            select(people)
-            .join(User, User.id == people.c.user_id)
-            .outerjoin(MailWish, of_it)
-            .where(func.coalesce(MailWish.wanted, User.mail_when_ready), User.email != "", ~User.disabled)
-        )
-        for round_id, submission_id, user_id in session.execute(query).all():
+        found = session.execute(_who_wants(), {"rounds": some}).all()
+        for round_id, submission_id, user_id in found:
             payload = {"submission": submission_id, "user": user_id}
             count += outbox.put(session, KIND, f"ready:{round_id}:{user_id}", payload)
     return count
+
+
+@cache
+def _who_wants() -> Select[Any]:
+    """Round, submission and user of all who want to hear of these `rounds`; made once."""
+    these = Round.id.in_(bindparam("rounds", expanding=True))
+    owners = select(Round.id, Submission.id.label("submission_id"), Submission.student_id.label("user_id"))
+    owners = owners.join(Submission, Submission.id == Round.submission_id).where(these)
+    member = SubmissionMember
+    members = select(Round.id, member.submission_id, member.user_id)
+    members = members.join(member, member.submission_id == Round.submission_id).where(these)
+    people = owners.union(members).subquery()
+    of_it = and_(MailWish.submission_id == people.c.submission_id, MailWish.user_id == people.c.user_id)
+    return (
+        select(people)
+        .join(User, User.id == people.c.user_id)
+        .outerjoin(MailWish, of_it)
+        .where(func.coalesce(MailWish.wanted, User.mail_when_ready), User.email != "", ~User.disabled)
+    )
 
 
 def answered(session: Session, submission_id: str, user_id: int, request_id: int) -> bool:

@@ -22,6 +22,10 @@ TOLD = "told"
 """In the payload of a row that was abandoned: the try at which that was told."""
 
 _OUTBOX: Table = Base.metadata.tables["outbox"]
+_PUT = {
+    "sqlite": sqlite_insert(_OUTBOX).on_conflict_do_nothing().returning(_OUTBOX.c.id),
+    "postgresql": postgresql_insert(_OUTBOX).on_conflict_do_nothing().returning(_OUTBOX.c.id),
+}
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,10 @@ _TAKEN = ("id", "kind", "key", "payload", "created_at", "tries")
 
 def put(session: Session, kind: str, key: str, payload: dict[str, Any]) -> bool:
     """Write a row, due at once. False when there is one of this kind and key, which stays as it is."""
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     moment = now(session)
     row = {"kind": kind, "key": key, "payload": payload, "created_at": moment, "not_before": moment}
-    statement = insert(_OUTBOX).values(**row, tries=0, error="").on_conflict_do_nothing()
-    return session.execute(statement.returning(_OUTBOX.c.id)).first() is not None
+    statement = _PUT[session.get_bind().dialect.name]
+    return session.execute(statement, {**row, "tries": 0, "error": ""}).first() is not None
 
 
 def again(session: Session, kind: str, key: str) -> bool:

@@ -37,6 +37,11 @@ _HOLD = (
     .where(_MESSAGES.c.sha256 == bindparam("name"))
     .with_for_update(read=True, key_share=True)
 )
+_PUT = {
+    (name, table.name): insert(table).on_conflict_do_nothing()
+    for name, insert in (("sqlite", sqlite_insert), ("postgresql", postgresql_insert))
+    for table in (_PROMPTS, _MESSAGES)
+}
 
 
 class RunPrompt(Value):
@@ -94,16 +99,8 @@ def keep(session: Session, result: Result, *, late: bool = False) -> None:
         )
         _put(session, _PROMPTS, run_id=result.run_id)
         return
-    for _ in range(2):
-        try:
-            with session.begin_nested():
-                name = _keep_system(session, system)
-                row = {"system_sha256": name, "user_message": zlib.compress(user)}
-                _put(session, _PROMPTS, run_id=result.run_id, **row)
-            return
-        except IntegrityError:
-            continue  # the system message was removed, as nobody used it, at this moment
-    log.warning("the prompt of run %s is not kept: its system message went", result.run_id)
+    name = _keep_system(session, system)
+    _put(session, _PROMPTS, run_id=result.run_id, system_sha256=name, user_message=zlib.compress(user))
 
 
 def _missed(session: Session, result: Result) -> bool:
@@ -114,16 +111,17 @@ def _missed(session: Session, result: Result) -> bool:
 
 
 def _keep_system(session: Session, content: bytes) -> str:
+    """The hash of a system message that is kept, and locked: nobody removes it until this is committed."""
     name = hashlib.sha256(content).hexdigest()
-    if session.execute(_HOLD, {"name": name}).first() is None:
+    while session.execute(_HOLD, {"name": name}).first() is None:
+        # one that another adds meanwhile is waited for; were it removed as unused at once, it is added again
         _put(session, _MESSAGES, sha256=name, content=zlib.compress(content))
     return name
 
 
 def _put(session: Session, table: Table, **row: Any) -> None:
     """Add a row unless one with its key is there."""
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
-    session.execute(insert(table).values(row).on_conflict_do_nothing())
+    session.execute(_PUT[session.get_bind().dialect.name, table.name], row)
 
 
 def run_prompt(session: Session, submission_id: str, run_id: str) -> RunPrompt:

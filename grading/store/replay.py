@@ -142,7 +142,7 @@ def _is_current(session: Session, round_id: str) -> bool:
 def _begin_again(session: Session, current: LockedRound) -> list[str]:
     """Set the round and its dead stages back; returns their names."""
     # nobody sits and waits for it any more; those who do go first
-    under_way = {"failure": "", "finished_at": None, "chord_open": False, "priority": "batch"}
+    under_way = {"failure": "", "finished_at": None, "priority": "batch"}
     for name in current.stages:
         set_stage(session, current.id, name, priority="batch")
     if all(stage.state == StageState.WAITING for stage in current.stages.values()):

@@ -6,11 +6,12 @@ nothing. Plain statements, not mapped objects: this is the busiest code of the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, Literal
 
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from grading.errors import MachineLost, MachineStalled, Retry
@@ -22,14 +23,15 @@ from grading.store.locking import (
     OVER,
     LockedRound,
     Stage,
-    add_run,
+    add_runs,
     locked,
+    locked_if_free,
     read_run,
-    set_round,
+    set_dispatched,
     set_run,
     set_stage,
 )
-from grading.store.tables import new_id
+from grading.store.tables import Round, new_id
 
 MAX_TRIES = 3
 MAX_LOSSES = 3
@@ -39,6 +41,7 @@ SUSPECT = 2
 BACKOFF_S: Mapping[Retry, tuple[float, float]] = {"elsewhere": (2.0, 15.0), "later": (15.0, 60.0)}
 """Waits before the second and the third try, by what may help."""
 MAX_SENTENCE = 2000
+MAX_ERROR = 40
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,23 @@ class RunOrder:
     priority: str
     avoid: tuple[str, ...] = ()
     alone: bool = False
+    first: bool = False
+    """It is of a queued round, which begins with it."""
 
 
+@dataclass(frozen=True)
+class Work:
+    """What the jobs of a round are made of, from SQL."""
+
+    prepared: Mapping[str, Any]
+    rubric_version_id: int
+    submission_id: str
+    student_id: int
+
+
+_READ_WORK = select(*(Round.__table__.c[name] for name in ("id", *(one.name for one in fields(Work))))).where(
+    Round.__table__.c.id.in_(bindparam("rounds", expanding=True))
+)
 Loss = Literal["unbegun", "alone", "together"]
 """How a run was lost: before a machine began it, by itself, or with others of the same process."""
 
@@ -63,33 +81,38 @@ class Recorded:
     """What became of a result, and whether the round must be combined now."""
 
     outcome: Literal["accepted", "failed", "duplicate", "unknown"]
-    combine: bool = False
+    complete: LockedRound | None = None
+    """The round with its stages as they are now, when this result was the last it waited for."""
 
 
-def begin(session: Session, round_id: str) -> list[RunOrder]:
-    """queued → running: one run for each waiting stage. Empty when somebody else began it."""
-    current = locked(session, round_id, if_free=True)
-    if current is None or current.state != RoundState.QUEUED:
-        return []
-    set_round(session, round_id, state=RoundState.RUNNING, dispatched_at=now(session), chord_open=True)
-    waiting = [stage for stage in current.stages.values() if stage.state == StageState.WAITING]
-    return [_order(session, current, stage) for stage in waiting]
+def first_orders(session: Session, round_ids: Sequence[str]) -> list[list[RunOrder]]:
+    """Orders for all stages of each of these queued rounds, which are locked. Nothing is written yet.
+
+    Without those that somebody else began, or begins now.
+    """
+    found = locked_if_free(session, round_ids).values()
+    waiting = (
+        [_order(current, stage) for stage in current.stages.values() if stage.state == StageState.WAITING]
+        for current in found
+        if current.state == RoundState.QUEUED
+    )
+    return [orders for orders in waiting if orders]
 
 
-def begin_again(session: Session, round_id: str, stage_name: str) -> RunOrder | None:
-    """failed → dispatched: the next run of one stage. None when somebody else began it."""
-    current = locked(session, round_id, if_free=True)
+def next_order(session: Session, round_id: str, stage_name: str) -> RunOrder | None:
+    """An order for the next run of one failed stage. Nothing is written yet.
+
+    None when somebody else began it, or begins it now.
+    """
+    current = locked_if_free(session, [round_id]).get(round_id)
     if current is None or current.state != RoundState.RUNNING:
         return None
     stage = current.stages[stage_name]
-    if stage.state != StageState.FAILED:
-        return None
-    set_round(session, round_id, chord_open=False)
-    return _order(session, current, stage)
+    return _order(current, stage) if stage.state == StageState.FAILED else None
 
 
-def _order(session: Session, current: LockedRound, stage: Stage) -> RunOrder:
-    order = RunOrder(
+def _order(current: LockedRound, stage: Stage) -> RunOrder:
+    return RunOrder(
         run_id=new_id(),
         round_id=current.id,
         stage=stage.stage,
@@ -97,26 +120,35 @@ def _order(session: Session, current: LockedRound, stage: Stage) -> RunOrder:
         priority=current.priority,
         avoid=tuple(stage.avoid),
         alone=stage.alone,
+        first=current.state == RoundState.QUEUED,
     )
-    add_run(
+
+
+def begin(session: Session, orders: Sequence[RunOrder]) -> None:
+    """queued → running, and waiting or failed → dispatched: these orders are sent next."""
+    if not orders:
+        return
+    moment = now(session)
+    set_dispatched(session, list({order.round_id: None for order in orders if order.first}), moment)
+    add_runs(
         session,
-        id=order.run_id,
-        round_id=order.round_id,
-        stage=order.stage,
-        attempt=order.attempt,
-        dispatched_at=now(session),
+        [
+            {
+                "id": order.run_id,
+                "round_id": order.round_id,
+                "stage": order.stage,
+                "attempt": order.attempt,
+                "dispatched_at": moment,
+            }
+            for order in orders
+        ],
     )
-    set_stage(
-        session,
-        current.id,
-        stage.stage,
-        state=StageState.DISPATCHED,
-        run_id=order.run_id,
-        not_before=None,
-        tries=stage.tries + 1,
-        runs=order.attempt,
-    )
-    return order
+
+
+def work_of(session: Session, round_ids: Sequence[str]) -> dict[str, Work]:
+    """What the jobs of these rounds are made of."""
+    rows = session.execute(_READ_WORK, {"rounds": list(round_ids)}) if round_ids else ()
+    return {round_id: Work(*columns) for round_id, *columns in rows}
 
 
 def under_way(session: Session, run_id: str) -> RunOrder | None:
@@ -162,11 +194,13 @@ def record(session: Session, result: Result) -> Recorded:
     )
     if accepted:
         set_stage(session, current.id, stage.stage, state=StageState.DONE, error=None, message="")
-        return Recorded("accepted", combine=_ready(current, stage.stage))
+        return Recorded("accepted", _complete(current, replace(stage, state=StageState.DONE, error=None)))
     if result.ok:
         return Recorded("duplicate")
     dead = counts and _failed(session, current, stage, result)
-    return Recorded("failed", combine=dead and _ready(current, stage.stage))
+    error = (result.error or "error")[:MAX_ERROR]
+    ended = replace(stage, state=StageState.DEAD, error=error) if dead else stage
+    return Recorded("failed", _complete(current, ended))
 
 
 def _failed(session: Session, current: LockedRound, stage: Stage, result: Result) -> bool:
@@ -228,7 +262,7 @@ def _fail(
         state=StageState.FAILED if again else StageState.DEAD,
         tries=stage.tries,
         not_before=now(session) + timedelta(seconds=wait_s or 0.0) if again else None,
-        error=error[:40],
+        error=error[:MAX_ERROR],
         message=storable(message),
         **changed,
     )
@@ -240,9 +274,10 @@ def storable(text: str) -> str:
     return text.replace("\0", "")[:MAX_SENTENCE]
 
 
-def _ready(current: LockedRound, ended: str) -> bool:
-    """Whether the round can be combined, now that the stage `ended` is over, and no chord will do it."""
-    return not current.chord_open and current.complete(but=ended)
+def _complete(current: LockedRound, changed: Stage) -> LockedRound | None:
+    """The round with this stage as it is now; None while a stage is under way, or when the round is over."""
+    after = replace(current, stages={**current.stages, changed.stage: changed})
+    return after if after.complete else None
 
 
 def lose(
@@ -262,7 +297,6 @@ def lose(
         return None
     on = {"machine": machine[:40]} if machine else {}
     set_run(session, run_id, state=RunState.LOST, finished_at=now(session), error=error, **on)
-    set_round(session, current.id, chord_open=False)
     stage = current.stages[run.stage]
     dead = stage.state in OVER
     if stage.run_id == run_id and stage.state == StageState.DISPATCHED:
@@ -278,4 +312,5 @@ def lose(
         if machine and error == MachineStalled.code:  # it lives, and would take it again
             changed["avoid"] = [*stage.avoid, machine[:40]]
         dead = _fail(session, current, tried, error, message, wait_s=0.0, **changed)
-    return current.id if dead and current.complete(but=stage.stage) else None
+    ended = replace(stage, state=StageState.DEAD) if dead else stage
+    return current.id if _complete(current, ended) else None

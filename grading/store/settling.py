@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.changes import Change
@@ -43,33 +43,6 @@ def lateness_of(session: Session, submission: tables.Submission) -> Lateness:
     assignment = submission.assignment
     due = due_of(session, assignment, submission.student_id)
     return lateness(submission.created_at, due, LateRule.model_validate(assignment.late or {}))
-
-
-def credit_of(session: Session, submission_id: str) -> float:
-    """The part of its points that a hand-in keeps; in one query."""
-    own = tables.Extension
-    query = (
-        select(
-            tables.Submission.created_at,
-            tables.Assignment.due_at,
-            own.due_at.label("own"),
-            tables.Assignment.late,
-        )
-        .join(tables.Assignment, tables.Assignment.id == tables.Submission.assignment_id)
-        .outerjoin(
-            own,
-            and_(own.assignment_id == tables.Assignment.id, own.student_id == tables.Submission.student_id),
-        )
-        .where(tables.Submission.id == submission_id)
-    )
-    row = session.execute(query).one()
-    due = own_due(row.due_at, row.own)
-    return lateness(row.created_at, due, LateRule.model_validate(row.late or {})).credit
-
-
-def at_the_end(session: Session, round_id: str, submission_id: str, report: Report) -> Settled:
-    """What the grade of a round that ends now comes to; people may have changed one it had before."""
-    return settled(report, changes_of(session, round_id), credit_of(session, submission_id))
 
 
 def settle(session: Session, grade: tables.Grade) -> Settled:

@@ -19,6 +19,7 @@ from sqlalchemy.orm import ORMExecuteState, Session, sessionmaker
 
 from grading.store.tables import (
     Assignment,
+    Base,
     Change,
     Course,
     DryRun,
@@ -49,6 +50,7 @@ BY_HAND = {"touches": "by hand"}
 _OF_SUBMISSION = (Grade, Round, Change, Mark, SubmissionMember, RegradeRequest)
 _OF_ASSIGNMENT = (Submission, RubricVersion, Extension, GroupMember, Example, DryRun)
 _WATCHED = (*_OF_SUBMISSION, *_OF_ASSIGNMENT, Assignment, Course, Membership)
+_INSERT = Base.metadata.tables["touches"].insert()
 _TELLING: dict[type[Any], tuple[str, ...]] = {
     Round: ("state", "current", "number", "finished_at", "rubric_version_id"),
     User: ("name",),
@@ -86,6 +88,11 @@ def _marks(of_assignment: bool) -> Select[int, int]:
 def touch(session: Session, submission_ids: Iterable[str]) -> None:
     """These hand-ins changed, by statements `BY_HAND`."""
     _seen(session).submissions.update(submission_ids)
+
+
+def touch_assignment(session: Session, course_id: int, assignment_id: int) -> None:
+    """Something of this assignment changed, by statements that nobody watches."""
+    _seen(session).known.add((course_id, assignment_id))
 
 
 def watch(writing: sessionmaker[Session]) -> None:
@@ -151,7 +158,7 @@ def _before_commit(session: Session) -> None:
         seen.known.update((row[0], row[1]) for row in session.execute(found))
     if seen.known:
         rows = [{"course_id": one, "assignment_id": other, "mark": mark} for one, other in seen.known]
-        session.execute(insert(Touch), rows)
+        session.execute(_INSERT, rows)
 
 
 def tidy(session: Session) -> int:

@@ -9,7 +9,7 @@ Courses take turns: next is the one that was served longest ago. Who is in many 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Any
@@ -109,6 +109,16 @@ _DUE_AGAIN = (
 )
 
 
+_ANY_DUE = (
+    select(RoundStage.round_id)
+    .where(
+        RoundStage.state == StageState.FAILED,
+        RoundStage.not_before <= bindparam("moment", type_=UtcDateTime()),
+    )
+    .limit(1)
+)
+
+
 def _by_stage(rows: Select[Any]) -> Select[Any]:
     some = rows.limit(bindparam("most")).subquery()
     return select(some.c.stage, func.count()).group_by(some.c.stage)
@@ -164,11 +174,15 @@ def served(session: Session, rounds: Sequence[Next]) -> None:
         session.execute(_SERVE[priority], rows)
 
 
-def due_again(session: Session, stage: str, priority: str, limit: int) -> list[Again]:
-    """At most so many runs of a stage and priority whose next try is due, the longest due first."""
-    values = {"stage": stage, "priority": priority, "moment": now(session), "most": limit}
-    found = session.execute(_DUE_AGAIN, values).scalars()
-    return [Again(round_id, stage, priority) for round_id in found]
+def due_again(session: Session, places: Mapping[tuple[str, str], int]) -> list[Again]:
+    """Runs whose next try is due, at most so many of each stage and priority, the longest due first."""
+    if not places or not session.execute(_ANY_DUE, {"moment": now(session)}).first():
+        return []
+    found = []
+    for (stage, priority), most in places.items():
+        values = {"stage": stage, "priority": priority, "moment": now(session), "most": most}
+        found += [Again(one, stage, priority) for one in session.execute(_DUE_AGAIN, values).scalars()]
+    return found
 
 
 def backlog(session: Session, most: int) -> dict[tuple[str, str], int]:

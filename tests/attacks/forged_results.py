@@ -84,7 +84,6 @@ def _forging(me: str, password: str, target: Target, forged: dict[str, object]) 
     copy = f"grader:results:{target.machine}:{target.run_id}"
     yield Attack("a copy of another's result", ("SET", copy, theirs.sign("result", forged)))
     yield Attack("a result of Celery", ("SET", f"celery-task-meta-{target.run_id}", json.dumps(forged)))
-    yield Attack("a chord counted", ("INCR", f"celery-taskset-meta-{target.round_id}.j"))
     yield Attack("a job for another machine", ("LPUSH", f"machine.{target.machine}", json.dumps(message)))
     yield Attack("a job for all machines", ("RPUSH", target.stage, json.dumps(message)))
     inbox = f"results.{me}"

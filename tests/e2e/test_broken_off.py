@@ -34,7 +34,7 @@ def test_what_a_worker_cannot_finish_stops_at_the_model_server(
     ):
         system.parts.start("spark", "worker", "spark")
         content = job(budget_s=120)
-        system.dispatch.send_run(Outgoing("run", "round", "analysis", "interactive", content))
+        system.dispatch.send([Outgoing("run", "round", "analysis", "interactive", content)])
         until(lambda: server.stats.active == 1, 30, "the model is asked")
         (lease,) = system.dispatch.registry.held()
         assert lease.run_id == "run"

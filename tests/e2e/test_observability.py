@@ -21,8 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from cli.embedded import free_port, start_redis
 from cli.system import accepts_uploads
 from grading.beats import Beat
-from grading.store import Store, migrate, preparing, rounds
-from tests.factories import add_assignment, hand_in, result
+from grading.store import Store, locking, migrate, preparing, rounds
+from grading.store.database import now
+from tests.factories import add_assignment, begin_round, hand_in, result
 from tests.servers.otlp import Collector, collector
 from tests.services import SqliteDatabases
 from tests.system import ASSIGNMENT, Site, furnish, site, until
@@ -125,9 +126,9 @@ def spans_arrived(found: Seen) -> bool:
 
 
 def events_arrived(found: Seen) -> bool:
-    """A chord's last task begins before its parts say that they succeeded."""
+    """Tasks say that they succeeded after what they did can be seen."""
     ended = Counter(names(event) for event in list(found.events))
-    wanted = {"grader.run": 2 * COUNT, "grader.combine": COUNT}
+    wanted = {"grader.run": 2 * COUNT, "grader.record": 2 * COUNT}
     return all(ended["task-succeeded", task] >= count for task, count in wanted.items())
 
 
@@ -136,11 +137,11 @@ def fail_one(store: Store) -> None:
     round_id = hand_in(store, add_assignment(store, "lost")).round_id
     with store.write() as session:
         preparing.save_prepared(session, round_id, {"documents": [], "evidence": {}})
-        for order in rounds.begin(session, round_id):
+        for order in begin_round(session, round_id):
             dead = result(order.run_id, round_id, order.stage, ok=False, retry="never")
             rounds.record(session, dead)
     with store.write() as session:
-        rounds.set_round(session, round_id, state="failed", finished_at=rounds.now(session))
+        locking.set_round(session, round_id, state="failed", finished_at=now(session))
 
 
 @contextmanager

@@ -72,11 +72,6 @@ class Broker:
         """As much memory as before."""
         self.client.config_set("maxmemory", 0)
 
-    def forget_chords(self) -> int:
-        """Delete what Celery knows of chords; returns the number of keys."""
-        keys = list(self.client.scan_iter("celery-taskset-meta-*", count=1000))
-        return int(self.client.delete(*keys)) if keys else 0
-
 
 @contextmanager
 def running_broker(folder: Path) -> Iterator[Broker]:

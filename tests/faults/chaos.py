@@ -56,7 +56,6 @@ class Chaos:
             "Redis killed": self._crash_redis,
             "FLUSHALL": lambda: self._at_once(self.running.broker.forget_everything),
             "maxmemory 1": self._fill_redis,
-            "chords deleted": lambda: self._at_once(self.running.broker.forget_chords),
             "every message 2 to 5 times": self._duplicate,
         }
         if self.running.links:

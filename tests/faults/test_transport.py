@@ -1,4 +1,4 @@
-"""Redis dies, forgets, is full, loses its chords and delivers everything several times: SQL is the truth."""
+"""Redis dies, forgets, is full and delivers everything several times: SQL is the truth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tests.faults.boxes import Box
 from tests.faults.broker import Duplicator
 from tests.faults.cluster import Cluster, cluster
 from tests.faults.ledger import Verdict
-from tests.system import until
 
 BOXES = (Box("one", slots=2, seconds=1.5), Box("two", slots=2, seconds=1.5))
 UPLOAD_S = 10.0
@@ -27,7 +26,6 @@ class Outcome:
     copies: dict[str, int] = field(default_factory=dict)
     """run or task id -> copies of its message"""
     run_ids: set[str] = field(default_factory=set)
-    chord_keys: int = 0
     accepted_while: dict[str, list[float]] = field(default_factory=dict)
     """fault -> seconds each upload took meanwhile"""
     flushed: set[str] = field(default_factory=set)
@@ -40,7 +38,6 @@ def play(folder: Path, database_url: str) -> Outcome:
     done = Outcome()
     with cluster(folder, BOXES, database_url) as running:
         deliver_everything_several_times(running, done)
-        lose_chords(running, done)
         running.broker.fill()
         done.accepted_while["full"] = accepted(running, "full")
         running.broker.empty()
@@ -70,15 +67,6 @@ def run_ids(store: Store) -> set[str]:
         return set(session.scalars(select(Run.id)))
 
 
-def lose_chords(running: Cluster, done: Outcome) -> None:
-    uploads = running.hand_in(names("chord"))
-    running.until_busy("one", 1)
-    done.chord_keys = until(running.broker.forget_chords, 90, "a chord")
-    for upload in uploads:
-        upload.result()
-    done.chord_keys += running.broker.forget_chords()
-
-
 def accepted(running: Cluster, fault: str) -> list[float]:
     """Seconds each of these uploads takes now."""
     before = len(running.ledger.waits)
@@ -92,12 +80,6 @@ def test_every_message_is_delivered_two_to_five_times_and_counts_once(outcome: O
     assert len(outcome.copies) >= 10 + 2 * len(outcome.run_ids)  # what prepares and records, as well
 
 
-def test_lost_chords_leave_nothing_stuck(outcome: Outcome) -> None:
-    assert outcome.chord_keys > 0
-    assert outcome.verdict is not None
-    assert outcome.verdict.stuck == []
-
-
 def test_uploads_are_accepted_while_redis_is_full_or_dead(outcome: Outcome) -> None:
     for waits in outcome.accepted_while.values():
         print(f"accepted after {[round(wait, 2) for wait in sorted(waits)]} s")
@@ -109,4 +91,4 @@ def test_whatever_redis_does_everything_accepted_is_graded_once(outcome: Outcome
     assert outcome.flushed
     assert outcome.verdict is not None
     assert outcome.verdict.clean, outcome.verdict
-    assert outcome.verdict.states == {"graded": 10 + 8 + 6 + 6 + 8}
+    assert outcome.verdict.states == {"graded": 10 + 6 + 6 + 8}

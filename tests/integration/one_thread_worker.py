@@ -10,14 +10,9 @@ from workers.start import run_worker
 
 
 def main(url: str) -> None:
-    """Answer until SIGTERM; `fill` leaves a Redis without memory, `spoil` a backend that stores nothing."""
+    """Answer until SIGTERM; `fill_quietly` fills Redis, `spoil` breaks what stores results."""
     logging.basicConfig()
     app, client = queue.celery_app(url, 60), Redis.from_url(url)
-
-    @app.task(name="grader.fill")
-    def fill() -> str:
-        client.config_set("maxmemory", 1)
-        return "full"
 
     @app.task(name="grader.fill_quietly", ignore_result=True)
     def fill_quietly() -> None:
@@ -27,7 +22,7 @@ def main(url: str) -> None:
     def stop_writing() -> None:
         client.config_set("min-replicas-to-write", 1)
 
-    @app.task(name="grader.spoil")
+    @app.task(name="grader.spoil", ignore_result=False)
     def spoil() -> str:
         app.backend.store_result = None  # whatever is done to store a result or an error fails
         return "spoilt"

@@ -15,7 +15,7 @@ from app import create_app, history
 from grading.beats import Beat
 from grading.machine_states import MachineState
 from grading.store import rounds, tables
-from tests.factories import result
+from tests.factories import begin_round, result
 from tests.integration.webapp import School
 
 TOKEN = "only-for-metrics"
@@ -58,7 +58,7 @@ def fail(school: School, number: int, error: str = "engine_failed") -> None:
         )
         round_id = session.query(tables.Round.id).filter_by(submission_id=submission).scalar()
         assert isinstance(round_id, str)
-        order = next(one for one in rounds.begin(session, round_id) if one.stage == "analysis")
+        order = next(one for one in begin_round(session, round_id) if one.stage == "analysis")
 
         failed = result(order.run_id, round_id, "analysis", ok=False, error=error, retry="never")
         rounds.record(session, failed)

@@ -184,7 +184,7 @@ def test_events_say_only_where_to_look(school: School) -> None:
         round_id = views.submission_view(session, submission).round_id
         current = locking.locked(session, round_id)
         assert current is not None
-        combining.finish(session, current, ran_report(), release=True)
+        combining.finish(session, current, ran_report(), combining.ending(session, current.id), release=True)
     with school.store.read() as session:
         events = session.query(tables.Outbox).filter_by(kind="event").order_by(tables.Outbox.id)
         kinds = ["submission.received", "submission.completed", "grade.released"]

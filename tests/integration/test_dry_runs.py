@@ -92,8 +92,6 @@ def grade(server: Server, *round_ids: str, ok: bool = True, prepared: bool = Fal
         good = ok or run.stage != "feedback"
         more = {} if good else {"retry": "never", "message": "no model"}
         finish.record(server, result(run.run_id, run.round_id, run.stage, ok=good, **more))
-    for round_id in round_ids:
-        assert finish.combine(server, round_id)
 
 
 def handed_in(server: Server, *students: str, release: str = "after_review") -> list[str]:

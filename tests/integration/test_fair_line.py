@@ -15,11 +15,11 @@ from sqlalchemy import create_engine, select, text, update
 from sqlalchemy.orm import Session
 
 from grading.model import PRIORITIES, RoundState, StageState
-from grading.store import Store, assignments, migrate, preparing, replay, rounds, waiting
+from grading.store import Store, assignments, migrate, preparing, replay, waiting
 from grading.store.assignments import NewVersion
 from grading.store.locking import locked, set_round
 from grading.store.tables import Round, RoundStage
-from tests.factories import RUBRIC, add_assignment, hand_in
+from tests.factories import RUBRIC, add_assignment, begin_round, hand_in
 from tests.many_waiting import PREPARED, cost, fill
 from tests.services import Prepare
 
@@ -191,7 +191,7 @@ def test_the_cost_does_not_grow_with_what_waits(store: Store) -> None:
             assert len(found) == 16
             waiting.served(session, found)
             for stage in ("analysis", "feedback"):
-                assert len(waiting.due_again(session, stage, priority, 16)) == 16
+                assert len(waiting.due_again(session, {(stage, priority): 16})) == 16
 
     def join(session: Session) -> None:
         session.execute(update(Round).where(Round.id == joins).values(state=RoundState.RECEIVED))
@@ -216,14 +216,14 @@ def test_what_was_replayed_waits_as_batch_work(store: Store) -> None:
     round_id = hand_in(store, add_assignment(store)).round_id
     with store.write() as session:
         preparing.save_prepared(session, round_id, PREPARED)
-        rounds.begin(session, round_id)
+        begin_round(session, round_id)
         session.execute(update(Round).values(state=RoundState.PARTIAL))
         session.execute(update(RoundStage).values(state=StageState.DEAD))
     with store.write() as session:
         assert replay.replay(session, round_id, "grader")
     with store.write() as session:
-        assert waiting.due_again(session, "feedback", "interactive", 9) == []
-        assert [one.round_id for one in waiting.due_again(session, "feedback", "batch", 9)] == [round_id]
+        assert waiting.due_again(session, {("feedback", "interactive"): 9}) == []
+        assert [one.round_id for one in waiting.due_again(session, {("feedback", "batch"): 9})] == [round_id]
         current = locked(session, round_id)
         assert current is not None
         assert current.priority == "batch"

@@ -16,7 +16,7 @@ from grading import config as configuration
 from grading import queue, redis_acl, redis_keys, signing
 from grading.beats import Beat, Lease
 from grading.leases import Leases, load_scripts
-from grading.model import RoundState, RunState
+from grading.model import RunState
 from grading.store.tables import Round, Run
 from tests import factories
 from tests.attacks import forged_results
@@ -254,33 +254,3 @@ def test_scripts_that_redis_forgot_are_loaded_again(world: World) -> None:
         assert Leases(redis, world.names).progress(world.lease("two", job))
     loader.join()
     world.send("two", job)
-
-
-def test_no_run_waits_for_a_chord_that_somebody_meddled_with(world: World) -> None:
-    """What Celery counts in Redis is the quick way only."""
-    jobs = world.running("chord")
-    redis = world.made.dispatch.registry.redis
-    world.send("one", jobs["analysis"])
-    until(lambda: world.run(jobs["analysis"]).state == RunState.DONE, 30, "the first is recorded")
-    keys = list(redis.scan_iter(f"celery-taskset-meta-{jobs['analysis']['round_id']}*"))
-    assert keys
-    redis.delete(*keys)
-    world.send("two", jobs["feedback"])
-    until(lambda: world.run(jobs["feedback"]).state == RunState.DONE, 30, "the second is recorded")
-    assert world.state(jobs) == RoundState.RUNNING  # nobody sent the body of the chord
-    Sweeper(Server(world.made.config, world.made.store, world.made.dispatch)).step()
-    assert world.state(jobs) == RoundState.GRADED
-
-
-def test_a_chord_that_counts_too_much_makes_no_grade_of_a_part(world: World) -> None:
-    """As if somebody had counted runs that are open: its body comes too early, and finds them so in SQL."""
-    jobs = world.running("counted")
-    round_id = jobs["analysis"]["round_id"]
-    for run_id in ("made up", "made up, too"):
-        world.made.dispatch.count(round_id, run_id)
-    redis = world.made.dispatch.registry.redis
-    until(lambda: not redis.llen("store") and not redis.hlen("unacked"), 30, "the body has come")
-    assert world.state(jobs) == RoundState.RUNNING
-    world.send("one", jobs["analysis"])
-    world.send("two", jobs["feedback"])
-    until(lambda: world.state(jobs) == RoundState.GRADED, 30, "the round is graded")

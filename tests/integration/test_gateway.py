@@ -238,7 +238,7 @@ def test_grading_takes_a_guests_slot(place: Place) -> None:
     for name in ("a", "b"):
         work = job().model_copy(update={"run_id": f"run-{name}", "round_id": f"round-{name}"})
         content = work.model_dump(mode="json")
-        place.site.dispatch.send_run(Outgoing(work.run_id, work.round_id, "analysis", "interactive", content))
+        place.site.dispatch.send([Outgoing(work.run_id, work.round_id, "analysis", "interactive", content)])
     with pytest.raises(openai.APIError) as broken:
         for chunk in answer:
             heard += chunk.choices[0].delta.content or ""

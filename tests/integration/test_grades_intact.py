@@ -48,7 +48,7 @@ from grading.store.regrades import Answer
 from grading.store.review_history import stamp
 from grading.store.settling import changes_of, lateness_of
 from grading.store.tables import Assignment, Audit, Grade, Outbox, Round, RubricVersion, Submission
-from tests.factories import RUBRIC, add_assignment, hand_in, result
+from tests.factories import RUBRIC, add_assignment, begin_stage, hand_in, result
 from tests.integration.test_dry_runs import beat, grade
 from workers.server import finish
 from workers.server.context import Server, open_server
@@ -203,7 +203,7 @@ def without(server: Server, round_id: str) -> None:
 def finish_under_way(server: Server, round_id: str) -> None:
     """Let the machines do again what is due of a round, and combine it."""
     with server.store.write() as session:
-        order = rounds.begin_again(session, round_id, "feedback")
+        order = begin_stage(session, round_id, "feedback")
         assert order is not None
     finish.record(server, result(order.run_id, round_id, "feedback"))
 
@@ -469,8 +469,9 @@ def answered(server: Server, round_id: str) -> Act:
         ).all()
     for one in stages:
         assert one.run_id is not None
-        finish.record(server, result(one.run_id, round_id, one.stage))
-    return lambda session: finish._combine(server, session, combining.close_chord(session, round_id))
+        with server.store.write() as session:
+            rounds.record(session, result(one.run_id, round_id, one.stage))
+    return lambda session: finish._combine(server, session, combining.complete(session, round_id))
 
 
 @pytest.mark.parametrize("turned", [False, True])

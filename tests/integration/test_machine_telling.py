@@ -297,7 +297,7 @@ def test_without_a_lease_it_works_on(
 # --- the end ------------------------------------------------------------------------------------------
 
 
-def test_what_is_handed_back_is_broken_off_and_its_chord_waits_for_the_message(leases: Leases) -> None:
+def test_what_is_handed_back_is_broken_off_and_sends_nothing(leases: Leases) -> None:
     sent: list[Any] = []
     patient, again = Patient(), []
     process = MachineProcess(

@@ -215,7 +215,7 @@ def test_a_grade_that_releases_itself_leaves_a_letter(school: School) -> None:
         session.flush()
         current = locked(session, round_.id)
         assert current is not None
-        combining.finish(session, current, report(), release=True)
+        combining.finish(session, current, report(), combining.ending(session, current.id), release=True)
     assert rows(school.store) == [(False, "", 0)]
 
 

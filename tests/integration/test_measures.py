@@ -15,7 +15,7 @@ from grading.store import Store, measures, migrate, preparing, rounds
 from grading.store.database import now
 from grading.store.measures import END_TO_END_S, FIRST_TOKEN_S, LATE_S, STAGE_S, Totals
 from grading.store.tables import Drain, Outbox, Round, Run
-from tests.factories import add_assignment, hand_in, result
+from tests.factories import add_assignment, begin_round, hand_in, result
 from tests.services import Prepare, SqliteDatabases
 
 
@@ -47,7 +47,7 @@ def begun(store: Store, assignment: int, student: str) -> dict[str, Result]:
     round_id = hand_in(store, assignment, student).round_id
     with store.write() as session:
         preparing.save_prepared(session, round_id, {"documents": [], "evidence": {}})
-        orders = rounds.begin(session, round_id)
+        orders = begin_round(session, round_id)
     return {order.stage: measured(result(order.run_id, round_id, order.stage)) for order in orders}
 
 

@@ -117,11 +117,8 @@ class Collecting(FakeDispatch):
     def tell_backlog(self, runs: Mapping[tuple[str, str], int]) -> None:
         pass
 
-    def send_round(self, outgoing: Sequence[Outgoing]) -> None:
+    def send(self, outgoing: Sequence[Outgoing], to: str = "") -> None:
         self.sent += outgoing
-
-    def send_run(self, outgoing: Outgoing) -> None:
-        self.sent.append(outgoing)
 
     def release(self) -> bool:
         return True

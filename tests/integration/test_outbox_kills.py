@@ -13,7 +13,7 @@ from sqlalchemy import select
 from grading.config import load
 from grading.store import Store, migrate
 from grading.store.tables import Outbox
-from tests.factories import add_assignment, hand_in, result
+from tests.factories import add_assignment, begin_round, hand_in, result
 from tests.servers.receiver import receiver_server
 from tests.services import SqliteDatabases
 from tests.system import close_dispatch
@@ -62,12 +62,9 @@ def graded(server: Server, assignment: int, student: str) -> str:
     accepted = hand_in(server.store, assignment, student)
     assert prepare(server, accepted.round_id)
     with server.store.write() as session:
-        from grading.store import rounds
-
-        orders = rounds.begin(session, accepted.round_id)
+        orders = begin_round(session, accepted.round_id)
     for order in orders:
         finish.record(server, result(order.run_id, order.round_id, order.stage))
-    assert finish.combine(server, accepted.round_id)
     return accepted.submission_id
 
 

@@ -544,7 +544,9 @@ def test_what_was_withdrawn_is_not_released_by_itself_when_it_is_graded_again(
             again = add_round(session, row, row.assignment, reason="regrade", priority="interactive").id
             current = locking.locked(session, again)
             assert current is not None
-            combining.finish(session, current, report("again"), release=at_once)
+            combining.finish(
+                session, current, report("again"), combining.ending(session, current.id), release=at_once
+            )
     with school.store.read() as session:
         now_ = {one: views.submission_view(session, one) for one in (submission, usual)}
     assert (now_[submission].released, now_[submission].withdrawn) == (False, True)

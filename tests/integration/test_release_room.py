@@ -24,7 +24,14 @@ from tests.services import Prepare, SqliteDatabases
 from tests.system import close_dispatch
 from workers.server.backlog import EVERY_S, FEW, Told
 from workers.server.context import Server
-from workers.server.release import AT_ONCE, BATCH_EVERY, _mixed, release
+from workers.server.release import (
+    AT_ONCE,
+    BATCH_EVERY,
+    NOTHING_S,
+    _mixed,
+    release,
+    release_after_result,
+)
 
 BOTH = {stage: {"engine": "mlx", "model": "m"} for stage in ("analysis", "feedback")}
 KINDS = [(stage, priority) for stage in BOTH for priority in ("interactive", "batch")]
@@ -70,7 +77,7 @@ def beat(leases: Leases, machine: str = "one", slots: int = 8, **other: Any) -> 
 
 def send(dispatch: Dispatch, number: int, priority: str = "interactive", content: str = "") -> None:
     job = {"run_id": f"run-{number}", "content": content}
-    dispatch.send_run(Outgoing(f"run-{number}", f"round-{number}", "analysis", priority, job))
+    dispatch.send([Outgoing(f"run-{number}", f"round-{number}", "analysis", priority, job)])
 
 
 def waiting_round(store: Store, priority: str = "interactive") -> str:
@@ -227,11 +234,11 @@ def test_much_is_counted_once_a_second(server: Server) -> None:
     of = waiting_round(server.store)
     fill(server.store, of, FEW)
     for after, later_s in ((FEW, EVERY_S / 2), (FEW + 5, EVERY_S)):
-        told.tell(server.store, server.dispatch)
+        told.tell(server.store, server.dispatch, left=True)
         fill(server.store, of, 5, after=after)
         moment[0] += later_s
         assert read()["analysis", "interactive"] == FEW + 1
-    told.tell(server.store, server.dispatch)
+    told.tell(server.store, server.dispatch, left=True)
     assert read()["analysis", "interactive"] == FEW + 11
 
 
@@ -263,7 +270,7 @@ def test_a_run_that_begins_again_is_taken_next(dispatch: Dispatch) -> None:
     for number in range(2):
         send(dispatch, number)
     job = {"run_id": "lost", "content": ""}
-    dispatch.send_run(Outgoing("lost", "round-9", "analysis", "interactive", job, again=True))
+    dispatch.send([Outgoing("lost", "round-9", "analysis", "interactive", job, again=True)])
     redis = dispatch.registry.redis
     taken = [json.loads(redis.rpop("analysis"))["headers"]["id"] for _ in range(3)]
     assert taken == ["lost", "run-0", "run-1"]
@@ -288,7 +295,7 @@ def test_a_message_without_a_time_has_no_age(dispatch: Dispatch) -> None:
 
 
 def test_runs_of_a_round_say_when_they_were_sent(server: Server) -> None:
-    """A chord's messages are made elsewhere than those of single runs."""
+    """Several messages go out at once elsewhere than one."""
     waiting_round(server.store)
     beat(server.dispatch.registry)
     before = server.dispatch.registry.time()
@@ -297,3 +304,30 @@ def test_runs_of_a_round_say_when_they_were_sent(server: Server) -> None:
         row = server.dispatch.registry.redis.lindex(stage, -1)
         assert before - 1 <= json.loads(row)["headers"][queue.SENT] <= server.dispatch.registry.time()
     assert set(server.dispatch.registry.look(list(BOTH)).oldest_s) == set(BOTH)
+
+
+def test_runs_go_out_on_a_connection_that_redis_closed(dispatch: Dispatch) -> None:
+    """As after a restart of Redis: what is kept in a pool is closed on the other side."""
+    send(dispatch, 1)
+    dispatch.registry.redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no")
+    send(dispatch, 2)
+    rows = dispatch.registry.redis.lrange("analysis", 0, -1)
+    assert {json.loads(row)["headers"]["id"] for row in rows} == {"run-1", "run-2"}
+
+
+def test_results_ask_for_no_pass_while_there_is_nothing_to_send(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment, passes = [0.0], []
+    monkeypatch.setattr(server.passes, "clock", lambda: moment[0])
+    beat(server.dispatch.registry)
+    room = type(server.dispatch).room
+    monkeypatch.setattr(type(server.dispatch), "room", lambda self: passes.append(1) or room(self))
+    release_after_result(server)
+    release_after_result(server)
+    assert len(passes) == 1
+    waiting_round(server.store)  # who makes it wait asks by itself
+    assert release(server) == 2
+    moment[0] += NOTHING_S
+    release_after_result(server)
+    assert len(passes) == 3

@@ -28,18 +28,16 @@ from grading.rubric import Criterion, Rubric
 from grading.store import (
     accounts,
     assignments,
-    combining,
     erasure,
     grades,
     migrate,
     preparing,
     replay,
-    rounds,
 )
 from grading.store.assignments import NewVersion
 from grading.store.people import find_student
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
-from tests.factories import COURSE, RUBRIC, add_assignment, hand_in, result
+from tests.factories import COURSE, RUBRIC, add_assignment, begin_round, begin_stage, hand_in, result
 from tests.system import close_dispatch
 from workers.server import finish
 from workers.server.context import Server, open_server
@@ -84,7 +82,7 @@ def running(server: Server, assignment: int, student: str = "s1") -> dict[str, s
     round_id = hand_in(server.store, assignment, student).round_id
     assert prepare(server, round_id)
     with server.store.write() as session:
-        return {order.stage: order.run_id for order in rounds.begin(session, round_id)}
+        return {order.stage: order.run_id for order in begin_round(session, round_id)}
 
 
 def round_of(server: Server, run_id: str) -> Round:
@@ -146,7 +144,7 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
 def test_a_result_the_database_refuses_ends_as_a_failed_try(
     server: Server, said: dict[str, Any], ok: bool
 ) -> None:
-    """Else it is under way until the chord's copy is gone, is begun again for free, and so for ever."""
+    """Else it is under way until its message is gone, is begun again for free, and so for ever."""
     run_id = running(server, add_assignment(server.store))["analysis"]
     good = result(run_id, round_of(server, run_id).id, "analysis", ok=ok)
     bad = good.model_copy(update={"provenance": good.provenance.model_copy(update=said)})
@@ -220,7 +218,7 @@ def test_a_grade_released_after_a_replay_is_news(server: Server) -> None:
             grades.release(session, at, teacher)
         with server.store.write() as session:
             again = replay.replay(session, at, "cli")
-            order = rounds.begin_again(session, at, "feedback")
+            order = begin_stage(session, at, "feedback")
         assert again == (order is not None)
         if order is not None:
             finish.record(server, result(order.run_id, at, "feedback"))
@@ -271,8 +269,6 @@ def test_erasing_and_recording_do_not_wait_for_each_other(server: Server) -> Non
     for number in range(8):
         runs = running(server, assignment, f"e{number}")
         at = round_of(server, runs["analysis"]).id
-        with server.store.write() as session:
-            combining.close_chord(session, at)
         finish.record(server, result(runs["feedback"], at, "feedback"))
         last = result(runs["analysis"], at, "analysis")
         both(partial(finish.record, server, last), partial(erase, f"e{number}"))

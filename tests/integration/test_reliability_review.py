@@ -31,7 +31,7 @@ from grading.store import Store, migrate, rounds
 from grading.store.blobs import keep
 from grading.store.database import now
 from grading.store.tables import Outbox, Round, RoundStage, Run
-from tests.factories import add_assignment, hand_in, result
+from tests.factories import add_assignment, begin_round, hand_in, result
 from tests.system import close_dispatch, until
 from workers.server import finish, prepare, sweep
 from workers.server.context import Server, open_server
@@ -74,7 +74,7 @@ def running(server: Server, assignment: int, student: str) -> dict[str, str]:
     round_id = hand_in(server.store, assignment, student).round_id
     assert prepare.prepare(server, round_id)
     with server.store.write() as session:
-        return {order.stage: order.run_id for order in rounds.begin(session, round_id)}
+        return {order.stage: order.run_id for order in begin_round(session, round_id)}
 
 
 def round_of(server: Server, run_id: str) -> str:

@@ -16,7 +16,7 @@ from grading.model import Evidence, RoundState, StageState
 from grading.outcome import Report
 from grading.store import Store, accounts, combining, grades, migrate, outbox, preparing, replay, rounds
 from grading.store.tables import Audit, Grade, Outbox, Round, RoundStage
-from tests.factories import RUBRIC, add_assignment, document, hand_in, result
+from tests.factories import RUBRIC, add_assignment, begin_round, begin_stage, document, hand_in, result
 from tests.integration.webapp import School, form_token
 
 PREPARED = {
@@ -36,16 +36,22 @@ def run_all(store: Store, round_id: str, *, release: bool = False, **ok: bool) -
     """Do what is due of a round, each stage well or for ever badly, and combine."""
     with store.write() as session:
         preparing.save_prepared(session, round_id, PREPARED)
-        orders = rounds.begin(session, round_id)
-        orders += [o for s in ok if (o := rounds.begin_again(session, round_id, s)) is not None]
+        orders = begin_round(session, round_id)
+        orders += [o for s in ok if (o := begin_stage(session, round_id, s)) is not None]
     for order in orders:
         with store.write() as session:
             kind = {"ok": True} if ok[order.stage] else {"ok": False, "retry": "never", "message": "no model"}
             rounds.record(session, result(order.run_id, round_id, order.stage, **kind))  # type: ignore[arg-type]
     with store.write() as session:
-        current = combining.close_chord(session, round_id)
+        current = combining.complete(session, round_id)
         assert current is not None
-        combining.finish(session, current, outcome(session, round_id), release=release)
+        combining.finish(
+            session,
+            current,
+            outcome(session, round_id),
+            combining.ending(session, current.id),
+            release=release,
+        )
 
 
 def outcome(session: object, round_id: str) -> Report:
@@ -116,7 +122,7 @@ def test_a_replayed_stage_has_all_its_tries_again(store: Store) -> None:
     assert states(store, round_id)[0] == "failed"
     with store.write() as session:
         assert replay.replay(session, round_id, "cli")
-        order = rounds.begin_again(session, round_id, "analysis")
+        order = begin_stage(session, round_id, "analysis")
         assert order is not None
         rounds.record(session, result(order.run_id, round_id, "analysis", ok=False))
         stage = session.get_one(RoundStage, (round_id, "analysis"))

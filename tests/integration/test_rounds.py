@@ -11,12 +11,12 @@ from sqlalchemy.exc import IntegrityError
 
 from grading import report
 from grading.model import PRIORITIES, Evidence, RoundState, StageState
-from grading.store import Store, combining, migrate, preparing, rounds, waiting
+from grading.store import Store, combining, locking, migrate, preparing, rounds, touches, waiting
 from grading.store.keys import KeyUsed
 from grading.store.rounds import RunOrder
 from grading.store.submissions import Idempotency
-from grading.store.tables import Blob, Grade, Outbox, Round, RoundStage, Run, Submission
-from tests.factories import RUBRIC, add_assignment, document, hand_in, result
+from grading.store.tables import Assignment, Blob, Grade, Outbox, Round, RoundStage, Run, Submission
+from tests.factories import RUBRIC, add_assignment, begin_round, begin_stage, document, hand_in, result
 
 PREPARED = {
     "documents": [document().model_dump(mode="json")],
@@ -41,7 +41,7 @@ def begin(store: Store, round_id: str) -> dict[str, RunOrder]:
     with store.write() as session:
         assert preparing.save_prepared(session, round_id, PREPARED)
     with store.write() as session:
-        return {order.stage: order for order in rounds.begin(session, round_id)}
+        return {order.stage: order for order in begin_round(session, round_id)}
 
 
 def record(store: Store, order: RunOrder, **other: object) -> rounds.Recorded:
@@ -56,13 +56,13 @@ def stage(store: Store, round_id: str, name: str) -> RoundStage:
 
 def combine(store: Store, round_id: str) -> bool:
     with store.write() as session:
-        current = combining.close_chord(session, round_id)
+        current = combining.complete(session, round_id)
         if current is None:
             return False
         results = {r.stage: r for r in combining.accepted_results(session, round_id)}
         dead = {s.stage: s.message for s in current.stages.values() if s.state == StageState.DEAD}
         made = report.combine(RUBRIC, Evidence(added_lines=1), results, dead)
-        combining.finish(session, current, made, release=False)
+        combining.finish(session, current, made, combining.ending(session, current.id), release=False)
         return True
 
 
@@ -89,12 +89,16 @@ def test_the_same_key_hands_in_once_and_another_body_is_refused(store: Store, as
         hand_in(store, assignment, idempotency=Idempotency("user:1", "k", "other"))
 
 
-def test_both_stages_then_the_body(store: Store, assignment: int) -> None:
+def test_the_last_of_both_stages_makes_a_round_complete(store: Store, assignment: int) -> None:
     accepted = hand_in(store, assignment)
     orders = begin(store, accepted.round_id)
-    assert record(store, orders["feedback"]).outcome == "accepted"
-    assert not combine(store, accepted.round_id)  # the body came too early, so `record` must combine
-    assert record(store, orders["analysis"]) == rounds.Recorded("accepted", combine=True)
+    assert record(store, orders["feedback"]) == rounds.Recorded("accepted")
+    assert not combine(store, accepted.round_id)
+    last = record(store, orders["analysis"])
+    assert last.outcome == "accepted"
+    assert last.complete is not None
+    with store.write() as session:
+        assert last.complete == locking.locked(session, accepted.round_id)
     assert combine(store, accepted.round_id)
     assert not combine(store, accepted.round_id)
     with store.read() as session:
@@ -102,11 +106,17 @@ def test_both_stages_then_the_body(store: Store, assignment: int) -> None:
         assert session.get_one(Round, accepted.round_id).state == RoundState.GRADED
 
 
-def test_while_a_chord_is_open_record_leaves_the_combining_to_its_body(store: Store, assignment: int) -> None:
+def test_a_grade_that_comes_in_is_seen_by_pages_about_the_class(store: Store, assignment: int) -> None:
     accepted = hand_in(store, assignment)
-    for order in begin(store, accepted.round_id).values():
-        assert not record(store, order).combine
+    orders = begin(store, accepted.round_id)
+    for order in orders.values():
+        record(store, order)
+    with store.read() as session:
+        course = session.get_one(Assignment, assignment).course_id
+        before = touches.stamp(session, course, assignment)
     assert combine(store, accepted.round_id)
+    with store.read() as session:
+        assert touches.stamp(session, course, assignment) != before
 
 
 def test_preparing_and_beginning_twice_changes_nothing(store: Store, assignment: int) -> None:
@@ -114,7 +124,7 @@ def test_preparing_and_beginning_twice_changes_nothing(store: Store, assignment:
     begin(store, accepted.round_id)
     with store.write() as session:
         assert not preparing.save_prepared(session, accepted.round_id, PREPARED)
-        assert rounds.begin(session, accepted.round_id) == []
+        assert begin_round(session, accepted.round_id) == []
     with store.read() as session:
         assert session.scalar(select(func.count()).select_from(Run)) == 2
 
@@ -125,7 +135,7 @@ def test_the_first_valid_result_wins(store: Store, assignment: int) -> None:
     with store.write() as session:
         rounds.lose(session, order.run_id, "machine died", loss="alone")
     with store.write() as session:
-        second = rounds.begin_again(session, accepted.round_id, "analysis")
+        second = begin_stage(session, accepted.round_id, "analysis")
     assert second is not None
     assert second.attempt == 2
     assert record(store, second).outcome == "accepted"
@@ -142,7 +152,7 @@ def test_a_late_result_of_a_lost_run_still_counts_when_it_is_first(store: Store,
         rounds.lose(session, order.run_id, "machine died", loss="alone")
     assert record(store, order).outcome == "accepted"
     with store.write() as session:
-        assert rounds.begin_again(session, accepted.round_id, "analysis") is None
+        assert begin_stage(session, accepted.round_id, "analysis") is None
 
 
 def test_a_stage_that_a_late_result_ended_stays_done_when_the_run_in_its_place_fails(
@@ -153,7 +163,7 @@ def test_a_stage_that_a_late_result_ended_stays_done_when_the_run_in_its_place_f
     with store.write() as session:
         rounds.lose(session, first.run_id, "machine died", loss="alone")
     with store.write() as session:
-        second = rounds.begin_again(session, accepted.round_id, "analysis")
+        second = begin_stage(session, accepted.round_id, "analysis")
     assert second is not None
     assert record(store, first).outcome == "accepted"
     assert record(store, second, ok=False).outcome == "failed"
@@ -218,12 +228,12 @@ def test_three_failures_make_a_stage_dead_and_the_round_partial(
     for _ in range(2):
         assert stage(store, accepted.round_id, "analysis").state == StageState.FAILED
         with store.read() as session:
-            assert waiting.due_again(session, "analysis", "interactive", 5) == []  # it waits first
+            assert waiting.due_again(session, {("analysis", "interactive"): 5}) == []  # it waits first
         with store.write() as session:
-            again = rounds.begin_again(session, accepted.round_id, "analysis")
+            again = begin_stage(session, accepted.round_id, "analysis")
         assert again is not None
         last = record(store, again, ok=False, message="no answer")
-    assert last.combine
+    assert last.complete
     assert combine(store, accepted.round_id)
     with store.read() as session:
         current = session.get_one(Round, accepted.round_id)
@@ -244,7 +254,7 @@ def test_a_run_no_machine_began_costs_no_try(store: Store, assignment: int) -> N
     for _ in range(5):
         with store.write() as session:
             assert rounds.lose(session, order.run_id, "message vanished", loss="unbegun") is None
-            again = rounds.begin_again(session, accepted.round_id, "analysis")
+            again = begin_stage(session, accepted.round_id, "analysis")
         assert again is not None
         order = again
     assert stage(store, accepted.round_id, "analysis").tries == 1
@@ -282,7 +292,7 @@ def test_parallel_results_make_one_grade(store: Store, assignment: int) -> None:
 
     def deliver(order: RunOrder) -> None:
         together.wait()
-        if record(store, order).combine:
+        if record(store, order).complete:
             made.append(combine(store, accepted.round_id))
 
     threads = [threading.Thread(target=deliver, args=(o,)) for o in list(orders.values()) * 3]

@@ -28,7 +28,7 @@ from grading.jobs import Result
 from grading.model import RoundState, RunState, StageState
 from grading.store import Store, migrate, replay, rounds, waiting
 from grading.store.rounds import MAX_LOSSES, MAX_TRIES, Loss
-from tests.factories import add_assignment, hand_in, result
+from tests.factories import add_assignment, begin_round, begin_stage, hand_in, result
 from tests.integration.world import STAGES, Network, expect_moves, forget, states, take_picture
 from tests.system import close_dispatch
 from workers.server import finish
@@ -132,7 +132,7 @@ class Uniqueness(RuleBasedStateMachine):
     @rule(round_id=known_rounds, stage=st.sampled_from(STAGES))
     def another_process_begins_what_it_saw_a_while_ago(self, round_id: str, stage: str) -> None:
         with self.store.write() as session:
-            orders = [*rounds.begin(session, round_id), rounds.begin_again(session, round_id, stage)]
+            orders = [*begin_round(session, round_id), begin_stage(session, round_id, stage)]
         for order in filter(None, orders):
             self.network.sent.append(Outgoing(order.run_id, round_id, order.stage, order.priority, {}))
 
@@ -194,7 +194,7 @@ class Uniqueness(RuleBasedStateMachine):
                 self.arrives(result(sent.run_id, sent.round_id, sent.stage, **answer))
 
     @rule(round_id=known_rounds)
-    def the_body_of_the_chord_comes(self, round_id: str) -> None:
+    def somebody_combines(self, round_id: str) -> None:
         finish.combine(self.server, round_id)
 
     @rule()

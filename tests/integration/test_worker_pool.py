@@ -38,16 +38,6 @@ def told(client: Redis) -> None:
     until(lambda: client.lpop("told"), 30, "the worker answers")
 
 
-def test_a_result_waits_for_a_redis_that_has_no_room(tmp_path: Path) -> None:
-    with worker(tmp_path) as (app, client):
-        filled = app.send_task("grader.fill", queue="tasks")
-        until(lambda: b"OutOfMemory" in (tmp_path / "log").read_bytes(), 30, "the result is refused")
-        client.config_set("maxmemory", 0)
-        app.send_task("grader.tell", queue="tasks", ignore_result=True)
-        told(client)
-        assert app.backend.get_result(filled.id) == "full"
-
-
 def test_a_task_that_cannot_be_recorded_gives_its_thread_back(tmp_path: Path) -> None:
     with worker(tmp_path) as (app, client):
         app.send_task("grader.spoil", queue="tasks")

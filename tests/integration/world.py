@@ -35,16 +35,13 @@ class Network(Dispatch):
     def release(self) -> bool:
         return True
 
-    def send_round(self, outgoing: Sequence[Outgoing]) -> None:
+    def send(self, outgoing: Sequence[Outgoing], to: str = "") -> None:
         for one in outgoing:
-            self.send_run(one)
-
-    def send_run(self, outgoing: Outgoing) -> None:
-        if self.fails_after:
-            if self.fails_after[0] == 0:
-                raise RedisAway
-            self.fails_after[0] -= 1
-        self.sent.append(outgoing)
+            if self.fails_after:
+                if self.fails_after[0] == 0:
+                    raise RedisAway
+                self.fails_after[0] -= 1
+            self.sent.append(one)
 
 
 @dataclass(frozen=True)

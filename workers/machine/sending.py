@@ -15,7 +15,7 @@ from redis import Redis
 from grading import queue
 from grading.dispatch import AWAY
 from grading.jobs import Result
-from grading.results import copy_key
+from grading.leases import copy_key
 from grading.signing import Kind, Signer
 
 log = logging.getLogger(__name__)

@@ -25,10 +25,13 @@ class Told:
     at: float = float("-inf")
     runs: int = 0
 
-    def tell(self, store: Store, dispatch: Dispatch) -> None:
-        """Count and tell, unless much was counted a moment ago. Raises redis and database errors."""
+    def tell(self, store: Store, dispatch: Dispatch, *, left: bool) -> None:
+        """Count and tell, unless that was done a moment ago; `left` if something may wait.
+
+        Raises redis and database errors.
+        """
         moment = self.clock()
-        if self.runs > FEW and moment - self.at < EVERY_S:
+        if moment - self.at < EVERY_S and (self.runs > FEW or (self.runs == 0 and not left)):
             return
         with store.read() as session:
             found = waiting.backlog(session, MOST)

@@ -16,7 +16,8 @@ from grading.jobs import Provenance, Result, read_result
 from grading.logs import working_on
 from grading.model import Evidence
 from grading.outcome import Report
-from grading.store import combining, locking, rounds
+from grading.store import combining, rounds
+from grading.store.combining import Ending
 from grading.store.locking import LockedRound
 from grading.store.rounds import Recorded
 from grading.tracing import outcome, span
@@ -56,7 +57,7 @@ def read(content: Any) -> Result | None:
 
 
 def record(server: Server, result: Result) -> Recorded:
-    """Write a result down; combine when it was the last one and no chord will."""
+    """Write a result down, and combine in the same transaction when it was the last one of its round."""
     where = {"stage": result.stage, "machine": result.provenance.machine}
     with (
         working_on(round=result.round_id, run=result.run_id, **where),
@@ -98,15 +99,14 @@ def _bare(result: Result) -> Result:
 def _write(server: Server, result: Result) -> Recorded:
     with server.store.write() as session:
         recorded = rounds.record(session, result)
-        if recorded.combine:
-            _combine(server, session, locking.locked(session, result.round_id))
+        _combine(server, session, recorded.complete)
     return recorded
 
 
 def combine(server: Server, round_id: str) -> bool:
-    """The chord's body, or the sweeper in its place. True when this call made the grade."""
+    """Combine a round that is complete and was not combined. True when this call made the grade."""
     with server.store.write() as session:
-        return _combine(server, session, combining.close_chord(session, round_id))
+        return _combine(server, session, combining.complete(session, round_id))
 
 
 def _combine(server: Server, session: Session, current: LockedRound | None) -> bool:
@@ -120,9 +120,10 @@ def _combine(server: Server, session: Session, current: LockedRound | None) -> b
 def _combine_locked(server: Server, session: Session, current: LockedRound) -> bool:
     try:
         with session.begin_nested():
-            outcome, at_once = _outcome(server, session, current)
-            release = at_once and not outcome.held and not outcome.failures
-            combining.finish(session, current, outcome, release=release)
+            end = combining.ending(session, current.id)
+            outcome = _outcome(server, session, current, end)
+            release = end.by_itself and not outcome.held and not outcome.failures
+            combining.finish(session, current, outcome, end, release=release)
     except SQL_AWAY:
         raise
     except Exception:
@@ -134,15 +135,13 @@ def _combine_locked(server: Server, session: Session, current: LockedRound) -> b
     return True
 
 
-def _outcome(server: Server, session: Session, current: LockedRound) -> tuple[Report, bool]:
-    """The report of a complete round, and whether its assignment releases grades by itself."""
+def _outcome(server: Server, session: Session, current: LockedRound, end: Ending) -> Report:
+    """The report of a complete round."""
     version = server.versions.get(session, current.rubric_version_id)
-    prepared, by_itself = combining.to_combine(session, current.id)
-    evidence = Evidence.model_validate(prepared["evidence"])
+    evidence = Evidence.model_validate(end.prepared["evidence"])
     results = {result.stage: result for result in combining.accepted_results(session, current.id)}
     # reports are read by students; staff find the operator's sentence at the stage
-    failures = {stage: for_student(code) for stage, code in combining.dead_codes(session, current.id).items()}
-    judged = DOCUMENTS.validate_python(prepared["documents"])
+    failures = {stage: for_student(code) for stage, code in combining.dead_codes(current).items()}
+    judged = DOCUMENTS.validate_python(end.prepared["documents"])
     combined = report.combine(version.rubric, evidence, results, failures, judged)
-    outcome = rename_documents(combined, prepared["paths"])
-    return outcome, by_itself
+    return rename_documents(combined, end.prepared["paths"])

@@ -61,10 +61,7 @@ def _record(server: Server, machine: str, content: Mapping[str, Any]) -> Recorde
     if holders and machine not in holders:
         log.error("a result of machine %s was refused: run %s is in other hands", machine, result.run_id)
         return None
-    recorded = finish.record(server, _of(machine, result))
-    if recorded.outcome != "unknown":
-        server.dispatch.count(result.round_id, result.run_id)
-    return recorded
+    return finish.record(server, _of(machine, result))
 
 
 def _of(machine: str, result: Result) -> Result:
@@ -85,7 +82,8 @@ def _send_on(server: Server, machine: str, content: Mapping[str, Any]) -> None:
         return
     with server.store.write() as session:
         order = rounds.under_way(session, run_id)
-        outgoing = jobs(server, session, [order]) if order else []
+        work = rounds.work_of(session, [order.round_id] if order else [])
+        outgoing = jobs(server, session, [order], work[order.round_id]) if order else []
     others = [own_queue(one.name) for one in server.config.machines if one.name != machine]
     to = next((name for name in others if name == content.get("to")), "")
     if not outgoing:
@@ -93,7 +91,7 @@ def _send_on(server: Server, machine: str, content: Mapping[str, Any]) -> None:
     with working_on(run=run_id):
         for one in outgoing:
             try:
-                server.dispatch.send_run(one, to)
+                server.dispatch.send([one], to)
             except AWAY as error:
                 log.warning("redis is away, a run that was given back is found missing later: %s", error)
             else:

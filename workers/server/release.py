@@ -6,10 +6,10 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
-from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -17,8 +17,7 @@ from grading.dispatch import AWAY, Outgoing, Room
 from grading.logs import working_on
 from grading.model import PRIORITIES
 from grading.store import combining, locking, rounds, waiting
-from grading.store.rounds import RunOrder
-from grading.store.tables import Round
+from grading.store.rounds import RunOrder, Work
 from grading.store.waiting import Again, Next
 from grading.tracing import mark
 from workers.server.context import Server
@@ -32,7 +31,22 @@ AT_ONCE = 16
 """Rounds begun in one transaction, and single stages."""
 BATCH_EVERY = 8
 """One of so many is batch work, whatever else waits."""
+NOTHING_S = 1.0
+"""After a pass that left nothing waiting, results ask for none so long."""
+FULL_S = 0.02
+"""The same after one that left something: machines have several runs waiting in their queues."""
 NO_JOB = "No work for the machines could be made of this hand-in; a person must look at the rubric's stages."
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one pass takes out of SQL."""
+
+    outgoing: Sequence[Outgoing] = ()
+    left: bool = False
+    """Something may still wait."""
+    more: bool = False
+    """It was only a part, so that results are recorded before the next."""
 
 
 def release(server: Server) -> int:
@@ -41,65 +55,72 @@ def release(server: Server) -> int:
     One thread a process does it at a time; whoever finds it busy leaves the wish to that thread. A run is
     written down before it is sent: when sending fails, the sweeper finds it missing and sends it again.
     """
-    sent = 0
-    server.wanted.set()
-    while server.wanted.is_set() and server.releasing.acquire(blocking=False):
+    sent, passes = 0, server.passes
+    passes.wanted.set()
+    while passes.wanted.is_set() and passes.busy.acquire(blocking=False):
         try:
-            server.wanted.clear()
+            passes.wanted.clear()
             sent += _pass(server)
         finally:
-            server.releasing.release()
+            passes.busy.release()
     return sent
+
+
+def release_after_result(server: Server) -> None:
+    """Dispatch, as a run has left its queue; unless a pass a moment ago found nothing to send, or no room.
+
+    Whoever makes a round or a stage wait calls `release` itself, and the sweeper looks every few seconds.
+    """
+    if server.passes.clock() >= server.passes.rest_until:
+        release(server)
 
 
 def _pass(server: Server) -> int:
     """One helping, so that results are recorded between two."""
     try:
-        groups, more = _take(server, server.dispatch.room())
-        for group in groups:
-            _send(server, group)
-        server.told.tell(server.store, server.dispatch)
+        taken = _take(server, server.dispatch.room())
+        _send(server, taken.outgoing)
+        server.told.tell(server.store, server.dispatch, left=taken.left)
     except AWAY as error:
         log.warning("redis is away, waiting rounds stay in SQL: %s", error)
         return 0
-    if more:
+    server.passes.rest_until = server.passes.clock() + (FULL_S if taken.left else NOTHING_S)
+    if taken.more:
         server.dispatch.release()
-    return sum(len(group) for group in groups)
+    return len(taken.outgoing)
 
 
-def _send(server: Server, group: list[Outgoing]) -> None:
-    """A whole round as a chord; a single stage, begun again, as a task by itself."""
+def _send(server: Server, outgoing: Sequence[Outgoing]) -> None:
+    if not outgoing:
+        return
     began_ns = time.time_ns()
-    if len(group) > 1:
-        server.dispatch.send_round(group)
-    else:
-        for one in group:
-            server.dispatch.send_run(one)
-    for one in group:
+    server.dispatch.send(outgoing)
+    for one in outgoing:
         about = {"submission": one.submission_id, "round": one.round_id, "run": one.run_id}
         with working_on(**about, stage=one.stage):
             log.info("run %s, %s of round %s, was sent", one.run_id, one.stage, one.round_id)
         mark("dispatch", one.round_id, began_ns, one.run_id, **{"grader.stage": one.stage})
 
 
-def _take(server: Server, room: Mapping[Kind, Room]) -> tuple[list[list[Outgoing]], bool]:
-    """What goes out now, one group a round, and whether it was only a part for this pass."""
+def _take(server: Server, room: Mapping[Kind, Room]) -> Taken:
+    """What goes out now."""
     free = {kind: of.usual for kind, of in room.items() if of.usual > 0}
     if not free:
-        return [], False
+        return Taken(left=True)
     with server.store.read() as session:
-        due = {p: _due(session, p, free) for p in PRIORITIES}
-        again = _mixed(due["interactive"], due["batch"])
+        again = waiting.due_again(session, {kind: min(places, AT_ONCE) for kind, places in free.items()})
         taken = Counter((one.stage, one.priority) for one in again)
-        queued = {
-            p: waiting.next_queued(session, p, min(_places(room, taken, p), AT_ONCE)) for p in PRIORITIES
-        }
-        new = _mixed(queued["interactive"], queued["batch"])
-    if not again and not new:
-        return [], False
+        places = {p: min(_places(room, taken, p), AT_ONCE) for p in PRIORITIES}
+        queued = {p: waiting.next_queued(session, p, places[p]) for p in PRIORITIES}
+    due = _mixed(*([one for one in again if one.priority == p] for p in PRIORITIES))
+    new = _mixed(*(queued[p] for p in PRIORITIES))
+    # where fewer were found than could go, none is left
+    left = bool(again) or any(len(queued[p]) >= places[p] for p in PRIORITIES)
+    if not due and not new:
+        return Taken(left=left)
     with server.store.write() as session:
-        groups = list(_begin(server, session, again, new))
-    return groups, bool(groups) and AT_ONCE in (len(new), len(again))
+        outgoing = _begin(server, session, due, new)
+    return Taken(outgoing, left, more=bool(outgoing) and AT_ONCE in (len(new), len(due)))
 
 
 def _places(room: Mapping[Kind, Room], taken: Mapping[Kind, int], priority: str) -> int:
@@ -113,69 +134,47 @@ def _places(room: Mapping[Kind, Room], taken: Mapping[Kind, int], priority: str)
     return max(0, min(max(usual for usual, _ in left), *(most for _, most in left)))
 
 
-def _due(session: Session, priority: str, free: Mapping[Kind, int]) -> list[Again]:
-    """Single stages whose next try is due; those without room are not even looked for."""
-    kinds = [(stage, places) for (stage, p), places in free.items() if p == priority]
-    return [
-        one
-        for stage, places in kinds
-        for one in waiting.due_again(session, stage, priority, min(places, AT_ONCE))
-    ]
-
-
 def _mixed(interactive: Sequence[T], batch: Sequence[T]) -> list[T]:
     """One helping: those somebody waits for first, and of batch work what is left, or its share."""
     kept = min(len(batch), max(AT_ONCE - len(interactive), AT_ONCE // BATCH_EVERY))
     return [*interactive[: AT_ONCE - kept], *batch[:kept]]
 
 
-def _begin(
-    server: Server, session: Session, again: Sequence[Again], new: Sequence[Next]
-) -> Iterator[list[Outgoing]]:
+def _begin(server: Server, session: Session, again: Sequence[Again], new: Sequence[Next]) -> list[Outgoing]:
     """Begin single stages whose next try is due, then rounds that were waiting."""
-    for one in again:
-        if group := _begin_one(server, session, one.round_id, one.stage):
-            yield group
-    begun = []
-    for following in new:
-        if group := _begin_one(server, session, following.round_id):
-            begun.append(following)
-            yield group
-    waiting.served(session, begun)
+    orders = [[one] for due in again if (one := rounds.next_order(session, due.round_id, due.stage))]
+    orders += rounds.first_orders(session, [following.round_id for following in new])
+    work = rounds.work_of(session, [group[0].round_id for group in orders])
+    sent = [(group, _jobs_of_round(server, session, group, work)) for group in orders]
+    rounds.begin(session, [order for group, made in sent if made for order in group])
+    begun = {group[0].round_id for group, made in sent if made}
+    waiting.served(session, [following for following in new if following.round_id in begun])
+    return [one for _, made in sent for one in made]
 
 
-def _begin_one(server: Server, session: Session, round_id: str, stage: str = "") -> list[Outgoing]:
-    """Begin a round, or one stage of it again. One for which no job can be made is given up."""
+def _jobs_of_round(
+    server: Server, session: Session, orders: Sequence[RunOrder], work: Mapping[str, Work]
+) -> list[Outgoing]:
+    """Jobs for runs of one round. A round for which none can be made is given up."""
     try:
-        with session.begin_nested():
-            if not stage:
-                orders = rounds.begin(session, round_id)
-            else:
-                order = rounds.begin_again(session, round_id, stage)
-                orders = [] if order is None else [order]
-            return jobs(server, session, orders) if orders else []
+        return jobs(server, session, orders, work[orders[0].round_id])
     except DBAPIError:
         raise
     except Exception:
         # else this round would undo the beginning of all others, for ever
-        log.exception("there is no job for round %s", round_id)
-        if current := locking.locked(session, round_id, if_free=True):
+        log.exception("there is no job for round %s", orders[0].round_id)
+        if current := locking.locked(session, orders[0].round_id):
             combining.give_up(session, current, NO_JOB)
         return []
 
 
-def jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outgoing]:
+def jobs(server: Server, session: Session, orders: Sequence[RunOrder], work: Work) -> list[Outgoing]:
     """A job for each run of one round.
 
     Put together from JSON that was validated when it was stored; the machine validates the whole.
     """
-    row = session.execute(
-        select(Round.prepared, Round.rubric_version_id, Round.submission_id, Round.student_id).where(
-            Round.id == orders[0].round_id
-        )
-    ).one()
-    version = server.versions.get(session, row.rubric_version_id)
-    examples = examples_for(session, server.versions, version, row.submission_id, row.student_id)
+    version = server.versions.get(session, work.rubric_version_id)
+    examples = examples_for(session, server.versions, version, work.submission_id, work.student_id)
     return [
         Outgoing(
             order.run_id,
@@ -189,8 +188,8 @@ def jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outgo
                 "attempt": order.attempt,
                 "material": version.material(order.stage, examples.get(order.stage, ())),
                 "rubric": version.rubric_json,
-                "documents": row.prepared["documents"],
-                "evidence": row.prepared["hidden_evidence"],
+                "documents": work.prepared["documents"],
+                "evidence": work.prepared["hidden_evidence"],
                 "nonce": secrets.token_hex(8),
                 # only what there is to say: machines of an earlier version do not know the words
                 **server.config.stages[order.stage].model_dump(exclude_none=True),
@@ -198,7 +197,7 @@ def jobs(server: Server, session: Session, orders: list[RunOrder]) -> list[Outgo
                 **({"avoid": order.avoid} if order.avoid else {}),
                 **({"alone": True} if order.alone else {}),
             },
-            row.submission_id,
+            work.submission_id,
             again=order.attempt > 1,
         )
         for order in orders

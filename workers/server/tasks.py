@@ -11,7 +11,7 @@ from grading import queue
 from workers.server import finish, inbox
 from workers.server.context import Server
 from workers.server.prepare import prepare
-from workers.server.release import release
+from workers.server.release import release, release_after_result
 
 log = logging.getLogger(__name__)
 UNTIL_SQL_IS_BACK = {
@@ -40,8 +40,4 @@ def register(app: Celery, server: Server) -> None:
             log.error("a result of a machine of an earlier version was refused; update it: `grader deploy`")
             return
         inbox.receive(server, machine, message)
-
-    @app.task(name=queue.COMBINE, ignore_result=True, **UNTIL_SQL_IS_BACK)
-    def combine_round(round_id: str) -> None:
-        finish.combine(server, round_id)
-        release(server)
+        release_after_result(server)

@@ -15,6 +15,7 @@ from grading.store.removal import chunks
 from grading.store.tables import CanvasLink, Submission, SubmissionMember, new_id
 
 KIND = "canvas"
+_ANY = select(CanvasLink.id).limit(1)
 
 
 def wake(session: Session, submission_ids: Iterable[str]) -> int:
@@ -39,7 +40,7 @@ def wake(session: Session, submission_ids: Iterable[str]) -> int:
 def linked(session: Session) -> bool:
     """Whether anything is linked at all, asked once in a transaction: most schools have no Canvas."""
     if KIND not in session.info:
-        session.info[KIND] = session.scalar(select(CanvasLink.id).limit(1)) is not None
+        session.info[KIND] = session.scalar(_ANY) is not None
     return bool(session.info[KIND])
 
 

@@ -16,6 +16,7 @@ from grading.store.removal import chunks
 from grading.store.tables import LtiLink, LtiMember, Submission, SubmissionMember, new_id
 
 KIND = "lti"
+_ANY = select(LtiLink.id).limit(1)
 
 
 def wake(session: Session, submission_ids: Iterable[str]) -> int:
@@ -48,7 +49,7 @@ def wake(session: Session, submission_ids: Iterable[str]) -> int:
 def _linked(session: Session) -> bool:
     """Whether anything is linked at all, asked once in a transaction: most have many grades and no link."""
     if "lti" not in session.info:
-        session.info["lti"] = session.scalar(select(LtiLink.id).limit(1)) is not None
+        session.info["lti"] = session.scalar(_ANY) is not None
     return bool(session.info["lti"])
 
 

@@ -69,8 +69,6 @@ class Round(Base):
     """While it is queued: its place among those of its course and priority, see grading/store/waiting.py."""
     prepared: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     """Documents without names, and evidence: what every job of the round carries. Large."""
-    chord_open: Mapped[bool] = mapped_column(Boolean, default=False)
-    """A chord is under way whose body will combine; without one, `record` does."""
     failure: Mapped[str] = mapped_column(Text, default="")
     created_at: Mapped[datetime]
     prepared_at: Mapped[datetime | None]
