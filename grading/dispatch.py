@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 DEEPEST = 8
 """Runs for each live slot that may wait in the queue of a stage that gets on more slowly than another."""
-AWAY = (RedisError, OperationalError, LimitExceeded, OSError)
+AWAY = (RedisError, OperationalError, LimitExceeded, BatchPublishError, OSError)
 """What is raised while Redis does not answer; LimitExceeded when all connections wait for one that hangs."""
 
 
@@ -95,18 +95,9 @@ class Dispatch:
     def send(self, outgoing: Sequence[Outgoing], to: str = "") -> None:
         """Send runs to the queues of their stages, or all `to` another one. Raises one of AWAY."""
         sent = self.registry.make_current({(one.round_id, one.stage): one.run_id for one in outgoing})
-        with self.celery.producer_or_acquire() as producer:
-            try:
-                with producer.batch():
-                    self._send_all(outgoing, to, sent, producer)
-            except BatchPublishError as error:
-                # Redis may have closed this connection since; a run that comes twice is begun once
-                log.info("runs are sent once more, one by one: %s", error)
-                self._send_all(outgoing, to, sent, producer)
-
-    def _send_all(self, outgoing: Sequence[Outgoing], to: str, sent: float, producer: Producer) -> None:
-        for one in outgoing:
-            self._send(one, to or queue.stage_queue(one.stage, one.priority), sent, producer)
+        with self.celery.producer_or_acquire() as producer, producer.batch():
+            for one in outgoing:
+                self._send(one, to or queue.stage_queue(one.stage, one.priority), sent, producer)
 
     def _send(self, one: Outgoing, to: str, sent: float, producer: Producer) -> None:
         self.celery.send_task(

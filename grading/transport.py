@@ -13,6 +13,7 @@ import queue
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis
@@ -151,6 +152,15 @@ class Channel(redis.Channel):
     )
     returned: Callable[[Any], tuple[str, str] | None] | None = None
     """Where such a worker puts a message that it took and does not work on, and what it says there."""
+
+    @contextmanager
+    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        """One client for all commands: making one takes longer than most commands. Threads may share it."""
+        yield client or self._commands
+
+    @cached_property
+    def _commands(self) -> Any:
+        return self._create_client()  # type: ignore[no-untyped-call]
 
     def _do_restore_message(
         self, payload: Any, exchange: str, routing_key: str, pipe: Any, leftmost: bool = False
