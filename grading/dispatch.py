@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
 from typing import Any, TypeVar, cast
 
 from celery import Celery
@@ -23,7 +24,7 @@ from grading.beats import Beat, Lease
 from grading.breaker import Breaker
 from grading.canaries import Canaries, PartBeat, Waiting
 from grading.config import Config
-from grading.leases import Leases, connect, copy_key
+from grading.leases import LEASES, Leases, connect, result_key
 from grading.machine_states import MachineState, as_beats_tell
 from grading.model import PRIORITIES
 from grading.signing import Keyring, keyring
@@ -59,6 +60,18 @@ class Outgoing:
     """For logs; travels beside the job."""
     again: bool = False
     """It was sent before and has had its turn: it is taken next."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """A result that a machine left in Redis."""
+
+    machine: str
+    run_id: str
+    content: str
+    """As it signed it."""
+    holders: frozenset[str] = frozenset()
+    """The machines that hold a lease of the run."""
 
 
 @dataclass(frozen=True)
@@ -121,11 +134,50 @@ class Dispatch:
         """What the secrets of runs are made of, and signatures checked with."""
         return keyring(self.config.redis.url)
 
-    def copies(self, run_id: str) -> dict[str, str]:
-        """machine -> the copy of a result that it left, as it signed it; Redis keeps them for an hour."""
-        names = [machine.name for machine in self.config.machines]
-        rows = self.registry.redis.mget([copy_key(name, run_id) for name in names])
-        return {name: row for name, row in zip(names, cast("list[str | None]", rows), strict=True) if row}
+    def take_entries(self, most: int, wait_s: float) -> list[tuple[str, str]]:
+        """(machine, entry) of the machines' inboxes, at most so many of each; waits for the first one.
+
+        Raises redis errors.
+        """
+        names = {queue.inbox(machine.name): machine.name for machine in self.config.machines}
+        first = cast("list[str] | None", self.registry.redis.brpop(list(names), timeout=wait_s))
+        if first is None:
+            return []
+        with self.registry.redis.pipeline(transaction=False) as pipe:
+            for inbox in names:
+                pipe.rpop(inbox, most)
+            found = pipe.execute()
+        more = [
+            (name, entry) for name, rows in zip(names.values(), found, strict=True) for entry in rows or ()
+        ]
+        return [(names[first[0]], first[1]), *more]
+
+    def left_results(self, runs: Sequence[tuple[str, str]]) -> list[Left]:
+        """What machines left as results of these (machine, run), where there is any. Raises redis errors."""
+        if not runs:
+            return []
+        with self.registry.redis.pipeline(transaction=False) as pipe:
+            pipe.mget([result_key(*run) for run in runs])
+            for _, run_id in runs:
+                for name in self.registry.machines:
+                    pipe.hexists(LEASES + name, run_id)
+            contents, *held = pipe.execute()
+        count = len(self.registry.machines)
+        return [
+            Left(machine, run_id, content, frozenset(compress(self.registry.machines, held[i * count :])))
+            for i, ((machine, run_id), content) in enumerate(zip(runs, contents, strict=True))
+            if content
+        ]
+
+    def left_of(self, run_id: str) -> list[Left]:
+        """What any machine left as a result of this run. Raises redis errors."""
+        return self.left_results([(machine.name, run_id) for machine in self.config.machines])
+
+    def delete_results(self, left: Sequence[Left]) -> None:
+        """They are written down, or refused. Best effort: Redis forgets them by itself."""
+        keys = [result_key(one.machine, one.run_id) for one in left]
+        if keys:
+            self._or(0, lambda: self.registry.redis.unlink(*keys))
 
     def holders(self, run_id: str) -> frozenset[str]:
         """The machines that hold a lease of this run; empty when Redis is away."""

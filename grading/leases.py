@@ -315,8 +315,8 @@ def load_scripts(client: Redis) -> int:
     return scripts.load(client, called)
 
 
-def copy_key(machine: str, run_id: str) -> str:
-    """Where a machine leaves a copy of a result for an hour: its message may be lost with who took it."""
+def result_key(machine: str, run_id: str) -> str:
+    """Where a machine leaves a result until the server has written it down."""
     return f"{RESULTS}{machine}:{run_id}"
 
 

@@ -9,13 +9,12 @@ from celery import Celery
 from grading import transport
 from grading.signing import own_user
 
-STORE = transport.STORE
+STORE = "store"
 CHECKS = "checks"
 RUN = "grader.run"
 PREPARE = "grader.prepare"
 TRIAL = "grader.trial"
 RELEASE = "grader.release"
-RECORD = transport.RECORD
 CANARY = "grader.canary"
 EXAMINE = "grader.examine"
 SUBMISSION = "grader_submission"
@@ -23,7 +22,8 @@ SUBMISSION = "grader_submission"
 SENT = "grader_sent"
 """A header of runs that says when they were sent, by Redis' clock; `LOOK` of grading/lua.py reads it."""
 NEXT = transport.NEXT
-INBOX = transport.INBOX
+INBOX = "results."
+"""And a machine's name: a list of what that machine tells the server."""
 
 
 def stage_queue(stage: str, priority: str) -> str:
@@ -52,7 +52,7 @@ def own_queue(machine: str) -> str:
 
 def inbox(machine: str) -> str:
     """Where a machine puts what it tells the server; nobody else writes there."""
-    return f"{transport.INBOX}{machine}"
+    return f"{INBOX}{machine}"
 
 
 def machine_queues(machine: str, stages: list[str]) -> list[str]:

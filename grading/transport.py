@@ -10,7 +10,6 @@ import base64
 import json
 import logging
 import queue
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -25,10 +24,6 @@ BROKEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 THROWN_AWAY = "a message on %s was thrown away: %s"
 UNREADABLE = "it is not readable ({})"
 TEXT, MAYBE = str, str | None
-RECORD = "grader.record"
-STORE = "store"
-INBOX = "results."
-"""And a machine's name: a queue of what that machine tells the server."""
 NEXT = "grader_next"
 """A header of runs that go to the end of the queue that is read next."""
 HEADERS: Mapping[str, Any] = {
@@ -72,32 +67,6 @@ def check(message: Any) -> None:
     args, kwargs, embed = body
     if not (isinstance(args, list) and isinstance(kwargs, dict) and isinstance(embed, dict | None)):
         raise Unwanted("arguments of another shape")
-
-
-def from_inbox(machine: str, content: Any) -> dict[str, Any]:
-    """A message for the store about what came out of a machine's inbox, which is not trusted.
-
-    The envelope is made here: one that a machine had written could name any task, callbacks, or another
-    queue to be put back to.
-    """
-    task_id = uuid.uuid4().hex
-    empty = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
-    body = json.dumps([[machine, content], {}, empty]).encode()
-    headers = {"lang": "py", "task": RECORD, "id": task_id, "root_id": task_id, "parent_id": None}
-    return {
-        "body": base64.b64encode(body).decode(),
-        "content-type": "application/json",
-        "content-encoding": "utf-8",
-        "headers": {**headers, "group": None, "retries": 0, "argsrepr": "(…)", "kwargsrepr": "{…}"},
-        "properties": {
-            "correlation_id": task_id,
-            "delivery_mode": 2,
-            "delivery_info": {"exchange": "", "routing_key": STORE},
-            "priority": 0,
-            "delivery_tag": uuid.uuid4().hex,
-            "body_encoding": "base64",
-        },
-    }
 
 
 class QoS(redis.QoS):
@@ -206,8 +175,6 @@ class Transport(redis.Transport):
 
     def _deliver(self, message: Any, name: str) -> None:
         try:
-            if name.startswith(INBOX):
-                message = from_inbox(name.removeprefix(INBOX), message)
             check(message)
             super()._deliver(message, name)  # type: ignore[no-untyped-call]
         except BROKEN as error:

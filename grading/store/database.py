@@ -74,8 +74,12 @@ class Store:
         self.url = url
         self.clock_offset_s = clock_offset_s
         self.engine = _engine(url, wait_s)
-        self._write = sessionmaker(self.engine.execution_options(write=True), expire_on_commit=False)
-        touches.watch(self._write)
+        self._write, self._write_derived = (
+            sessionmaker(self.engine.execution_options(write=True, derived=derived), expire_on_commit=False)
+            for derived in (False, True)
+        )
+        for writing in (self._write, self._write_derived):
+            touches.watch(writing)
         # SQLite has one writer; threads that wait here take turns at once, those that wait there sleep
         self._turn: AbstractContextManager[object] = (
             _Turn(wait_s) if self.engine.dialect.name == "sqlite" else nullcontext()
@@ -94,9 +98,14 @@ class Store:
             self._look = sessionmaker(self.looking, class_=Looking, expire_on_commit=False)
 
     @contextmanager
-    def write(self) -> Iterator[Session]:
-        """A session that commits at the end, or rolls back on an error."""
-        with self._turn, self._write.begin() as session:
+    def write(self, *, derived: bool = False) -> Iterator[Session]:
+        """A session that commits at the end, or rolls back on an error.
+
+        What is `derived` can be made again from what was written before. Its commit does not wait for the
+        disk: when the computer loses its power, the last of it may be undone, in whole transactions. The next
+        commit that does wait takes all before it along.
+        """
+        with self._turn, (self._write_derived if derived else self._write).begin() as session:
             session.info["offset"] = self.clock_offset_s
             yield session
 
@@ -175,7 +184,7 @@ def _engine(url: str, wait_s: float) -> Engine:
     if parsed.get_backend_name() == "postgresql":
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
-        return create_engine(
+        engine = create_engine(
             parsed,
             pool_pre_ping=True,
             pool_size=10,
@@ -183,6 +192,8 @@ def _engine(url: str, wait_s: float) -> Engine:
             connect_args=_ours(parsed),
             hide_parameters=True,  # errors end up in logs, students' work must not
         )
+        event.listen(engine, "begin", _postgresql_begin)
+        return engine
     if parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(
@@ -254,5 +265,14 @@ def _to_wal(connection: Any) -> None:
 
 
 def _sqlite_begin(connection: Any) -> None:
-    immediate = connection.get_execution_options().get("write")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+    options = connection.get_execution_options()
+    if not options.get("write"):
+        connection.exec_driver_sql("BEGIN")
+        return
+    connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if options.get('derived') else 'FULL'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _postgresql_begin(connection: Any) -> None:
+    if connection.get_execution_options().get("derived"):
+        connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import Table, bindparam, select
+from sqlalchemy import Select, Table, bindparam, select
 from sqlalchemy.orm import Session
 
 from grading.model import RoundState, RunState, StageState
@@ -86,7 +86,16 @@ _READ_STAGES = select(*(_STAGES.c[field.name] for field in fields(Stage))).where
 _READ_STAGES_OF = select(_STAGES.c.round_id, *(_STAGES.c[field.name] for field in fields(Stage))).where(
     _STAGES.c.round_id.in_(bindparam("rounds", expanding=True))
 )
+_LOCK_ALL = (
+    select(*(_ROUNDS.c[name] for name in LockedRound.COLUMNS))
+    .where(_ROUNDS.c.id.in_(bindparam("rounds", expanding=True)))
+    .order_by(_ROUNDS.c.id)
+    .with_for_update()
+)
 _READ_RUN = select(_RUNS.c.round_id, _RUNS.c.stage, _RUNS.c.state).where(_RUNS.c.id == bindparam("at_run"))
+_READ_RUNS = select(_RUNS.c.id, _RUNS.c.round_id, _RUNS.c.stage, _RUNS.c.state).where(
+    _RUNS.c.id.in_(bindparam("runs", expanding=True))
+)
 _READ_ACCEPTED = select(_RUNS.c.result).where(_RUNS.c.round_id == bindparam("at_round"), _RUNS.c.accepted)
 _UPDATE_ROUND = _ROUNDS.update().where(_ROUNDS.c.id == bindparam("at_round"))
 _UPDATE_STAGE = _STAGES.update().where(
@@ -118,10 +127,19 @@ def locked(session: Session, round_id: str) -> LockedRound | None:
     return LockedRound(**row._mapping, stages={stage.stage: Stage(*stage) for stage in stages})
 
 
+def locked_all(session: Session, round_ids: Sequence[str]) -> dict[str, LockedRound]:
+    """These rounds, locked one after the other by their ids: two that want the same ones never block both."""
+    return _locked(session, _LOCK_ALL, round_ids)
+
+
 def locked_if_free(session: Session, round_ids: Sequence[str]) -> dict[str, LockedRound]:
     """Those of these rounds that nobody else holds, locked, in the order given."""
+    return _locked(session, _LOCK_IF_FREE, round_ids)
+
+
+def _locked(session: Session, lock: Select[Any], round_ids: Sequence[str]) -> dict[str, LockedRound]:
     at = {"rounds": list(round_ids)}
-    rows = {row.id: row._mapping for row in session.execute(_LOCK_IF_FREE, at)}
+    rows = {row.id: row._mapping for row in session.execute(lock, at)}
     stages: dict[str, dict[str, Stage]] = {name: {} for name in rows}
     for round_id, *columns in session.execute(_READ_STAGES_OF, at) if rows else ():
         if round_id in stages:
@@ -148,6 +166,12 @@ def read_run(session: Session, run_id: str) -> KnownRun | None:
     """The run of that id, if it was ever dispatched."""
     row = session.execute(_READ_RUN, {"at_run": run_id}).one_or_none()
     return None if row is None else KnownRun(*row)
+
+
+def read_runs(session: Session, run_ids: Sequence[str]) -> dict[str, KnownRun]:
+    """The runs of these ids that were ever dispatched."""
+    rows = session.execute(_READ_RUNS, {"runs": list(run_ids)})
+    return {run_id: KnownRun(*columns) for run_id, *columns in rows}
 
 
 def set_dispatched(session: Session, round_ids: Sequence[str], at: datetime) -> None:

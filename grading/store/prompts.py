@@ -76,13 +76,12 @@ class RunPrompt(Value):
         return self.sha256 == self.provenance.prompt_hash
 
 
-def keep(session: Session, result: Result, *, late: bool = False) -> None:
+def keep(session: Session, result: Result) -> None:
     """Keep the prompt a result brought along, unless its run has one. Never stands in the result's way.
 
-    One that is too large, or no text a database takes, is dropped; a log line says so. `late` is one whose
-    run has a result: its prompt must be that result's, and what retention took stays away.
+    One that is too large, or no text a database takes, is dropped; a log line says so.
     """
-    if result.prompt is None or (late and not _missed(session, result)):
+    if result.prompt is None:
         return
     shown = result.provenance.examples
     if shown and not taught.known(session, shown):
@@ -101,13 +100,6 @@ def keep(session: Session, result: Result, *, late: bool = False) -> None:
         return
     name = _keep_system(session, system)
     _put(session, _PROMPTS, run_id=result.run_id, system_sha256=name, user_message=zlib.compress(user))
-
-
-def _missed(session: Session, result: Result) -> bool:
-    """Whether the prompt is the one that the run's own result came without."""
-    content = session.scalar(select(Run.result).where(Run.id == result.run_id)) or {}
-    made = (content.get("provenance") or {}).get("prompt_hash")
-    return "ok" in content and made == result.provenance.prompt_hash
 
 
 def _keep_system(session: Session, content: bytes) -> str:

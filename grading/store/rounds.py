@@ -21,12 +21,15 @@ from grading.store import prompts
 from grading.store.database import now
 from grading.store.locking import (
     OVER,
+    KnownRun,
     LockedRound,
     Stage,
     add_runs,
     locked,
+    locked_all,
     locked_if_free,
     read_run,
+    read_runs,
     set_dispatched,
     set_run,
     set_stage,
@@ -76,13 +79,16 @@ Loss = Literal["unbegun", "alone", "together"]
 """How a run was lost: before a machine began it, by itself, or with others of the same process."""
 
 
+Outcome = Literal["accepted", "failed", "duplicate", "unknown"]
+
+
 @dataclass(frozen=True)
 class Recorded:
     """What became of a result, and whether the round must be combined now."""
 
-    outcome: Literal["accepted", "failed", "duplicate", "unknown"]
-    complete: LockedRound | None = None
-    """The round with its stages as they are now, when this result was the last it waited for."""
+    outcome: Outcome
+    complete: str = ""
+    """The round, when this result was the last that it waited for."""
 
 
 def first_orders(session: Session, round_ids: Sequence[str]) -> list[list[RunOrder]]:
@@ -165,21 +171,44 @@ def under_way(session: Session, run_id: str) -> RunOrder | None:
     )
 
 
-def record(session: Session, result: Result) -> Recorded:
-    """Write a result down. Only runs that were dispatched count; the first valid result of a stage wins."""
-    current = locked(session, result.round_id)
-    run = read_run(session, result.run_id)
-    if current is None or run is None or (run.round_id, run.stage) != (current.id, result.stage):
-        return Recorded("unknown")
-    known = run.state not in (RunState.DISPATCHED, RunState.LOST)
-    # also of one that is known: the copy, which may have come first, has no prompt
-    prompts.keep(session, result, late=known)
-    if known:
-        return Recorded("duplicate")
+def record(session: Session, results: Sequence[Result]) -> list[Recorded]:
+    """Write results down. Only runs that were dispatched count; the first valid result of a stage wins."""
+    recorded: dict[int, Recorded] = {}
+    left = dict(enumerate(results))
+    while left:
+        # of one stage one after the other: each decides what the next one finds
+        once = {(one.round_id, one.stage): number for number, one in reversed(left.items())}
+        now_ = sorted(once.values())
+        made = _record_each(session, [left.pop(number) for number in now_])
+        recorded.update(zip(now_, made, strict=True))
+    return [recorded[number] for number in range(len(results))]
+
+
+def _record_each(session: Session, results: Sequence[Result]) -> list[Recorded]:
+    """Results of different stages."""
+    current = locked_all(session, list({one.round_id: None for one in results}))
+    runs = read_runs(session, [one.run_id for one in results])
+    recorded = []
+    for result in results:
+        of, run = current.get(result.round_id), runs.get(result.run_id)
+        if of is None or run is None or (run.round_id, run.stage) != (of.id, result.stage):
+            recorded.append(Recorded("unknown"))
+            continue
+        outcome, stage = _record(session, of, run, result)
+        current[of.id] = after = replace(of, stages={**of.stages, stage.stage: stage})
+        ended = outcome in ("accepted", "failed") and after.complete
+        recorded.append(Recorded(outcome, of.id if ended else ""))
+    return recorded
+
+
+def _record(session: Session, current: LockedRound, run: KnownRun, result: Result) -> tuple[Outcome, Stage]:
+    """What became of a result of this run, and its stage after it."""
     stage = current.stages[result.stage]
+    if run.state not in (RunState.DISPATCHED, RunState.LOST):
+        return "duplicate", stage
+    prompts.keep(session, result)
     # a late result of an earlier run may have ended the stage while this one was under way
     under_way = stage.state == StageState.DISPATCHED and stage.run_id == result.run_id
-    counts = run.state == RunState.DISPATCHED and under_way
     accepted = result.ok and stage.state not in OVER
     set_run(
         session,
@@ -189,18 +218,19 @@ def record(session: Session, result: Result) -> Recorded:
         machine=result.provenance.machine[:40],
         finished_at=now(session),
         result=result.model_dump(mode="json", exclude={"prompt"}),
-        error=result.error and result.error[:40],
+        error=result.error and result.error[:MAX_ERROR],
         **_measures(result.provenance),
     )
     if accepted:
         set_stage(session, current.id, stage.stage, state=StageState.DONE, error=None, message="")
-        return Recorded("accepted", _complete(current, replace(stage, state=StageState.DONE, error=None)))
+        return "accepted", replace(stage, state=StageState.DONE, error=None)
     if result.ok:
-        return Recorded("duplicate")
-    dead = counts and _failed(session, current, stage, result)
+        return "duplicate", stage
+    if run.state != RunState.DISPATCHED or not under_way:
+        return "failed", stage
+    dead = _failed(session, current, stage, result)
     error = (result.error or "error")[:MAX_ERROR]
-    ended = replace(stage, state=StageState.DEAD, error=error) if dead else stage
-    return Recorded("failed", _complete(current, ended))
+    return "failed", replace(stage, state=StageState.DEAD if dead else StageState.FAILED, error=error)
 
 
 def _failed(session: Session, current: LockedRound, stage: Stage, result: Result) -> bool:
@@ -274,12 +304,6 @@ def storable(text: str) -> str:
     return text.replace("\0", "")[:MAX_SENTENCE]
 
 
-def _complete(current: LockedRound, changed: Stage) -> LockedRound | None:
-    """The round with this stage as it is now; None while a stage is under way, or when the round is over."""
-    after = replace(current, stages={**current.stages, changed.stage: changed})
-    return after if after.complete else None
-
-
 def lose(
     session: Session, run_id: str, message: str, loss: Loss, error: str = MachineLost.code, machine: str = ""
 ) -> str | None:
@@ -312,5 +336,5 @@ def lose(
         if machine and error == MachineStalled.code:  # it lives, and would take it again
             changed["avoid"] = [*stage.avoid, machine[:40]]
         dead = _fail(session, current, tried, error, message, wait_s=0.0, **changed)
-    ended = replace(stage, state=StageState.DEAD) if dead else stage
-    return current.id if _complete(current, ended) else None
+    others = (one for one in current.stages.values() if one.stage != stage.stage)
+    return current.id if dead and all(one.state in OVER for one in others) else None

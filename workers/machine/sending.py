@@ -15,7 +15,7 @@ from redis import Redis
 from grading import queue
 from grading.dispatch import AWAY
 from grading.jobs import Result
-from grading.leases import copy_key
+from grading.leases import result_key
 from grading.signing import Kind, Signer
 
 log = logging.getLogger(__name__)
@@ -23,8 +23,8 @@ SEND_FOR_S = 600.0
 """How long a finished result is offered to a Redis that is away, before the work is given up."""
 
 
-COPY_S = 3600
-"""How long the server finds a result whose message was lost."""
+KEEP_S = 86_400
+"""How long the server finds a result; it deletes what it wrote down."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,13 @@ class Inbox:
     signer: Signer
 
     def result(self, content: Mapping[str, Any], secret: str) -> None:
-        """Send a result of a run with this secret, and leave a copy without the prompt, which is large."""
-        copy = {key: value for key, value in content.items() if key != "prompt"}
+        """Leave the result of a run with this secret in Redis, and say so."""
+        run_id = content["run_id"]
         with self.redis.pipeline(transaction=False) as pipe:
-            left = copy_key(self.signer.machine, content["run_id"])
-            pipe.set(left, self._sign("result", copy, secret), ex=COPY_S)
-            pipe.lpush(self._key, self._sign("result", content, secret))
+            pipe.set(
+                result_key(self.signer.machine, run_id), self._sign("result", content, secret), ex=KEEP_S
+            )
+            pipe.lpush(self._key, run_id)
             pipe.execute()
 
     def give_up(self, run_id: str, secret: str, to: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,7 +21,7 @@ from grading.store import combining, rounds
 from grading.store.combining import Ending
 from grading.store.locking import LockedRound
 from grading.store.rounds import Recorded
-from grading.tracing import outcome, span
+from grading.tracing import mark, outcome, span
 from workers.server.context import Server
 from workers.server.names import rename_documents
 from workers.server.versions import DOCUMENTS
@@ -56,31 +57,36 @@ def read(content: Any) -> Result | None:
     return Result.model_validate({**ids, **failed, "provenance": provenance}) if len(ids) == 3 else None
 
 
-def record(server: Server, result: Result) -> Recorded:
-    """Write a result down, and combine in the same transaction when it was the last one of its round."""
-    where = {"stage": result.stage, "machine": result.provenance.machine}
-    with (
-        working_on(round=result.round_id, run=result.run_id, **where),
-        span("record", result.round_id, result.run_id) as say,
-    ):
-        recorded = _record(server, result)
-        say({**outcome(result), "grader.recorded": recorded.outcome})
-        log.info("run %s, %s: %s", result.run_id, result.stage, recorded.outcome)
-        return recorded
+def record(server: Server, results: Sequence[Result]) -> list[Recorded]:
+    """Write results down, and combine in the same transaction each round that waited for nothing else.
 
-
-def _record(server: Server, result: Result) -> Recorded:
-    if result.ok and not report.valid(result):
-        result = _without_output(result)
+    One by one where the database refuses one of them. Raises SQL_AWAY; then nothing was written.
+    """
+    if not results:
+        return []
+    began_ns = time.time_ns()
+    kept = [_without_output(one) if one.ok and not report.valid(one) else one for one in results]
     try:
-        recorded = _write(server, result)
+        recorded = _write(server, kept)
     except REFUSED as error:
+        if len(kept) > 1:
+            return [record(server, [one])[0] for one in kept]
         # else it would be recovered and begun again for ever; not the error's text, which may repeat it
-        log.error("the database refuses the result of run %s: %s", result.run_id, type(error).__name__)
-        recorded = _write(server, _bare(_without_output(result)))
-    if recorded.outcome == "unknown":
-        log.warning("a result for run %s, which was never dispatched, was ignored", result.run_id)
+        log.error("the database refuses the result of run %s: %s", kept[0].run_id, type(error).__name__)
+        recorded = _write(server, [_bare(_without_output(kept[0]))])
+    for result, one in zip(results, recorded, strict=True):
+        _say(result, one, began_ns)
     return recorded
+
+
+def _say(result: Result, recorded: Recorded, began_ns: int) -> None:
+    where = {"stage": result.stage, "machine": result.provenance.machine}
+    with working_on(round=result.round_id, run=result.run_id, **where):
+        told = {**outcome(result), "grader.recorded": recorded.outcome}
+        mark("record", result.round_id, began_ns, result.run_id, **told)
+        log.info("run %s, %s: %s", result.run_id, result.stage, recorded.outcome)
+        if recorded.outcome == "unknown":
+            log.warning("a result for run %s, which was never dispatched, was ignored", result.run_id)
 
 
 def _without_output(result: Result) -> Result:
@@ -96,10 +102,13 @@ def _bare(result: Result) -> Result:
     )
 
 
-def _write(server: Server, result: Result) -> Recorded:
-    with server.store.write() as session:
-        recorded = rounds.record(session, result)
-        _combine(server, session, recorded.complete)
+def _write(server: Server, results: Sequence[Result]) -> list[Recorded]:
+    with server.store.write(derived=True) as session:
+        recorded = rounds.record(session, results)
+    if complete := [one.complete for one in recorded if one.complete]:
+        with server.store.write() as session:
+            for round_id in complete:
+                _combine(server, session, combining.complete(session, round_id))
     return recorded
 
 

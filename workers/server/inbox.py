@@ -1,13 +1,21 @@
-"""What machines tell the server, each in an inbox of its own: nothing of it counts before it is proven."""
+"""What machines tell the server, each in an inbox of its own: nothing of it counts before it is proven.
+
+An entry of an inbox is the id of a run, whose result the machine left under a key of its own, or a signed
+message. Many results are taken at a time, written down in one transaction, and deleted after it: whatever
+dies in between, the sweeper finds them.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from grading.dispatch import AWAY
+from grading.dispatch import AWAY, Left
 from grading.jobs import Result
 from grading.logs import working_on
 from grading.queue import own_queue
@@ -16,52 +24,98 @@ from grading.store import rounds
 from grading.store.rounds import Recorded
 from workers.server import finish
 from workers.server.context import Server
-from workers.server.release import jobs, release
+from workers.server.release import jobs, release, release_after_result
 
 log = logging.getLogger(__name__)
 REFUSED = (
     "a message from machine %s was refused: %s. If that machine is in order, make its user in Redis anew "
     "with `grader redis acl --machine` and give it that address."
 )
+RUN_ID = re.compile(r"[0-9a-f]{32}")
+AT_ONCE = 16
+"""Entries of one inbox that are taken at once: whoever fills one keeps the others waiting for no more."""
+LOOK_S = 1.0
+"""How long one wait for an entry lasts, so that the end is noticed."""
+AWAY_S = (0.5, 1.0, 2.0, 5.0)
+"""Waits while Redis or the database is away; the last one again and again."""
+Entry = tuple[str, str]
+"""A machine, and what lay in its inbox."""
 
 
-def receive(server: Server, machine: str, message: object) -> Recorded | None:
-    """What came out of the inbox of `machine`; what became of it, if it was a result. Raises SQL errors."""
-    try:
-        kind, content = server.dispatch.keys.read(machine, message)
-    except Forged as error:
-        log.error(REFUSED, machine, error)
+@dataclass(frozen=True)
+class Inboxes:
+    """Reads the inboxes of all machines until `stop`: the body of a thread. Any number may run."""
+
+    server: Server
+    stop: threading.Event
+
+    def read(self) -> None:
+        """Take what comes, and again what could not be written down."""
+        entries: list[Entry] = []
+        failures = 0
+        while not self.stop.is_set():
+            try:
+                entries = entries or self.server.dispatch.take_entries(AT_ONCE, LOOK_S)
+                receive(self.server, entries)
+                entries, failures = [], 0
+            except (*AWAY, *finish.SQL_AWAY) as error:
+                log.warning("redis or the database is away, %d results wait: %s", len(entries), error)
+                failures += 1
+                self.stop.wait(AWAY_S[min(failures, len(AWAY_S)) - 1])
+            except Exception:
+                # the thread must outlive anything; what it left in Redis is found by the sweeper
+                log.exception("what machines sent could not be read")
+                entries = []
+
+
+def receive(server: Server, entries: Sequence[Entry]) -> None:
+    """Do what is asked for by entries of inboxes. Raises redis and SQL errors; then all may come again."""
+    named = [(machine, entry) for machine, entry in entries if RUN_ID.fullmatch(entry)]
+    record_left(server, server.dispatch.left_results(named))
+    for machine, entry in entries:
+        if not RUN_ID.fullmatch(entry):
+            _answer(server, machine, entry)
+    if named:
+        release_after_result(server)
+
+
+def record_left(server: Server, left: Sequence[Left]) -> list[Recorded]:
+    """Write down results that lie in Redis, as far as they are proven, and delete them there."""
+    proven = [result for one in left if (result := _proven(server, one)) is not None]
+    recorded = finish.record(server, proven)
+    server.dispatch.delete_results(left)
+    return recorded
+
+
+def _proven(server: Server, left: Left) -> Result | None:
+    content = _read(server, left.machine, left.content)
+    if content is None or content[0] != "result" or content[1].get("run_id") != left.run_id:
         return None
-    if kind == "result":
-        return _record(server, machine, content)
+    if left.holders and left.machine not in left.holders:
+        log.error("a result of machine %s was refused: run %s is in other hands", left.machine, left.run_id)
+        return None
+    result = finish.read(content[1])
+    return None if result is None else _of(left.machine, result)
+
+
+def _read(server: Server, machine: str, message: str) -> tuple[str, dict[str, Any]] | None:
+    """Kind and content of a signed message; None, and a line in the log, when it is not proven."""
+    try:
+        return server.dispatch.keys.read(machine, json.loads(message))
+    except (Forged, ValueError, RecursionError) as error:
+        log.error(REFUSED, machine, error if isinstance(error, Forged) else type(error).__name__)
+        return None
+
+
+def _answer(server: Server, machine: str, message: str) -> None:
+    """Do what a signed message asks for."""
+    kind, content = _read(server, machine, message) or ("", {})
     if kind == "return":
         _send_on(server, machine, content)
-    else:
+    elif kind == "ready":
         release(server)
-    return None
-
-
-def receive_copy(server: Server, machine: str, run_id: str, copy: str) -> Recorded | None:
-    """The copy of a result of this run that `machine` left; None when it is none. Raises SQL errors."""
-    try:
-        kind, content = server.dispatch.keys.read(machine, json.loads(copy))
-    except (Forged, ValueError, RecursionError) as error:
-        log.error(REFUSED, machine, type(error).__name__)
-        return None
-    if kind != "result" or content.get("run_id") != run_id:
-        return None
-    return _record(server, machine, content)
-
-
-def _record(server: Server, machine: str, content: Mapping[str, Any]) -> Recorded | None:
-    result = finish.read(content)
-    if result is None:
-        return None
-    holders = server.dispatch.holders(result.run_id)
-    if holders and machine not in holders:
-        log.error("a result of machine %s was refused: run %s is in other hands", machine, result.run_id)
-        return None
-    return finish.record(server, _of(machine, result))
+    elif kind:
+        log.error(REFUSED, machine, "a result belongs under the key of its run")
 
 
 def _of(machine: str, result: Result) -> Result:

@@ -161,13 +161,12 @@ class LostRuns:
                 self._lose(run_id, MESSAGE_LOST, "unbegun")
 
     def _recover(self, run_id: str) -> bool:
-        """Record a result whose message a dying store worker took along; its machine left a copy."""
-        for machine, copy in self.server.dispatch.copies(run_id).items():
-            recorded = inbox.receive_copy(self.server, machine, run_id, copy)
-            if recorded is not None and recorded.outcome != "unknown":
-                log.info("run %s: its result was not recorded; done now", run_id)
-                return True
-        return False
+        """Record a result that a dying store worker took out of its machine's inbox."""
+        left = self.server.dispatch.left_of(run_id)
+        found = any(one.outcome != "unknown" for one in inbox.record_left(self.server, left))
+        if found:
+            log.info("run %s: its result was not recorded; done now", run_id)
+        return found
 
     def _lose(
         self, run_id: str, message: str, loss: Loss, error: str = MachineLost.code, machine: str = ""

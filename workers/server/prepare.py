@@ -145,7 +145,7 @@ def _ending_badly(server: Server, round_id: str, prepared: Callable[[HandIn], Pr
             content = _as_json(hand_in, prepared)
             if content is None:
                 return _hand_on(server, hand_in)
-            with server.store.write() as session:
+            with server.store.write(derived=True) as session:
                 done = preparing.save_prepared(session, round_id, content)
             if done:
                 log.info("round %s is queued", round_id)

@@ -118,7 +118,7 @@ def _take(server: Server, room: Mapping[Kind, Room]) -> Taken:
     left = bool(again) or any(len(queued[p]) >= places[p] for p in PRIORITIES)
     if not due and not new:
         return Taken(left=left)
-    with server.store.write() as session:
+    with server.store.write(derived=True) as session:
         outgoing = _begin(server, session, due, new)
     return Taken(outgoing, left, more=bool(outgoing) and AT_ONCE in (len(new), len(due)))
 

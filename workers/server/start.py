@@ -15,6 +15,7 @@ from workers import canary
 from workers.server.bridge import Bridge
 from workers.server.canary import beat_until
 from workers.server.context import open_server
+from workers.server.inbox import Inboxes
 from workers.server.mail import MailSender
 from workers.server.outbox import Relay, receivers
 from workers.server.passback import Passback
@@ -39,16 +40,13 @@ def start_store(config: Config) -> None:
         threading.Thread(target=beat_until, args=(stop, canaries, "store"), daemon=True).start()
         canary.keep_watch(canary.Watch(canaries, queue.STORE, STORE_THREADS), stop)
 
+    reading = threading.Thread(target=Inboxes(server, stop).read, name="inboxes")
+    reading.start()
     try:
-        # in turns: whoever fills one of them keeps the others waiting for one message at most
-        app.conf.broker_transport_options = {
-            **app.conf.broker_transport_options,
-            "queue_order_strategy": "round_robin",
-        }
-        inboxes = [queue.inbox(machine.name) for machine in config.machines]
-        run_worker(app, "store", [queue.STORE, *inboxes], STORE_THREADS, ready, stop.set)
+        run_worker(app, "store", [queue.STORE], STORE_THREADS, ready, stop.set)
     finally:
         stop.set()
+        reading.join()
         server.store.close()
 
 
