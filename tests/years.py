@@ -136,7 +136,7 @@ class Played:
     def answer(self) -> list[Recorded]:
         """Do all that waits."""
         return [
-            finish.record(self.server, result(job["run_id"], job["round_id"], job["stage"]))
+            finish.record(self.server, [result(job["run_id"], job["round_id"], job["stage"])])
             for job in self.messages()
         ]
 

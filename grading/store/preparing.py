@@ -2,41 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
 from grading.model import RoundState
 from grading.store import outbox, waiting
 from grading.store.database import now
 from grading.store.rounds import storable
-from grading.store.tables import Outbox, Round
+from grading.store.tables import Base, Outbox, Round, Submission, User
 from grading.store.touches import BY_HAND, touch
 
 PREPARING = ("prepare", "trial")
 """Outbox rows of a round that is not prepared yet: its checks, and the running of its work."""
 
 
+@dataclass(frozen=True)
+class Received:
+    """A round that is to be prepared, and whose work it is."""
+
+    submission_id: str
+    rubric_version_id: int
+    priority: str
+    documents: Any
+    name: str
+    email: str
+    subjects: tuple[str, ...]
+    """By which other systems know the student."""
+    files: Mapping[str, str]
+    """Path -> SHA-256 of what was handed in."""
+
+
+# made once: putting a statement together costs more than running it
+_ROUNDS, _OUTBOX, _IDENTITIES, _FILES = (
+    Base.metadata.tables[name] for name in ("rounds", "outbox", "identities", "submission_files")
+)
+_RECEIVED = (
+    select(
+        Submission.id,
+        Round.rubric_version_id,
+        Round.priority,
+        Submission.documents,
+        User.name,
+        User.email,
+        Submission.student_id,
+    )
+    .join(Submission, Submission.id == Round.submission_id)
+    .join(User, User.id == Submission.student_id)
+    .where(Round.id == bindparam("at_round"), Round.state == RoundState.RECEIVED)
+)
+_SUBJECTS = select(_IDENTITIES.c.subject).where(_IDENTITIES.c.user_id == bindparam("of"))
+_PATHS = select(_FILES.c.path, _FILES.c.sha256).where(_FILES.c.submission_id == bindparam("of"))
+_QUEUE = (
+    _ROUNDS.update()
+    .where(_ROUNDS.c.id == bindparam("at_round"), _ROUNDS.c.state == RoundState.RECEIVED)
+    .values(
+        state=RoundState.QUEUED,
+        prepared=bindparam("content"),
+        prepared_at=bindparam("at"),
+        line=waiting.LAST_IN_LINE,
+    )
+    .returning(_ROUNDS.c.submission_id)
+)
+_PREPARED = (
+    _OUTBOX.update()
+    .where(_OUTBOX.c.kind.in_(PREPARING), _OUTBOX.c.key == bindparam("at_round"))
+    # why it was put off before is no error of a row that is done
+    .values(done_at=bindparam("at"), error="")
+)
+
+
+def received(session: Session, round_id: str) -> Received | None:
+    """The round, unless it is prepared or given up."""
+    row = session.execute(_RECEIVED, {"at_round": round_id}).one_or_none()
+    if row is None:
+        return None
+    return Received(
+        submission_id=row.id,
+        rubric_version_id=row.rubric_version_id,
+        priority=row.priority,
+        documents=row.documents,
+        name=row.name,
+        email=row.email,
+        subjects=tuple(session.execute(_SUBJECTS, {"of": row.student_id}).scalars()),
+        files={file.path: file.sha256 for file in session.execute(_PATHS, {"of": row.id})},
+    )
+
+
 def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> bool:
     """received → queued, with the documents and evidence all its jobs carry."""
-    moment = now(session)
-    done = (
-        session.execute(
-            update(Round)
-            .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
-            .values(state=RoundState.QUEUED, prepared=prepared, prepared_at=moment, line=waiting.LAST_IN_LINE)
-            .returning(Round.submission_id)
-            .execution_options(**BY_HAND)
-        )
-        .scalars()
-        .all()
-    )
+    at = {"at_round": round_id, "at": now(session)}
+    done = session.execute(_QUEUE, {**at, "content": prepared}).scalars().all()
     touch(session, done)
-    rows = (Outbox.kind.in_(PREPARING), Outbox.key == round_id)
-    # why it was put off before is no error of a row that is done
-    session.execute(update(Outbox).where(*rows).values(done_at=moment, error=""))
+    session.execute(_PREPARED, at)
     return bool(done)
 
 

@@ -51,6 +51,16 @@ _OF_SUBMISSION = (Grade, Round, Change, Mark, SubmissionMember, RegradeRequest)
 _OF_ASSIGNMENT = (Submission, RubricVersion, Extension, GroupMember, Example, DryRun)
 _WATCHED = (*_OF_SUBMISSION, *_OF_ASSIGNMENT, Assignment, Course, Membership)
 _INSERT = Base.metadata.tables["touches"].insert()
+_PLACES = select(Assignment.course_id, Assignment.id).where(
+    or_(
+        Assignment.id.in_(bindparam("assignments", expanding=True)),
+        Assignment.id.in_(
+            select(Submission.assignment_id).where(
+                Submission.id.in_(bindparam("submissions", expanding=True))
+            )
+        ),
+    )
+)
 _TELLING: dict[type[Any], tuple[str, ...]] = {
     Round: ("state", "current", "number", "finished_at", "rubric_version_id"),
     User: ("name",),
@@ -151,11 +161,8 @@ def _before_commit(session: Session) -> None:
     if EVERYTHING in seen.known:
         seen = _Seen(known={EVERYTHING})
     if seen.submissions or seen.assignments:
-        of_them = select(Submission.assignment_id).where(Submission.id.in_(seen.submissions))
-        found = select(Assignment.course_id, Assignment.id).where(
-            or_(Assignment.id.in_(seen.assignments), Assignment.id.in_(of_them))
-        )
-        seen.known.update((row[0], row[1]) for row in session.execute(found))
+        of_them = {"submissions": list(seen.submissions), "assignments": list(seen.assignments)}
+        seen.known.update((row[0], row[1]) for row in session.execute(_PLACES, of_them))
     if seen.known:
         rows = [{"course_id": one, "assignment_id": other, "mark": mark} for one, other in seen.known]
         session.execute(_INSERT, rows)

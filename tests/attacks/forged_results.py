@@ -82,25 +82,34 @@ def _forging(me: str, password: str, target: Target, forged: dict[str, object]) 
         ("LPUSH", f"results.{target.machine}", theirs.sign("result", forged)),
     )
     copy = f"grader:results:{target.machine}:{target.run_id}"
-    yield Attack("a copy of another's result", ("SET", copy, theirs.sign("result", forged)))
+    yield Attack("another's result", ("SET", copy, theirs.sign("result", forged)))
     yield Attack("a result of Celery", ("SET", f"celery-task-meta-{target.run_id}", json.dumps(forged)))
     yield Attack("a job for another machine", ("LPUSH", f"machine.{target.machine}", json.dumps(message)))
     yield Attack("a job for all machines", ("RPUSH", target.stage, json.dumps(message)))
     inbox = f"results.{me}"
     for name, row in {
+        **forgeries(me, password, target),
+        "a run taken from its machine": mine.sign("return", {"run_id": target.run_id, "to": f"machine.{me}"}),
+        "of a kind that there is not": json.dumps({"kind": "grade", "body": "{}", "salt": "", "mac": ""}),
+    }.items():
+        yield Attack(f"in its own inbox: {name}", ("LPUSH", inbox, row), own_inbox=True)
+
+
+def forgeries(me: str, password: str, target: Target) -> dict[str, str]:
+    """What the attacker may leave in Redis as the result of another's run, and nobody may believe."""
+    mine, theirs = Signer(me, password), Signer(target.machine, password)
+    forged = result(target, target.machine)
+    return {
         "unsigned": json.dumps(forged),
-        "a whole Celery message": json.dumps(message),
+        "a Celery message": json.dumps({"body": json.dumps([[target.machine, forged], {}, {}])}),
         "signed without the run's secret": mine.sign("result", forged),
         "signed with a made-up secret": mine.sign("result", forged, uuid.uuid4().hex),
         "signed in another's name": theirs.sign("result", forged),
         "without a signature": json.dumps(
             {"kind": "result", "body": json.dumps(forged), "salt": "", "mac": ""}
         ),
-        "a run taken from its machine": mine.sign("return", {"run_id": target.run_id, "to": f"machine.{me}"}),
-        "of a kind that there is not": json.dumps({"kind": "grade", "body": "{}", "salt": "", "mac": ""}),
         "nothing readable": "{",
-    }.items():
-        yield Attack(f"in its own inbox: {name}", ("LPUSH", inbox, row), own_inbox=True)
+    }
 
 
 def _reading(other: str, target: Target) -> Iterator[Attack]:

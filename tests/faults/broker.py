@@ -20,8 +20,9 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from cli.embedded import RedisProcess, start_redis
-from grading.leases import connect
+from grading.leases import RESULTS, connect, result_key
 from grading.queue import INBOX
+from workers.server.inbox import RUN_ID
 
 COPY = "copy-of-a-test"
 LAST = "all-was-sent"
@@ -94,6 +95,8 @@ class Duplicator:
     copies: Counter[str] = field(default_factory=Counter)
     """task id, or what a machine tells of a run -> copies sent"""
     _stop: threading.Event = field(default_factory=threading.Event)
+    _results: dict[str, str] = field(default_factory=dict)
+    _own: Counter[str] = field(default_factory=Counter)
 
     def __enter__(self) -> Duplicator:
         ready = threading.Event()
@@ -128,6 +131,10 @@ class Duplicator:
     def _copy(self, client: Redis, command: str, times: int) -> None:
         word, _, rest = command.partition(" ")
         name, _, raw = rest.partition(" ")
+        if word.upper() == "SET" and name.startswith(RESULTS):
+            self._results[name] = raw[: raw.rindex("}") + 1].replace("\\\\", "\\")
+        if word.upper() == "LPUSH" and name.startswith(INBOX) and RUN_ID.fullmatch(raw):
+            self._copy_result(client, name.removeprefix(INBOX), raw, times)
         if word.upper() != "LPUSH" or not raw.startswith(('{"body"', '{"kind"')):
             return
         message: dict[str, Any] = json.loads(raw.replace("\\\\", "\\"))
@@ -141,6 +148,17 @@ class Duplicator:
             message["properties"]["delivery_tag"] = str(uuid.uuid4())
             client.lpush(name, json.dumps(message))
             self.copies[message["headers"]["id"]] += 1
+
+    def _copy_result(self, client: Redis, machine: str, run_id: str, times: int) -> None:
+        """A result, which the server deletes when it wrote it down, and the entry that names it."""
+        if self._own[run_id]:
+            self._own[run_id] -= 1  # this is such a copy
+            return
+        for _ in range(times):
+            client.set(result_key(machine, run_id), self._results[result_key(machine, run_id)])
+            client.lpush(f"{INBOX}{machine}", run_id)
+            self._own[run_id] += 1
+            self.copies[f"result {run_id}"] += 1
 
     def _copy_told(self, client: Redis, name: str, said: dict[str, Any], times: int) -> None:
         """What a machine tells the server; the mark stands beside what is signed."""

@@ -91,7 +91,7 @@ def grade(server: Server, *round_ids: str, ok: bool = True, prepared: bool = Fal
     for run in runs:
         good = ok or run.stage != "feedback"
         more = {} if good else {"retry": "never", "message": "no model"}
-        finish.record(server, result(run.run_id, run.round_id, run.stage, ok=good, **more))
+        finish.record(server, [result(run.run_id, run.round_id, run.stage, ok=good, **more)])
 
 
 def handed_in(server: Server, *students: str, release: str = "after_review") -> list[str]:

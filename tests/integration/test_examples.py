@@ -101,7 +101,7 @@ def answer(system: Played, found: list[dict[str, Any]], engine: Any = None) -> N
     for job in found:
         made = run_stage(Job.model_validate(job), engine or Teachable(), "m", "dgx-spark-2", lambda *_: None)
         assert made.ok, made.message
-        assert finish.record(system.server, made).outcome == "accepted"
+        assert finish.record(system.server, [made])[0].outcome == "accepted"
     for round_id in {job["round_id"] for job in found}:
         finish.combine(system.server, round_id)
 

@@ -205,7 +205,7 @@ def finish_under_way(server: Server, round_id: str) -> None:
     with server.store.write() as session:
         order = begin_stage(session, round_id, "feedback")
         assert order is not None
-    finish.record(server, result(order.run_id, round_id, "feedback"))
+    finish.record(server, [result(order.run_id, round_id, "feedback")])
 
 
 def test_graded_again_on_request_keeps_what_people_changed_and_the_curve(server: Server) -> None:
@@ -470,7 +470,7 @@ def answered(server: Server, round_id: str) -> Act:
     for one in stages:
         assert one.run_id is not None
         with server.store.write() as session:
-            rounds.record(session, result(one.run_id, round_id, one.stage))
+            rounds.record(session, [result(one.run_id, round_id, one.stage)])
     return lambda session: finish._combine(server, session, combining.complete(session, round_id))
 
 

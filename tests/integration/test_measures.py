@@ -64,7 +64,7 @@ def failed(one: Result, **other: object) -> Result:
 
 def record(store: Store, one: Result) -> None:
     with store.write() as session:
-        rounds.record(session, one)
+        rounds.record(session, [one])
 
 
 def end(store: Store, round_id: str, state: str) -> None:

@@ -77,7 +77,7 @@ def test_reports_point_at_the_files_as_they_were_handed_in(server: Server) -> No
     place = Location(document=prepared.documents[0].path, line=4)
     for stage, run_id in runs.items():
         made: Result = result(run_id, round_id, stage, flags=(Flag(code="x", message="m", location=place),))
-        finish.record(server, made)
+        finish.record(server, [made])
     with server.store.read() as session:
         stored = json.dumps(session.query(Grade).one().report)
     assert "annika_ueberschaer.R" in stored

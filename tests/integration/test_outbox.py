@@ -158,7 +158,7 @@ def graded(server: Server, student: str = "s1") -> str:
     with server.store.write() as session:
         orders = begin_round(session, accepted.round_id)
     for order in orders:
-        finish.record(server, result(order.run_id, order.round_id, order.stage))
+        finish.record(server, [result(order.run_id, order.round_id, order.stage)])
     with server.store.write() as session:  # one event each is enough here
         session.execute(delete(Outbox).where(Outbox.key == f"received:{accepted.submission_id}"))
     return accepted.submission_id

@@ -64,7 +64,7 @@ def graded(server: Server, assignment: int, student: str) -> str:
     with server.store.write() as session:
         orders = begin_round(session, accepted.round_id)
     for order in orders:
-        finish.record(server, result(order.run_id, order.round_id, order.stage))
+        finish.record(server, [result(order.run_id, order.round_id, order.stage)])
     return accepted.submission_id
 
 

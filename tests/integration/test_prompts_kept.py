@@ -88,7 +88,7 @@ def graded(system: Played, *students: str, own: str = OWN) -> list[tuple[str, di
     found = []
     for job in jobs(system):
         prompt = sent(f"{own} of {job['run_id']}", f"{SHARED} {job['stage']}")
-        assert finish.record(system.server, answered(job, prompt)).outcome == "accepted"
+        assert finish.record(system.server, [answered(job, prompt)])[0].outcome == "accepted"
         found.append((made[job["round_id"]], job))
     system.work_off()
     return found
@@ -127,7 +127,7 @@ def test_what_a_machine_sends_along_is_what_is_kept(system: Played) -> None:
     }
     for job in jobs(system):
         made = run_stage(Job.model_validate(job), RulesEngine(), "rules", "m", lambda *_: None)
-        assert finish.record(system.server, made).outcome == "accepted"
+        assert finish.record(system.server, [made])[0].outcome == "accepted"
         run = seen(system, submissions[job["round_id"]], job["run_id"])
         assert (run.prompt, run.intact) == (made.prompt, True)
         assert run.prompt is not None
@@ -141,14 +141,16 @@ def test_the_copy_without_a_prompt_may_come_first_and_the_first_prompt_stays(sys
     job = jobs(system)[0]
     whole = answered(job, sent())
     copy = whole.model_copy(update={"prompt": None})
-    assert finish.record(system.server, copy).outcome == "accepted"
+    assert finish.record(system.server, [copy])[0].outcome == "accepted"
     assert seen(system, accepted.submission_id, job["run_id"]).missing == "not sent"
-    assert finish.record(system.server, whole).outcome == "duplicate"
+    assert finish.record(system.server, [whole])[0].outcome == "duplicate"
     other = whole.model_copy(update={"prompt": sent("another")})
-    assert finish.record(system.server, other).outcome == "duplicate"
+    assert finish.record(system.server, [other])[0].outcome == "duplicate"
     run = seen(system, accepted.submission_id, job["run_id"])
     assert (run.prompt, run.intact) == (sent(), True)
-    assert finish.record(system.server, whole.model_copy(update={"run_id": "f" * 32})).outcome == "unknown"
+    assert (
+        finish.record(system.server, [whole.model_copy(update={"run_id": "f" * 32})])[0].outcome == "unknown"
+    )
     assert rows(system) == (1, 1)
 
 
@@ -156,9 +158,9 @@ def test_a_failed_run_keeps_its_prompt_and_says_when_it_had_none(system: Played)
     accepted = hand_in(system.store, add_assignment(system.store), "ada")
     first, second = jobs(system)
     assert seen(system, accepted.submission_id, first["run_id"]).missing == "not over"
-    finish.record(system.server, answered(first, sent(), ok=False))
+    finish.record(system.server, [answered(first, sent(), ok=False)])
     assert seen(system, accepted.submission_id, first["run_id"]).prompt == sent()
-    finish.record(system.server, answered(second, None, ok=False))
+    finish.record(system.server, [answered(second, None, ok=False)])
     assert seen(system, accepted.submission_id, second["run_id"]).missing == "no prompt"
     with system.store.write() as session:
         session.execute(update(Run).where(Run.id == second["run_id"]).values(state="lost", result=None))
@@ -173,10 +175,10 @@ def test_a_prompt_that_cannot_be_kept_costs_no_result(
     half = prompts.MOST_BYTES // 2
     with caplog.at_level(logging.WARNING):
         whole = answered(large, sent("é" * (half // 2 + 1), "x" * half))
-        assert finish.record(system.server, whole).outcome == "accepted"
+        assert finish.record(system.server, [whole])[0].outcome == "accepted"
         assert f"the prompt of run {large['run_id']} is not kept" in caplog.text
         none = answered(odd, None).model_copy(update={"prompt": sent("half a letter \ud800")})
-        assert finish.record(system.server, none).outcome == "accepted"
+        assert finish.record(system.server, [none])[0].outcome == "accepted"
         assert f"the prompt of run {odd['run_id']} is no text" in caplog.text
     assert "half a letter" not in caplog.text
     run = seen(system, accepted.submission_id, large["run_id"])
@@ -186,7 +188,7 @@ def test_a_prompt_that_cannot_be_kept_costs_no_result(
     accepted = hand_in(system.store, add_assignment(system.store, "basket"), "ada")
     full = sent("\0" * half, "x" * half)
     job = jobs(system)[0]
-    assert finish.record(system.server, answered(job, full)).outcome == "accepted"
+    assert finish.record(system.server, [answered(job, full)])[0].outcome == "accepted"
     assert seen(system, accepted.submission_id, job["run_id"]).prompt == full
 
 
@@ -266,7 +268,7 @@ def test_a_message_that_is_used_again_while_it_is_removed_stays_whole(system: Pl
     outcome: list[Any] = []
 
     def record() -> None:
-        outcome.append(finish.record(system.server, answered(job, sent())).outcome)
+        outcome.append(finish.record(system.server, [answered(job, sent())])[0].outcome)
 
     with system.store.write() as session:
         assert prompts.remove_unused(session, [name]) == 1
@@ -314,7 +316,7 @@ def test_settings_reach_jobs_and_without_them_jobs_are_what_old_machines_take(sy
         assert set(job) == OLD_JOB | {"secret"}  # which proves that a result is one of this job
         assert set(job["material"]) == OLD_MATERIAL
         assert set(Job.model_validate(job).model_dump(mode="json")) - OLD_JOB == {"avoid", "alone", "secret"}
-        finish.record(system.server, answered(job, None))
+        finish.record(system.server, [answered(job, None)])
     stages = {"analysis": StageSettings(top_p=0.9, seed=7, temperature=0), "feedback": StageSettings()}
     config = system.server.config.model_copy(update={"stages": stages})
     object.__setattr__(system.server, "config", config)

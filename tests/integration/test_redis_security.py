@@ -22,6 +22,7 @@ from cli.main import grader
 from grading import config as configuration
 from grading import redis_acl, redis_guard, signing
 from grading.guests import chat_queue
+from grading.leases import result_key
 from grading.redis_guard import RedisOpen, RedisUntrusted, refuse_open
 from grading.store.tables import Base, Run
 from tests import factories
@@ -246,7 +247,7 @@ def _false_results(made: Site, rounds: list[str]) -> list[dict[str, Any]]:
     with made.store.read() as session:
         run = session.scalars(select(Run).where(Run.round_id == rounds[0], Run.stage == "analysis")).one()
     made_up = [
-        factories.result("never", rounds[0], "analysis"),
+        factories.result("0" * 32, rounds[0], "analysis"),
         factories.result(run.id, rounds[1], "analysis"),
         factories.result(run.id, rounds[0], "feedback"),
     ]
@@ -299,9 +300,14 @@ def test_forged_messages_do_nothing_and_stop_nobody(secured: Site, tmp_path: Pat
             for message in forged.values():
                 redis.lpush("store", message)
                 redis.lpush("results.one", message)
-            for result in results:
-                redis.lpush("results.one", _signed(secured, "one", result))
-            until(lambda: _log(secured, "store").count("was ignored") == len(results), 30, "results refused")
+            for number, result in enumerate(results, 1):
+                redis.set(result_key("one", result["run_id"]), _signed(secured, "one", result))
+                redis.lpush("results.one", result["run_id"])
+                until(
+                    lambda n=number: _log(secured, "store").count("was ignored") == n,
+                    30,
+                    "a result is refused",
+                )
             until(lambda: redis.llen("store") == 0 and redis.hlen("unacked") == 0, 30, "all refused")
             assert _everything(secured) == state
             for message in forged.values():

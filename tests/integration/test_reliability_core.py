@@ -148,7 +148,7 @@ def test_a_result_the_database_refuses_ends_as_a_failed_try(
     run_id = running(server, add_assignment(server.store))["analysis"]
     good = result(run_id, round_of(server, run_id).id, "analysis", ok=ok)
     bad = good.model_copy(update={"provenance": good.provenance.model_copy(update=said)})
-    finish.record(server, bad)
+    finish.record(server, [bad])
     with server.store.read() as session:
         assert session.get_one(Run, run_id).state in (RunState.DONE, RunState.FAILED)
     stage = stage_of(server, run_id)
@@ -163,7 +163,7 @@ def test_a_round_whose_grade_cannot_be_written_is_given_up(server: Server) -> No
         values = {"points_so_far": 0.0, "max_points": 1.0, "report": {}, "created_at": at.created_at}
         session.add(Grade(round_id=at.id, submission_id=at.submission_id, **values))
     for stage, run_id in runs.items():
-        finish.record(server, result(run_id, at.id, stage))
+        finish.record(server, [result(run_id, at.id, stage)])
     finish.combine(server, at.id)
     assert round_of(server, runs["analysis"]).state == RoundState.FAILED
     with server.store.read() as session:
@@ -182,7 +182,7 @@ def test_an_answer_of_another_shape_costs_a_try(server: Server) -> None:
     assert finish.read(newer) == result(run_id, at, "analysis")  # what it adds is left out
     said = finish.read({**newer, "ok": "perhaps"})
     assert said is not None
-    assert finish.record(server, said).outcome == "failed"
+    assert finish.record(server, [said])[0].outcome == "failed"
     assert (stage_of(server, run_id).state, stage_of(server, run_id).tries) == (StageState.FAILED, 1)
     assert finish.read({"run_id": run_id}) is None
 
@@ -207,8 +207,8 @@ def test_nothing_is_begun_while_redis_answers_but_takes_nothing(server: Server) 
 def test_a_grade_released_after_a_replay_is_news(server: Server) -> None:
     runs = running(server, add_assignment(server.store))
     at = round_of(server, runs["analysis"]).id
-    finish.record(server, result(runs["analysis"], at, "analysis"))
-    finish.record(server, result(runs["feedback"], at, "feedback", ok=False, retry="never"))
+    finish.record(server, [result(runs["analysis"], at, "analysis")])
+    finish.record(server, [result(runs["feedback"], at, "feedback", ok=False, retry="never")])
     with server.store.write() as session:
         teacher = Actor(accounts.create_user(session, "teacher", "correct horse battery").id)
     for _ in range(2):
@@ -221,7 +221,7 @@ def test_a_grade_released_after_a_replay_is_news(server: Server) -> None:
             order = begin_stage(session, at, "feedback")
         assert again == (order is not None)
         if order is not None:
-            finish.record(server, result(order.run_id, at, "feedback"))
+            finish.record(server, [result(order.run_id, at, "feedback")])
     assert round_of(server, runs["analysis"]).state == RoundState.GRADED
     with server.store.read() as session:
         told = select(Outbox.key).where(Outbox.key.startswith("released:"))
@@ -269,9 +269,9 @@ def test_erasing_and_recording_do_not_wait_for_each_other(server: Server) -> Non
     for number in range(8):
         runs = running(server, assignment, f"e{number}")
         at = round_of(server, runs["analysis"]).id
-        finish.record(server, result(runs["feedback"], at, "feedback"))
+        finish.record(server, [result(runs["feedback"], at, "feedback")])
         last = result(runs["analysis"], at, "analysis")
-        both(partial(finish.record, server, last), partial(erase, f"e{number}"))
+        both(partial(finish.record, server, [last]), partial(erase, f"e{number}"))
     assert raised == []
     with server.store.read() as session:
         assert session.scalars(select(Round.id)).all() == []

@@ -132,7 +132,7 @@ def test_a_round_without_a_report_ends_and_the_others_are_combined(server: Serve
         session.execute(update(Round).where(Round.id == round_id).values(prepared={"documents": []}))
     for runs in (broken, sound):
         for stage, run_id in runs.items():
-            finish.record(server, result(run_id, round_of(server, run_id), stage))
+            finish.record(server, [result(run_id, round_of(server, run_id), stage)])
     Sweeper(server).step()
     ended = row(server, round_of(server, broken["analysis"]))
     assert (ended.state, ended.failure) == (RoundState.FAILED, finish.NO_REPORT)
@@ -160,7 +160,7 @@ def test_what_machines_say_is_stored_whatever_it_holds(server: Server, assignmen
         said = result(
             run_id, round_of(server, run_id), stage, ok=False, retry="never", message="no\0 " + "x" * 5000
         ).model_copy(update={"error": "e" * 60, "output": {"text": "\0"}})
-        assert finish.record(server, said).outcome == "failed"
+        assert finish.record(server, [said])[0].outcome == "failed"
     with server.store.read() as session:
         for stage in runs:
             dead = session.get_one(RoundStage, (round_of(server, runs[stage]), stage))

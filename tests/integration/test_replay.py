@@ -41,7 +41,7 @@ def run_all(store: Store, round_id: str, *, release: bool = False, **ok: bool) -
     for order in orders:
         with store.write() as session:
             kind = {"ok": True} if ok[order.stage] else {"ok": False, "retry": "never", "message": "no model"}
-            rounds.record(session, result(order.run_id, round_id, order.stage, **kind))  # type: ignore[arg-type]
+            rounds.record(session, [result(order.run_id, round_id, order.stage, **kind)])[0]  # type: ignore[arg-type]
     with store.write() as session:
         current = combining.complete(session, round_id)
         assert current is not None
@@ -124,7 +124,7 @@ def test_a_replayed_stage_has_all_its_tries_again(store: Store) -> None:
         assert replay.replay(session, round_id, "cli")
         order = begin_stage(session, round_id, "analysis")
         assert order is not None
-        rounds.record(session, result(order.run_id, round_id, "analysis", ok=False))
+        rounds.record(session, [result(order.run_id, round_id, "analysis", ok=False)])
         stage = session.get_one(RoundStage, (round_id, "analysis"))
         assert (stage.state, stage.tries, stage.runs) == (StageState.FAILED, 1, 2)
 

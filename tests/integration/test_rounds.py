@@ -46,7 +46,7 @@ def begin(store: Store, round_id: str) -> dict[str, RunOrder]:
 
 def record(store: Store, order: RunOrder, **other: object) -> rounds.Recorded:
     with store.write() as session:
-        return rounds.record(session, result(order.run_id, order.round_id, order.stage, **other))  # type: ignore[arg-type]
+        return rounds.record(session, [result(order.run_id, order.round_id, order.stage, **other)])[0]  # type: ignore[arg-type]
 
 
 def stage(store: Store, round_id: str, name: str) -> RoundStage:
@@ -210,9 +210,13 @@ def test_a_result_nobody_asked_for_is_ignored(store: Store, assignment: int) -> 
     accepted = hand_in(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
-        assert rounds.record(session, result("f" * 32, accepted.round_id, "analysis")).outcome == "unknown"
-        assert rounds.record(session, result(order.run_id, "f" * 32, "analysis")).outcome == "unknown"
-        assert rounds.record(session, result(order.run_id, order.round_id, "feedback")).outcome == "unknown"
+        assert (
+            rounds.record(session, [result("f" * 32, accepted.round_id, "analysis")])[0].outcome == "unknown"
+        )
+        assert rounds.record(session, [result(order.run_id, "f" * 32, "analysis")])[0].outcome == "unknown"
+        assert (
+            rounds.record(session, [result(order.run_id, order.round_id, "feedback")])[0].outcome == "unknown"
+        )
     assert stage(store, accepted.round_id, "analysis").state == StageState.DISPATCHED
 
 

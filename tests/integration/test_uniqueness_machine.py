@@ -152,7 +152,7 @@ class Uniqueness(RuleBasedStateMachine):
         self.arrives(answer)
 
     def arrives(self, answer: Result) -> None:
-        recorded = finish.record(self.server, answer)
+        recorded = finish.record(self.server, [answer])[0]
         assert recorded.outcome != "unknown"
         if recorded.outcome == "duplicate":
             assert take_picture(self.store).essence() == self.before.essence()
@@ -165,7 +165,7 @@ class Uniqueness(RuleBasedStateMachine):
             "stage": {"stage": next(stage for stage in STAGES if stage != answer.stage)},
         }
         forged = answer.model_copy(update=changes[what])
-        assert finish.record(self.server, forged).outcome == "unknown"
+        assert finish.record(self.server, [forged])[0].outcome == "unknown"
         assert take_picture(self.store).essence() == self.before.essence()
 
     @rule(data=st.data(), loss=st.sampled_from(["unbegun", "alone"]))
@@ -272,7 +272,7 @@ class Uniqueness(RuleBasedStateMachine):
             if run.state != RunState.DISPATCHED:
                 continue
             if run_id in sent:
-                finish.record(self.server, result(run_id, run.round_id, run.stage))
+                finish.record(self.server, [result(run_id, run.round_id, run.stage)])
             else:
                 self.lose(run_id, "unbegun")
         self.the_sweeper_combines()

@@ -7,13 +7,12 @@ the same with what running it showed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from pydantic import SerializerFunctionWrapHandler, ValidationError, model_serializer
-from sqlalchemy import select
 from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.orm import Session
 
@@ -22,10 +21,9 @@ from grading.errors import GraderError, SandboxUnavailable
 from grading.evidence import collect
 from grading.evidence.showing import for_student
 from grading.logs import working_on
-from grading.model import Document, Evidence, Flag, RoundState
+from grading.model import Document, Evidence, Flag
 from grading.rubric import Value
 from grading.store import preparing
-from grading.store.tables import Round, Submission, SubmissionFile, User
 from grading.tracing import span
 from grading.trials.model import Trial
 from grading.trials.paths import beside
@@ -205,39 +203,24 @@ def make_ready(
 
 
 def _load(server: Server, session: Session, round_id: str) -> HandIn | None:
-    row = session.execute(
-        select(
-            Round.rubric_version_id,
-            Round.priority,
-            Submission.id,
-            Submission.documents,
-            Submission.student_id,
-        )
-        .join(Submission, Submission.id == Round.submission_id)
-        .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
-    ).one_or_none()
-    if row is None:
+    found = preparing.received(session, round_id)
+    if found is None:
         return None
-    version = server.versions.get(session, row.rubric_version_id)
-    own_files = select(SubmissionFile.path, SubmissionFile.sha256)
-    files = session.execute(own_files.where(SubmissionFile.submission_id == row.id))
     return HandIn(
         round_id=round_id,
-        submission_id=row.id,
-        priority=row.priority,
-        version=version,
-        documents=DOCUMENTS.validate_python(row.documents),
-        identity=identity_of(session, row.student_id),
-        files={file.path: file.sha256 for file in files},
+        submission_id=found.submission_id,
+        priority=found.priority,
+        version=server.versions.get(session, found.rubric_version_id),
+        documents=DOCUMENTS.validate_python(found.documents),
+        identity=identity_of(found.name, found.email, found.subjects),
+        files=found.files,
     )
 
 
-def identity_of(session: Session, student_id: int) -> Identity:
+def identity_of(name: str, email: str, subjects: Sequence[str]) -> Identity:
     """The names, ids and addresses that must not leave the server."""
-    user = session.get_one(User, student_id)
-    subjects = [identity.subject for identity in user.identities]
     return Identity(
-        names=(user.name,) if user.name else (),
+        names=(name,) if name else (),
         ids=tuple(s for s in subjects if "@" not in s),
-        emails=tuple(e for e in (user.email, *(s for s in subjects if "@" in s)) if e),
+        emails=tuple(e for e in (email, *(s for s in subjects if "@" in s)) if e),
     )
