@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from grading import report
 from grading.model import PRIORITIES, Evidence, RoundState, StageState
-from grading.store import Store, combining, locking, migrate, preparing, rounds, touches, waiting
+from grading.store import Store, combining, migrate, preparing, rounds, touches, waiting
 from grading.store.keys import KeyUsed
 from grading.store.rounds import RunOrder
 from grading.store.submissions import Idempotency
@@ -95,15 +95,36 @@ def test_the_last_of_both_stages_makes_a_round_complete(store: Store, assignment
     assert record(store, orders["feedback"]) == rounds.Recorded("accepted")
     assert not combine(store, accepted.round_id)
     last = record(store, orders["analysis"])
-    assert last.outcome == "accepted"
-    assert last.complete is not None
-    with store.write() as session:
-        assert last.complete == locking.locked(session, accepted.round_id)
+    assert last == rounds.Recorded("accepted", accepted.round_id)
     assert combine(store, accepted.round_id)
     assert not combine(store, accepted.round_id)
     with store.read() as session:
         assert session.scalars(select(Grade.points)).all() == [50.0]
         assert session.get_one(Round, accepted.round_id).state == RoundState.GRADED
+
+
+def test_results_of_one_round_in_one_transaction_make_it_complete_once(store: Store, assignment: int) -> None:
+    accepted = hand_in(store, assignment)
+    orders = begin(store, accepted.round_id)
+    results = [result(one.run_id, accepted.round_id, one.stage) for one in orders.values()]
+    unknown = result("0" * 32, accepted.round_id, "analysis")
+    with store.write() as session:
+        made = rounds.record(session, [*results, results[0], unknown])
+    assert [one.outcome for one in made] == ["accepted", "accepted", "duplicate", "unknown"]
+    assert [one.complete for one in made] == ["", accepted.round_id, "", ""]
+    assert combine(store, accepted.round_id)
+
+
+def test_a_failure_and_its_repair_in_one_transaction_count_in_their_order(
+    store: Store, assignment: int
+) -> None:
+    accepted = hand_in(store, assignment)
+    order = begin(store, accepted.round_id)["analysis"]
+    failed = result(order.run_id, accepted.round_id, "analysis", ok=False, retry="elsewhere", message="m")
+    with store.write() as session:
+        made = rounds.record(session, [failed, result(order.run_id, accepted.round_id, "analysis")])
+    assert [one.outcome for one in made] == ["failed", "duplicate"]
+    assert stage(store, accepted.round_id, "analysis").state == StageState.FAILED
 
 
 def test_a_grade_that_comes_in_is_seen_by_pages_about_the_class(store: Store, assignment: int) -> None:
