@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import compress
+from itertools import compress, islice
 from typing import Any, TypeVar, cast
 
 from celery import Celery
@@ -31,6 +31,8 @@ from grading.signing import Keyring, keyring
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+Entry = tuple[str, str]
+"""A machine, and what lay in its inbox."""
 DEEPEST = 8
 """Runs for each live slot that may wait in the queue of a stage that gets on more slowly than another."""
 AWAY = (RedisError, OperationalError, LimitExceeded, BatchPublishError, OSError)
@@ -134,44 +136,36 @@ class Dispatch:
         """What the secrets of runs are made of, and signatures checked with."""
         return keyring(self.config.redis.url)
 
-    def take_entries(self, most: int, wait_s: float) -> list[tuple[str, str]]:
-        """(machine, entry) of the machines' inboxes, at most so many of each; waits for the first one.
-
-        Raises redis errors.
-        """
+    def wait_for_entry(self, wait_s: float) -> list[Entry]:
+        """(machine, entry) of the first of the machines' inboxes that holds any. Raises redis errors."""
         names = {queue.inbox(machine.name): machine.name for machine in self.config.machines}
-        first = cast("list[str] | None", self.registry.redis.brpop(list(names), timeout=wait_s))
-        if first is None:
-            return []
-        with self.registry.redis.pipeline(transaction=False) as pipe:
-            for inbox in names:
-                pipe.rpop(inbox, most)
-            found = pipe.execute()
-        more = [
-            (name, entry) for name, rows in zip(names.values(), found, strict=True) for entry in rows or ()
-        ]
-        return [(names[first[0]], first[1]), *more]
+        found = cast("list[str] | None", self.registry.redis.brpop(list(names), timeout=wait_s))
+        return [(names[found[0]], found[1])] if found else []
 
-    def left_results(self, runs: Sequence[tuple[str, str]]) -> list[Left]:
-        """What machines left as results of these (machine, run), where there is any. Raises redis errors."""
-        if not runs:
-            return []
+    def left_results(self, runs: Sequence[Entry], more: int = 0) -> tuple[list[Left], list[Entry]]:
+        """What machines left as results of these (machine, run), where there is any.
+
+        In the same round trip takes out of each inbox at most so many `more` entries. Raises redis errors.
+        """
+        machines = [machine.name for machine in self.config.machines]
         with self.registry.redis.pipeline(transaction=False) as pipe:
-            pipe.mget([result_key(*run) for run in runs])
+            for name in machines if more else ():
+                pipe.rpop(queue.inbox(name), more)
+            if runs:
+                pipe.mget([result_key(*run) for run in runs])
             for _, run_id in runs:
-                for name in self.registry.machines:
+                for name in machines:
                     pipe.hexists(LEASES + name, run_id)
-            contents, *held = pipe.execute()
-        count = len(self.registry.machines)
-        return [
-            Left(machine, run_id, content, frozenset(compress(self.registry.machines, held[i * count :])))
-            for i, ((machine, run_id), content) in enumerate(zip(runs, contents, strict=True))
-            if content
-        ]
+            answers = iter(pipe.execute())
+        taken = [(name, entry) for name in machines if more for entry in next(answers) or ()]
+        contents = next(answers) if runs else []
+        held = [frozenset(compress(machines, islice(answers, len(machines)))) for _ in runs]
+        rows = zip(runs, contents, held, strict=True)
+        return [Left(*run, content, holders) for run, content, holders in rows if content], taken
 
     def left_of(self, run_id: str) -> list[Left]:
         """What any machine left as a result of this run. Raises redis errors."""
-        return self.left_results([(machine.name, run_id) for machine in self.config.machines])
+        return self.left_results([(machine.name, run_id) for machine in self.config.machines])[0]
 
     def delete_results(self, left: Sequence[Left]) -> None:
         """They are written down, or refused. Best effort: Redis forgets them by itself."""

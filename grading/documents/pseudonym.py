@@ -7,6 +7,7 @@ import hmac
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from grading.documents.folding import fold, origins
 from grading.documents.forms import hide_form
@@ -143,12 +144,16 @@ class _Hider:
             "part": [rf"(?<![a-z0-9])(?:{'|'.join(map(re.escape, self._longest()))})(?![a-z0-9])"]
             * bool(self.parts),
         }
-        body = "|".join(f"(?P<{name}>{'|'.join(found)})" for name, found in groups.items() if found)
-        self.pattern = re.compile(body) if body else None
+        self._body = "|".join(f"(?P<{name}>{'|'.join(found)})" for name, found in groups.items() if found)
         known = {fold(mail.strip()) for mail in identity.emails if "@" in mail}
         known |= {fold(value.strip()) for value in (*identity.ids, *logins)}
         known |= {part for name in identity.names for part in all_parts(name)}
         self.needles = tuple(filter(None, known))
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Made when it is needed: most work does not name who wrote it."""
+        return re.compile(self._body)
 
     def _longest(self) -> list[str]:
         return sorted(self.parts, key=lambda part: (-len(part), part))
@@ -169,7 +174,7 @@ class _Hider:
         if not text:
             return text
         text = _USER_FOLDER.sub(rf"\g<before>{STUDENT}", text)
-        if self.pattern is None:
+        if not self._body:
             return text
         folded = fold(text)
         if not any(needle in folded for needle in self.needles):  # far faster than the pattern

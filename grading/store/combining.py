@@ -59,7 +59,7 @@ _LAST_SEEN = (
 
 def complete(session: Session, round_id: str) -> LockedRound | None:
     """The round, locked, when it can be combined now."""
-    current = locked(session, round_id)
+    current = locked(session, round_id) if round_id else None
     return current if current is not None and current.complete else None
 
 

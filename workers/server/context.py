@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from grading.config import Config
@@ -26,6 +26,22 @@ class Passes:
     """Until then a result asks for no pass."""
 
 
+@dataclass
+class Halfway:
+    """Rounds of which this process recorded a stage: the next result may be their last."""
+
+    most: int = 10_000
+    _rounds: dict[str, None] = field(default_factory=dict)
+
+    def completes(self, round_ids: Sequence[str]) -> bool:
+        """Whether results of these rounds, one each, may make one of them complete. They are noted."""
+        found = len(set(round_ids)) < len(round_ids) or any(one in self._rounds for one in round_ids)
+        if len(self._rounds) > self.most:
+            self._rounds.clear()
+        self._rounds.update(dict.fromkeys(round_ids))
+        return found
+
+
 @dataclass(frozen=True)
 class Server:
     """The server side of the system."""
@@ -35,6 +51,7 @@ class Server:
     dispatch: Dispatch
     versions: Versions = field(default_factory=Versions)
     passes: Passes = field(default_factory=Passes)
+    halfway: Halfway = field(default_factory=Halfway)
     told: Told = field(default_factory=Told)
 
 

@@ -103,12 +103,17 @@ def _bare(result: Result) -> Result:
 
 
 def _write(server: Server, results: Sequence[Result]) -> list[Recorded]:
-    with server.store.write(derived=True) as session:
+    """In one transaction; it is waited for on disk where a grade may come of it."""
+    last = server.halfway.completes([one.round_id for one in results])
+    with server.store.write(derived=not last) as session:
         recorded = rounds.record(session, results)
-    if complete := [one.complete for one in recorded if one.complete]:
-        with server.store.write() as session:
-            for round_id in complete:
-                _combine(server, session, combining.complete(session, round_id))
+        if last:
+            for one in recorded:
+                _combine(server, session, combining.complete(session, one.complete))
+    if not last:
+        # another process recorded the other stage, or this one did before it was started again
+        for round_id in filter(None, (one.complete for one in recorded)):
+            combine(server, round_id)
     return recorded
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grading.dispatch import AWAY, Left
+from grading.dispatch import AWAY, Entry, Left
 from grading.jobs import Result
 from grading.logs import working_on
 from grading.queue import own_queue
@@ -34,12 +34,12 @@ REFUSED = (
 RUN_ID = re.compile(r"[0-9a-f]{32}")
 AT_ONCE = 16
 """Entries of one inbox that are taken at once: whoever fills one keeps the others waiting for no more."""
+ENOUGH = 32
+"""From so many on no more are taken before these are done."""
 LOOK_S = 1.0
 """How long one wait for an entry lasts, so that the end is noticed."""
 AWAY_S = (0.5, 1.0, 2.0, 5.0)
 """Waits while Redis or the database is away; the last one again and again."""
-Entry = tuple[str, str]
-"""A machine, and what lay in its inbox."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Inboxes:
         failures = 0
         while not self.stop.is_set():
             try:
-                entries = entries or self.server.dispatch.take_entries(AT_ONCE, LOOK_S)
+                entries = entries or self.server.dispatch.wait_for_entry(LOOK_S)
                 receive(self.server, entries)
                 entries, failures = [], 0
             except (*AWAY, *finish.SQL_AWAY) as error:
@@ -68,14 +68,22 @@ class Inboxes:
                 entries = []
 
 
-def receive(server: Server, entries: Sequence[Entry]) -> None:
-    """Do what is asked for by entries of inboxes. Raises redis and SQL errors; then all may come again."""
-    named = [(machine, entry) for machine, entry in entries if RUN_ID.fullmatch(entry)]
-    record_left(server, server.dispatch.left_results(named))
+def receive(server: Server, entries: list[Entry]) -> None:
+    """Do what is asked for by entries of inboxes, and by those found beside them, which are added.
+
+    Raises redis and SQL errors; then all may come again.
+    """
+    left, new = [], entries
+    while new:
+        named = [entry for entry in new if RUN_ID.fullmatch(entry[1])]
+        found, new = server.dispatch.left_results(named, AT_ONCE if len(entries) < ENOUGH else 0)
+        left += found
+        entries += new
+    record_left(server, left)
     for machine, entry in entries:
         if not RUN_ID.fullmatch(entry):
             _answer(server, machine, entry)
-    if named:
+    if left:
         release_after_result(server)
 
 
