@@ -22,7 +22,7 @@ from grading.model import RoundState
 from grading.store import Store
 from grading.store.tables import Round
 
-POLL_S = 0.0005
+POLL_S = 0.00025
 PATIENCE_S = 300.0
 SCRIPT = "sales <- read.csv('sales.csv')\nmean(sales$amount)\n"
 IS_GRADED = {

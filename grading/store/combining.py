@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, bindparam, select
+from sqlalchemy import and_, bindparam, or_, select
 from sqlalchemy.orm import Session
 
 from grading.jobs import Result
@@ -22,7 +22,17 @@ from grading.store.locking import LockedRound, locked, read_accepted, set_round
 from grading.store.lti.wake import wake
 from grading.store.rounds import storable
 from grading.store.settling import changes_of
-from grading.store.tables import Assignment, Base, Change, Extension, Grade, Round, Submission
+from grading.store.tables import (
+    Assignment,
+    Base,
+    CanvasLink,
+    Change,
+    Extension,
+    Grade,
+    LtiLink,
+    Round,
+    Submission,
+)
 from grading.store.touches import touch_assignment
 
 # made once: putting a statement together costs more than running it
@@ -35,6 +45,7 @@ _ENDING = (
         *(getattr(Assignment, name) for name in ("release", "release_at", "due_at", "late")),
         Extension.due_at.label("own"),
         select(Change.id).where(Change.submission_id == Submission.id).exists().label("changed"),
+        or_(select(LtiLink.id).exists(), select(CanvasLink.id).exists()).label("linked"),
     )
     .join(Submission, Submission.id == Round.submission_id)
     .join(Assignment, Assignment.id == Submission.assignment_id)
@@ -59,7 +70,7 @@ _LAST_SEEN = (
 
 def complete(session: Session, round_id: str) -> LockedRound | None:
     """The round, locked, when it can be combined now."""
-    current = locked(session, round_id) if round_id else None
+    current = locked(session, round_id)
     return current if current is not None and current.complete else None
 
 
@@ -74,6 +85,8 @@ class Ending:
     """The part of its points that the submission keeps."""
     changed: bool
     """People changed a grade of the submission."""
+    linked: bool
+    """Some learning platform may have to be told of scores."""
     withdrawn_by: int | None
     """Who had taken its grade back when the round was replayed."""
     number: int
@@ -83,13 +96,14 @@ class Ending:
 
 def ending(session: Session, round_id: str) -> Ending:
     """All of it in one query."""
-    row = session.execute(_ENDING, {"at_round": round_id}).one()
+    row = session.connection().execute(_ENDING, {"at_round": round_id}).one()
     due = own_due(row.due_at, row.own)
     return Ending(
         prepared=row.prepared or {},
         by_itself=by_itself(row.release, row.release_at, now(session)),
         credit=lateness(row.created_at, due, LateRule.model_validate(row.late or {})).credit,
         changed=row.changed,
+        linked=row.linked,
         withdrawn_by=row.withdrawn_by,
         number=row.number,
         course_id=row.course_id,
@@ -121,7 +135,7 @@ def finish(session: Session, current: LockedRound, report: Report, end: Ending, 
     counts = settled(report, changes, end.credit)
     why = "" if report.status == RoundState.GRADED else " ".join(dict.fromkeys(report.failures.values()))
     set_round(session, current.id, state=report.status, finished_at=moment, failure=why)
-    session.execute(
+    session.connection().execute(
         _INSERT_GRADE,
         {
             "round_id": current.id,
@@ -148,18 +162,14 @@ def finish(session: Session, current: LockedRound, report: Report, end: Ending, 
     if end.changed:
         carrying.go_on(session, current.id, current.submission_id)
     # after a replay there is news again when the outcome is another
-    _tell(session, current, report.status)
+    news = {f"{report.status}:{current.id}": f"submission.{GRADED[report.status]}"}
     if release:
         mails.ready(session, [current.id])
-        wake(session, [current.submission_id])
-        news = {"type": "grade.released", "submission": current.submission_id}
-        outbox.put(session, "event", f"released:{current.id}", news)
-
-
-def _tell(session: Session, current: LockedRound, state: str) -> None:
-    """The news for the outside; once for each outcome of a round."""
-    news = {"type": f"submission.{GRADED[state]}", "submission": current.submission_id}
-    outbox.put(session, "event", f"{state}:{current.id}", news)
+        if end.linked:
+            wake(session, [current.submission_id])
+        news[f"released:{current.id}"] = "grade.released"
+    told = {key: {"type": kind, "submission": current.submission_id} for key, kind in news.items()}
+    outbox.put_all(session, "event", told)
 
 
 def _withdrawn_by(session: Session, current: LockedRound, end: Ending) -> int | None:
@@ -176,4 +186,5 @@ def give_up(session: Session, current: LockedRound, sentence: str) -> None:
         session, current.id, state=RoundState.FAILED, finished_at=now(session), failure=storable(sentence)
     )
     if current.current:
-        _tell(session, current, RoundState.FAILED)
+        news = {"type": f"submission.{GRADED[RoundState.FAILED]}", "submission": current.submission_id}
+        outbox.put(session, "event", f"{RoundState.FAILED}:{current.id}", news)

@@ -46,7 +46,7 @@ def ready(session: Session, round_ids: Sequence[str]) -> int:
     """In the transaction that releases these: leave a letter to each who wants one, once a round."""
     count = 0
     for some in chunks(round_ids):
-        found = session.execute(_who_wants(), {"rounds": some}).all()
+        found = session.connection().execute(_who_wants(), {"rounds": some}).all()
         for round_id, submission_id, user_id in found:
             payload = {"submission": submission_id, "user": user_id}
             count += outbox.put(session, KIND, f"ready:{round_id}:{user_id}", payload)

@@ -5,6 +5,7 @@ A row is open until `done_at` is set. With an empty `error` it is done then, wit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,8 +24,8 @@ TOLD = "told"
 
 _OUTBOX: Table = Base.metadata.tables["outbox"]
 _PUT = {
-    "sqlite": sqlite_insert(_OUTBOX).on_conflict_do_nothing().returning(_OUTBOX.c.id),
-    "postgresql": postgresql_insert(_OUTBOX).on_conflict_do_nothing().returning(_OUTBOX.c.id),
+    "sqlite": sqlite_insert(_OUTBOX).on_conflict_do_nothing(),
+    "postgresql": postgresql_insert(_OUTBOX).on_conflict_do_nothing(),
 }
 
 
@@ -52,15 +53,28 @@ class Hold:
     """Why the try before did not work, where somebody could say so."""
 
 
+_PUT_AND_SAY = {name: statement.returning(_OUTBOX.c.id) for name, statement in _PUT.items()}
 _TAKEN = ("id", "kind", "key", "payload", "created_at", "tries")
 
 
 def put(session: Session, kind: str, key: str, payload: dict[str, Any]) -> bool:
     """Write a row, due at once. False when there is one of this kind and key, which stays as it is."""
+    connection = session.connection()
+    row = _row(session, kind, key, payload)
+    return connection.execute(_PUT_AND_SAY[connection.dialect.name], row).first() is not None
+
+
+def put_all(session: Session, kind: str, payloads: Mapping[str, dict[str, Any]]) -> None:
+    """Write rows of a kind by their keys, all due at once; where there is one of a key, it stays as it is."""
+    connection = session.connection()
+    rows = [_row(session, kind, key, payload) for key, payload in payloads.items()]
+    connection.execute(_PUT[connection.dialect.name], rows)
+
+
+def _row(session: Session, kind: str, key: str, payload: dict[str, Any]) -> dict[str, Any]:
     moment = now(session)
-    row = {"kind": kind, "key": key, "payload": payload, "created_at": moment, "not_before": moment}
-    statement = _PUT[session.get_bind().dialect.name]
-    return session.execute(statement, {**row, "tries": 0, "error": ""}).first() is not None
+    due = {"created_at": moment, "not_before": moment, "tries": 0, "error": ""}
+    return {"kind": kind, "key": key, "payload": payload, **due}
 
 
 def again(session: Session, kind: str, key: str) -> bool:

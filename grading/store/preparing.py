@@ -77,7 +77,7 @@ _PREPARED = (
 
 def received(session: Session, round_id: str) -> Received | None:
     """The round, unless it is prepared or given up."""
-    row = session.execute(_RECEIVED, {"at_round": round_id}).one_or_none()
+    row = session.connection().execute(_RECEIVED, {"at_round": round_id}).one_or_none()
     if row is None:
         return None
     return Received(
@@ -87,17 +87,17 @@ def received(session: Session, round_id: str) -> Received | None:
         documents=row.documents,
         name=row.name,
         email=row.email,
-        subjects=tuple(session.execute(_SUBJECTS, {"of": row.student_id}).scalars()),
-        files={file.path: file.sha256 for file in session.execute(_PATHS, {"of": row.id})},
+        subjects=tuple(session.connection().execute(_SUBJECTS, {"of": row.student_id}).scalars()),
+        files={file.path: file.sha256 for file in session.connection().execute(_PATHS, {"of": row.id})},
     )
 
 
 def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> bool:
     """received → queued, with the documents and evidence all its jobs carry."""
     at = {"at_round": round_id, "at": now(session)}
-    done = session.execute(_QUEUE, {**at, "content": prepared}).scalars().all()
+    done = session.connection().execute(_QUEUE, {**at, "content": prepared}).scalars().all()
     touch(session, done)
-    session.execute(_PREPARED, at)
+    session.connection().execute(_PREPARED, at)
     return bool(done)
 
 

@@ -105,7 +105,7 @@ def keep(session: Session, result: Result) -> None:
 def _keep_system(session: Session, content: bytes) -> str:
     """The hash of a system message that is kept, and locked: nobody removes it until this is committed."""
     name = hashlib.sha256(content).hexdigest()
-    while session.execute(_HOLD, {"name": name}).first() is None:
+    while session.connection().execute(_HOLD, {"name": name}).first() is None:
         # one that another adds meanwhile is waited for; were it removed as unused at once, it is added again
         _put(session, _MESSAGES, sha256=name, content=zlib.compress(content))
     return name
@@ -113,7 +113,8 @@ def _keep_system(session: Session, content: bytes) -> str:
 
 def _put(session: Session, table: Table, **row: Any) -> None:
     """Add a row unless one with its key is there."""
-    session.execute(_PUT[session.get_bind().dialect.name, table.name], row)
+    connection = session.connection()
+    connection.execute(_PUT[connection.dialect.name, table.name], row)
 
 
 def run_prompt(session: Session, submission_id: str, run_id: str) -> RunPrompt:

@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from grading.errors import MachineLost, MachineStalled, Retry
-from grading.jobs import Provenance, Result
+from grading.jobs import Result
 from grading.model import RoundState, RunState, StageState
 from grading.store import prompts
 from grading.store.database import now
@@ -31,7 +31,9 @@ from grading.store.locking import (
     read_run,
     read_runs,
     set_dispatched,
+    set_done,
     set_run,
+    set_runs,
     set_stage,
 )
 from grading.store.tables import Round, new_id
@@ -45,6 +47,8 @@ BACKOFF_S: Mapping[Retry, tuple[float, float]] = {"elsewhere": (2.0, 15.0), "lat
 """Waits before the second and the third try, by what may help."""
 MAX_SENTENCE = 2000
 MAX_ERROR = 40
+OPEN = (RunState.DISPATCHED, RunState.LOST)
+"""Runs without a result: one that was lost may still answer."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,8 @@ class Recorded:
     """What became of a result, and whether the round must be combined now."""
 
     outcome: Outcome
-    complete: str = ""
-    """The round, when this result was the last that it waited for."""
+    complete: LockedRound | None = None
+    """The round as it is now, when this result was the last that it waited for."""
 
 
 def first_orders(session: Session, round_ids: Sequence[str]) -> list[list[RunOrder]]:
@@ -153,7 +157,7 @@ def begin(session: Session, orders: Sequence[RunOrder]) -> None:
 
 def work_of(session: Session, round_ids: Sequence[str]) -> dict[str, Work]:
     """What the jobs of these rounds are made of."""
-    rows = session.execute(_READ_WORK, {"rounds": list(round_ids)}) if round_ids else ()
+    rows = session.connection().execute(_READ_WORK, {"rounds": list(round_ids)}) if round_ids else ()
     return {round_id: Work(*columns) for round_id, *columns in rows}
 
 
@@ -164,7 +168,7 @@ def under_way(session: Session, run_id: str) -> RunOrder | None:
     if known is None or current is None:
         return None
     stage = current.stages[known.stage]
-    if (stage.run_id, stage.state) != (run_id, StageState.DISPATCHED):
+    if not stage.waits_for(run_id):
         return None
     return RunOrder(
         run_id, current.id, stage.stage, stage.runs, current.priority, tuple(stage.avoid), stage.alone
@@ -188,68 +192,50 @@ def _record_each(session: Session, results: Sequence[Result]) -> list[Recorded]:
     """Results of different stages."""
     current = locked_all(session, list({one.round_id: None for one in results}))
     runs = read_runs(session, [one.run_id for one in results])
-    recorded = []
+    recorded, rows, done = [], {}, []
     for result in results:
         of, run = current.get(result.round_id), runs.get(result.run_id)
         if of is None or run is None or (run.round_id, run.stage) != (of.id, result.stage):
             recorded.append(Recorded("unknown"))
             continue
-        outcome, stage = _record(session, of, run, result)
+        stage = of.stages[result.stage]
+        outcome = _outcome(run, stage, result)
+        if run.state in OPEN:
+            prompts.keep(session, result)
+            rows[result.run_id] = _row(session, result, outcome)
+        if outcome == "accepted":
+            done.append((of.id, stage.stage))
+            stage = replace(stage, state=StageState.DONE, error=None)
+        elif outcome == "failed" and run.state == RunState.DISPATCHED and stage.waits_for(result.run_id):
+            stage = _failed(session, of, stage, result)
         current[of.id] = after = replace(of, stages={**of.stages, stage.stage: stage})
         ended = outcome in ("accepted", "failed") and after.complete
-        recorded.append(Recorded(outcome, of.id if ended else ""))
+        recorded.append(Recorded(outcome, after if ended else None))
+    set_runs(session, rows)
+    set_done(session, done)
     return recorded
 
 
-def _record(session: Session, current: LockedRound, run: KnownRun, result: Result) -> tuple[Outcome, Stage]:
-    """What became of a result of this run, and its stage after it."""
-    stage = current.stages[result.stage]
-    if run.state not in (RunState.DISPATCHED, RunState.LOST):
-        return "duplicate", stage
-    prompts.keep(session, result)
-    # a late result of an earlier run may have ended the stage while this one was under way
-    under_way = stage.state == StageState.DISPATCHED and stage.run_id == result.run_id
-    accepted = result.ok and stage.state not in OVER
-    set_run(
-        session,
-        result.run_id,
-        state=RunState.DONE if accepted else RunState.DUPLICATE if result.ok else RunState.FAILED,
-        accepted=accepted,
-        machine=result.provenance.machine[:40],
-        finished_at=now(session),
-        result=result.model_dump(mode="json", exclude={"prompt"}),
-        error=result.error and result.error[:MAX_ERROR],
-        **_measures(result.provenance),
-    )
-    if accepted:
-        set_stage(session, current.id, stage.stage, state=StageState.DONE, error=None, message="")
-        return "accepted", replace(stage, state=StageState.DONE, error=None)
-    if result.ok:
-        return "duplicate", stage
-    if run.state != RunState.DISPATCHED or not under_way:
-        return "failed", stage
-    dead = _failed(session, current, stage, result)
-    error = (result.error or "error")[:MAX_ERROR]
-    return "failed", replace(stage, state=StageState.DEAD if dead else StageState.FAILED, error=error)
+def _outcome(run: KnownRun, stage: Stage, result: Result) -> Outcome:
+    """What becomes of a result of this run; late ones of earlier runs count, if they are the first."""
+    if run.state not in OPEN:
+        return "duplicate"
+    if not result.ok:
+        return "failed"
+    return "duplicate" if stage.state in OVER else "accepted"
 
 
-def _failed(session: Session, current: LockedRound, stage: Stage, result: Result) -> bool:
-    """The stage's run came to an end without an answer; whether that was its last try."""
-    return _fail(
-        session,
-        current,
-        stage,
-        result.error or "error",
-        result.message,
-        _wait(result.retry, stage.tries),
-        avoid=_avoid(stage, result),
-        alone=False,  # it came to an end, so it kills nobody
-    )
-
-
-def _measures(how: Provenance) -> dict[str, Any]:
-    """What a run measured, in the columns that statistics read."""
+def _row(session: Session, result: Result, outcome: Outcome) -> dict[str, Any]:
+    """What a run that ended has in its columns."""
+    how = result.provenance
+    states = {"accepted": RunState.DONE, "duplicate": RunState.DUPLICATE, "failed": RunState.FAILED}
     return {
+        "state": states[outcome],
+        "accepted": outcome == "accepted",
+        "machine": how.machine[:40],
+        "finished_at": now(session),
+        "result": result.model_dump(mode="json", exclude={"prompt"}),
+        "error": result.error and result.error[:MAX_ERROR],
         "engine": how.engine[:40],
         "model": how.model[:200],
         "seconds": how.seconds,
@@ -258,6 +244,22 @@ def _measures(how: Provenance) -> dict[str, Any]:
         "cached_tokens": how.tokens.cached,
         "output_tokens": how.tokens.output,
     }
+
+
+def _failed(session: Session, current: LockedRound, stage: Stage, result: Result) -> Stage:
+    """The stage's run came to an end without an answer; the stage after it."""
+    error = result.error or "error"
+    dead = _fail(
+        session,
+        current,
+        stage,
+        error,
+        result.message,
+        _wait(result.retry, stage.tries),
+        avoid=_avoid(stage, result),
+        alone=False,  # it came to an end, so it kills nobody
+    )
+    return replace(stage, state=StageState.DEAD if dead else StageState.FAILED, error=error[:MAX_ERROR])
 
 
 def _wait(retry: Retry, tries: int) -> float | None:
@@ -323,7 +325,7 @@ def lose(
     set_run(session, run_id, state=RunState.LOST, finished_at=now(session), error=error, **on)
     stage = current.stages[run.stage]
     dead = stage.state in OVER
-    if stage.run_id == run_id and stage.state == StageState.DISPATCHED:
+    if stage.waits_for(run_id):
         losses = stage.losses + (loss != "unbegun")
         tried = replace(
             stage,

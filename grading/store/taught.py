@@ -61,7 +61,7 @@ def taught(session: Session, assignment_id: int, submission_id: str, student_id:
 
     Without those from work of the same student, or of a group with them: nobody is graded with their own.
     """
-    if not session.execute(_ANY_ACTIVE, {"of": assignment_id}).first():
+    if not session.connection().execute(_ANY_ACTIVE, {"of": assignment_id}).first():
         return []
     example, member = tables.Example, tables.SubmissionMember
     theirs = select(member.user_id).where(member.submission_id == example.submission_id)

@@ -162,10 +162,10 @@ def _before_commit(session: Session) -> None:
         seen = _Seen(known={EVERYTHING})
     if seen.submissions or seen.assignments:
         of_them = {"submissions": list(seen.submissions), "assignments": list(seen.assignments)}
-        seen.known.update((row[0], row[1]) for row in session.execute(_PLACES, of_them))
+        seen.known.update((row[0], row[1]) for row in session.connection().execute(_PLACES, of_them))
     if seen.known:
         rows = [{"course_id": one, "assignment_id": other, "mark": mark} for one, other in seen.known]
-        session.execute(_INSERT, rows)
+        session.connection().execute(_INSERT, rows)
 
 
 def tidy(session: Session) -> int:

@@ -147,14 +147,14 @@ def next_queued(session: Session, priority: str, limit: int) -> list[Next]:
     if limit <= 0:
         return []
     values = {"priority": priority, "most": limit}
-    courses = session.execute(_COURSES_THAT_WAIT[priority], values).scalars().all()
+    courses = session.connection().execute(_COURSES_THAT_WAIT[priority], values).scalars().all()
     each = limit if len(courses) < limit else 1
     lines = [
         [
             Next(found, course, priority)
-            for found in session.execute(
-                _NEXT_OF_COURSE, {"priority": priority, "course": course, "most": each}
-            ).scalars()
+            for found in session.connection()
+            .execute(_NEXT_OF_COURSE, {"priority": priority, "course": course, "most": each})
+            .scalars()
         ]
         for course in courses
     ]
@@ -168,15 +168,15 @@ def served(session: Session, rounds: Sequence[Next]) -> None:
         mine = {one.course_id: place for place, one in enumerate(rounds, 1) if one.priority == priority}
         if not mine:
             continue
-        last = session.execute(_LAST_SERVED[priority]).scalar_one() or 0
+        last = session.connection().execute(_LAST_SERVED[priority]).scalar_one() or 0
         # by id: two that release at the same time must not wait for each other
         rows = [{"at_course": course, "place": last + place} for course, place in sorted(mine.items())]
-        session.execute(_SERVE[priority], rows)
+        session.connection().execute(_SERVE[priority], rows)
 
 
 def due_again(session: Session, places: Mapping[tuple[str, str], int]) -> list[Again]:
     """Runs whose next try is due, at most so many of each stage and priority, the longest due first."""
-    if not places or not session.execute(_ANY_DUE, {"moment": now(session)}).first():
+    if not places or not session.connection().execute(_ANY_DUE, {"moment": now(session)}).first():
         return []
     found = []
     for (stage, priority), most in places.items():

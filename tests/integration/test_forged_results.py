@@ -128,12 +128,14 @@ def test_no_attack_of_a_machines_user_forges_a_grade(world: World) -> None:
     assert len(left) >= 8
     world.until_refused(refused + len(left))
     secret = unquote(urlsplit(world.urls["two"]).password or "")
+    admin = world.made.dispatch.registry.redis
     with world.redis("two") as redis:
         for row in forged_results.forgeries("two", secret, target).values():
             refused = world.log().count("was refused")
             redis.set(f"grader:results:two:{target.run_id}", row)
             redis.lpush("results.two", target.run_id)
             world.until_refused(refused + 1)
+            until(lambda: not admin.exists(f"grader:results:two:{target.run_id}"), 30, "it is deleted")
     assert world.run(jobs["analysis"]).state == RunState.DISPATCHED
     for machine, stage in (("one", "analysis"), ("two", "feedback")):
         world.send(machine, jobs[stage])

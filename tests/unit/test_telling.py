@@ -15,7 +15,7 @@ from grading.leases import Leases
 from grading.model import Evidence
 from tests.factories import RUBRIC, document
 from workers.machine.stages.leaks import canary
-from workers.machine.telling import Telling
+from workers.machine.telling import FIRST_S, Telling
 from workers.machine.working import Working
 
 
@@ -61,7 +61,7 @@ class Desk:
         self.telling = Telling(leases, lambda: self.runs, _lease, lambda: self.book.now)
 
     def begin(self, run_id: str, **other: Any) -> Working:
-        self.runs.append(Working(job(run_id, **other), None, changed=self.telling.changed))
+        self.runs.append(Working(job(run_id, **other), None, begun=-FIRST_S, changed=self.telling.changed))
         return self.runs[-1]
 
     def last(self) -> list[Lease]:

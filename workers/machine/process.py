@@ -135,11 +135,6 @@ class MachineProcess:
                     failures.exhausted(job, self._provenance(job.stage)) if exhausted else self._work(working)
                 )
                 say(outcome(result))
-            said = "done" if result.ok else result.error
-            took = result.provenance.seconds
-            log.info(
-                "run %s, %s of round %s: %s after %.1f s", job.run_id, job.stage, job.round_id, said, took
-            )
             if working.cancel.said and not result.ok:
                 return self.returns.unfinished(working)
             if self.returns.refused(working, result):
@@ -149,6 +144,9 @@ class MachineProcess:
             self.claiming.give_back(working)
             raise
         self.claiming.finish(working)
+        said = "done" if result.ok else result.error
+        took = result.provenance.seconds
+        log.info("run %s, %s of round %s: %s after %.1f s", job.run_id, job.stage, job.round_id, said, took)
         if working.handed_back:
             return None  # done after all; the message that is on its way will find it over
         return without_prompt(result)

@@ -24,6 +24,8 @@ EVERY_S = 0.5
 """What only grows is told at whole multiples of this, so that runs are told together."""
 TWO_S = 1.0
 """From one telling of a run to the one after the next: at most two a second."""
+FIRST_S = 0.2
+"""After its claim, which says that it begins, a run is told no sooner: most that end by then need no more."""
 LATE_S = 0.02
 """As much may telling take without being put off by a whole `EVERY_S`."""
 NEVER = -1e9
@@ -132,7 +134,7 @@ class Telling:
 
     def _wait(self, working: Working, now: float) -> float:
         told = self._told.get(working)
-        return told.wait(working, now) if told else 0.0
+        return told.wait(working, now) if told else working.begun + FIRST_S - now
 
     def _say(self, runs: Iterable[Working], now: float) -> None:
         """Tell these in one round trip, each as it is if that may be said now, else as it was said."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ class Working:
     job: Job
     message: Message | None
     phase: str = "starting"
+    begun: float = field(default_factory=time.monotonic)
     tokens: int = 0
     prompt_tokens: int = 0
     draft: str = ""

@@ -58,24 +58,48 @@ def read(content: Any) -> Result | None:
 
 
 def record(server: Server, results: Sequence[Result]) -> list[Recorded]:
-    """Write results down, and combine in the same transaction each round that waited for nothing else.
-
-    One by one where the database refuses one of them. Raises SQL_AWAY; then nothing was written.
-    """
-    if not results:
-        return []
+    """Write results down, and combine each round that waited for nothing else. Raises SQL_AWAY."""
     began_ns = time.time_ns()
     kept = [_without_output(one) if one.ok and not report.valid(one) else one for one in results]
     try:
-        recorded = _write(server, kept)
-    except REFUSED as error:
-        if len(kept) > 1:
-            return [record(server, [one])[0] for one in kept]
-        # else it would be recovered and begun again for ever; not the error's text, which may repeat it
-        log.error("the database refuses the result of run %s: %s", kept[0].run_id, type(error).__name__)
-        recorded = _write(server, [_bare(_without_output(kept[0]))])
+        recorded = _together(server, kept) if kept else []
+    except SQL_AWAY:
+        raise
+    except Exception as error:  # noqa: BLE001 - told, and each is tried by itself
+        # not the error's text, which may repeat what a student wrote
+        log.warning("%d results are recorded one by one: %s", len(kept), type(error).__name__)
+        recorded = [_alone(server, one) for one in kept]
     for result, one in zip(results, recorded, strict=True):
         _say(result, one, began_ns)
+    return recorded
+
+
+def _together(server: Server, results: Sequence[Result]) -> list[Recorded]:
+    """In one transaction, which is waited for on disk where a grade may come of it."""
+    last = server.halfway.completes([one.round_id for one in results])
+    with server.store.write(derived=not last) as session:
+        recorded = rounds.record(session, results)
+        for one in recorded if last else ():
+            _combine(server, session, one.complete)
+    for one in () if last else recorded:
+        # another process recorded the other stage, or this one did before it was started again
+        if one.complete is not None:
+            combine(server, one.complete.id)
+    return recorded
+
+
+def _alone(server: Server, result: Result) -> Recorded:
+    """First what a machine answered, without what the database refuses; then the grade."""
+    try:
+        with server.store.write() as session:
+            (recorded,) = rounds.record(session, [result])
+    except REFUSED as error:
+        # else it would be recovered and begun again for ever
+        log.error("the database refuses the result of run %s: %s", result.run_id, type(error).__name__)
+        with server.store.write() as session:
+            (recorded,) = rounds.record(session, [_bare(_without_output(result))])
+    if recorded.complete is not None:
+        combine(server, recorded.complete.id)
     return recorded
 
 
@@ -102,25 +126,23 @@ def _bare(result: Result) -> Result:
     )
 
 
-def _write(server: Server, results: Sequence[Result]) -> list[Recorded]:
-    """In one transaction; it is waited for on disk where a grade may come of it."""
-    last = server.halfway.completes([one.round_id for one in results])
-    with server.store.write(derived=not last) as session:
-        recorded = rounds.record(session, results)
-        if last:
-            for one in recorded:
-                _combine(server, session, combining.complete(session, one.complete))
-    if not last:
-        # another process recorded the other stage, or this one did before it was started again
-        for round_id in filter(None, (one.complete for one in recorded)):
-            combine(server, round_id)
-    return recorded
-
-
 def combine(server: Server, round_id: str) -> bool:
-    """Combine a round that is complete and was not combined. True when this call made the grade."""
+    """Combine a round that is complete and was not combined. True when this call made the grade.
+
+    A round that cannot be combined is given up. Raises SQL_AWAY.
+    """
+    try:
+        with server.store.write() as session:
+            return _combine(server, session, combining.complete(session, round_id))
+    except SQL_AWAY:
+        raise
+    except Exception:
+        # else it would be tried again for ever
+        log.exception("round %s cannot be combined", round_id)
     with server.store.write() as session:
-        return _combine(server, session, combining.complete(session, round_id))
+        if current := combining.complete(session, round_id):
+            combining.give_up(session, current, NO_REPORT)
+    return False
 
 
 def _combine(server: Server, session: Session, current: LockedRound | None) -> bool:
@@ -128,24 +150,12 @@ def _combine(server: Server, session: Session, current: LockedRound | None) -> b
         return False
     with working_on(submission=current.submission_id, round=current.id), span("combine", current.id) as say:
         say({"grader.submission": current.submission_id})
-        return _combine_locked(server, session, current)
-
-
-def _combine_locked(server: Server, session: Session, current: LockedRound) -> bool:
-    try:
-        with session.begin_nested():
-            end = combining.ending(session, current.id)
-            outcome = _outcome(server, session, current, end)
-            release = end.by_itself and not outcome.held and not outcome.failures
-            combining.finish(session, current, outcome, end, release=release)
-    except SQL_AWAY:
-        raise
-    except Exception:
-        # else this round would undo every try to record it, for ever
-        log.exception("round %s cannot be combined", current.id)
-        combining.give_up(session, current, NO_REPORT)
-        return False
-    log.info("round %s is %s%s", current.id, outcome.status, ", held for a person" if outcome.held else "")
+        end = combining.ending(session, current.id)
+        outcome = _outcome(server, session, current, end)
+        release = end.by_itself and not outcome.held and not outcome.failures
+        combining.finish(session, current, outcome, end, release=release)
+        held = ", held for a person" if outcome.held else ""
+        log.info("round %s is %s%s", current.id, outcome.status, held)
     return True
 
 

@@ -33,7 +33,7 @@ REFUSED = (
 )
 RUN_ID = re.compile(r"[0-9a-f]{32}")
 AT_ONCE = 16
-"""Entries of one inbox that are taken at once: whoever fills one keeps the others waiting for no more."""
+"""Entries that are taken out of one inbox at once: whoever fills it keeps the others waiting for no more."""
 ENOUGH = 32
 """From so many on no more are taken before these are done."""
 LOOK_S = 1.0
@@ -73,13 +73,17 @@ def receive(server: Server, entries: list[Entry]) -> None:
 
     Raises redis and SQL errors; then all may come again.
     """
-    left, new = [], entries
+    left: list[Left] = []
+    proven: list[Result] = []
+    new = entries
     while new:
-        named = [entry for entry in new if RUN_ID.fullmatch(entry[1])]
-        found, new = server.dispatch.left_results(named, AT_ONCE if len(entries) < ENOUGH else 0)
+        found = server.dispatch.left_results([entry for entry in new if RUN_ID.fullmatch(entry[1])])
         left += found
+        proven += _proven(server, found)
+        # what came while these were read goes into the same transaction
+        new = server.dispatch.more_entries(AT_ONCE) if len(entries) < ENOUGH else []
         entries += new
-    record_left(server, left)
+    _record(server, left, proven)
     for machine, entry in entries:
         if not RUN_ID.fullmatch(entry):
             _answer(server, machine, entry)
@@ -89,13 +93,20 @@ def receive(server: Server, entries: list[Entry]) -> None:
 
 def record_left(server: Server, left: Sequence[Left]) -> list[Recorded]:
     """Write down results that lie in Redis, as far as they are proven, and delete them there."""
-    proven = [result for one in left if (result := _proven(server, one)) is not None]
+    return _record(server, left, _proven(server, left))
+
+
+def _record(server: Server, left: Sequence[Left], proven: Sequence[Result]) -> list[Recorded]:
     recorded = finish.record(server, proven)
     server.dispatch.delete_results(left)
     return recorded
 
 
-def _proven(server: Server, left: Left) -> Result | None:
+def _proven(server: Server, left: Sequence[Left]) -> list[Result]:
+    return [result for one in left if (result := _prove(server, one)) is not None]
+
+
+def _prove(server: Server, left: Left) -> Result | None:
     content = _read(server, left.machine, left.content)
     if content is None or content[0] != "result" or content[1].get("run_id") != left.run_id:
         return None

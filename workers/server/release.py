@@ -107,19 +107,16 @@ def _take(server: Server, room: Mapping[Kind, Room]) -> Taken:
     free = {kind: of.usual for kind, of in room.items() if of.usual > 0}
     if not free:
         return Taken(left=True)
-    with server.store.read() as session:
+    with server.store.write(derived=True) as session:
         again = waiting.due_again(session, {kind: min(places, AT_ONCE) for kind, places in free.items()})
         taken = Counter((one.stage, one.priority) for one in again)
         places = {p: min(_places(room, taken, p), AT_ONCE) for p in PRIORITIES}
         queued = {p: waiting.next_queued(session, p, places[p]) for p in PRIORITIES}
-    due = _mixed(*([one for one in again if one.priority == p] for p in PRIORITIES))
-    new = _mixed(*(queued[p] for p in PRIORITIES))
+        due = _mixed(*([one for one in again if one.priority == p] for p in PRIORITIES))
+        new = _mixed(*(queued[p] for p in PRIORITIES))
+        outgoing = _begin(server, session, due, new)
     # where fewer were found than could go, none is left
     left = bool(again) or any(len(queued[p]) >= places[p] for p in PRIORITIES)
-    if not due and not new:
-        return Taken(left=left)
-    with server.store.write(derived=True) as session:
-        outgoing = _begin(server, session, due, new)
     return Taken(outgoing, left, more=bool(outgoing) and AT_ONCE in (len(new), len(due)))
 
 
@@ -142,6 +139,8 @@ def _mixed(interactive: Sequence[T], batch: Sequence[T]) -> list[T]:
 
 def _begin(server: Server, session: Session, again: Sequence[Again], new: Sequence[Next]) -> list[Outgoing]:
     """Begin single stages whose next try is due, then rounds that were waiting."""
+    if not again and not new:
+        return []
     orders = [[one] for due in again if (one := rounds.next_order(session, due.round_id, due.stage))]
     orders += rounds.first_orders(session, [following.round_id for following in new])
     work = rounds.work_of(session, [group[0].round_id for group in orders])
