@@ -43,7 +43,7 @@ PREPARED = 400
 PREPARED_FROM = 2
 """Times a page asks something before it is prepared."""
 TRUSTED_S = 1.0
-"""Seconds for which a connection that was used is taken to be alive, where nothing is written."""
+"""Seconds for which a connection that was used is taken to be alive."""
 _SWITCHES = 20
 """Attempts to switch a new database to WAL mode: others may write between a wait and the switch."""
 
@@ -74,9 +74,12 @@ class Store:
         self.url = url
         self.clock_offset_s = clock_offset_s
         self.engine = _engine(url, wait_s)
+        postgresql = self.engine.dialect.name == "postgresql"
+        self.deriving = _derived_engine(self.engine.url) if postgresql else self.engine
+        """Whose connections `write(derived=True)` uses."""
         self._write, self._write_derived = (
-            sessionmaker(self.engine.execution_options(write=True, derived=derived), expire_on_commit=False)
-            for derived in (False, True)
+            sessionmaker(engine.execution_options(write=True, derived=derived), expire_on_commit=False)
+            for engine, derived in ((self.engine, False), (self.deriving, True))
         )
         for writing in (self._write, self._write_derived):
             touches.watch(writing)
@@ -92,7 +95,7 @@ class Store:
         self.looking = self.engine
         """Whose connections `look` uses."""
         self._look = self._read
-        if self.engine.dialect.name == "postgresql":
+        if postgresql:
             # at "read committed" a transaction shows no more than each query by itself, and costs more ways
             self.looking = _looking_engine(self.engine.url)
             self._look = sessionmaker(self.looking, class_=Looking, expire_on_commit=False)
@@ -129,6 +132,7 @@ class Store:
         """Give back all connections."""
         self.engine.dispose()
         self.looking.dispose()
+        self.deriving.dispose()
 
 
 _SQLITE_CLOCK, _POSTGRESQL_CLOCK = "strftime('%Y-%m-%dT%H:%M:%f', 'now')", "clock_timestamp()"
@@ -184,16 +188,7 @@ def _engine(url: str, wait_s: float) -> Engine:
     if parsed.get_backend_name() == "postgresql":
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
-        engine = create_engine(
-            parsed,
-            pool_pre_ping=True,
-            pool_size=10,
-            max_overflow=10,
-            connect_args=_ours(parsed),
-            hide_parameters=True,  # errors end up in logs, students' work must not
-        )
-        event.listen(engine, "begin", _postgresql_begin)
-        return engine
+        return _postgresql_engine(parsed, **_ours(parsed))
     if parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(
@@ -204,20 +199,16 @@ def _engine(url: str, wait_s: float) -> Engine:
     return engine
 
 
-def _looking_engine(url: URL) -> Engine:
-    """For queries outside of transactions, on connections of their own; one just used is not tried first."""
+def _postgresql_engine(url: URL, *, isolation_level: Any = None, **connect: Any) -> Engine:
+    """Connections that are tried before they are used, but for those that were used a moment ago."""
     engine = create_engine(
         url,
-        isolation_level="AUTOCOMMIT",
+        isolation_level=isolation_level,
         pool_size=10,
         max_overflow=10,
-        connect_args={**_ours(url), "prepare_threshold": PREPARED_FROM},
-        hide_parameters=True,
+        connect_args=connect,
+        hide_parameters=True,  # errors end up in logs, students' work must not
     )
-
-    def made(connection: Any, record: Any) -> None:
-        connection.prepared_max = PREPARED
-        used(connection, record)
 
     def used(_connection: Any, record: Any) -> None:
         record.info["used"] = time.monotonic()
@@ -230,10 +221,28 @@ def _looking_engine(url: URL) -> Engine:
         except engine.dialect.loaded_dbapi.Error as error:
             raise InvalidatePoolError from error
 
-    event.listen(engine, "connect", made)
+    event.listen(engine, "connect", used)
     event.listen(engine, "checkin", used)
     event.listen(engine, "checkout", alive)
     return engine
+
+
+def _looking_engine(url: URL) -> Engine:
+    """For queries outside of transactions, on connections of their own."""
+    options = {**_ours(url), "prepare_threshold": PREPARED_FROM}
+    engine = _postgresql_engine(url, isolation_level="AUTOCOMMIT", **options)
+
+    def made(connection: Any, _record: Any) -> None:
+        connection.prepared_max = PREPARED
+
+    event.listen(engine, "connect", made)
+    return engine
+
+
+def _derived_engine(url: URL) -> Engine:
+    """For writes whose commit does not wait for the disk."""
+    given = url.query.get("options", POSTGRES["options"])
+    return _postgresql_engine(url, **{**_ours(url), "options": f"{given} -c synchronous_commit=off"})
 
 
 def _ours(url: URL) -> dict[str, Any]:
@@ -271,8 +280,3 @@ def _sqlite_begin(connection: Any) -> None:
         return
     connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if options.get('derived') else 'FULL'}")
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _postgresql_begin(connection: Any) -> None:
-    if connection.get_execution_options().get("derived"):
-        connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
