@@ -9,7 +9,7 @@ SHARED := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint format types imports programs soak bench checks screenshots lock install clean
+.PHONY: help demo test test-fast lint format types imports programs soak bench-guard bench checks screenshots lock install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,9 +47,13 @@ imports: install ## which package may import which (import-linter)
 programs: install ## what the tests start (Redis, PostgreSQL, a browser, …), where it is missing
 	@scripts/bootstrap test
 
-soak: ## all tests with the long ones: kill loops, many examples
+soak: ## all tests with the long ones: kill loops, many examples; then bench-guard
 	@scripts/bootstrap test
 	@HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m "soak or not soak" --timeout 3600 $(ARGS)
+	@$(BIN)/python -m bench.guard
+
+bench-guard: install ## the main path beside that of the commit in bench/baseline.toml: at most 1.15 times
+	@$(BIN)/python -m bench.guard
 
 bench: install ## benchmarks; NAME=… for one, ARGS=--json for machines
 	@$(BIN)/grader bench $(NAME) $(ARGS)
