@@ -135,10 +135,10 @@ class Played:
 
     def answer(self) -> list[Recorded]:
         """Do all that waits."""
-        return [
-            finish.record(self.server, [result(job["run_id"], job["round_id"], job["stage"])])
-            for job in self.messages()
-        ]
+        jobs = self.messages()
+        return finish.record(
+            self.server, [result(job["run_id"], job["round_id"], job["stage"]) for job in jobs]
+        )
 
     def work_off(self, steps: int = 12) -> Counter[str]:
         """Sweep and answer until every round is final; how many results had which outcome."""

@@ -40,11 +40,13 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     "workers.machine.measuring": ("IDLE_S", "LOOK_S", "MOST_S", "AGAIN_S"),
     "workers.machine.pacing": ("SAMPLE_S", "SAVE_S", "LOADS_S"),
     "workers.machine.returns": ("PAUSE_S",),
-    "workers.machine.telling": ("EVERY_S", "TWO_S", "LATE_S"),
+    "workers.machine.telling": ("EVERY_S", "TWO_S", "LATE_S", "FIRST_S"),
     "workers.machine.weights": ("AGAIN_S", "UNKNOWN_AGAIN_S"),
     "workers.server.backlog": ("EVERY_S",),
     "workers.server.canary": ("BEAT_S",),
+    "workers.server.inbox": ("LOOK_S",),
     "workers.server.lost": ("NOWHERE_S", "FIND_FOR_S", "JUMP_S"),
+    "workers.server.release": ("NOTHING_S", "FULL_S"),
     "workers.server.sweep": ("EVERY_S", "STILL_S", "UNANNOUNCED_S", "BUSY_S", "TRIAL_S", "TRIAL_BUSY_S"),
 }
 """module -> constants, in seconds, that are divided by the factor before anything reads them."""

@@ -143,7 +143,7 @@ def graded(server: Server, round_id: str, broken: Engine) -> int:
         for job in jobs:
             engine = broken if job.stage == "analysis" else open_engine("instant", {})
             tries += job.stage == "analysis"
-            record(server, run_stage(job, engine, "tiny", "dgx-spark-1", quiet))
+            record(server, [run_stage(job, engine, "tiny", "dgx-spark-1", quiet)])
         combine(server, round_id)
         with server.store.write() as session:
             waits = RoundStage.not_before.is_not(None)

@@ -38,8 +38,8 @@ ENOUGH = 32
 """From so many on no more are taken before these are done."""
 LOOK_S = 1.0
 """How long one wait for an entry lasts, so that the end is noticed."""
-AWAY_S = (0.5, 1.0, 2.0, 5.0)
-"""Waits while Redis or the database is away; the last one again and again."""
+RETRY_WAITS = (0.5, 1.0, 2.0, 5.0)
+"""Seconds waited while Redis or the database is away; the last again and again."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Inboxes:
             except (*AWAY, *finish.SQL_AWAY) as error:
                 log.warning("redis or the database is away, %d results wait: %s", len(entries), error)
                 failures += 1
-                self.stop.wait(AWAY_S[min(failures, len(AWAY_S)) - 1])
+                self.stop.wait(RETRY_WAITS[min(failures, len(RETRY_WAITS)) - 1])
             except Exception:
                 # the thread must outlive anything; what it left in Redis is found by the sweeper
                 log.exception("what machines sent could not be read")
