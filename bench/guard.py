@@ -94,7 +94,7 @@ def run(tree: Path) -> Figures:
     """The figures of one run in a tree."""
     python = tree / os.environ.get("VENV", ".venv") / "bin" / "python"
     python = Path(sys.executable) if tree == ROOT else python
-    command = [python, "-m", "cli", *OVERHEAD]
+    command = [str(python), "-m", "cli", *OVERHEAD]
     done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     figures: Figures = json.loads(done.stdout)
     return figures
