@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from bench import checks, overhead
+from bench import checks, overhead, warm
 from bench.bare_box import BareBox
 from cli.bench_pages import bench_pages
 from cli.bench_router import bench_router
@@ -30,6 +30,7 @@ from grading.store import Store, accounts, assignments
 from grading.store.assignments import NewVersion
 from grading.trials.settings import Checks
 from workers.checks.sandbox import open_sandbox
+from workers.checks.sandbox.bubblewrap import Bubblewrap
 from workers.checks.toolbox import find_toolbox
 
 CONFIG = """
@@ -112,6 +113,32 @@ def bench_checks(runs: int, programs: Path | None, at_once: int, as_json: bool) 
         return
     for name, value in figures.as_dict().items():
         click.echo(f"{name:<16} {value}")
+
+
+@bench.command("warm")
+@click.option("--runs", default=20, show_default=True, help="Submissions of each kind.")
+@click.option("--json", "as_json", is_flag=True)
+def bench_warm(runs: int, as_json: bool) -> None:
+    """A submission with 15 tests in the sandbox, beside an interpreter that is up without one."""
+    settings, sandbox = Checks(), Bubblewrap()
+    problem = sandbox.problem()
+    if problem:
+        raise click.ClickException(problem)
+    tools = [task for task in warm.TASKS if not find_toolbox(task.language, settings).problem]
+    try:
+        found = [
+            warm.measure(task, sandbox, BareBox(), lambda of: find_toolbox(of, settings), runs)
+            for task in tools
+        ]
+    except RuntimeError as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        click.echo(json.dumps([one.as_dict() for one in found], indent=2))
+        return
+    for one in found:
+        click.echo(
+            f"{one.task:<16} warm {one.warm_ms:>7} ms  sandbox {one.sandbox_ms:>7} ms  ratio {one.ratio}"
+        )
 
 
 @bench.command("engines")
