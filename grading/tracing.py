@@ -81,8 +81,13 @@ def mark(name: str, round_id: str, began_ns: int, run_id: str = "", **attributes
 
 
 @contextmanager
-def span(name: str, round_id: str, run_id: str = "", **attributes: Attribute) -> Iterator[Say]:
-    """A span around what is done inside; it fails when that raises, and says no more than what was raised."""
+def span(
+    name: str, round_id: str, run_id: str = "", began_ns: int | None = None, **attributes: Attribute
+) -> Iterator[Say]:
+    """A span around what is done inside; it fails when that raises, and says no more than what was raised.
+
+    `began_ns` (`time.time_ns`) is when it began, where that was earlier.
+    """
     if _tracer is None or not ID.fullmatch(round_id) or (run_id and not ID.fullmatch(run_id)):
         yield _nothing
         return
@@ -92,6 +97,7 @@ def span(name: str, round_id: str, run_id: str = "", **attributes: Attribute) ->
         name,
         _parent(round_id, run_id),
         attributes=_ids(round_id, run_id) | attributes,
+        start_time=began_ns,
         record_exception=False,
         set_status_on_exception=False,
     ) as current:

@@ -21,7 +21,7 @@ from grading.store import combining, rounds
 from grading.store.combining import Ending
 from grading.store.locking import LockedRound
 from grading.store.rounds import Recorded
-from grading.tracing import mark, outcome, span
+from grading.tracing import outcome, span
 from workers.server.context import Server
 from workers.server.names import rename_documents
 from workers.server.versions import DOCUMENTS
@@ -105,9 +105,11 @@ def _alone(server: Server, result: Result) -> Recorded:
 
 def _say(result: Result, recorded: Recorded, began_ns: int) -> None:
     where = {"stage": result.stage, "machine": result.provenance.machine}
-    with working_on(round=result.round_id, run=result.run_id, **where):
-        told = {**outcome(result), "grader.recorded": recorded.outcome}
-        mark("record", result.round_id, began_ns, result.run_id, **told)
+    with (
+        working_on(round=result.round_id, run=result.run_id, **where),
+        span("record", result.round_id, result.run_id, began_ns) as say,
+    ):
+        say({**outcome(result), "grader.recorded": recorded.outcome})
         log.info("run %s, %s: %s", result.run_id, result.stage, recorded.outcome)
         if recorded.outcome == "unknown":
             log.warning("a result for run %s, which was never dispatched, was ignored", result.run_id)
