@@ -221,10 +221,18 @@ def test_where_nothing_can_be_forked_programs_are_started(boxes: Boxes, monkeypa
     def refused(*_: object) -> None:
         raise forking.CannotFork("setns: Operation not permitted")
 
+    with monkeypatch.context() as context:
+        context.setattr(forking, "_places", refused)
+        for _ in range(forking.FAILURES - 1):
+            assert printed(other.trials.run(request)) == "here\n"
+    other.forked(request)  # a failure now and then means nothing
     monkeypatch.setattr(forking, "_places", refused)
-    for _ in range(2):
+    for _ in range(forking.FAILURES):
         assert printed(other.trials.run(request)) == "here\n"
     monkeypatch.undo()
+    wanted = prepared(tools("python"), request, "work")
+    assert wanted is not None
+    assert other.sandbox.fork_servers.find(wanted) is None
     other.sandbox.fork_servers.close()
 
 

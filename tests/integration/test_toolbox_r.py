@@ -30,7 +30,7 @@ def test_r_of_this_machine_is_found() -> None:
     assert toolbox.work_argv[-1] in {mount.target for mount in toolbox.mounts}
     assert toolbox.tests_argv[-1] in {mount.target for mount in toolbox.mounts}
     assert len(toolbox.digest) == 64
-    assert find_r(Checks()) is toolbox
+    assert find_r(Checks()) == toolbox
 
 
 def test_without_r_the_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -139,14 +139,12 @@ class MachineProcess:
                 return self.returns.unfinished(working)
             if self.returns.refused(working, result):
                 return None
+            self._log(job, result)
             self._offer(result, job.secret)
         except BaseException:
             self.claiming.give_back(working)
             raise
         self.claiming.finish(working)
-        said = "done" if result.ok else result.error
-        took = result.provenance.seconds
-        log.info("run %s, %s of round %s: %s after %.1f s", job.run_id, job.stage, job.round_id, said, took)
         if working.handed_back:
             return None  # done after all; the message that is on its way will find it over
         return without_prompt(result)
@@ -174,6 +172,10 @@ class MachineProcess:
         if result.provenance.uses_model:
             self.weights.learn(placement.engine, placement.model, result.provenance.digest)
         return result
+
+    def _log(self, job: Job, result: Result) -> None:
+        said, took = "done" if result.ok else result.error, result.provenance.seconds
+        log.info("run %s, %s of round %s: %s after %.1f s", job.run_id, job.stage, job.round_id, said, took)
 
     def _refuse(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a message that is no job: as a failed run, if it says which, so that nobody waits."""

@@ -108,9 +108,12 @@ class Bubblewrap:
         server = None if wanted is None else self.fork_servers.find(wanted)
         if server is not None:
             try:
-                return Forked(held, server, uid, box.limits)
+                forked = Forked(held, server, uid, box.limits)
             except CannotFork as error:
-                self.fork_servers.give_up(str(error))
+                self.fork_servers.failed(str(error))
+            else:
+                self.fork_servers.forked()
+                return forked
         return held if held.go() else None
 
 

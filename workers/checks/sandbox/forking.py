@@ -31,6 +31,8 @@ WANTED = 2
 """So often something is asked for before a fork server is started for it."""
 KEEP_S = 60.0
 """One that was used within it makes no room for another."""
+FAILURES = 3
+"""After so many one after another nothing more is forked: it does not work here."""
 _NAMESPACES = ("net", "ipc", "uts", "cgroup", "mnt", "pid")
 _START_S = 10.0
 _END_S = 10.0
@@ -82,6 +84,7 @@ class ForkServer:
             with self._lock:
                 socket.send_fds(self._control, [order], descriptors)
         except OSError as error:
+            self.end()  # nobody listens any more
             raise CannotFork(str(error)) from error
 
     def end(self) -> None:
@@ -100,17 +103,20 @@ class ForkServers:
         self._asked: Counter[Prepared] = Counter()
         self._lock = threading.Lock()
         self._broken = False
+        self._failures = 0
         # nobody can ask those of a sandbox that is no more
         weakref.finalize(self, _end_all, self._servers)
 
     def find(self, prepared: Prepared) -> ForkServer | None:
         """The one for it, if it is ready; else it may be, another time."""
         with self._lock:
+            if self._broken:
+                return None
             self._forget_ended()
             server = self._servers.get(prepared)
             if server is None:
                 self._asked[prepared] += 1
-                if self._asked[prepared] >= WANTED and not self._broken and self._has_room():
+                if self._asked[prepared] >= WANTED and self._has_room():
                     self._add(prepared)
                 return None
         return server if server.ready else None
@@ -140,12 +146,16 @@ class ForkServers:
         except OSError as error:
             log.warning("no fork server could be started: %s", error)
 
-    def give_up(self, why: str) -> None:
-        """They do not work here; every box starts its program."""
-        with self._lock:
-            if not self._broken:
-                log.warning("fork servers do not work here, programs are started for each run: %s", why)
-            self._broken = True
+    def forked(self) -> None:
+        """A fork went well."""
+        self._failures = 0
+
+    def failed(self, why: str) -> None:
+        """A fork did not go well: that box starts its program, and after some in a row all do."""
+        self._failures += 1
+        self._broken = self._broken or self._failures >= FAILURES
+        then = "programs are started for each run from now on" if self._broken else "this program is started"
+        log.warning("a fork server did not fork, %s: %s", then, why)
 
     def close(self) -> None:
         """End all of them, and start no more."""
