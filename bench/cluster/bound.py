@@ -13,14 +13,17 @@ TRIES, TURNS = 400, 50
 
 
 def rates(cards: Mapping[str, Card], slots: int, works: Mapping[str, Work]) -> dict[str, dict[str, float]]:
-    """machine -> stage -> jobs a second with all slots at that stage and the class's prefix kept."""
-    return {m: {s: rate(card, w, slots) for s, w in works.items()} for m, card in cards.items()}
+    """machine -> stage -> jobs a second in its best batch of that stage, with the class's prefix kept."""
+    return {
+        m: {s: max(rate(card, w, n) for n in range(1, slots + 1)) for s, w in works.items()}
+        for m, card in cards.items()
+    }
 
 
-def works_of(hand_ins: Sequence[HandIn]) -> dict[str, Work]:
+def works_of(hand_ins: Sequence[HandIn], usual: Mapping[str, Work] = STAGES) -> dict[str, Work]:
     """The usual work of each stage with the mean output of these."""
     found = {}
-    for stage, work in STAGES.items():
+    for stage, work in usual.items():
         outputs = [h.output[stage] for h in hand_ins if stage in h.output]
         if outputs:
             found[stage] = replace(work, output=round(sum(outputs) / len(outputs)))
@@ -33,14 +36,15 @@ def bound_s(
     hand_ins: Sequence[HandIn],
     changes: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     thrown_s: Mapping[str, float] | None = None,
+    usual: Mapping[str, Work] = STAGES,
 ) -> float:
-    """Seconds by the linear program for all these, had they all come at once, at `slots` in every batch.
+    """Seconds by the linear program for all these, had they all come at once, in the best batches.
 
     `changes` of speed, machine -> (time, speed)s, are known from the beginning; `thrown_s`,
-    machine -> seconds, is work that had to be done twice. Where a card is quicker with
-    fewer at once, a schedule may be faster by as much: see `brute_s`.
+    machine -> seconds, is work that had to be done twice. Batches of two models are left out: see
+    `brute_s`.
     """
-    works = works_of(hand_ins)
+    works = works_of(hand_ins, usual)
     counts = {s: float(sum(s in h.output for h in hand_ins)) for s in works}
     speeds = rates(cards, slots, works)
     makespan = before = shares(speeds, counts).makespan_s
@@ -63,9 +67,9 @@ def missing_s(changes: Sequence[tuple[float, float]], until: float) -> float:
     return missing
 
 
-def per_hour(cards: Mapping[str, Card], slots: int) -> float:
+def per_hour(cards: Mapping[str, Card], slots: int, usual: Mapping[str, Work] = STAGES) -> float:
     """Hand-ins of usual size an hour that no way of routing exceeds."""
-    return 3600 * 1000 / shares(rates(cards, slots, STAGES), dict.fromkeys(STAGES, 1000.0)).makespan_s
+    return 3600 * 1000 / shares(rates(cards, slots, usual), dict.fromkeys(usual, 1000.0)).makespan_s
 
 
 def mixed_rates(card: Card, batch: Mapping[str, int], works: Mapping[str, Work]) -> dict[str, float]:
@@ -74,12 +78,15 @@ def mixed_rates(card: Card, batch: Mapping[str, int], works: Mapping[str, Work])
     In a second each one that decodes gets 1/step tokens for the part of it that is not spent on prompts.
     """
     total = sum(batch.values())
-    cache = sum(n * works[s].model.cache(works[s].prompt + works[s].output / 2) for s, n in batch.items())
-    step = step_s(card, {works[s].model: n for s, n in batch.items() if n}, cache)
-    # jobs of stage s end at n / output a step; each brings a new prompt
-    prompts = sum(
-        n / works[s].output * prefill_s(card, works[s].model, works[s].prompt - works[s].shared, total)
+    cache = {
+        works[s].model: n * works[s].model.cache(works[s].prompt + works[s].output / 2)
         for s, n in batch.items()
+    }
+    step = step_s(card, {works[s].model: n for s, n in batch.items() if n}, cache)
+    # jobs of a stage end at n / output a step; each brings a new prompt
+    prompts = sum(
+        n / work.output * prefill_s(card, work.model, work.prompt - work.shared, total, work.shared)
+        for work, n in ((works[s], n) for s, n in batch.items())
     )
     return {s: n / works[s].output / (step + prompts) for s, n in batch.items()}
 

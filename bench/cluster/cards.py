@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 GB = 1e9
 TFLOPS = 1e12
+WINDOW = 1024
 BATCHED = 8
 """From this many at once on a card has its batched efficiency; below, it goes there in a straight line."""
 
@@ -26,8 +27,14 @@ class Card:
     """Part of the ideal it reaches with one at once."""
     batched: float = 1.0
     """The same from eight at once."""
+    reads: float = 0.0
+    """Part of its arithmetic it reaches while it reads a prompt; 0: as while it writes."""
+    gains: int = 0
+    """A larger batch than this brings nothing more, its step takes as long as several; 0: none is."""
+    apart: bool = False
+    """Models in one batch step one after the other, each as well as a batch of its own part does."""
 
-    def efficiency(self, at_once: int) -> float:
+    def efficiency(self, at_once: float) -> float:
         """Part of the ideal with so many in the batch."""
         part = min(1.0, max(0, at_once - 1) / (BATCHED - 1))
         return self.alone + (self.batched - self.alone) * part
@@ -35,6 +42,10 @@ class Card:
     def ideal(self) -> Card:
         """The same card with nothing lost."""
         return Card(self.name, self.bandwidth, self.flops, self.memory)
+
+    def read_power(self, at_once: int) -> float:
+        """FLOP a second while it reads a prompt with so many in its slots."""
+        return self.flops * (self.reads or self.efficiency(at_once))
 
 
 @dataclass(frozen=True)
@@ -52,19 +63,31 @@ class Model:
     """Cache of one more token of context."""
     kv_fixed: float = 0.0
     """Cache that has a bound, as of sliding windows."""
+    reading: float = 0.0
+    """Parameters a token of a prompt is multiplied by; 0: as many as one of an answer."""
+    attention: float = 0.0
+    """FLOP of a prompt's token for each token before it."""
+    window: float = 0.0
+    """The same in layers that see no more than `WINDOW` tokens."""
 
     @property
     def size(self) -> float:
         """Bytes in memory."""
         return self.always + self.experts
 
-    def weights(self, at_once: int) -> float:
+    def weights(self, at_once: float) -> float:
         """Bytes of weights that a step of so many reads: the more at once, the more distinct experts."""
         return self.always + self.experts * (1 - (1 - self.hit) ** at_once) if at_once else 0.0
 
     def cache(self, tokens: float) -> float:
         """Bytes of cache for a context of so many tokens."""
         return self.kv_fixed + self.kv_token * tokens
+
+    def read_flop(self, new: float, cached: float = 0.0) -> float:
+        """Arithmetic of a prompt's new tokens after those that are kept."""
+        middle = cached + new / 2
+        seen = self.attention * middle + self.window * min(middle, WINDOW)
+        return new * (2 * (self.reading or self.active) + seen)
 
 
 @dataclass(frozen=True)
@@ -98,17 +121,26 @@ FEEDBACK = Work("feedback", GEMMA, 5000, 4000, 800)
 STAGES: Mapping[str, Work] = {w.stage: w for w in (ANALYSIS, FEEDBACK)}
 
 
-def step_s(card: Card, batch: Mapping[Model, int], cache: float) -> float:
+def step_s(card: Card, batch: Mapping[Model, int], cache: Mapping[Model, float]) -> float:
     """Seconds of a decode step, a token for each in the batch. Each model is read; `cache` is in bytes."""
+    if card.apart and len(batch) > 1:
+        return sum(step_s(card, {m: n}, {m: cache[m]}) for m, n in batch.items())
     at_once = sum(batch.values())
+    if card.gains and at_once > card.gains:
+        part = card.gains / at_once
+        return _step_s(card, {m: n * part for m, n in batch.items()}, sum(cache.values()) * part) / part
+    return _step_s(card, batch, sum(cache.values()))
+
+
+def _step_s(card: Card, batch: Mapping[Model, float], cache: float) -> float:
     read = sum(m.weights(n) for m, n in batch.items()) + cache
     flop = sum(2 * m.active * n for m, n in batch.items())
-    return max(read / card.bandwidth, flop / card.flops) / card.efficiency(at_once)
+    return max(read / card.bandwidth, flop / card.flops) / card.efficiency(sum(batch.values()))
 
 
-def prefill_s(card: Card, model: Model, tokens: float, at_once: int) -> float:
-    """Seconds to read a prompt of so many new tokens; decoding pauses meanwhile."""
-    return 2 * model.active * tokens / (card.flops * card.efficiency(at_once))
+def prefill_s(card: Card, model: Model, tokens: float, at_once: int, kept: float = 0.0) -> float:
+    """Seconds to read so many new tokens of a prompt after those kept; decoding pauses meanwhile."""
+    return model.read_flop(tokens, kept) / card.read_power(at_once)
 
 
 def rate(card: Card, work: Work, at_once: int, cached: bool = True) -> float:
@@ -119,6 +151,6 @@ def rate(card: Card, work: Work, at_once: int, cached: bool = True) -> float:
 def job_s(card: Card, work: Work, at_once: int, cached: bool = True) -> float:
     """Seconds of a usual job among so many like it, in the long run: a prompt holds up all others."""
     context = work.model.cache(work.prompt + work.output / 2)
-    new = work.prompt - (work.shared if cached else 0)
-    step = step_s(card, {work.model: at_once}, at_once * context)
-    return work.output * step + at_once * prefill_s(card, work.model, new, at_once)
+    kept = work.shared if cached else 0
+    step = step_s(card, {work.model: at_once}, {work.model: at_once * context})
+    return work.output * step + at_once * prefill_s(card, work.model, work.prompt - kept, at_once, kept)

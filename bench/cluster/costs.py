@@ -148,7 +148,7 @@ class Box:
         if self._loading and self._loading[0] < at:
             at, what = self._loading[0], "load"
         if self._reading:
-            power = self.card.flops * self.card.efficiency(len(self._jobs)) * self.speed
+            power = self.card.read_power(len(self._jobs)) * self.speed
             if (then := self.now + self._reading[0].flop / power) < at:
                 at, what = then, "read"
         elif end := self._end():
@@ -179,7 +179,7 @@ class Box:
 
     def _pass(self, seconds: float) -> None:
         if self._reading:
-            power = self.card.flops * self.card.efficiency(len(self._jobs)) * self.speed
+            power = self.card.read_power(len(self._jobs)) * self.speed
             self._reading[0].flop = max(0.0, self._reading[0].flop - seconds * power)
         elif self._step_s:
             self._steps += seconds * self.speed / self._step_s
@@ -222,7 +222,7 @@ class Box:
             job.cached = min(job.request.shared, job.request.prompt - 1) if key in self._prefixes else 0
             if job.cached:
                 self._prefixes.move_to_end(key)
-            job.flop = 2 * job.model.active * (job.request.prompt - job.cached)
+            job.flop = job.model.read_flop(job.request.prompt - job.cached, job.cached)
 
     def _admit(self) -> None:
         """Puts who waits into free slots, in order; one whose model must load holds up the rest."""
@@ -263,18 +263,20 @@ class Box:
 
     def _work_s(self, job: _Job) -> float:
         """What it has cost so far, in seconds of this machine with all slots at this model."""
-        power = self.card.flops * self.card.efficiency(self.slots)
-        flop = 2 * job.model.active * (job.request.prompt - job.cached) - job.flop
-        step = step_s(self.card, {job.model: self.slots}, self.slots * job.cache) / self.slots
+        power = self.card.read_power(self.slots)
+        flop = job.model.read_flop(job.request.prompt - job.cached, job.cached) - job.flop
+        step = step_s(self.card, {job.model: self.slots}, {job.model: self.slots * job.cache}) / self.slots
         return (0.0 if job.reading and not job.flop else flop / power) + self._tokens(job) * step
 
     def _batch(self) -> None:
         """Seconds of a step of those that decode now."""
         batch: dict[Model, int] = {}
-        decoding = [j for j in self._jobs.values() if not j.reading]
-        for job in decoding:
-            batch[job.model] = batch.get(job.model, 0) + 1
-        self._step_s = step_s(self.card, batch, sum(j.cache for j in decoding)) if batch else 0.0
+        cache: dict[Model, float] = {}
+        for job in self._jobs.values():
+            if not job.reading:
+                batch[job.model] = batch.get(job.model, 0) + 1
+                cache[job.model] = cache.get(job.model, 0.0) + job.cache
+        self._step_s = step_s(self.card, batch, cache) if batch else 0.0
 
     def _turn(self, speed: float) -> None:
         if not speed:

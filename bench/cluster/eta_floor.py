@@ -22,9 +22,10 @@ from bench.cluster.cards import STAGES
 from bench.cluster.costs import Box
 from bench.cluster.eta_study import COMING_S, Errors, Told, Watched, errors
 from bench.cluster.ours import Ours
-from bench.cluster.scenarios import SCENARIOS, SPREAD, Scenario, hand_in
+from bench.cluster.scenarios import SCENARIOS, Scenario, hand_in
 from bench.cluster.simulate import quantile, warm
 from bench.cluster.world import Cluster, Run
+from bench.cluster.worlds import OWN
 
 KINDS = ("handed_in", "waiting", "running")
 
@@ -33,7 +34,7 @@ def length(rng: random.Random, stage: str, written: int) -> int:
     """Tokens of an answer that has so many already."""
     usual = STAGES[stage].output
     for _ in range(1000):
-        tokens = round(usual * rng.lognormvariate(-(SPREAD**2) / 2, SPREAD))
+        tokens = round(usual * rng.lognormvariate(-(OWN.spread**2) / 2, OWN.spread))
         if tokens > written:
             return tokens
     return written + max(1, round(0.02 * usual))

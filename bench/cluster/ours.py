@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from bench.cluster.cards import STAGES, Card, job_s
+from bench.cluster.cards import STAGES, job_s
 from bench.cluster.policies import Passive
-from bench.cluster.world import Cluster, Key, Machine, Run
+from bench.cluster.world import Cluster, Key, Machine, Run, Setting
 from grading.cluster.guesses import lengths
 from grading.cluster.left import Left
 from grading.cluster.pace import Learner, Seen, with_guesses
@@ -76,7 +76,10 @@ class Ours(Passive):
         """A machine as it knows itself now."""
         running = Counter(run.stage for run in machine.runs.values())
         if self.oracle:
-            paces = {s: replace(p, health=machine.box.speed) for s, p in known(machine).items()}
+            paces = {
+                s: replace(p, health=machine.box.speed)
+                for s, p in known(cluster.setting, machine.name).items()
+            }
             left = self._remains(cluster, machine)
         else:
             learner = self._learner(machine)
@@ -87,7 +90,7 @@ class Ours(Passive):
     def _remains(self, cluster: Cluster, machine: Machine) -> dict[str, float]:
         tokens, left = machine.box.snapshot(cluster.now).tokens, dict.fromkeys(STAGES, 0.0)
         for name, run in machine.runs.items():
-            left[run.stage] += max(0.05, 1 - tokens.get(name, 0) / STAGES[run.stage].output)
+            left[run.stage] += max(0.05, 1 - tokens.get(name, 0) / cluster.setting.works[run.stage].output)
         return left
 
     def looked(self, cluster: Cluster, machine: Machine) -> None:
@@ -121,7 +124,7 @@ class Ours(Passive):
             wrote = run.request.output if run.done <= cluster.now else tokens.get(name, 0)
             reads = name in tokens or wrote
             phase = "writing" if wrote else "reading" if reads else "waiting"
-            most = round(MOST * STAGES[run.stage].output)
+            most = round(MOST * cluster.setting.works[run.stage].output)
             found.append(Seen(name, run.stage, phase, wrote, most))  # type: ignore[arg-type]
         return found
 
@@ -137,21 +140,16 @@ class Ours(Passive):
         return {m: {s: learner.dump(s) for s in STAGES} for m, learner in self.learners.items()}
 
 
-_KNOWN: dict[tuple[Card, int], Mapping[str, Pace]] = {}
+_KNOWN: dict[tuple[str, str, int], Mapping[str, Pace]] = {}
 
 
-def known(machine: Machine) -> Mapping[str, Pace]:
+def known(setting: Setting, name: str) -> Mapping[str, Pace]:
     """A machine's true speeds."""
-    key = (machine.card, machine.slots)
+    key = (setting.world.name, name, setting.slots)
     if key not in _KNOWN:
+        card, slots = setting.cards[name], setting.slots
         _KNOWN[key] = {
-            s: Pace(
-                alone_s=job_s(machine.card, w, 1),
-                full_s=job_s(machine.card, w, machine.slots),
-                full=machine.slots,
-                tokens=w.output,
-                seen=100,
-            )
-            for s, w in STAGES.items()
+            s: Pace(job_s(card, w, 1), job_s(card, w, slots), slots, tokens=w.output, seen=100)
+            for s, w in setting.works.items()
         }
     return _KNOWN[key]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from bench.cluster.bound import rates
 from bench.cluster.cards import STAGES
-from bench.cluster.world import PRIORITIES, Cluster, Key, Machine, Run
+from bench.cluster.world import PRIORITIES, Cluster, Key, Machine, Run, Setting
 from grading.cluster.view import Peer
 
 HOME = {
@@ -15,6 +16,20 @@ HOME = {
     "mac-studio-1": "feedback",
     "mac-studio-2": "feedback",
 }
+
+
+_HOMES: dict[tuple[str, int], dict[str, str]] = {}
+
+
+def homes(setting: Setting) -> dict[str, str]:
+    """machine -> its home stage: those of `HOME`; elsewhere the one it does best beside the others."""
+    key = setting.world.name, setting.slots
+    if key not in _HOMES:
+        of = rates(setting.cards, setting.slots, setting.works)
+        all_ = {s: sum(r[s] for r in of.values()) for s in setting.works}
+        best = {m: max(r, key=lambda s, r=r: r[s] / all_[s]) for m, r in of.items()}  # type: ignore[misc]
+        _HOMES[key] = HOME if set(best) == set(HOME) else best
+    return _HOMES[key]
 
 
 @dataclass
@@ -57,7 +72,7 @@ class HomeFirst(Passive):
 
     def queues(self, cluster: Cluster, machine: Machine) -> tuple[Key, ...]:
         """Home first."""
-        home = HOME[machine.name]
+        home = homes(cluster.setting)[machine.name]
         return _all(home, *(s for s in STAGES if s != home))
 
 
@@ -69,7 +84,7 @@ class Pinned(Passive):
 
     def queues(self, cluster: Cluster, machine: Machine) -> tuple[Key, ...]:
         """The home stage, on primaries."""
-        return _all(HOME[machine.name]) if machine.name.endswith("1") else ()
+        return _all(homes(cluster.setting)[machine.name]) if machine.name.endswith("1") else ()
 
 
 @dataclass
@@ -93,8 +108,9 @@ class FixedRoles(Passive):
 
     def bind(self, cluster: Cluster, run: Run) -> str | None:
         """The next one of this role."""
-        able = [m for m in cluster.machines if HOME[m] == run.stage and cluster.machines[m].alive]
-        able = able or [m for m in cluster.machines if HOME[m] == run.stage]
+        home = homes(cluster.setting)
+        able = [m for m in cluster.machines if home[m] == run.stage and cluster.machines[m].alive]
+        able = able or [m for m in cluster.machines if home[m] == run.stage] or list(cluster.machines)
         self.turn[run.stage] = self.turn.get(run.stage, -1) + 1
         return able[self.turn[run.stage] % len(able)]
 

@@ -16,11 +16,14 @@ from dataclasses import dataclass, field, replace
 
 from bench.cluster.asking import Request
 from bench.cluster.bound import bound_s, missing_s, rates, works_of
-from bench.cluster.cards import STAGES, Card
+from bench.cluster.cards import Card, Work
 from bench.cluster.costs import Box
 from bench.cluster.world import HandIn
+from bench.cluster.worlds import World
 from grading.cluster.shares import shares
 
+CHOICES = (2, 3, 4, 6, 8, 10, 12, 14, 16, 24, 32)
+"""Jobs at once that are tried on a machine, as far as it has slots."""
 Jobs = tuple[int, ...]
 """Output tokens of jobs, longest first."""
 
@@ -33,11 +36,13 @@ class Lane:
     jobs: Mapping[str, Jobs]
     drain: int
     """The next stage begins when no more than so many of the one before are in slots."""
+    at_once: int
+    """Jobs in slots at the most."""
 
     @property
     def key(self) -> tuple[object, ...]:
         """For remembering how long it takes."""
-        return (self.order, self.drain, *(self.jobs[s] for s in self.order))
+        return (self.order, self.drain, self.at_once, *(self.jobs[s] for s in self.order))
 
 
 @dataclass(frozen=True)
@@ -49,18 +54,21 @@ class Found:
     tries: int
 
 
-def lane_s(card: Card, slots: int, lane: Lane, changes: Iterable[tuple[float, float]] = ()) -> float:
+def lane_s(
+    card: Card, works: Mapping[str, Work], lane: Lane, changes: Iterable[tuple[float, float]] = ()
+) -> float:
     """When a machine is done with its lane. What is lost with its power it begins again when it is back."""
-    box = Box(card, slots, changes=changes)
+    models = tuple({work.model.name: work.model for work in works.values()}.values())
+    box = Box(card, lane.at_once, changes=changes, models=models)
     plan = deque((stage, output) for stage in lane.order for output in lane.jobs[stage])
     running, begun, last = dict.fromkeys(lane.order, 0), dict[str, tuple[str, int]](), 0.0
     while plan or any(running.values()):
-        while plan and box.speed and sum(running.values()) < slots:
+        while plan and box.speed and sum(running.values()) < lane.at_once:
             stage, output = plan[0]
             others = sum(n for s, n in running.items() if s != stage)
             if others > lane.drain:
                 break
-            work, name = STAGES[stage], f"{stage} {len(begun)}"
+            work, name = works[stage], f"{stage} {len(begun)}"
             box.submit(box.now, Request(name, work.model.name, work.prompt, output, "class", work.shared))
             begun[name] = plan.popleft()
             running[stage] += 1
@@ -77,7 +85,7 @@ def lane_s(card: Card, slots: int, lane: Lane, changes: Iterable[tuple[float, fl
 class Search:
     """Annealing from the plan of the linear program."""
 
-    cards: Mapping[str, Card]
+    world: World
     slots: int
     hand_ins: Sequence[HandIn]
     seed: int = 1
@@ -106,17 +114,17 @@ class Search:
 
     def _first(self) -> dict[str, Lane]:
         """As many jobs a machine as the linear program says; lengths are dealt out evenly."""
-        works = works_of(self.hand_ins)
+        works = works_of(self.hand_ins, self.world.works)
         outputs = {
             s: sorted((h.output[s] for h in self.hand_ins if s in h.output), reverse=True) for s in works
         }
-        speed = rates(self.cards, self.slots, works)
-        least = bound_s(self.cards, self.slots, self.hand_ins, self.changes)
+        speed = rates(self.world.cards, self.slots, works)
+        least = bound_s(self.world.cards, self.slots, self.hand_ins, self.changes, usual=self.world.works)
         missing = {m: missing_s(of, least) for m, of in self.changes.items()}
         plan = shares(speed, {s: float(len(of)) for s, of in outputs.items()}, missing)
-        jobs: dict[str, dict[str, list[int]]] = {m: {s: [] for s in works} for m in self.cards}
+        jobs: dict[str, dict[str, list[int]]] = {m: {s: [] for s in works} for m in self.world.cards}
         for stage, of in outputs.items():
-            want = {m: plan.seconds[m][stage] * speed[m][stage] for m in self.cards}
+            want = {m: plan.seconds[m][stage] * speed[m][stage] for m in self.world.cards}
             want = {m: n for m, n in want.items() if n > 0.3}
             turns = [(1 / n, m) for m, n in want.items()]
             heapq.heapify(turns)
@@ -125,15 +133,15 @@ class Search:
                 jobs[machine][stage].append(output)
                 heapq.heappush(turns, (at + 1 / want[machine], machine))
         return {
-            m: Lane(tuple(works), {s: tuple(of) for s, of in stages.items()}, self.slots)
+            m: Lane(tuple(works), {s: tuple(of) for s, of in stages.items()}, self.slots, self.slots)
             for m, stages in jobs.items()
         }
 
     def _ends(self, machine: str, lane: Lane) -> float:
-        card, changes = self.cards[machine], tuple(self.changes.get(machine, ()))
+        card, changes = self.world.cards[machine], tuple(self.changes.get(machine, ()))
         key = (card, changes, *lane.key)
         if key not in self._known:
-            self._known[key] = lane_s(card, self.slots, lane, changes)
+            self._known[key] = lane_s(card, self.world.works, lane, changes)
         return self._known[key]
 
     def _changed(
@@ -144,7 +152,9 @@ class Search:
         lane = lanes[latest]
         if kind < 0.1:
             return {latest: replace(lane, order=lane.order[::-1])}
-        if kind < 0.2:
+        if kind < 0.15:
+            return {latest: replace(lane, at_once=rng.choice([n for n in CHOICES if n <= self.slots]))}
+        if kind < 0.22:
             return {latest: replace(lane, drain=rng.choice([0, 2, 4, 8, 12, self.slots]))}
         other = rng.choice([m for m in lanes if m != latest])
         stage = rng.choice([s for s in lane.jobs if lane.jobs[s]] or list(lane.jobs))

@@ -12,9 +12,10 @@ from bench.cluster.bound import bound_s
 from bench.cluster.measures import quantile, recognised_s, returned_s, waits
 from bench.cluster.ours import Ours, Said
 from bench.cluster.policies import OTHERS, Passive
-from bench.cluster.scenarios import SCENARIOS, Scenario, named
+from bench.cluster.scenarios import SCENARIOS, Scenario, backlog, named
 from bench.cluster.search import Search
 from bench.cluster.world import Cluster, Run
+from bench.cluster.worlds import WORLDS
 
 __all__ = ["Outcome", "bound_of", "line", "main", "play", "quantile", "remarks", "warm"]
 
@@ -41,7 +42,7 @@ class Outcome:
 def bound_of(scenario: Scenario) -> float:
     """Seconds in which no schedule does it, had all come at once and were all changes known."""
     of = scenario.setting
-    return bound_s(of.cards, of.slots, scenario.hand_ins, of.changes)
+    return bound_s(of.cards, of.slots, scenario.hand_ins, of.changes, usual=of.works)
 
 
 def play(scenario: Scenario, policy: Passive) -> Outcome:
@@ -69,7 +70,8 @@ def play(scenario: Scenario, policy: Passive) -> Outcome:
 
 def warm(scenario: Scenario) -> Said:
     """What machines of this setting learn from a backlog of 200."""
-    before = SCENARIOS["backlog200"](scenario.setting.slots, scenario.setting.seed + 1000)
+    of = scenario.setting
+    before = backlog(200, of.slots, of.seed + 1000, of.world)
     teacher = Ours(oracle=False)
     play(before, teacher)
     return teacher.said_by()
@@ -88,7 +90,7 @@ def line(outcome: Outcome) -> str:
 def searched(scenario: Scenario, seconds: float) -> str:
     """A row of the table for an offline search, which knows all lengths and what happens to machines."""
     setting = scenario.setting
-    search = Search(setting.cards, setting.slots, scenario.hand_ins, setting.seed, setting.changes)
+    search = Search(setting.world, setting.slots, scenario.hand_ins, setting.seed, setting.changes)
     found = search.run(tries=10**6, seconds=seconds)
     ratio = found.makespan_s / bound_of(scenario)
     return f"{'the best found offline':26} {found.makespan_s:7.0f} {ratio:6.3f}  of {found.tries} tries"
@@ -116,6 +118,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--policies", nargs="*", default=["ours", *OTHERS], choices=["ours", *OTHERS])
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from 1 on")
     parser.add_argument("--slots", type=int, default=16)
+    parser.add_argument("--world", default="own", choices=list(WORLDS))
     parser.add_argument("--learned", action="store_true", help="speeds are learned, not known")
     parser.add_argument("--release", default="any", choices=["any", "all", "everything"])
     parser.add_argument("--best", type=float, default=0.0, help="seconds to search for the best schedule")
@@ -128,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{'':26} {'last':>7} {'/bound':>6} {'p50':>7} {'p95':>7}  runs of analysis/feedback by machine")
     for name in SCENARIOS if "all" in chosen.scenario else chosen.scenario:
         for seed in range(1, chosen.seeds + 1):
-            scenario = named(name, chosen.slots, seed)
+            scenario = named(name, chosen.slots, seed, WORLDS[chosen.world])
             scenario = replace(scenario, setting=replace(scenario.setting, release=chosen.release))
             said = warm(scenario) if chosen.learned and not scenario.cold else {}
             print(f"{scenario.name}, seed {seed}, bound {bound_of(scenario):.0f} s")

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from bench.cluster.asking import Request
-from bench.cluster.cards import CARDS, Card
+from bench.cluster.cards import Card, Work
 from bench.cluster.costs import Box
+from bench.cluster.worlds import OWN, World
 from grading.cluster.view import Peer
 
 PRIORITIES = ("interactive", "batch")
@@ -105,7 +106,7 @@ class Setting:
     """The machines and what happens to them."""
 
     slots: int = 16
-    cards: Mapping[str, Card] = field(default_factory=lambda: dict(CARDS))
+    world: World = OWN
     changes: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     """machine -> (time, speed)s; speed 0: dead."""
     seed: int = 1
@@ -115,3 +116,13 @@ class Setting:
     """Rounds leave SQL while any stage's queue has room, as in the product; or all have; or at once."""
     deepest: int = 8
     """No queue gets longer than this many times the live slots, as in `grading.dispatch`."""
+
+    @property
+    def cards(self) -> Mapping[str, Card]:
+        """machine -> card."""
+        return self.world.cards
+
+    @property
+    def works(self) -> Mapping[str, Work]:
+        """stage -> its usual job."""
+        return self.world.works

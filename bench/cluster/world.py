@@ -91,13 +91,14 @@ class Cluster:
             card,
             self.setting.slots,
             changes=self.setting.changes.get(name, ()),
+            models=tuple({work.model.name: work.model for work in self.setting.works.values()}.values()),
             loaded=self.setting.models.get(name),
         )
 
     def _runs_of(self, number: int, one: HandIn) -> list[Run]:
         runs = []
         for stage, output in one.output.items():
-            work = STAGES[stage]
+            work = self.setting.works[stage]
             asked = Request(
                 f"{number}-{stage}", work.model.name, work.prompt, max(1, output), one.course, work.shared
             )

@@ -122,14 +122,14 @@ def on_cards(a: Card, b: Card, model: Model, prompt: int, output: int, link_byte
     """Of a model on real machines, by their peak figures and efficiencies with one answer at a time."""
     parts = math.ceil(prompt / STEP)
     cache = model.cache(prompt + output / 2)
-    step = step_s(b, {model: 1}, cache)
+    step = step_s(b, {model: 1}, {model: cache})
     return Costs(
         passes=even(prefill_s(a, model, prompt, 1), parts),
         sends=even(model.cache(prompt) / link_bytes_s, parts),
         read_b=prefill_s(b, model, prompt, 1),
-        write_a=output * step_s(a, {model: 1}, cache),
+        write_a=output * step_s(a, {model: 1}, {model: cache}),
         write_b=output * step,
-        together=step_s(b, {model: 2}, 2 * cache) / step,
+        together=step_s(b, {model: 2}, {model: 2 * cache}) / step,
     )
 
 

@@ -152,9 +152,9 @@ def test_a_pool_gives_each_group_the_same_weight():
 
 def test_the_search_finds_a_schedule_near_the_bound():
     scenario = backlog(60, 16, 1)
-    search = Search(scenario.setting.cards, 16, scenario.hand_ins)
+    search = Search(scenario.setting.world, 16, scenario.hand_ins)
     found = search.run(tries=25, seconds=60)
-    assert found == Search(scenario.setting.cards, 16, scenario.hand_ins).run(tries=25, seconds=60)
+    assert found == Search(scenario.setting.world, 16, scenario.hand_ins).run(tries=25, seconds=60)
     outputs = {s: sorted(h.output[s] for h in scenario.hand_ins) for s in STAGES}
     assert {s: sorted(o for lane in found.lanes.values() for o in lane.jobs[s]) for s in STAGES} == outputs
     bound = bound_s(CARDS, 16, scenario.hand_ins)
@@ -164,11 +164,11 @@ def test_the_search_finds_a_schedule_near_the_bound():
 def test_the_search_begins_again_what_is_lost_with_a_machine():
     scenario = backlog(60, 16, 1)
     changes = {"mac-studio-1": ((100.0, 0.0), (200.0, 1.0))}
-    card, lane = CARDS["mac-studio-1"], Lane(("analysis",), {"analysis": (1200,) * 32}, 16)
-    alone, broken = lane_s(card, 16, lane), lane_s(card, 16, lane, changes["mac-studio-1"])
-    first = lane_s(card, 16, replace(lane, jobs={"analysis": (1200,) * 16}))
+    card, lane = CARDS["mac-studio-1"], Lane(("analysis",), {"analysis": (1200,) * 32}, 16, 16)
+    alone, broken = lane_s(card, STAGES, lane), lane_s(card, STAGES, lane, changes["mac-studio-1"])
+    first = lane_s(card, STAGES, replace(lane, jobs={"analysis": (1200,) * 16}))
     assert broken - alone > 100 + max(0.0, 100 - first), "what was in hand is done twice"
-    found = Search(scenario.setting.cards, 16, scenario.hand_ins, changes=changes).run(tries=25, seconds=60)
+    found = Search(scenario.setting.world, 16, scenario.hand_ins, changes=changes).run(tries=25, seconds=60)
     assert found.makespan_s > bound_s(CARDS, 16, scenario.hand_ins, changes)
 
 
