@@ -95,12 +95,16 @@ class Ours(Passive):
 
     def looked(self, cluster: Cluster, machine: Machine) -> None:
         """The learner looks at the runs in hand, and the plan is made anew."""
+        self.learn(cluster, machine)
+        self._plans[machine.name] = planned(self.view(cluster, machine))
+
+    def learn(self, cluster: Cluster, machine: Machine) -> None:
+        """The learner looks at the runs in hand, unless speeds are known."""
         if not self.oracle:
             learner = self._learner(machine)
             learner.expect(lengths(self.view(cluster, machine)))
             learner.sample(cluster.now, self._seen(cluster, machine))
             self.healths.append((machine.name, cluster.now, learner.health(cluster.now)))
-        self._plans[machine.name] = planned(self.view(cluster, machine))
 
     def began(self, cluster: Cluster, machine: Machine, run: Run) -> None:
         """It looks when a run begins, too."""

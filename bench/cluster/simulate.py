@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bench.cluster.balance import Balance
 from bench.cluster.bound import bound_s
 from bench.cluster.measures import quantile, recognised_s, returned_s, waits
 from bench.cluster.ours import Ours, Said
@@ -18,6 +19,9 @@ from bench.cluster.world import Cluster, Run
 from bench.cluster.worlds import WORLDS
 
 __all__ = ["Outcome", "bound_of", "line", "main", "play", "quantile", "remarks", "warm"]
+
+OWN_WAYS: dict[str, type[Ours]] = {"ours": Ours, "balance": Balance}
+"""Ways that machines decide for themselves with the product's speeds."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ def remarks(scenario: Scenario, outcome: Outcome) -> str:
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.cluster.simulate", description=__doc__)
     parser.add_argument("--scenario", nargs="*", default=["backlog400"], help="all, or names as lost1000")
-    parser.add_argument("--policies", nargs="*", default=["ours", *OTHERS], choices=["ours", *OTHERS])
+    parser.add_argument("--policies", nargs="*", default=["ours", *OTHERS], choices=[*OWN_WAYS, *OTHERS])
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from 1 on")
     parser.add_argument("--slots", type=int, default=16)
     parser.add_argument("--world", default="own", choices=list(WORLDS))
@@ -139,7 +143,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(searched(scenario, chosen.best), flush=True)
             for key in chosen.policies:
                 began = time.perf_counter()
-                policy = OTHERS[key]() if key in OTHERS else Ours(oracle=not chosen.learned, said=said)
+                policy = (
+                    OTHERS[key]() if key in OTHERS else OWN_WAYS[key](oracle=not chosen.learned, said=said)
+                )
                 outcome = play(scenario, policy)
                 print(f"{line(outcome)} [{time.perf_counter() - began:.1f} s]", flush=True)
                 if said_more := remarks(scenario, outcome):

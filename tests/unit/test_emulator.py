@@ -15,7 +15,7 @@ from bench.cluster.ours import Ours
 from bench.cluster.policies import OTHERS, HomeFirst
 from bench.cluster.scenarios import SCENARIOS, backlog, slow
 from bench.cluster.search import Lane, Search, lane_s
-from bench.cluster.simulate import Outcome, play
+from bench.cluster.simulate import OWN_WAYS, Outcome, play
 from bench.cluster.world import HandIn, Run, Setting
 
 
@@ -38,21 +38,21 @@ def test_mixed_batches_are_worth_less_than_their_parts_one_after_the_other():
         assert used < 1
 
 
-@pytest.mark.parametrize("key", ["ours", *OTHERS])
+@pytest.mark.parametrize("key", [*OWN_WAYS, *OTHERS])
 def test_every_way_grades_all_and_none_beats_the_bound(key):
     scenario = backlog(40, 8, 1)
-    outcome = play(scenario, Ours() if key == "ours" else OTHERS[key]())
+    outcome = play(scenario, {**OWN_WAYS, **OTHERS}[key]())
     assert all(run.began >= run.came and run.done < math.inf and run.machine for run in outcome.runs)
     assert sum(sum(of.values()) for of in outcome.done.values()) == 80
     assert outcome.makespan_s > outcome.bound_s
 
 
-@pytest.mark.parametrize("key", list(OTHERS))
+@pytest.mark.parametrize("key", ["balance", *OTHERS])
 def test_every_way_grades_all_although_a_machine_dies(key):
     scenario = backlog(40, 8, 1)
     changes = {"mac-studio-1": ((30.0, 0.0), (200.0, 1.0))}
     scenario = replace(scenario, setting=replace(scenario.setting, changes=changes))
-    outcome = play(scenario, OTHERS[key]())
+    outcome = play(scenario, {**OWN_WAYS, **OTHERS}[key]())
     assert all(run.done < math.inf for run in outcome.runs)
     in_dead = [r for r in outcome.runs if r.machine == "mac-studio-1" and 30 < r.done < 200]
     assert not in_dead
