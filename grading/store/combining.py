@@ -46,6 +46,7 @@ _ENDING = (
         Extension.due_at.label("own"),
         select(Change.id).where(Change.submission_id == Submission.id).exists().label("changed"),
         or_(select(LtiLink.id).exists(), select(CanvasLink.id).exists()).label("linked"),
+        mails.wanting(Round.id == bindparam("at_round")).exists().label("wanted"),
     )
     .join(Submission, Submission.id == Round.submission_id)
     .join(Assignment, Assignment.id == Submission.assignment_id)
@@ -87,6 +88,8 @@ class Ending:
     """People changed a grade of the submission."""
     linked: bool
     """Some learning platform may have to be told of scores."""
+    wanted: bool
+    """Somebody wants a mail when they can see the result."""
     withdrawn_by: int | None
     """Who had taken its grade back when the round was replayed."""
     number: int
@@ -104,6 +107,7 @@ def ending(session: Session, round_id: str) -> Ending:
         credit=lateness(row.created_at, due, LateRule.model_validate(row.late or {})).credit,
         changed=row.changed,
         linked=row.linked,
+        wanted=row.wanted,
         withdrawn_by=row.withdrawn_by,
         number=row.number,
         course_id=row.course_id,
@@ -164,7 +168,8 @@ def finish(session: Session, current: LockedRound, report: Report, end: Ending, 
     # after a replay there is news again when the outcome is another
     news = {f"{report.status}:{current.id}": f"submission.{GRADED[report.status]}"}
     if release:
-        mails.ready(session, [current.id])
+        if end.wanted:
+            mails.ready(session, [current.id])
         if end.linked:
             wake(session, [current.submission_id])
         news[f"released:{current.id}"] = "grade.released"

@@ -6,15 +6,16 @@ each statement half as expensive again. Whoever changes a round holds its lock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import Select, Table, bindparam, select
+from sqlalchemy import Table, and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from grading.model import RoundState, RunState, StageState
+from grading.store.database import clock, told
 from grading.store.tables import Base
 
 OVER = (StageState.DONE, StageState.DEAD)
@@ -98,9 +99,25 @@ _LOCK_ALL = (
     .with_for_update()
 )
 _READ_RUN = select(_RUNS.c.round_id, _RUNS.c.stage, _RUNS.c.state).where(_RUNS.c.id == bindparam("at_run"))
-_READ_RUNS = select(_RUNS.c.id, _RUNS.c.round_id, _RUNS.c.stage, _RUNS.c.state).where(
-    _RUNS.c.id.in_(bindparam("runs", expanding=True))
-)
+_READ_STAGES_AND_RUNS = {
+    dialect: select(
+        clock(dialect),
+        _STAGES.c.round_id,
+        _RUNS.c.id,
+        _RUNS.c.state,
+        *(_STAGES.c[field.name] for field in fields(Stage)),
+    )
+    .outerjoin(
+        _RUNS,
+        and_(
+            _RUNS.c.round_id == _STAGES.c.round_id,
+            _RUNS.c.stage == _STAGES.c.stage,
+            _RUNS.c.id.in_(bindparam("runs", expanding=True)),
+        ),
+    )
+    .where(_STAGES.c.round_id.in_(bindparam("rounds", expanding=True)))
+    for dialect in ("sqlite", "postgresql")
+}
 _READ_ACCEPTED = select(_RUNS.c.result).where(_RUNS.c.round_id == bindparam("at_round"), _RUNS.c.accepted)
 _UPDATE_ROUND = _ROUNDS.update().where(_ROUNDS.c.id == bindparam("at_round"))
 _UPDATE_STAGE = _STAGES.update().where(
@@ -133,19 +150,31 @@ def locked(session: Session, round_id: str) -> LockedRound | None:
     return LockedRound(**row._mapping, stages={stage.stage: Stage(*stage) for stage in stages})
 
 
-def locked_all(session: Session, round_ids: Sequence[str]) -> dict[str, LockedRound]:
-    """These rounds, locked one after the other by their ids: two that want the same ones never block both."""
-    return _locked(session, _LOCK_ALL, round_ids)
+def locked_with_runs(
+    session: Session, round_ids: Iterable[str], run_ids: Iterable[str]
+) -> tuple[dict[str, LockedRound], dict[str, KnownRun]]:
+    """These rounds, and which of these runs are theirs.
+
+    They are locked one after the other by their ids: two that want the same ones never block both.
+    """
+    connection, at = session.connection(), {"rounds": list(set(round_ids))}
+    rows = {row.id: row._mapping for row in connection.execute(_LOCK_ALL, at)}
+    stages: dict[str, dict[str, Stage]] = {name: {} for name in rows}
+    runs: dict[str, KnownRun] = {}
+    statement = _READ_STAGES_AND_RUNS[connection.dialect.name]
+    found = connection.execute(statement, {**at, "runs": list(run_ids)}) if rows else ()
+    for moment, round_id, run_id, state, *columns in found:
+        told(session, moment)
+        stages[round_id][columns[0]] = stage = Stage(*columns)
+        if run_id is not None:
+            runs[run_id] = KnownRun(round_id, stage.stage, state)
+    return {name: LockedRound(**row, stages=stages[name]) for name, row in rows.items()}, runs
 
 
 def locked_if_free(session: Session, round_ids: Sequence[str]) -> dict[str, LockedRound]:
     """Those of these rounds that nobody else holds, locked, in the order given."""
-    return _locked(session, _LOCK_IF_FREE, round_ids)
-
-
-def _locked(session: Session, lock: Select[Any], round_ids: Sequence[str]) -> dict[str, LockedRound]:
     at = {"rounds": list(round_ids)}
-    rows = {row.id: row._mapping for row in session.connection().execute(lock, at)}
+    rows = {row.id: row._mapping for row in session.connection().execute(_LOCK_IF_FREE, at)}
     stages: dict[str, dict[str, Stage]] = {name: {} for name in rows}
     for round_id, *columns in session.connection().execute(_READ_STAGES_OF, at) if rows else ():
         if round_id in stages:
@@ -185,12 +214,6 @@ def read_run(session: Session, run_id: str) -> KnownRun | None:
     """The run of that id, if it was ever dispatched."""
     row = session.connection().execute(_READ_RUN, {"at_run": run_id}).one_or_none()
     return None if row is None else KnownRun(*row)
-
-
-def read_runs(session: Session, run_ids: Sequence[str]) -> dict[str, KnownRun]:
-    """The runs of these ids that were ever dispatched."""
-    rows = session.connection().execute(_READ_RUNS, {"runs": list(run_ids)})
-    return {run_id: KnownRun(*columns) for run_id, *columns in rows}
 
 
 def set_dispatched(session: Session, round_ids: Sequence[str], at: datetime) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, func, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from grading.store import outbox
@@ -56,7 +56,11 @@ def ready(session: Session, round_ids: Sequence[str]) -> int:
 @cache
 def _who_wants() -> Select[Any]:
     """Round, submission and user of all who want to hear of these `rounds`; made once."""
-    these = Round.id.in_(bindparam("rounds", expanding=True))
+    return wanting(Round.id.in_(bindparam("rounds", expanding=True)))
+
+
+def wanting(these: ColumnElement[bool]) -> Select[Any]:
+    """A query for round, submission and user of all who want to hear of these rounds."""
     owners = select(Round.id, Submission.id.label("submission_id"), Submission.student_id.label("user_id"))
     owners = owners.join(Submission, Submission.id == Round.submission_id).where(these)
     member = SubmissionMember

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Select, Table, bindparam, select
+from sqlalchemy import LargeBinary, Select, Table, bindparam, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
@@ -42,6 +42,15 @@ _PUT = {
     for name, insert in (("sqlite", sqlite_insert), ("postgresql", postgresql_insert))
     for table in (_PROMPTS, _MESSAGES)
 }
+_HELD = _HOLD.with_only_columns(bindparam("run"), _MESSAGES.c.sha256, bindparam("user", type_=LargeBinary))
+_KEEP = {
+    name: insert(_PROMPTS)
+    .from_select(["run_id", "system_sha256", "user_message"], _HELD)
+    .on_conflict_do_nothing()
+    .returning(_PROMPTS.c.run_id)
+    for name, insert in (("sqlite", sqlite_insert), ("postgresql", postgresql_insert))
+}
+"""A prompt whose system message is kept already, as that of almost every one is."""
 
 
 class RunPrompt(Value):
@@ -98,17 +107,18 @@ def keep(session: Session, result: Result) -> None:
         )
         _put(session, _PROMPTS, run_id=result.run_id)
         return
-    name = _keep_system(session, system)
-    _put(session, _PROMPTS, run_id=result.run_id, system_sha256=name, user_message=zlib.compress(user))
+    name, packed = hashlib.sha256(system).hexdigest(), zlib.compress(user)
+    connection, row = session.connection(), {"run": result.run_id, "name": name, "user": packed}
+    if connection.execute(_KEEP[connection.dialect.name], row).first() is None:
+        _keep_system(session, name, system)
+        _put(session, _PROMPTS, run_id=result.run_id, system_sha256=name, user_message=packed)
 
 
-def _keep_system(session: Session, content: bytes) -> str:
-    """The hash of a system message that is kept, and locked: nobody removes it until this is committed."""
-    name = hashlib.sha256(content).hexdigest()
+def _keep_system(session: Session, name: str, content: bytes) -> None:
+    """Keep a system message, and lock it: nobody removes it until this is committed."""
     while session.connection().execute(_HOLD, {"name": name}).first() is None:
         # one that another adds meanwhile is waited for; were it removed as unused at once, it is added again
         _put(session, _MESSAGES, sha256=name, content=zlib.compress(content))
-    return name
 
 
 def _put(session: Session, table: Table, **row: Any) -> None:

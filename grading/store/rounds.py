@@ -7,7 +7,7 @@ nothing. Plain statements, not mapped objects: this is the busiest code of the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -26,10 +26,9 @@ from grading.store.locking import (
     Stage,
     add_runs,
     locked,
-    locked_all,
     locked_if_free,
+    locked_with_runs,
     read_run,
-    read_runs,
     set_dispatched,
     set_done,
     set_run,
@@ -37,6 +36,7 @@ from grading.store.locking import (
     set_stage,
 )
 from grading.store.tables import Round, new_id
+from grading.store.taught import any_active
 
 MAX_TRIES = 3
 MAX_LOSSES = 3
@@ -74,11 +74,18 @@ class Work:
     rubric_version_id: int
     submission_id: str
     student_id: int
+    taught: bool
+    """An example is on that its models may be shown."""
 
 
-_READ_WORK = select(*(Round.__table__.c[name] for name in ("id", *(one.name for one in fields(Work))))).where(
-    Round.__table__.c.id.in_(bindparam("rounds", expanding=True))
-)
+_READ_WORK = select(
+    Round.id,
+    Round.prepared,
+    Round.rubric_version_id,
+    Round.submission_id,
+    Round.student_id,
+    any_active(Round.rubric_version_id),
+).where(Round.id.in_(bindparam("rounds", expanding=True)))
 Loss = Literal["unbegun", "alone", "together"]
 """How a run was lost: before a machine began it, by itself, or with others of the same process."""
 
@@ -190,8 +197,8 @@ def record(session: Session, results: Sequence[Result]) -> list[Recorded]:
 
 def _record_each(session: Session, results: Sequence[Result]) -> list[Recorded]:
     """Results of different stages."""
-    current = locked_all(session, list({one.round_id: None for one in results}))
-    runs = read_runs(session, [one.run_id for one in results])
+    rounds, run_ids = (one.round_id for one in results), (one.run_id for one in results)
+    current, runs = locked_with_runs(session, rounds, run_ids)
     recorded, rows, done = [], {}, []
     for result in results:
         of, run = current.get(result.round_id), runs.get(result.run_id)

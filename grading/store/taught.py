@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, delete, or_, select, update
+from sqlalchemy import delete, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -18,11 +18,11 @@ TRIES = 5
 """To take a prompt away while results come in."""
 
 
-_ANY_ACTIVE = (
-    select(tables.Example.id)
-    .where(tables.Example.assignment_id == bindparam("of"), tables.Example.active)
-    .limit(1)
-)
+def any_active(version_id: Any) -> Any:
+    """Whether an example is on for the assignment of this rubric version, a column of another query."""
+    example, version = tables.Example, tables.RubricVersion
+    there = select(example.id).join(version, version.assignment_id == example.assignment_id)
+    return there.where(version.id == version_id, example.active).exists()
 
 
 class Taught(NamedTuple):
@@ -61,8 +61,6 @@ def taught(session: Session, assignment_id: int, submission_id: str, student_id:
 
     Without those from work of the same student, or of a group with them: nobody is graded with their own.
     """
-    if not session.connection().execute(_ANY_ACTIVE, {"of": assignment_id}).first():
-        return []
     example, member = tables.Example, tables.SubmissionMember
     theirs = select(member.user_id).where(member.submission_id == example.submission_id)
     with_them = select(member.user_id).where(member.submission_id == submission_id)

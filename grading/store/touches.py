@@ -14,7 +14,19 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Integer, Select, bindparam, delete, event, func, insert, inspect, or_, select
+from sqlalchemy import (
+    BigInteger,
+    Integer,
+    Select,
+    bindparam,
+    delete,
+    event,
+    func,
+    insert,
+    inspect,
+    or_,
+    select,
+)
 from sqlalchemy.orm import ORMExecuteState, Session, sessionmaker
 
 from grading.store.tables import (
@@ -51,15 +63,18 @@ _OF_SUBMISSION = (Grade, Round, Change, Mark, SubmissionMember, RegradeRequest)
 _OF_ASSIGNMENT = (Submission, RubricVersion, Extension, GroupMember, Example, DryRun)
 _WATCHED = (*_OF_SUBMISSION, *_OF_ASSIGNMENT, Assignment, Course, Membership)
 _INSERT = Base.metadata.tables["touches"].insert()
-_PLACES = select(Assignment.course_id, Assignment.id).where(
-    or_(
-        Assignment.id.in_(bindparam("assignments", expanding=True)),
-        Assignment.id.in_(
-            select(Submission.assignment_id).where(
-                Submission.id.in_(bindparam("submissions", expanding=True))
-            )
-        ),
-    )
+_INSERT_OF = _INSERT.from_select(
+    ["course_id", "assignment_id", "mark"],
+    select(Assignment.course_id, Assignment.id, bindparam("mark", type_=BigInteger)).where(
+        or_(
+            Assignment.id.in_(bindparam("assignments", expanding=True)),
+            Assignment.id.in_(
+                select(Submission.assignment_id).where(
+                    Submission.id.in_(bindparam("submissions", expanding=True))
+                )
+            ),
+        )
+    ),
 )
 _TELLING: dict[type[Any], tuple[str, ...]] = {
     Round: ("state", "current", "number", "finished_at", "rubric_version_id"),
@@ -157,13 +172,13 @@ def _before_commit(session: Session) -> None:
     seen: _Seen | None = session.info.pop("touched", None)
     if seen is None:
         return
-    mark = secrets.randbits(BITS)
     if EVERYTHING in seen.known:
         seen = _Seen(known={EVERYTHING})
     if seen.submissions or seen.assignments:
         of_them = {"submissions": list(seen.submissions), "assignments": list(seen.assignments)}
-        seen.known.update((row[0], row[1]) for row in session.connection().execute(_PLACES, of_them))
+        session.connection().execute(_INSERT_OF, {**of_them, "mark": secrets.randbits(BITS)})
     if seen.known:
+        mark = secrets.randbits(BITS)
         rows = [{"course_id": one, "assignment_id": other, "mark": mark} for one, other in seen.known]
         session.connection().execute(_INSERT, rows)
 

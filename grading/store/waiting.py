@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Select, Table, bindparam, func, literal_co
 from sqlalchemy.orm import Session, aliased
 
 from grading.model import PRIORITIES, RoundState, RunState, StageState
-from grading.store.database import now
+from grading.store.database import clock, now, told
 from grading.store.tables import Base, Round, RoundStage, Run, UtcDateTime
 
 _COURSES: Table = Base.metadata.tables["courses"]
@@ -34,6 +34,16 @@ class Next:
     round_id: str
     course_id: int
     priority: str
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What there may be to send."""
+
+    due: bool
+    """The next try of some stage is due."""
+    queued: frozenset[str]
+    """Priorities of which a round is queued."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +97,17 @@ _NEXT_OF_COURSE = (
     .order_by(Round.line, Round.created_at, Round.id)
     .limit(bindparam("most"))
 )
-_LAST_SERVED = {priority: select(func.max(served)) for priority, served in _SERVED.items()}
+_LAST_SERVED = {priority: select(func.coalesce(func.max(served), 0)) for priority, served in _SERVED.items()}
 _SERVE = {
     priority: _COURSES.update()
     .where(_COURSES.c.id == bindparam("at_course"))
     .values({served: bindparam("place")})
+    for priority, served in _SERVED.items()
+}
+_SERVE_ONE = {
+    priority: _COURSES.update()
+    .where(_COURSES.c.id == bindparam("at_course"))
+    .values({served: _LAST_SERVED[priority].scalar_subquery() + bindparam("place")})
     for priority, served in _SERVED.items()
 }
 _DUE_AGAIN = (
@@ -109,14 +125,19 @@ _DUE_AGAIN = (
 )
 
 
-_ANY_DUE = (
-    select(RoundStage.round_id)
-    .where(
-        RoundStage.state == StageState.FAILED,
-        RoundStage.not_before <= bindparam("moment", type_=UtcDateTime()),
-    )
-    .limit(1)
-)
+_FIRST_DUE = select(func.min(RoundStage.not_before)).where(RoundStage.state == StageState.FAILED)
+_ANY_QUEUED = {
+    priority: select(Round.id)
+    # each by its own index: PostgreSQL does not look into what is bound later
+    .where(Round.state == _QUEUED, Round.priority == literal_column(f"'{priority}'"))
+    .exists()
+    .label(priority)
+    for priority in PRIORITIES
+}
+_WHAT_WAITS = {
+    dialect: select(clock(dialect), _FIRST_DUE.scalar_subquery().label("due"), *_ANY_QUEUED.values())
+    for dialect in ("sqlite", "postgresql")
+}
 
 
 def _by_stage(rows: Select[Any]) -> Select[Any]:
@@ -140,6 +161,14 @@ _FAILED_STAGES = _by_stage(
         RoundStage.state == StageState.FAILED, RoundStage.priority == bindparam("priority")
     )
 )
+
+
+def what_waits(session: Session) -> Waiting:
+    """What there may be to send, in one query."""
+    connection = session.connection()
+    row = connection.execute(_WHAT_WAITS[connection.dialect.name]).one()
+    due = row.due is not None and row.due <= told(session, row.clock)
+    return Waiting(due, frozenset(p for p in PRIORITIES if row._mapping[p]))
 
 
 def next_queued(session: Session, priority: str, limit: int) -> list[Next]:
@@ -168,7 +197,11 @@ def served(session: Session, rounds: Sequence[Next]) -> None:
         mine = {one.course_id: place for place, one in enumerate(rounds, 1) if one.priority == priority}
         if not mine:
             continue
-        last = session.connection().execute(_LAST_SERVED[priority]).scalar_one() or 0
+        if len(mine) == 1:
+            ((course, place),) = mine.items()
+            session.connection().execute(_SERVE_ONE[priority], {"at_course": course, "place": place})
+            continue
+        last = session.connection().execute(_LAST_SERVED[priority]).scalar_one()
         # by id: two that release at the same time must not wait for each other
         rows = [{"at_course": course, "place": last + place} for course, place in sorted(mine.items())]
         session.connection().execute(_SERVE[priority], rows)
@@ -176,8 +209,6 @@ def served(session: Session, rounds: Sequence[Next]) -> None:
 
 def due_again(session: Session, places: Mapping[tuple[str, str], int]) -> list[Again]:
     """Runs whose next try is due, at most so many of each stage and priority, the longest due first."""
-    if not places or not session.connection().execute(_ANY_DUE, {"moment": now(session)}).first():
-        return []
     found = []
     for (stage, priority), most in places.items():
         values = {"stage": stage, "priority": priority, "moment": now(session), "most": most}

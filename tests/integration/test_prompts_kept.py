@@ -257,7 +257,7 @@ def test_a_message_that_is_used_again_while_it_is_removed_stays_whole(system: Pl
     job = jobs(system)[0]
     name = hashlib.sha256(SHARED.encode()).hexdigest()
     with system.store.write() as session:
-        prompts._keep_system(session, SHARED.encode())
+        prompts._keep_system(session, name, SHARED.encode())
     outcome: list[Any] = []
 
     def record() -> None:

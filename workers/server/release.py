@@ -21,7 +21,7 @@ from grading.store.rounds import RunOrder, Work
 from grading.store.waiting import Again, Next
 from grading.tracing import mark
 from workers.server.context import Server
-from workers.server.teaching import examples_for
+from workers.server.teaching import Shown, examples_for
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -108,10 +108,14 @@ def _take(server: Server, room: Mapping[Kind, Room]) -> Taken:
     if not free:
         return Taken(left=True)
     with server.store.write(derived=True) as session:
-        again = waiting.due_again(session, {kind: min(places, AT_ONCE) for kind, places in free.items()})
+        what = waiting.what_waits(session)
+        due_places = {kind: min(places, AT_ONCE) for kind, places in free.items()} if what.due else {}
+        again = waiting.due_again(session, due_places)
         taken = Counter((one.stage, one.priority) for one in again)
         places = {p: min(_places(room, taken, p), AT_ONCE) for p in PRIORITIES}
-        queued = {p: waiting.next_queued(session, p, places[p]) for p in PRIORITIES}
+        queued = {
+            p: waiting.next_queued(session, p, places[p]) if p in what.queued else [] for p in PRIORITIES
+        }
         due = _mixed(*([one for one in again if one.priority == p] for p in PRIORITIES))
         new = _mixed(*(queued[p] for p in PRIORITIES))
         outgoing = _begin(server, session, due, new)
@@ -173,7 +177,9 @@ def jobs(server: Server, session: Session, orders: Sequence[RunOrder], work: Wor
     Put together from JSON that was validated when it was stored; the machine validates the whole.
     """
     version = server.versions.get(session, work.rubric_version_id)
-    examples = examples_for(session, server.versions, version, work.submission_id, work.student_id)
+    examples: Shown = {}
+    if work.taught:
+        examples = examples_for(session, server.versions, version, work.submission_id, work.student_id)
     return [
         Outgoing(
             order.run_id,
