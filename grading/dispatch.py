@@ -142,37 +142,34 @@ class Dispatch:
         found = cast("list[str] | None", self.registry.redis.brpop(list(names), timeout=wait_s))
         return [(names[found[0]], found[1])] if found else []
 
-    def more_entries(self, most: int) -> list[Entry]:
-        """At most so many of each inbox, as far as there are any now. Raises redis errors."""
-        machines = [machine.name for machine in self.config.machines]
-        with self.registry.redis.pipeline(transaction=False) as pipe:
-            for name in machines:
-                pipe.rpop(queue.inbox(name), most)
-            found = pipe.execute()
-        rows = zip(machines, found, strict=True)
-        return [(name, entry) for name, entries in rows for entry in entries or ()]
+    def left_results(self, runs: Sequence[Entry], more: int = 0) -> tuple[list[Left], list[Entry]]:
+        """What machines left as results of these (machine, run), and at most `more` entries of each inbox.
 
-    def left_results(self, runs: Sequence[Entry]) -> list[Left]:
-        """What machines left as results of these (machine, run), where there is any. Raises redis errors."""
-        if not runs:
-            return []
+        Raises redis errors.
+        """
         machines = [machine.name for machine in self.config.machines]
         with self.registry.redis.pipeline(transaction=False) as pipe:
-            pipe.mget([result_key(*run) for run in runs])
+            for name in machines if more else ():
+                pipe.rpop(queue.inbox(name), more)
+            if runs:
+                pipe.mget([result_key(*run) for run in runs])
             for _, run_id in runs:
                 for name in machines:
                     pipe.hexists(LEASES + name, run_id)
-            contents, *answers = pipe.execute()
+            answers = pipe.execute()
+        entries = [(name, entry) for name in machines if more for entry in answers.pop(0) or ()]
+        contents = answers.pop(0) if runs else []
         held = (answers[at : at + len(machines)] for at in range(0, len(answers), len(machines)))
-        return [
+        left = [
             Left(*run, content, frozenset(compress(machines, held_by)))
             for run, content, held_by in zip(runs, contents, held, strict=True)
             if content
         ]
+        return left, entries
 
     def left_of(self, run_id: str) -> list[Left]:
         """What any machine left as a result of this run. Raises redis errors."""
-        return self.left_results([(machine.name, run_id) for machine in self.config.machines])
+        return self.left_results([(machine.name, run_id) for machine in self.config.machines])[0]
 
     def delete_results(self, left: Sequence[Left]) -> None:
         """They are written down, or refused. Best effort: Redis forgets them by itself."""

@@ -77,12 +77,12 @@ def receive(server: Server, entries: list[Entry]) -> None:
     proven: list[Result] = []
     new = entries
     while new:
-        found = server.dispatch.left_results([entry for entry in new if RUN_ID.fullmatch(entry[1])])
+        runs = [entry for entry in new if RUN_ID.fullmatch(entry[1])]
+        # what came meanwhile goes into the same transaction
+        found, new = server.dispatch.left_results(runs, more=AT_ONCE if len(entries) < ENOUGH else 0)
+        entries += new
         left += found
         proven += _proven(server, found)
-        # what came while these were read goes into the same transaction
-        new = server.dispatch.more_entries(AT_ONCE) if len(entries) < ENOUGH else []
-        entries += new
     _record(server, left, proven)
     for machine, entry in entries:
         if not RUN_ID.fullmatch(entry):
