@@ -129,7 +129,7 @@ def _server(sandbox: Bubblewrap, tools: Toolbox, request: Request) -> ForkServer
         if (found := sandbox.fork_servers.find(wanted)) is not None:
             return found
         time.sleep(0.05)
-    raise RuntimeError("there is no fork server here: it needs bubblewrap, root and, for R, libR.so")
+    raise RuntimeError("there is no fork server here: it needs bubblewrap and, for R, libR.so")
 
 
 def _warm(task: Task, bare: Sandbox, tools: Toolbox) -> float:

@@ -7,9 +7,13 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,10 +27,7 @@ from workers.checks.sandbox.bubblewrap import Bubblewrap
 from workers.checks.toolbox import find_toolbox
 from workers.checks.trial import Trials
 
-pytestmark = [
-    pytest.mark.usefixtures("one_box_at_a_time"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="boxes can be entered from outside by root only"),
-]
+pytestmark = pytest.mark.usefixtures("one_box_at_a_time")
 LIMITS = Limits(seconds=20, cell_s=5, memory_mb=256, processes=24, disk_mb=8)
 
 
@@ -91,6 +92,7 @@ status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read()
 found = {name: status[name] for name in (
     "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Groups", "Threads", "SigIgn")}
 found["users"] = len({*status["Uid"].split(), *status["Gid"].split()}), os.getuid() > 0
+found["map"] = open("/proc/self/uid_map").read().split()
 found["limits"] = [resource.getrlimit(n) for n in range(16)]
 found["files"] = {place: sorted(os.listdir(place)) for place in ("/", "/box", "/dev", "/etc", "/tmp")}
 found["mounts"] = sorted(line.split()[1:4] for line in open("/proc/mounts"))
@@ -129,7 +131,11 @@ def test_a_fork_cannot_leave_its_box_or_look_into_others(boxes: Boxes):
             try: open(path, "r+b"); print("can write", path)
             except OSError: pass
     """
-    assert printed(boxes.forked(asked(textwrap.dedent(code)))) == "[]\n"
+    request = asked(textwrap.dedent(code))
+    # an ordinary user's boxes are all of that user, and the first process says only LANG
+    seen = "" if os.geteuid() == 0 else "/proc/1/environ 8\n"
+    started = Trials(Bubblewrap(), tools).run(request)
+    assert printed(boxes.forked(request)) == printed(started) == f"[]\n{seen}"
 
 
 # --- new as a program that is started --------------------------------------------------------------------
@@ -321,3 +327,45 @@ def test_tests_of_r_run_in_a_fork_of_their_own(boxes: Boxes):
         trial = boxes.forked(request)
         assert [test.state for test in trial.tests] == ["passed", "failed"]
         assert "f(1) not equal to 3" in trial.tests[1].message
+
+
+# --- an ordinary user --------------------------------------------------------------------------------------
+
+ORDINARY = 65534
+
+
+def as_ordinary_user() -> list[str]:
+    """What stands before a command that nobody runs, who sees our Python even in a folder that is closed."""
+    base = Path(sys.base_prefix).resolve()
+    opened: list[str] = []
+    closed = [parent for parent in reversed(base.parents) if not parent.stat().st_mode & 0o001]
+    if closed:
+        inner = [one for one in reversed(base.parents) if one.is_relative_to(closed[0])]
+        opened = ["--perms", "0755", "--tmpfs", str(closed[0])]
+        opened += [word for one in inner[1:] for word in ("--perms", "0755", "--dir", str(one))]
+        opened += ["--ro-bind", str(base), str(base)]
+    user = [f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"]
+    return ["bwrap", "--dev-bind", "/", "/", *opened, "--cap-add", "ALL", "--", "setpriv", *user, "--"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="all tests of this file ran as an ordinary user")
+@pytest.mark.parametrize("which", ["not _r_", pytest.param("_r_", marks=pytest.mark.soak)])
+def test_all_of_it_holds_for_an_ordinary_user(which: str):
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp"))  # pytest's own folders are closed to others
+    try:
+        os.chown(folder, ORDINARY, ORDINARY)
+        tests = [sys.executable, "-B", "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", __file__]
+        tests += ["-k", f"{which} and not ordinary"]
+        done = subprocess.run(
+            [*as_ordinary_user(), *tests, f"--basetemp={folder}/tests"],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "HOME": str(folder), "TMPDIR": str(folder)},
+            capture_output=True,
+            timeout=120,
+            text=True,
+        )
+    finally:
+        shutil.rmtree(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+    assert "skipped" not in done.stdout

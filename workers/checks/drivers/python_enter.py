@@ -63,16 +63,18 @@ def shut_off(program: bytes) -> None:
         _done(_libc.prctl(c_int(_SET_SECCOMP), c_ulong(_FILTER), ctypes.byref(what), 0, 0), "seccomp")
 
 
-def _give_up_rights(uid: int) -> None:
+def _give_up_rights(uid: int | None) -> None:
+    """All of them; without a number the user stays who it is, as in each box of an ordinary user."""
     capability = 0
     while _libc.prctl(c_int(_CAPBSET_DROP), c_ulong(capability), 0, 0, 0) == 0:
         capability += 1
     if capability == 0:
         raise OSError(ctypes.get_errno(), "capabilities cannot be given up")
     _prctl(_CAP_AMBIENT, _CLEAR_ALL)
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
     none = (c_uint32 * 6)()
     _done(_libc.capset((c_uint32 * 2)(_CAPABILITIES_3, 0), none), "capset")
     _prctl(_SET_DUMPABLE, 1)  # as after an exec; otherwise its own /proc would be root's

@@ -27,8 +27,8 @@ IDLE_MS = 600_000
 """Without an order for so long, and without a run, it ends."""
 LARGEST = 1 << 17
 DESCRIPTORS = 12
-"""With each order: stdin, stdout, the report, the first process of the box, its root folder, five namespaces,
-and those of processes: the box's, and the one to come back to."""
+"""With each order at most: stdin, stdout, the report, the first process of the box, its root folder, five
+namespaces, that of users where it is not ours, and that of processes."""
 _FAILED = 70
 
 
@@ -126,21 +126,17 @@ class ForkServer:
 
     def _fork(self, message: bytes, numbers: tuple[int, ...]) -> int:
         """Fork into the box's namespace of processes. Raises OSError."""
-        go_to(numbers[-2])
-        pid = -1
-        try:
-            pid = os.fork()
-            if pid == 0:
-                self._be_the_run(decoded(message), numbers)
-        finally:
-            if pid != 0:
-                go_to(numbers[-1])
+        # for children only; from there the next order leads on, as the kernel lets only root come back
+        go_to(numbers[-1])
+        pid = os.fork()
+        if pid == 0:
+            self._be_the_run(decoded(message), numbers)
         return pid
 
     def _be_the_run(self, order: dict[str, Any], numbers: tuple[int, ...]) -> None:
         try:
             try:
-                enter(order, numbers[4], numbers[5:-2])
+                enter(order, numbers[4], numbers[5:-1])
                 shut_off(bytes.fromhex(order["filter"]))
                 _write(numbers[2], "in\n")
                 take_streams(numbers[:2])

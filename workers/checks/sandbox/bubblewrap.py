@@ -15,9 +15,10 @@ from grading.errors import SandboxUnavailable
 from grading.trials.model import Limits
 from workers.checks.sandbox import advice, seccomp, view
 from workers.checks.sandbox.base import Box, Prepared, Session
-from workers.checks.sandbox.forking import CannotFork, Forked, ForkServers
+from workers.checks.sandbox.forking import CannotFork, Forked, ForkServer, ForkServers
 from workers.checks.sandbox.held import Held
 from workers.checks.sandbox.pipes import PipedSession, Program, environment
+from workers.checks.sandbox.users import SharedUsers
 from workers.checks.sandbox.watch import Watcher
 
 _PROGRAMS = ("bwrap", "setpriv")
@@ -39,7 +40,10 @@ class Bubblewrap:
         self._works = False
         self._lock = threading.Lock()
         self._uids: set[int] = set()
-        self.fork_servers = ForkServers(_start_prepared)
+        self._users = users = SharedUsers()
+        self.fork_servers = ForkServers(
+            lambda prepared, control: _start_prepared(prepared, control, users.number())
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -83,29 +87,39 @@ class Bubblewrap:
         that no box outlives its worker.
         """
         view.check_program(box)
-        uid = self._take_uid()
-        try:
-            held = Held(
-                lambda status, go: _start(box, uid, status=status, go=go), lambda: self._give_uid(uid)
-            )
-        except SandboxUnavailable:
-            self._give_uid(uid)
-            raise
-        program = self._begin(held, box, uid)
+        server = None if box.prepared is None else self.fork_servers.find(box.prepared)
+        program = self._program(box, server)
+        if program is None and server is not None:
+            self.fork_servers.failed("no box could be made for it")
+            program = self._program(box, None)
         if program is None:
-            held.kill()
-            held.release()
             self._works = False
             raise SandboxUnavailable(self.problem() or "The sandbox could not be started this time.")
         return PipedSession(program, box.limits, self._watcher)
 
-    def _begin(self, held: Held, box: Box, uid: int) -> Program | None:
+    def _program(self, box: Box, server: ForkServer | None) -> Program | None:
+        """The program of a box; None when bwrap gave up before. Raises SandboxUnavailable."""
+        # an ordinary user's box can be entered only if it lies where fork servers are
+        users = None if server is None else self._users.number()
+        uid = self._take_uid()
+        try:
+            held = Held(
+                lambda status, go: _start(box, uid, status=status, go=go, users=users),
+                lambda: self._give_uid(uid),
+            )
+        except SandboxUnavailable:
+            self._give_uid(uid)
+            raise
+        program = self._begin(held, box, uid, server)
+        if program is None:
+            held.kill()
+            held.release()
+        return program
+
+    def _begin(self, held: Held, box: Box, uid: int, server: ForkServer | None) -> Program | None:
         """The program of a box, forked where that can be, else started; None when bwrap gave up before."""
         if not held.hold(box.limits):
             return None
-        # without root, namespaces that another bwrap made cannot be entered
-        wanted = box.prepared if os.geteuid() == 0 else None
-        server = None if wanted is None else self.fork_servers.find(wanted)
         if server is not None:
             try:
                 forked = Forked(held, server, uid, box.limits)
@@ -132,12 +146,13 @@ def _probe(uid: int) -> str | None:
 
 
 def _start(
-    box: Box, uid: int, *, status: int | None = None, go: int | None = None
+    box: Box, uid: int, *, status: int | None = None, go: int | None = None, users: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start bwrap; it tells what happens at `status` and waits for a byte at `go`. Without: a box that is
-    only tried out. Raises OSError and SandboxUnavailable.
+    """Start bwrap, within the user namespace `users`; it tells what happens at `status` and waits for a byte
+    at `go`. Without: a box that is only tried out. Raises OSError and SandboxUnavailable.
     """
     passed: list[int] = []
+    into: list[str] = []
     with ExitStack() as carried:
 
         def carry(content: bytes) -> str:
@@ -157,12 +172,16 @@ def _start(
             if descriptor is not None:
                 arguments += [option, str(descriptor)]
                 passed.append(descriptor)
+        if users is not None:
+            into = ["nsenter", f"--user=/proc/self/fd/{users}", "--preserve-credentials", "--"]
+            arguments += ["--sync-fd", str(users)]  # closed before the program starts
+            passed.append(users)
         arguments += ["--remount-ro", "/"]
         # in a file, because everybody inside can read the command line of the first process
         given = carry(b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
         tried = status is None
         return subprocess.Popen(
-            [shutil.which("bwrap") or "bwrap", "--args", given, "--", *_inside(box.argv, uid)],
+            [*into, shutil.which("bwrap") or "bwrap", "--args", given, "--", *_inside(box.argv, uid)],
             stdin=subprocess.DEVNULL if tried else subprocess.PIPE,
             stdout=subprocess.DEVNULL if tried else subprocess.PIPE,
             stderr=subprocess.PIPE if tried else subprocess.DEVNULL,
@@ -173,14 +192,15 @@ def _start(
         )
 
 
-def _start_prepared(prepared: Prepared, control: int) -> subprocess.Popen[bytes]:
+def _start_prepared(prepared: Prepared, control: int, users: int | None) -> subprocess.Popen[bytes]:
     """Start a fork server in a box that sees what the boxes of its forks see, but for students' files.
 
     It keeps the rights that entering another box takes, and shares the namespace of processes: the kernel
     lets processes be forked only into one that lies below their own. Raises OSError and SandboxUnavailable.
     """
     root = os.geteuid() == 0
-    arguments = ["--unshare-net", "--unshare-ipc", "--unshare-uts", "--new-session", "--clearenv"]
+    arguments = [] if users is None else ["--userns", str(users), "--cap-add", "ALL"]
+    arguments += ["--unshare-net", "--unshare-ipc", "--unshare-uts", "--new-session", "--clearenv"]
     for name, value in environment(Box(prepared.argv, environ=dict(prepared.environ))).items():
         arguments += ["--setenv", name, value]
     arguments += [*view.system(), *view.devices(), *view.writable(_PREPARED_MB)]
@@ -190,6 +210,7 @@ def _start_prepared(prepared: Prepared, control: int) -> subprocess.Popen[bytes]
         stdin=control,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        pass_fds=() if users is None else (users,),
         cwd="/",
         env={"LANG": "C.UTF-8"},
     )

@@ -33,7 +33,7 @@ KEEP_S = 60.0
 """One that was used within it makes no room for another."""
 FAILURES = 3
 """After so many one after another nothing more is forked: it does not work here."""
-_NAMESPACES = ("net", "ipc", "uts", "cgroup", "mnt", "pid")
+_NAMESPACES = ("net", "ipc", "uts", "cgroup", "mnt")
 _START_S = 10.0
 _END_S = 10.0
 
@@ -124,6 +124,8 @@ class ForkServers:
     def _forget_ended(self) -> None:
         for prepared, server in list(self._servers.items()):
             if server.ended:
+                if not server.ready:
+                    self.failed("it ended before it was ready")
                 server.end()
                 del self._servers[prepared]
                 self._asked[prepared] = 0
@@ -144,7 +146,7 @@ class ForkServers:
         try:
             self._servers[prepared] = ForkServer(prepared, self._start)
         except OSError as error:
-            log.warning("no fork server could be started: %s", error)
+            self.failed(f"it could not be started: {error}")
 
     def forked(self) -> None:
         """A fork went well."""
@@ -186,7 +188,7 @@ class Forked:
         try:
             theirs += _places(held)
             order = {
-                "uid": uid,
+                "uid": uid if os.geteuid() == 0 else None,
                 "limits": list(kernel_limits(limits).items()),
                 "filter": seccomp.program().hex(),
             }
@@ -257,11 +259,13 @@ class Forked:
 
 
 def _places(held: Held) -> list[int]:
-    """A box's first process, root folder and namespaces, and our own of processes. Raises CannotFork."""
+    """A box's first process, root folder and namespaces, in the order of entering. Raises CannotFork."""
     pid = held.root_pid
     if pid is None or not held.until_made():
         raise CannotFork("the box was not made in time")
-    paths = [f"/proc/{pid}/root", *(f"/proc/{pid}/ns/{name}" for name in _NAMESPACES), "/proc/self/ns/pid"]
+    # root's boxes share root's user namespace; into another one goes who is in all the others
+    users = () if os.geteuid() == 0 else ("user",)
+    paths = [f"/proc/{pid}/root", *(f"/proc/{pid}/ns/{name}" for name in (*_NAMESPACES, *users, "pid"))]
     found: list[int] = []
     try:
         found.append(os.pidfd_open(pid))
