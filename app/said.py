@@ -21,7 +21,8 @@ SENTENCES: tuple[str, ...] = (
     N_("nothing waits"),
     N_("nothing waits; it measures how fast it is"),
     N_("nothing"),
-    N_("the plan gives it %(p1)s; it takes %(p2)s"),
+    N_("it takes %(p1)s"),
+    N_("%(p1)s comes soon"),
     # of machines, why a prompt was read where it was
     N_("There is no reading machine."),
     N_("Only %(p1)s tokens have to be read."),

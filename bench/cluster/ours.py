@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,10 +11,8 @@ from bench.cluster.cards import STAGES, job_s
 from bench.cluster.policies import Passive
 from bench.cluster.world import Cluster, Key, Machine, Run, Setting
 from grading.cluster.guesses import lengths
-from grading.cluster.left import Left
 from grading.cluster.pace import Learner, Seen, with_guesses
-from grading.cluster.roles import Roles
-from grading.cluster.routing import decide, planned
+from grading.cluster.routing import decide
 from grading.cluster.view import Pace, Peer, View
 
 MOST = 1.5
@@ -39,21 +37,18 @@ class Ours(Passive):
     learners: dict[str, Learner] = field(default_factory=dict)
     healths: list[tuple[str, float, float]] = field(default_factory=list)
     """(machine, time, health) as the machine saw itself, once a second."""
-    _left: defaultdict[str, Left] = field(default_factory=lambda: defaultdict(Left))
-    """By machine."""
-    _plans: dict[str, Roles] = field(default_factory=dict)
-    """By machine, made when it looked last."""
+    _due: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    """machine -> stage -> when others were to have begun what it left to them."""
 
     def queues(self, cluster: Cluster, machine: Machine) -> tuple[Key, ...]:
         """What the machine decides for itself."""
         view = self.view(cluster, machine)
         began = time.perf_counter()
-        choice = decide(view, self._plans.get(machine.name))
+        choice = decide(view)
         self.spent_s += time.perf_counter() - began
         self.decisions += 1
         self.why[machine.name] = choice.why
-        waits = {stage for (stage, _), count in view.waiting.items() if count}
-        self._left[machine.name].note(cluster.now, waits, choice)
+        self._due[machine.name] = choice.due(cluster.now, self._due.get(machine.name, {}))
         return choice.queues
 
     def view(self, cluster: Cluster, machine: Machine) -> View:
@@ -67,8 +62,7 @@ class Ours(Passive):
             waiting={key: max(0, count - machine.since[key]) for key, count in look.lengths.items()},
             backlog=look.backlog,
             waits_s=look.oldest_s,
-            left_s=self._left[machine.name].left_s(cluster.now),
-            late_s=self._left[machine.name].late_s(cluster.now),
+            late_s={s: cluster.now - at for s, at in self._due.get(machine.name, {}).items()},
             taken=machine.taken,
         )
 
@@ -94,11 +88,6 @@ class Ours(Passive):
         return left
 
     def looked(self, cluster: Cluster, machine: Machine) -> None:
-        """The learner looks at the runs in hand, and the plan is made anew."""
-        self.learn(cluster, machine)
-        self._plans[machine.name] = planned(self.view(cluster, machine))
-
-    def learn(self, cluster: Cluster, machine: Machine) -> None:
         """The learner looks at the runs in hand, unless speeds are known."""
         if not self.oracle:
             learner = self._learner(machine)
@@ -108,8 +97,6 @@ class Ours(Passive):
 
     def began(self, cluster: Cluster, machine: Machine, run: Run) -> None:
         """It looks when a run begins, too."""
-        if not machine.free:
-            self._left[machine.name] = Left()
         if not self.oracle:
             self._learner(machine).sample(cluster.now, self._seen(cluster, machine))
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bench.cluster.balance import Balance
 from bench.cluster.bound import bound_s
 from bench.cluster.measures import quantile, recognised_s, returned_s, waits
 from bench.cluster.ours import Ours, Said
@@ -20,7 +19,7 @@ from bench.cluster.worlds import WORLDS
 
 __all__ = ["Outcome", "bound_of", "line", "main", "play", "quantile", "remarks", "warm"]
 
-OWN_WAYS: dict[str, type[Ours]] = {"ours": Ours, "balance": Balance}
+OWN_WAYS: dict[str, type[Ours]] = {"ours": Ours}
 """Ways that machines decide for themselves with the product's speeds."""
 
 

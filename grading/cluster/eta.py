@@ -1,27 +1,24 @@
 """When work will be done: plays on what is in hand and what waits, by the rule that machines follow.
 
 One forecast answers for everybody who waits. It is as exact as speeds and sizes are; beyond the first runs it
-goes on at the pace of the plan.
+goes on at the pace of the play so far.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from grading.cluster.roles import Roles
-from grading.cluster.routing import decide, planned
-from grading.cluster.shares import shares
+from grading.cluster.routing import decide, rate
 from grading.cluster.station import Station
 from grading.cluster.view import BATCH, INTERACTIVE, Pace, Peer, View
 
 Line = tuple[str, str]
 """(stage, priority): what waits for a stage, in its order."""
 PLAYED = 200
-"""Waiting runs that are played one by one; those behind them are reckoned by the pace of the plan."""
-PLAN_S = 60.0
-"""A machine's plan is made anew after so long."""
+"""Waiting runs that are played one by one; those behind them are reckoned by the pace of these."""
 TICK_S = 2.0
 """Machines that leave a job to others look again after so long."""
 COMING_FOR_S = 100.0
@@ -135,8 +132,8 @@ class _Play:
         self.ended: dict[str, float] = {}
         self.in_hand = 0
         self.idle = 0
-        self.plans: dict[str, tuple[float, Roles]] = {}
-        """machine -> when it was made, and the plan"""
+        self.done: Counter[str] = Counter()
+        """stage -> runs that have ended"""
         self.arrives = {
             line: 1.0 / rate for line, rate in scene.arriving.items() if rate > 0 and line in self.lines
         }
@@ -194,6 +191,7 @@ class _Play:
             if isinstance(what, str):
                 self.ended[what] = self.now
             else:  # of a job of usual size, whatever this one's was
+                self.done[what[0]] += 1
                 spans = self.spans[what]
                 spans[number] = Span(begun, begun + (self.now - begun) / size)
                 while self.known[what] < len(spans) and spans[self.known[what]].ends_s < math.inf:
@@ -219,21 +217,13 @@ class _Play:
             return False
         peers = {n: one.as_peer() for n, one in self.stations.items()}
         oldest = dict.fromkeys(station.runs, self.now + TICK_S)
-        left = station.left
-        left_s, late_s = left.left_s(self.now), left.late_s(self.now)
-        view = View(name, peers, self.lines, {}, oldest, left_s, late_s, station.taken)
-        choice = decide(view, self._plan(view))
+        late_s = {stage: self.now - at for stage, at in station.due.items()}
+        choice = decide(View(name, peers, self.lines, {}, oldest, late_s, station.taken))
         queues = [line for line in choice.queues if self.lines.get(line, 0) > 0]
-        left.note(self.now, {stage for (stage, _), n in self.lines.items() if n}, choice)
+        station.due = choice.due(self.now, station.due)
         if queues:
             self._begin(station, queues[0])
         return bool(queues)
-
-    def _plan(self, view: View) -> Roles:
-        made, plan = self.plans.get(view.me, (-math.inf, None))
-        if plan is None or self.now - made > PLAN_S:
-            made, plan = self.plans[view.me] = self.now, planned(view)
-        return plan
 
     def _begin(self, station: Station, line: Line) -> None:
         number = len(self.spans[line])
@@ -244,13 +234,13 @@ class _Play:
         self.spans[line].append(Span(self.now, math.inf))
 
     def _every(self) -> dict[str, float]:
-        """Seconds between two beginnings of a stage while much waits, by the plan."""
-        work: dict[str, float] = {}
+        """Seconds between two beginnings of a stage while much waits: all goes on at the pace of the play."""
+        work: Counter[str] = Counter()
         for (stage, _), count in self.asked.items():
-            work[stage] = work.get(stage, 0.0) + max(1, count)
-        rates = {
-            n: {s: p.rate(one.peer.slots) for s, p in one.peer.paces.items()}
-            for n, one in self.stations.items()
-        }
-        whole = shares(rates, work).makespan_s
+            work[stage] += max(1, count)
+        # all machines at one stage need so long for a run of it: by this runs of stages are added up
+        alike = {s: 1.0 / sum(rate(one.peer, s) for one in self.stations.values()) for s in work}
+        done_s = sum(alike[stage] * count for stage, count in self.done.items())
+        whole = sum(alike[stage] * count for stage, count in work.items())
+        whole *= self.now / done_s if done_s else 1.0
         return {stage: whole / count for stage, count in work.items()}

@@ -1,26 +1,28 @@
 """What a machine takes next: pure functions that each machine runs for itself, see docs/routing.md.
 
-1. Plan: which stage each machine begins with, of the speeds that machines measured (`roles`).
-2. A machine takes from the stage of its role while some of it waits, so that models do not mix; then others.
-3. It leaves a job that would be done earlier elsewhere, but not for longer than that would take.
+1. Late binding, longest jobs first: with a free slot it takes the stage with the longest jobs that waits.
+2. Comparative advantage: unless those who are at least as good at a shorter stage as it is, itself included,
+   would need longer for that than all others for the longer one.
+3. Shortest expected completion: it leaves a job that others are done with sooner, but not for ever.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from grading.cluster.few import few
-from grading.cluster.roles import PLANNED_JOBS, Roles, roles
 from grading.cluster.view import BATCH, INTERACTIVE, PRIORITIES, Pace, Peer, View
 
 BATCH_EVERY = 8
 """One of so many runs a machine takes is batch work, even while people wait."""
-MARGIN = 1.25
-"""A job is left only for who is done with it in so much less time: what is foreseen may be wrong."""
+ADVANTAGE = 1.15
+"""By so much better a machine counts at the stage in its batch: measured speeds of equal machines differ."""
+SWITCH, SWITCH_LITTLE = 1.1, 1.6
+"""A machine changes its model only for so much less time; the second while little waits,
+and where it is by so much better at what it does than those who would go on with it."""
 DOUBT = 2.0
-"""The same where all slots are in use: when the next is free is known badly."""
+"""A job is left to machines without a free slot only if they end it in so much less time."""
 PATIENCE_S = 5.0
 """What is left for faster machines this much longer than foreseen is taken."""
 
@@ -34,64 +36,59 @@ class Choice:
     leaves: Mapping[str, float] = field(default_factory=dict)
     """stage -> seconds in which others will have begun all that waits there, where it is left to them."""
 
-
-@dataclass(frozen=True)
-class _Others:
-    """What a stage may expect of the other machines."""
-
-    done_s: float
-    """Until the last of what waits now would be done there, with the doubt about it."""
-    begun_s: float
-    """The same until it would be begun."""
-    many: bool
-    """Whether more waits than they have slots."""
-    first: bool
-    """Whether a primary machine goes first, as it has not waited long enough for a spare."""
+    def due(self, now: float, before: Mapping[str, float]) -> Mapping[str, float]:
+        """stage -> when others were to have begun what is left to them, as was foreseen when that began."""
+        return {stage: before.get(stage, now + seconds) for stage, seconds in self.leaves.items()}
 
 
-def planned(view: View) -> Roles:
-    """The plan as `view.me` sees it, with what can be counted on. Once a second is enough."""
-    return _plan(_without_absent(view, view.peers[view.me]))
-
-
-def _plan(view: View) -> Roles:
-    return few(view) if view.little and view.peers[view.me].busy else roles(view)
-
-
-def decide(view: View, plan: Roles | None = None) -> Choice:
-    """What the machine `view.me` listens to now. `plan` was made a moment ago, or is made now."""
+def decide(view: View) -> Choice:
+    """What the machine `view.me` listens to now."""
     me = view.peers[view.me]
     if not me.paces or me.reserved == "testing":
         return Choice((), "takes only what is sent to it by name" if me.paces else "can do nothing now")
     if not me.free:
         return Choice((), "all slots are in use")
-    view = _without_absent(view, me)
-    if plan is None or view.little or plan.first.get(me.name) not in me.paces:
-        plan = _plan(view)
-    first = plan.first[me.name]
-    mine = {s for s in me.paces if s == first or _meant(me, plan, s) or _crowded(view, plan, s)}
-    looked = _candidates(view, me, plan, mine)
-    others = {s: _elsewhere(view, me, plan, s) for s in looked}
-    take = [s for s in looked if _stays(view, me, others[s], s, mine)]
-    leaves = {s: others[s].begun_s for s in looked if s not in take and not others[s].many}
-    if not take:
-        waits = any(view.count(stage) for stage in me.paces)
-        return Choice((), "others are done with it earlier" if waits else "nothing waits", leaves)
-    return Choice(_queues(view, me, take), _why(view, me, plan, take), leaves)
+    view, priorities = _counted_on(view, me), _priorities(view, me)
+    stages = _order(view, me, priorities)
+    leaves: dict[str, float] = {}
+    waits = [stage for stage in stages if any(view.waiting.get((stage, p)) for p in priorities)]
+    if waits and me.now not in waits and _comes_soon(view, me.now, waits[0]):
+        return Choice(_queues((me.now,), priorities), f"{me.now} comes soon", {waits[0]: 0.0})
+    for stage in waits:
+        done_s, begun_s = _elsewhere(view, me, stage)
+        if seconds(me, stage) <= done_s or (view.late_s.get(stage, 0.0) > PATIENCE_S and done_s):
+            return Choice(_queues((stage,), priorities), f"it takes {stage}", leaves)
+        leaves[stage] = begun_s
+    # what comes next goes to who is done with it first
+    listens = [s for s in stages if s not in waits and seconds(me, s) <= _elsewhere(view, me, s)[0]]
+    return Choice(
+        _queues(listens, priorities), "others are done with it earlier" if waits else "nothing waits", leaves
+    )
 
 
-def _without_absent(view: View, me: Peer) -> View:
-    """What can be counted on: no machine that is for tests, no spare while it leaves work to others."""
-    primary = [p for p in view.peers.values() if not p.joins_after_s and p.reserved != "testing" and p.free]
-    peers = {}
-    for peer in view.peers.values():
-        waits = {s for s in peer.paces if view.waits_s.get(s, 0.0) < peer.joins_after_s}
-        leaves = {s for s in waits if any(s in p.paces for p in primary)}
-        if peer.name == me.name:
-            peers[peer.name] = peer
-        elif peer.reserved != "testing":
-            kept = {s: pace for s, pace in peer.paces.items() if s not in leaves}
-            peers[peer.name] = replace(peer, paces=kept)
+def _counted_on(view: View, me: Peer) -> View:
+    """What can be counted on: no machine that is for tests, no spare while it leaves work to others.
+
+    Nor one for batch work where people wait, too.
+    """
+    primary = {
+        stage
+        for p in view.peers.values()
+        if not p.joins_after_s and p.reserved != "testing" and p.free
+        for stage in p.paces
+    }
+
+    def does(peer: Peer, stage: str) -> bool:
+        early = view.waits_s.get(stage, 0.0) < peer.joins_after_s and stage in primary
+        people = peer.reserved == BATCH and (view.count(stage, (INTERACTIVE,)) or not view.count(stage))
+        return peer.reserved != "testing" and not early and not people
+
+    peers = {
+        peer.name: peer
+        if peer.name == me.name or not (peer.joins_after_s or peer.reserved)
+        else replace(peer, paces={s: pace for s, pace in peer.paces.items() if does(peer, s)})
+        for peer in view.peers.values()
+    }
     return replace(view, peers=peers)
 
 
@@ -113,106 +110,76 @@ def _slowed(own: Pace, other: Pace, count: int) -> float:
     return other.seconds(count) * min(steps, 4.0)
 
 
-def _takeable(view: View, me: Peer, stage: str) -> int:
-    """Runs in the queues that this machine may take; those in SQL come there soon."""
-    return sum(view.waiting.get((stage, p), 0) for p in ((BATCH,) if me.reserved == BATCH else PRIORITIES))
+def rate(peer: Peer, stage: str) -> float:
+    """Jobs a second with all slots at a stage; 0 where it cannot do it."""
+    return peer.paces[stage].rate(max(1, peer.slots)) if stage in peer.paces else 0.0
 
 
-def _meant(peer: Peer, plan: Roles, stage: str) -> bool:
-    """Whether the plan gives this machine work of the stage."""
-    return plan.takes.get(peer.name, {}).get(stage, 0.0) > PLANNED_JOBS
+def _advantage(peer: Peer, short: str, long: str) -> float:
+    """How much better a machine is at the shorter stage than at the longer one."""
+    if not rate(peer, long):
+        return math.inf if rate(peer, short) else 0.0
+    now = ADVANTAGE if peer.now == short else 1 / ADVANTAGE if peer.now == long else 1.0
+    return now * rate(peer, short) / rate(peer, long)
 
 
-def _begins(plan: Roles, peer: Peer, stage: str) -> bool:
-    """Whether this machine is about to work at the stage, as it is its role."""
-    return plan.first.get(peer.name) == stage and peer.free > 0 and peer.reserved != BATCH
+def _ends_s(view: View, stage: str, peers: Sequence[Peer]) -> float:
+    """Until these have done all that waits of a stage, the length of the last job included."""
+    together = sum(rate(p, stage) for p in peers)
+    in_hand = sum(p.left.get(stage, 0.0) for p in view.peers.values())
+    more = in_hand if view.little else sum(p.slots for p in peers if rate(p, stage))
+    return (view.count(stage) + more) / together if together else math.inf
 
 
-def _crowded(view: View, plan: Roles, stage: str) -> bool:
-    """Whether more people wait than those whose role it is have slots."""
-    slots = sum(p.slots for p in view.peers.values() if plan.first.get(p.name) == stage)
-    return not view.little and view.count(stage, (INTERACTIVE,)) > slots
+def _needed(view: View, me: Peer, short: str, long: str) -> bool:
+    """Whether the shorter stage would end later with this machine than the longer one without it."""
+    apt = {p.name: _advantage(p, short, long) for p in view.peers.values()}
+    first = [p for p in view.peers.values() if (apt[p.name], p.name) >= (apt[me.name], me.name)]
+    rest = [p for p in view.peers.values() if p not in first]
+    # who is far better at what it does than the next one would lose most by helping with the other stage
+    far = apt[me.name] > SWITCH_LITTLE * max((apt[p.name] for p in rest), default=0.0)
+    keep = SWITCH_LITTLE if view.little or (far and me.now == short) else SWITCH
+    stays = keep if me.now == long else 1 / keep if me.now == short else 1.0
+    return _ends_s(view, long, rest) * stays <= _ends_s(view, short, first)
 
 
-def _candidates(view: View, me: Peer, plan: Roles, mine: Set[str]) -> list[str]:
-    """The one stage that this machine should take from, or all where nothing waits that it is meant for.
-
-    First one at which nobody works or is about to although people wait, then others at which they do, unless
-    it is the turn of batch work; then the one of its role, as others would soon be mixed with it; then what
-    takes longer, so that the end is made of short jobs.
-    """
-    others = [p for p in view.peers.values() if p.name != me.name]
-
-    def rank(stage: str) -> tuple[bool, bool, bool, bool, float]:
-        people = view.waiting.get((stage, INTERACTIVE), 0) > 0 and me.reserved != BATCH
-        begins = stage != plan.first[me.name] and any(_begins(plan, p, stage) for p in others)
-        alone = people and not begins and not any(p.running.get(stage) for p in others)
-        behind = not people and not _batch_turn(view)
-        long = me.paces[stage].seconds(me.slots)
-        return stage not in mine, not alone, behind, stage != plan.first[me.name], -long
-
-    order = sorted(me.paces, key=rank)
-    first = [s for s in order if not rank(s)[0] and _takeable(view, me, s)]
-    if first and _comes_soon(view, order[0], first[0]):
-        return order[:1]
-    return first[:1] or order
-
-
-def _comes_soon(view: View, best: str, instead: str) -> bool:
-    """Whether to wait for work of the best stage, which is on its way out of SQL, and not mix models."""
-    people = view.waiting.get((instead, INTERACTIVE), 0) > 0
-    on_its_way = sum(view.backlog.get((best, p), 0) for p in PRIORITIES) > 0
-    return best != instead and on_its_way and not people and view.left_s.get(instead, 0.0) <= PATIENCE_S
-
-
-def _stays(view: View, me: Peer, others: _Others, stage: str, mine: Set[str]) -> bool:
-    """Whether a job of this stage is best begun here and now."""
-    if others.first:
-        return False
-    if others.many:
-        return stage in mine or view.left_s.get(stage, 0.0) > PATIENCE_S
-    return seconds(me, stage) <= others.done_s or view.late_s.get(stage, 0.0) > PATIENCE_S
-
-
-def _only_batch(view: View, stage: str) -> bool:
-    """Whether batch work, and nothing else, waits in a stage."""
-    return not view.count(stage, (INTERACTIVE,)) and view.count(stage) > 0
-
-
-def _elsewhere(view: View, me: Peer, plan: Roles, stage: str) -> _Others:
-    """What comes of the work that waits in a stage if this machine takes none of it."""
-    others = [p for p in view.peers.values() if p.name != me.name and stage in p.paces]
-    if me.reserved != BATCH and not _only_batch(view, stage):
-        others = [p for p in others if p.reserved != BATCH]
-    early = view.waits_s.get(stage, 0.0) < me.joins_after_s
-    first = early and any(not p.joins_after_s and p.free for p in others)
-    waiting = max(1.0, view.count(stage))
-    at_it = {p.name for p in others if _meant(p, plan, stage) or p.running.get(stage)}
-    together = sum(p.paces[stage].rate(p.slots) for p in others if p.name in at_it)
-    best = (math.inf, math.inf)
-    for one in others:
-        rate = together if one.name in at_it else one.paces[stage].rate(one.slots)
-        wait = 0.0 if waiting <= one.free else waiting / rate
-        best = min(best, ((wait + seconds(one, stage)) * (DOUBT if wait else MARGIN), wait))
-    # with more than others can soon begin it is the plan that says who is meant
-    return _Others(*best, view.count(stage) > sum(p.slots for p in others), first)
-
-
-def _queues(view: View, me: Peer, stages: list[str]) -> tuple[tuple[str, str], ...]:
+def _priorities(view: View, me: Peer) -> tuple[str, ...]:
     """People who wait go first, but every so often batch work does."""
-    order: tuple[str, ...] = PRIORITIES
     if me.reserved == BATCH:
-        order = (BATCH,)
-    elif _batch_turn(view):
-        order = (BATCH, INTERACTIVE)
-    return tuple((s, p) for p in order for s in stages)
+        return (BATCH,)
+    return PRIORITIES[::-1] if view.taken % BATCH_EVERY == BATCH_EVERY - 1 else PRIORITIES
 
 
-def _batch_turn(view: View) -> bool:
-    return view.taken % BATCH_EVERY == BATCH_EVERY - 1
+def _order(view: View, me: Peer, priorities: Sequence[str]) -> list[str]:
+    """The stages as this machine would take them; those first of which its first priority waits."""
+    stages = sorted(me.paces, key=lambda s: -me.paces[s].seconds(max(1, me.slots)))
+    free = (s for i, s in enumerate(stages) if not any(_needed(view, me, u, s) for u in stages[i + 1 :]))
+    first = next(free, stages[-1])
+    return sorted(stages, key=lambda s: (not view.waiting.get((s, priorities[0])), s != first))
 
 
-def _why(view: View, me: Peer, plan: Roles, take: list[str]) -> str:
-    mine = {s: jobs for s, jobs in plan.takes[me.name].items() if jobs > 0}
-    share = ", ".join(f"{s} {jobs / sum(mine.values()):.0%}" for s, jobs in mine.items()) or "nothing"
-    return f"the plan gives it {share}; it takes {' and '.join(take)}"
+def _comes_soon(view: View, now: str, instead: str) -> bool:
+    """Whether to wait for more of the stage in the batch, on its way out of SQL, and not mix models."""
+    on_its_way = any(view.backlog.get((now, p)) for p in PRIORITIES)
+    people = view.waiting.get((instead, INTERACTIVE), 0) > 0
+    return on_its_way and not people and view.late_s.get(instead, 0.0) <= PATIENCE_S
+
+
+def _elsewhere(view: View, me: Peer, stage: str) -> tuple[float, float]:
+    """Until another machine would have done what waits of a stage, with doubts, and until it began that."""
+    others = [p for p in view.peers.values() if p.name != me.name and stage in p.paces]
+    if view.waits_s.get(stage, 0.0) < me.joins_after_s and any(
+        not p.joins_after_s and p.free for p in others
+    ):
+        return 0.0, 0.0  # primary machines go first
+    at_it = [p for p in others if p.running.get(stage) or not p.now]
+    together, waiting = sum(rate(p, stage) for p in at_it), max(1, view.count(stage))
+    best = (math.inf, math.inf)
+    for peer in others:
+        wait = 0.0 if waiting <= peer.free else waiting / (together if peer in at_it else rate(peer, stage))
+        best = min(best, ((wait + seconds(peer, stage)) * (DOUBT if wait else 1.0), wait))
+    return best
+
+
+def _queues(stages: Sequence[str], priorities: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((s, p) for p in priorities for s in stages)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
-from grading.cluster.left import Left
 from grading.cluster.routing import seconds
 from grading.cluster.view import Peer
 
@@ -22,7 +22,7 @@ class Station:
         self.runs: dict[str, list[tuple[float, int]]] = {stage: [] for stage in peer.paces}
         """stage -> (the clock at its end, its ticket), as a heap."""
         self.taken = 0
-        self.left = Left()
+        self.due: Mapping[str, float] = {}
         self._known: dict[tuple[int, ...], dict[str, float]] = {}
 
     @property

@@ -90,10 +90,8 @@ class View:
     """(stage, priority) -> runs that still wait in SQL."""
     waits_s: Mapping[str, float] = field(default_factory=dict)
     """stage -> how long the oldest in its queues has waited since it was sent."""
-    left_s: Mapping[str, float] = field(default_factory=dict)
-    """stage -> for how long the decider has been leaving what waits there to others."""
     late_s: Mapping[str, float] = field(default_factory=dict)
-    """stage -> by how much that is longer than was foreseen when it began to leave it."""
+    """stage -> for how much longer the decider leaves it to others than was foreseen when that began."""
     taken: int = 0
     """Runs this machine has taken so far: every so many is batch work, whatever waits."""
 
@@ -104,5 +102,5 @@ class View:
     @property
     def little(self) -> bool:
         """Whether less waits than there are slots."""
-        stages = {stage for peer in self.peers.values() for stage in peer.paces}
-        return sum(map(self.count, stages)) < sum(peer.slots for peer in self.peers.values())
+        waits = sum(self.waiting.values()) + sum(self.backlog.values())
+        return waits < sum(peer.slots for peer in self.peers.values())

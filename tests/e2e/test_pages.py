@@ -202,7 +202,7 @@ def four_machines() -> list[MachineState]:
     }
     found = []
     for name, values in told.items():
-        beat = Beat("p", name, 16, 9, places, why="the plan gives it analysis 72%, feedback 28%", **values)
+        beat = Beat("p", name, 16, 9, places, why="it takes analysis", **values)
         alive, role = name != "mac-studio-2", "spare" if name.endswith("2") else "primary"
         state = MachineState(name, role, 16, places, alive=alive, busy=9 * alive, beat_age_s=1.0, beat=beat)
         found.append(state)

@@ -223,7 +223,7 @@ def beating(**told: Any) -> MachineState:
             "ollama": {"state": "open", "why": "it <b>fails", "since_s": 12.0, "stages": ["analysis"]}
         },
         "takes": ("analysis", "analysis.batch"),
-        "why": "the plan gives it analysis 100%",
+        "why": "it takes analysis",
         "joins_after_s": 2.0,
         **told,
     }
@@ -254,7 +254,7 @@ def test_the_page_says_how_fast_a_machine_is_and_what_it_takes_and_why(
         "The model of analysis is not loaded; that takes about 40 s.",
         "joins when work has waited for 2 s",
         "takes 6 at once, which it measured to be best",
-        "Listens to analysis, analysis.batch: the plan gives it analysis 100%.",
+        "Listens to analysis, analysis.batch: it takes analysis.",
         "Technical review: done, 31 s, 900 tokens",
         "227 an hour",  # 6 of 31.4 s each at usual speed, now three times as long
         "1 more hand-in waits in the database.",
@@ -344,7 +344,7 @@ def test_the_command_says_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         run(False)
     said = capsys.readouterr().out
     assert "dgx-spark-1: Runs at 33 % of its usual speed." in said
-    assert "dgx-spark-1 listens to analysis, analysis.batch: the plan gives it analysis 100%" in said
+    assert "dgx-spark-1 listens to analysis, analysis.batch: it takes analysis" in said
     assert "227" in said
     assert "dgx-spark-1 has 2 guests: requests by the gateway" in said
     with click.Context(machines_command.machines, obj=settings):

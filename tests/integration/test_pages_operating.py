@@ -239,8 +239,8 @@ def test_numbers_moments_and_errors_in_the_readers_language(school: School) -> N
         assert language.told("nobody knows this sentence") == "nobody knows this sentence"
         assert language.told("x" * 100_000) == "x" * 100_000
         assert language.gettext("") == ""
-        reason = said("the plan gives it analysis 90%; it takes analysis and feedback")
-        assert reason == "der Plan gibt ihr analysis 90%; sie nimmt analysis und feedback"
+        reason = said("it takes analysis")
+        assert reason == "sie nimmt analysis"
         assert said("nothing waits") == "nichts wartet"
     with school.app.test_request_context():
         assert (language.number(1234.5), language.whole(1234567)) == ("1234.5", "1,234,567")

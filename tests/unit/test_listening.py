@@ -38,6 +38,7 @@ class Played:
     hand: dict[str, int] = field(default_factory=dict)
     now: float = 0.0
     slots: int = 2
+    able: tuple[str, ...] = STAGES
 
     def listening(self) -> Listening:
         """The decider, after one look."""
@@ -48,6 +49,8 @@ class Played:
             look=lambda _names: Look(self.beats, self.lengths, {}, {}),
             hand=lambda: self.hand,
             peer=lambda: Peer("one", self.slots, STAGES, paces=paces),
+            slots=lambda: self.slots,
+            able=lambda: self.able,
         )
         made = Listening(here, clock=lambda: self.now)
         made.see()
@@ -128,6 +131,22 @@ def test_the_slots_it_takes_at_once_bound_it() -> None:
     assert played.listening().queues() == [OWN]
 
 
+def test_a_circuit_that_opens_counts_at_once() -> None:
+    played = Played(lengths={"analysis": 9, "feedback": 1})
+    found = played.listening()
+    played.able = ("feedback",)
+    assert found.queues()[1:] == ["feedback", "feedback.batch"]
+    played.able = ()
+    assert found.queues() == [OWN]
+
+
+def test_speeds_are_put_together_once_a_look_and_not_at_each_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll stands in the way of a submission that has just come."""
+    found = Played([beat("two")], {"analysis": 9}).listening()
+    monkeypatch.setattr(module, "with_guesses", lambda _peers: {}["at a poll"])
+    assert "analysis" in found.queues()
+
+
 def test_dead_drained_and_broken_machines_are_not_waited_for() -> None:
     slow = {"alone_s": 1.0, "full_s": 2.0, "full": 2}
     fast = beat("two", running={})
@@ -181,9 +200,8 @@ def test_without_redis_what_was_seen_last_counts(monkeypatch: pytest.MonkeyPatch
         raise RedisAway("away")
 
     paces: Mapping[str, Pace] = {stage: Pace(**QUICK) for stage in STAGES}  # type: ignore[arg-type]
-    found = Listening(
-        Here(MACHINE, STAGES, look, hand=dict, peer=lambda: Peer("one", 2, STAGES, paces=paces))
-    )
+    me = Peer("one", 2, STAGES, paces=paces)
+    found = Listening(Here(MACHINE, STAGES, look, dict, lambda: me, lambda: 2, lambda: STAGES))
     found.changed()
     thread = threading.Thread(target=found.until_stopped, args=(stop,))
     thread.start()

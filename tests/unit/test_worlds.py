@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from bench.cluster.balance import Balance
 from bench.cluster.bound import per_hour
 from bench.cluster.cards import job_s, rate, step_s
+from bench.cluster.ours import Ours
 from bench.cluster.policies import HomeFirst, homes
 from bench.cluster.scenarios import backlog
 from bench.cluster.simulate import bound_of, play
@@ -29,7 +29,7 @@ def test_late_binding_works_a_class_off_in_every_world_and_never_beats_the_bound
 @pytest.mark.parametrize("name", TUNED)
 def test_long_jobs_first_by_comparative_advantage_beats_home_stages(name: str) -> None:
     scenario = backlog(200, 16, 1, WORLDS[name])
-    assert play(scenario, Balance()).makespan_s < 0.96 * play(scenario, HomeFirst()).makespan_s
+    assert play(scenario, Ours()).makespan_s < 0.96 * play(scenario, HomeFirst()).makespan_s
 
 
 def test_rules_are_tuned_on_two_worlds_and_three_others_judge() -> None:

@@ -18,9 +18,7 @@ from redis.exceptions import RedisError
 
 from grading.beats import Look
 from grading.cluster.guesses import with_guesses
-from grading.cluster.left import Left
-from grading.cluster.roles import Roles
-from grading.cluster.routing import Choice, decide, planned
+from grading.cluster.routing import Choice, decide
 from grading.cluster.view import BATCH, INTERACTIVE, Peer, View
 from grading.config import Machine
 from grading.machines import Placement
@@ -50,7 +48,11 @@ class Here:
     hand: Callable[[], Mapping[str, int]]
     """stage -> runs in hand."""
     peer: Callable[[], Peer]
-    """This machine, with its speeds as they are now."""
+    """This machine, with its speeds; asked once a look."""
+    slots: Callable[[], int]
+    """Generations at once that it takes now."""
+    able: Callable[[], Sequence[str]]
+    """Its stages whose engines answer now."""
     guests: Mapping[str, Placement] = field(default_factory=dict)
     """Queues of other work, which come last, and what answers it."""
     most_guests: int = 0
@@ -69,9 +71,11 @@ class Listening:
     _started: float = field(init=False)
     _returned: float = -math.inf
     _look: Look = NOTHING
-    _left: Left = field(default_factory=Left)
+    _due: Mapping[str, float] = field(default_factory=dict)
+    """stage -> when others were to have begun what this machine leaves to them."""
     _peers: Mapping[str, Peer] = field(default_factory=dict)
-    _plan: Roles | None = None
+    """Speeds that nobody measured included."""
+    _queues: Mapping[tuple[str, str], str] = field(init=False)
     _since: Counter[str] = field(default_factory=Counter)
     """queue -> messages taken since the last look."""
     _coming: list[tuple[str, float]] = field(default_factory=list)
@@ -81,6 +85,7 @@ class Listening:
 
     def __post_init__(self) -> None:
         self._started = self.clock()
+        self._queues = {(s, p): stage_queue(s, p) for p in PRIORITIES for s in self.here.stages}
 
     @property
     def own(self) -> str:
@@ -101,12 +106,12 @@ class Listening:
 
     def see(self) -> None:
         """Look at the cluster. Raises redis errors."""
-        look = self.here.look([stage_queue(s, p) for p in PRIORITIES for s in self.here.stages])
+        look = self.here.look(list(self._queues.values()))
         self._look, self._since = look, Counter()
         # of two processes of a machine the last word counts: the other may be dead for less than 10 s
         beats = sorted(look.beats, key=lambda beat: -beat.age_s)
-        self._peers = {beat.machine: peer(beat) for beat in beats if takes_part(beat)}
-        self._plan = planned(self.view())
+        others = {beat.machine: peer(beat) for beat in beats if takes_part(beat)}
+        self._peers = with_guesses({**others, self.here.machine.name: self.here.peer()})
 
     def admit(self, open_: bool) -> None:
         """Take new work, or only what was sent here by name."""
@@ -148,15 +153,9 @@ class Listening:
             self.choice = Choice((), "it was just taken in again and looks at the others first")
             return [self.own]
         view = self.view()
-        self.choice = decide(view, self._plan)
-        self._note_left(view, self.choice)
+        self.choice = decide(view)
+        self._due = self.choice.due(self.clock(), self._due)
         return [self.own, *(stage_queue(s, p) for s, p in self.choice.queues), *self._guests(view)]
-
-    def _note_left(self, view: View, choice: Choice) -> None:
-        """Since when this machine leaves what waits in a stage to others, with a slot free."""
-        me = view.peers[view.me]
-        waits = {stage for (stage, _), count in view.waiting.items() if count and stage in me.paces}
-        self._left.note(self.clock(), waits if me.free else (), choice)
 
     def _guests(self, view: View) -> Sequence[str]:
         """Other work is let in where no grading waits and a slot stays free for it.
@@ -191,16 +190,19 @@ class Listening:
 
     def view(self) -> View:
         """The cluster as it was seen last, this machine as it is."""
-        me, waiting, oldest = self.here.machine.name, {}, {}
-        for stage in self.here.stages:
-            names = {p: stage_queue(stage, p) for p in PRIORITIES}
-            for priority, name in names.items():
-                waiting[stage, priority] = max(0, self._look.lengths.get(name, 0) - self._since[name])
-            oldest[stage] = max(self._look.oldest_s.get(name, 0.0) for name in names.values())
-        mine = replace(self.here.peer(), running=self._hand())
-        peers = with_guesses({**self._peers, me: mine})
-        left_s, late_s = self._left.left_s(self.clock()), self._left.late_s(self.clock())
-        return View(me, peers, waiting, self._look.backlog, oldest, left_s, late_s, self.taken)
+        if not self._peers:
+            self._peers = with_guesses({self.here.machine.name: self.here.peer()})
+        me, able, look = self._peers[self.here.machine.name], self.here.able(), self._look
+        paces = {stage: pace for stage, pace in me.paces.items() if stage in able}
+        mine = replace(me, slots=self.here.slots(), stages=tuple(able), paces=paces, running=self._hand())
+        waiting = {at: max(0, look.lengths.get(q, 0) - self._since[q]) for at, q in self._queues.items()}
+        oldest = {
+            s: max(look.oldest_s.get(self._queues[s, p], 0.0) for p in PRIORITIES) for s in self.here.stages
+        }
+        late_s = {stage: self.clock() - at for stage, at in self._due.items()}
+        return View(
+            me.name, {**self._peers, me.name: mine}, waiting, look.backlog, oldest, late_s, self.taken
+        )
 
     def _hand(self) -> Counter[str]:
         with self._lock:

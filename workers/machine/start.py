@@ -178,15 +178,17 @@ def listen(
 ) -> Listening:
     """What decides which queues this machine reads; told of by its beats."""
 
+    def able() -> tuple[str, ...]:
+        return tuple(stage for stage in machine.stages if process.circuits.closed(stage))
+
     def me() -> Peer:
-        able = tuple(stage for stage in machine.stages if process.circuits.closed(stage))
         return Peer(
             machine.name,
             process.pacing.limit(),
-            able,
+            tuple(machine.stages),
             joins_after_s=machine.patience_s,
             reserved=machine.reserved,
-            paces={s: pace for s, pace in process.pacing.paces().items() if s in able},
+            paces=process.pacing.paces(),
             left=process.pacing.left(),
             load_s=process.pacing.load_s(),
         )
@@ -198,6 +200,8 @@ def listen(
             partial(process.leases.look, mine=queue.stage_queues(list(machine.stages))),
             hand=process.in_hand,
             peer=me,
+            slots=process.pacing.limit,
+            able=able,
             guests=guest_queues,
             most_guests=guests.most,
             guests_in_hand=lambda: taken_up(process, guests),
