@@ -57,7 +57,7 @@ def weight(text: str) -> int:
     """
     if text.isascii():
         return len(text)
-    ascii_chars = sum(c < "\x80" for c in text)
+    ascii_chars = len(text.encode("ascii", "ignore"))
     return ascii_chars + CHARS_PER_TOKEN * (len(text.encode("utf-8", "replace")) - ascii_chars)
 
 
