@@ -61,7 +61,7 @@ def plan(
     if machines is not None:
         tokens = {**OUTPUT, **written}
         stations = from_file(machines, {s: Size(prompt, shared, n) for s, n in tokens.items()})
-        stages = sorted({stage for one in stations for stage in one.rates})
+        stages = sorted({stage for one in stations for stage in one.peer.paces})
     else:
         config = settings.running
         states = open_dispatch(config).machines()
@@ -101,22 +101,22 @@ def _advice(problem: str, unknown: list[str]) -> str:
     )
 
 
-def _as_dict(found: planning.Plan, stations: list[planning.Station], unknown: list[str]) -> dict[str, object]:
+def _as_dict(found: planning.Plan, stations: list[planning.Machine], unknown: list[str]) -> dict[str, object]:
     known = {one.name: {"rates_an_hour": _an_hour(one), "known": one.known} for one in stations}
     parts = [{**asdict(part), **known[part.machine]} for part in found.parts]
     more = {"submissions_an_hour": found.an_hour, "bottleneck": found.bottleneck, "not_known": unknown}
     return {**asdict(found), "parts": parts, **more}
 
 
-def _an_hour(station: planning.Station) -> dict[str, float]:
+def _an_hour(station: planning.Machine) -> dict[str, float]:
     return {stage: 3600 * rate for stage, rate in station.rates.items()}
 
 
-def _show(found: planning.Plan, stations: list[planning.Station], unknown: list[str]) -> None:
+def _show(found: planning.Plan, stations: list[planning.Machine], unknown: list[str]) -> None:
     console = Console()
     console.print(
-        f"{found.submissions:,} hand-ins at once: about [bold]{_hours(found.likely_hours)}[/bold]; "
-        f"no schedule is faster than {_hours(found.hours)} ({found.an_hour:,.0f} an hour)."
+        f"{found.submissions:,} hand-ins at once: about [bold]{_hours(found.hours)}[/bold] "
+        f"({found.an_hour:,.0f} an hour)."
     )
     console.print(found.bottleneck)
     table = Table("machine", "does of them", "jobs an hour, all slots", "speeds are", "1 % faster saves")

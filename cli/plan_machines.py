@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +12,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from grading.cluster import costs
 from grading.cluster.costs import Card, Size, Weights
-from grading.cluster.plan import Station
-from grading.cluster.view import Pace
+from grading.cluster.plan import Machine, pace_of
+from grading.cluster.view import Pace, Peer
 from grading.config import Config
 from grading.errors import ConfigError
 from grading.machine_states import MachineState
@@ -76,7 +77,7 @@ class PlanFile(Value):
         return self
 
 
-def from_file(path: Path, sizes: Mapping[str, Size]) -> list[Station]:
+def from_file(path: Path, sizes: Mapping[str, Size]) -> list[Machine]:
     """The machines of a file. Raises ConfigError with the key."""
     try:
         told = PlanFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
@@ -88,9 +89,13 @@ def from_file(path: Path, sizes: Mapping[str, Size]) -> list[Station]:
         raise ConfigError(f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}.") from None
     models = dict(costs.MODELS) | {name: Weights(**one.model_dump()) for name, one in told.models.items()}
     return [
-        Station(
-            machine.name if machine.count == 1 else f"{machine.name} {number}",
-            {stage: _rate(machine, stage, models, sizes) for stage in machine.stages},
+        Machine(
+            Peer(
+                machine.name if machine.count == 1 else f"{machine.name} {number}",
+                machine.slots,
+                tuple(machine.stages),
+                paces={stage: _pace(machine, stage, models, sizes) for stage in machine.stages},
+            ),
             kind=machine.name,
             known=_known(machine),
             own=next(iter(machine.stages)),
@@ -107,19 +112,21 @@ def _known(machine: PlannedMachine) -> str:
     )
 
 
-def _rate(
+def _pace(
     machine: PlannedMachine, stage: str, models: Mapping[str, Weights], sizes: Mapping[str, Size]
-) -> float:
+) -> Pace:
     place = machine.stages[stage]
     if place.jobs_per_hour is not None:
-        return place.jobs_per_hour / SECONDS
+        return pace_of(place.jobs_per_hour / SECONDS, machine.slots)
     where = f"machine {machine.name}, stages.{stage}"
     if place.model is None or place.model not in models:
         known = ", ".join(sorted(models))
         raise ConfigError(
             f"{where}: model '{place.model}' is not known; known: {known}. Add it under [models]."
         )
-    return costs.rate(_card(machine), models[place.model], sizes.get(stage, Size()), machine.slots)
+    card, model, size = _card(machine), models[place.model], sizes.get(stage, Size())
+    alone_s, full_s = (n / costs.rate(card, model, size, n) for n in (1, machine.slots))
+    return Pace(alone_s, full_s, machine.slots)
 
 
 def _card(machine: PlannedMachine) -> Card:
@@ -137,35 +144,36 @@ def _card(machine: PlannedMachine) -> Card:
 
 def from_config(
     config: Config, states: list[MachineState], outputs: Mapping[str, int]
-) -> tuple[list[Station], list[str]]:
+) -> tuple[list[Machine], list[str]]:
     """The machines of config.toml by what they measured, else by jobs_per_hour; and what is not known."""
     told = {state.name: peer(state.beat) for state in states if state.beat is not None}
-    stations, unknown = [], []
+    machines, unknown = [], []
     for machine in config.machines:
         beat = told.get(machine.name)
-        rates, known = {}, set()
+        slots = beat.slots if beat is not None else machine.slots
+        paces, known = {}, set()
         for stage, place in machine.stages.items():
             pace = beat.paces.get(stage) if beat is not None else None
             if beat is not None and pace is not None and pace.seen >= 1:
-                rates[stage] = pace.rate(beat.slots) * _longer(pace, outputs.get(stage))
+                paces[stage] = _longer(pace, outputs.get(stage))
                 known.add("measured")
             elif place.jobs_per_hour is not None:
-                rates[stage] = place.jobs_per_hour / SECONDS
+                paces[stage] = pace_of(place.jobs_per_hour / SECONDS, slots)
                 known.add("first guess")
             else:
                 unknown.append(f"{machine.name}: {stage}")
-        stations.append(
-            Station(
-                machine.name,
-                rates,
+        machines.append(
+            Machine(
+                Peer(machine.name, slots, tuple(machine.stages), paces=paces),
                 kind=machine.name,
                 known=", ".join(sorted(known)),
                 own=next(iter(machine.stages)),
             )
         )
-    return stations, unknown
+    return machines, unknown
 
 
-def _longer(pace: Pace, output: int | None) -> float:
-    """How the rate changes for another length of answers than those that were measured."""
-    return pace.tokens / output if output and pace.tokens else 1.0
+def _longer(pace: Pace, output: int | None) -> Pace:
+    """The speed for another length of answers than those that were measured."""
+    by = output / pace.tokens if output and pace.tokens else 1.0
+    return replace(pace, alone_s=pace.alone_s * by, full_s=pace.full_s * by)

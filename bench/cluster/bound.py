@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bench.cluster.cards import STAGES, Card, Work, prefill_s, rate, step_s
+from bench.cluster.shares import shares
 from bench.cluster.world import HandIn
-from grading.cluster.shares import shares
 
 TRIES, TURNS = 400, 50
 

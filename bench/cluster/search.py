@@ -18,9 +18,9 @@ from bench.cluster.asking import Request
 from bench.cluster.bound import bound_s, missing_s, rates, works_of
 from bench.cluster.cards import Card, Work
 from bench.cluster.costs import Box
+from bench.cluster.shares import shares
 from bench.cluster.world import HandIn
 from bench.cluster.worlds import World
-from grading.cluster.shares import shares
 
 CHOICES = (2, 3, 4, 6, 8, 10, 12, 14, 16, 24, 32)
 """Jobs at once that are tried on a machine, as far as it has slots."""

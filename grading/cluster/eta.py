@@ -89,6 +89,20 @@ class Forecast:
         return last + (ahead - len(known) + 1) * self.every_s[stage]
 
 
+@dataclass(frozen=True)
+class Worked:
+    """What came of working everything off."""
+
+    seconds: float
+    jobs: Mapping[tuple[str, str], int]
+    """(machine, stage) -> runs."""
+
+
+def worked_off(peers: Mapping[str, Peer], waiting: Mapping[Line, int]) -> Worked:
+    """Play until all that waits is done, and nothing comes behind it."""
+    return _Play(Scene(peers, (), waiting), comes=False).worked_off()
+
+
 def left_of(tokens: int, pace: Pace | None, since_s: float, at_once: int) -> float:
     """What is left of a run, as a part of a usual job, from its tokens so far and its age."""
     if pace is None:
@@ -116,14 +130,14 @@ def _smooth(spans: Sequence[Span]) -> list[Span]:
 class _Play:
     """Everything in play."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, comes: bool = True) -> None:
         self.scene = scene
         self.now = 0.0
         self.stations = {name: Station(peer) for name, peer in scene.peers.items() if peer.paces}
         able = {s for one in self.stations.values() for s in one.peer.paces}
         self.asked = {(s, p): scene.waiting.get((s, p), 0) for s in able for p in (INTERACTIVE, BATCH)}
         # and somebody who comes now
-        self.lines = {line: count + (line[1] == INTERACTIVE) for line, count in self.asked.items()}
+        self.lines = {line: count + (comes and line[1] == INTERACTIVE) for line, count in self.asked.items()}
         self.spans: dict[Line, list[Span]] = {line: [] for line in self.lines}
         self.known = dict.fromkeys(self.lines, 0)
         """How many of a line's first ones have ended."""
@@ -132,6 +146,8 @@ class _Play:
         self.ended: dict[str, float] = {}
         self.in_hand = 0
         self.idle = 0
+        self.jobs: Counter[tuple[str, str]] = Counter()
+        """(machine, stage) -> runs that have begun"""
         self.done: Counter[str] = Counter()
         """stage -> runs that have ended"""
         self.arrives = {
@@ -156,6 +172,14 @@ class _Play:
             for s, p in self.asked
         }
         return Forecast(self.ended, lines, self._every(), before)
+
+    def worked_off(self) -> Worked:
+        self._take(self.stations)
+        while any(self.lines.values()) or any(any(one.runs.values()) for one in self.stations.values()):
+            if self.idle > MOST_IDLE:
+                break
+            self._step()
+        return Worked(self.now, self.jobs)
 
     def _ticket(self, what: Line | str, number: int, size: float) -> int:
         self.tickets.append((what, number, self.now, size))
@@ -230,6 +254,7 @@ class _Play:
         size = 1.0 + SPREAD * (2.0 * ((len(self.tickets) * GOLDEN) % 1.0) - 1.0)
         station.add(line[0], size, self._ticket(line, number, size))
         station.taken += 1
+        self.jobs[station.peer.name, line[0]] += 1
         self.lines[line] -= 1
         self.spans[line].append(Span(self.now, math.inf))
 

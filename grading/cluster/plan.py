@@ -5,24 +5,26 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from grading.cluster.shares import shares
+from grading.cluster.curve import grown
+from grading.cluster.eta import Worked, worked_off
+from grading.cluster.routing import rate
+from grading.cluster.view import INTERACTIVE, Pace, Peer
 
-OVER_THE_BOUND = 1.1
-"""What the router needs over the bound with a few hundred hand-ins; see docs/benchmarks-router.md."""
-STEP = 0.02
-"""How much is changed to see what limits."""
+STEP = 0.1
+"""How much is changed to see what limits; less would drown in which run ends last."""
+MOST_PLAYED = 400
+"""Larger classes go on at the pace of the second half of so many."""
 MOST_ROLES = 4096
 """Ways of giving fixed roles that are tried."""
 
 
 @dataclass(frozen=True)
-class Station:
-    """One machine: jobs a second of each stage with all its slots, and how that is known."""
+class Machine:
+    """One machine, its speeds, and how these are known."""
 
-    name: str
-    rates: Mapping[str, float]
+    peer: Peer
     kind: str = ""
     """Machines of one kind are alike."""
     known: str = ""
@@ -30,10 +32,25 @@ class Station:
     own: str = ""
     """The stage it would do if it did only one."""
 
+    @property
+    def name(self) -> str:
+        """Of the machine."""
+        return self.peer.name
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """Jobs a second of each stage, with all its slots."""
+        return {stage: rate(self.peer, stage) for stage in self.peer.paces}
+
+
+def pace_of(rate: float, slots: int) -> Pace:
+    """A speed of which only the jobs a second with all slots are known."""
+    return Pace(slots / rate / grown(slots), slots / rate, slots)
+
 
 @dataclass(frozen=True)
 class Part:
-    """What a machine does in the plan."""
+    """What a machine does."""
 
     machine: str
     hours: Mapping[str, float]
@@ -53,11 +70,10 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Plan:
-    """The answer. Hours are those of a bound which no schedule beats, if they are not called likely."""
+    """The answer: what comes of playing the rule by which machines take work."""
 
     submissions: int
     hours: float
-    likely_hours: float
     parts: tuple[Part, ...]
     weights: Mapping[str, float]
     """stage -> its part in the time: 0.7 says that a tenth more work there takes 7 % longer."""
@@ -70,7 +86,7 @@ class Plan:
 
     @property
     def an_hour(self) -> float:
-        """Submissions an hour, at best."""
+        """Submissions an hour."""
         return self.submissions / self.hours if self.hours else math.inf
 
     @property
@@ -88,87 +104,102 @@ class NobodyDoes(ValueError):
     """No machine does a stage that is needed."""
 
 
-def plan(stations: Sequence[Station], stages: Sequence[str], submissions: int) -> Plan:
+def plan(machines: Sequence[Machine], stages: Sequence[str], submissions: int) -> Plan:
     """How these machines grade a class that hands in at once, each submission once a stage.
 
     Raises NobodyDoes if a stage has no machine.
     """
     for stage in stages:
-        if not any(one.rates.get(stage, 0.0) > 0 for one in stations):
+        if not any(stage in one.peer.paces for one in machines):
             raise NobodyDoes(f"no machine does {stage}")
-    rates = {one.name: {s: one.rates[s] for s in stages if one.rates.get(s, 0.0) > 0} for one in stations}
-    work = dict.fromkeys(stages, float(submissions))
-    best = shares(rates, work)
-    whole = best.makespan_s
-    parts = tuple(
-        Part(
-            one.name,
-            {s: best.seconds[one.name].get(s, 0.0) / 3600 for s in stages},
-            {s: best.seconds[one.name].get(s, 0.0) * rates[one.name].get(s, 0.0) for s in stages},
-            _saves(rates, work, whole, one.name),
-        )
-        for one in stations
-    )
-    kinds = {one.kind or one.name: one for one in stations}
-    more = {kind: shares({**rates, "+": rates[one.name]}, work).makespan_s for kind, one in kinds.items()}
+    work = dict.fromkeys(stages, submissions)
+    peers = {one.name: one.peer for one in machines}
+    best = _played(peers, work)
+    kinds = {one.kind or one.name: one.peer for one in machines}
+    saves = {kind: _saves_s(best, peer, peers, work) for kind, peer in kinds.items()}
+    fixed = fixed_roles(machines, stages)
     return Plan(
         submissions,
-        whole / 3600,
-        whole * OVER_THE_BOUND / 3600,
-        parts,
-        _weights(rates, work, whole),
-        {kind: seconds / 3600 for kind, seconds in more.items()},
-        _with_roles(stations, {one.name: one.own for one in stations}, stages, submissions),
-        fixed_roles(stations, stages, submissions),
+        best.seconds / 3600,
+        tuple(_part(best, one, saves[one.kind or one.name], stages) for one in machines),
+        _weights(peers, work, best.seconds),
+        {
+            kind: _played({**peers, "+": replace(peer, name="+")}, work).seconds / 3600
+            for kind, peer in kinds.items()
+        },
+        _with_roles(peers, {one.name: one.own for one in machines}, work),
+        _with_roles(peers, fixed, work) if fixed else None,
     )
 
 
-Rates = Mapping[str, Mapping[str, float]]
+Peers = Mapping[str, Peer]
 
 
-def _saves(rates: Rates, work: Mapping[str, float], whole: float, machine: str) -> float:
-    faster = {s: r * (1 + STEP) for s, r in rates[machine].items()}
-    return max(0.0, whole - shares({**rates, machine: faster}, work).makespan_s) / (STEP * 100)
+def _played(peers: Peers, work: Mapping[str, int]) -> Worked:
+    """Of all this work, or of a part of it and at its pace for the rest."""
+    share = min(1.0, MOST_PLAYED / max(1, *work.values()))
+    lines = {(stage, INTERACTIVE): math.ceil(count * share) for stage, count in work.items()}
+    found = worked_off(peers, lines)
+    if share == 1:
+        return found
+    half = worked_off(peers, {line: math.ceil(count / 2) for line, count in lines.items()})
+    more = 2 * (1 / share - 1)
+    jobs = {at: round(count + more * (count - half.jobs.get(at, 0))) for at, count in found.jobs.items()}
+    return Worked(found.seconds + more * (found.seconds - half.seconds), jobs)
 
 
-def _weights(rates: Rates, work: Mapping[str, float], whole: float) -> dict[str, float]:
+def _part(best: Worked, one: Machine, saves_s: float, stages: Sequence[str]) -> Part:
+    jobs = {stage: float(best.jobs.get((one.name, stage), 0)) for stage in stages}
+    hours = {s: count / one.rates[s] / 3600 if count else 0.0 for s, count in jobs.items()}
+    return Part(one.name, hours, jobs, saves_s)
+
+
+def _saves_s(best: Worked, peer: Peer, peers: Peers, work: Mapping[str, int]) -> float:
+    faster = {
+        s: replace(p, alone_s=p.alone_s / (1 + STEP), full_s=p.full_s / (1 + STEP))
+        for s, p in peer.paces.items()
+    }
+    sooner = _played({**peers, peer.name: replace(peer, paces=faster)}, work).seconds
+    return max(0.0, best.seconds - sooner) / (STEP * 100)
+
+
+def _weights(peers: Peers, work: Mapping[str, int], whole: float) -> dict[str, float]:
     longer = {
-        stage: max(0.0, shares(rates, {**work, stage: jobs * (1 + STEP)}).makespan_s - whole)
+        stage: max(0.0, _played(peers, {**work, stage: math.ceil(jobs * (1 + STEP))}).seconds - whole)
         for stage, jobs in work.items()
     }
     total = sum(longer.values())
     return {stage: more / total if total else 0.0 for stage, more in longer.items()}
 
 
-def fixed_roles(stations: Sequence[Station], stages: Sequence[str], submissions: int) -> Fixed | None:
-    """The fastest way in which each machine does one stage only; machines of a kind count as alike."""
-    kinds: dict[str, list[Station]] = {}
-    for station in stations:
-        kinds.setdefault(station.kind or station.name, []).append(station)
+def fixed_roles(machines: Sequence[Machine], stages: Sequence[str]) -> Mapping[str, str]:
+    """Who does which one stage so that all is done earliest, kinds being alike; empty: no way."""
+    kinds: dict[str, list[Machine]] = {}
+    for machine in machines:
+        kinds.setdefault(machine.kind or machine.name, []).append(machine)
     ways = [list(itertools.combinations_with_replacement(stages, len(of))) for of in kinds.values()]
     if math.prod(map(len, ways)) > MOST_ROLES:
-        return None
-    best: Fixed | None = None
-    for way in itertools.product(*ways):
-        roles = dict(_named(kinds.values(), way))
-        one = _with_roles(stations, roles, stages, submissions)
-        if one is not None and (best is None or one.hours < best.hours):
-            best = one
-    return best
+        return {}
+    tried = [dict(_named(kinds.values(), way)) for way in itertools.product(*ways)]
+
+    def slowest(roles: Mapping[str, str]) -> float:
+        return min(sum(m.rates.get(s, 0.0) for m in machines if roles[m.name] == s) for s in stages)
+
+    best = max(tried, key=slowest)
+    return best if slowest(best) > 0 else {}
 
 
-def _named(kinds: Iterable[list[Station]], way: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
+def _named(kinds: Iterable[list[Machine]], way: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
     for of, roles in zip(kinds, way, strict=True):
         for one, role in zip(of, roles, strict=True):
             yield one.name, role
 
 
-def _with_roles(
-    stations: Sequence[Station], roles: Mapping[str, str], stages: Sequence[str], submissions: int
-) -> Fixed | None:
-    speed = dict.fromkeys(stages, 0.0)
-    for one in stations:
-        if roles[one.name] in speed:
-            speed[roles[one.name]] += one.rates.get(roles[one.name], 0.0)
-    slowest = min(speed.values())
-    return Fixed(submissions / slowest / 3600, roles) if slowest > 0 else None
+def _with_roles(peers: Peers, roles: Mapping[str, str], work: Mapping[str, int]) -> Fixed | None:
+    fixed = {
+        name: replace(peer, paces={s: pace for s, pace in peer.paces.items() if s == roles[name]})
+        for name, peer in peers.items()
+    }
+    if not set(work) <= {stage for peer in fixed.values() for stage in peer.paces}:
+        return None
+    return Fixed(_played(fixed, work).seconds / 3600, roles)

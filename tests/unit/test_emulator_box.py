@@ -21,7 +21,7 @@ from bench.cluster.cards import (
     rate,
 )
 from bench.cluster.costs import Box
-from grading.cluster.shares import shares
+from bench.cluster.shares import shares
 
 
 def ask(name: str, work: Work = ANALYSIS, output: int | None = None, prefix: str = "class") -> Request:

@@ -1,4 +1,4 @@
-"""Who should do what: the fastest way to get through given work, as a small linear program."""
+"""The fastest way through given work, could it be divided at will: a small linear program, a bound."""
 
 from __future__ import annotations
 
