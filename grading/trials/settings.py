@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from grading.rubric import Value
 from grading.trials.model import Limits
+
+MOST_SLOTS = 64
 
 
 class Checks(Value):
@@ -16,8 +19,8 @@ class Checks(Value):
     sandbox: Literal["auto", "bubblewrap", "container", "none"] = "auto"
     """What work is run in; `auto` takes bubblewrap where it works, else the container engine if one is named,
     else `none`, which runs nothing and says so."""
-    slots: int = Field(default=2, ge=1, le=64)
-    """Documents that are run at the same time; about one a core."""
+    slots: int = Field(default=0, ge=0, le=MOST_SLOTS)
+    """Documents that are run at the same time; 0: one a core that the pool may use."""
     engine: str = ""
     """The program of a container engine, `docker` or `podman`."""
     image: str = ""
@@ -50,7 +53,19 @@ class Checks(Value):
         return self
 
     @property
+    def at_once(self) -> int:
+        """Documents that are run at the same time on this machine."""
+        return self.slots or min(_usable_cores(), MOST_SLOTS)
+
+    @property
     def limits(self) -> Limits:
         """What one trial may use."""
         names = ("seconds", "cell_s", "memory_mb", "processes", "disk_mb", "output_kb")
         return Limits(**{name: getattr(self, name) for name in names})
+
+
+def _usable_cores() -> int:
+    """Those that this process may use, fewer than there are where it was told so."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

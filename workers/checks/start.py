@@ -139,7 +139,7 @@ def start_checks(config: Config) -> None:
     def ready(_consumer: Any) -> None:
         threading.Thread(target=beat_until, args=(stop, canaries, "checks"), daemon=True).start()
         threading.Thread(target=holding.keep, args=(stop,), daemon=True).start()
-        canary.keep_watch(canary.Watch(canaries, queue.CHECKS, settings.slots, holding.ending.is_set), stop)
+        canary.keep_watch(canary.Watch(canaries, queue.CHECKS, settings.at_once, holding.ending.is_set), stop)
 
     def stopping() -> None:
         # rounds stay held, and the part beats, until the last is done or given back
@@ -150,7 +150,7 @@ def start_checks(config: Config) -> None:
         register(app, server, lab, holding)
         canary.register(app, canaries, queue.CHECKS)
         try:
-            run_worker(app, "checks", queue.CHECKS_QUEUES, settings.slots, ready, stopping)
+            run_worker(app, "checks", queue.CHECKS_QUEUES, settings.at_once, ready, stopping)
         finally:
             stop.set()
             server.store.close()
