@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from flask import current_app
@@ -14,16 +14,18 @@ from sqlalchemy.orm import Session
 
 from app.services import Dispatch
 from grading.beats import Lease
+from grading.canaries import rate_of_checks
 from grading.cluster.eta import Forecast, Line, Running, Scene, forecast, left_of
 from grading.cluster.guesses import with_guesses
 from grading.cluster.view import Peer
 from grading.machine_states import MachineState
 from grading.model import RoundState, StageState
 from grading.peers import peer, takes_part
-from grading.store.places import Places, Sent, newcomers, places, sent
+from grading.store.places import Places, Sent, newcomers, places, sent, to_run
 from grading.store.speed import Speed, speed
 from grading.store.views import Queue, StageView
 from grading.store.waits import Standing
+from grading.trials.rate import Rate, seconds_until_checked
 
 LOOK_EVERY_S = 2.0
 REST = 20.0
@@ -47,6 +49,10 @@ class Outlook:
     """(stage, priority) -> runs that machines can take, by their places from 0."""
     next_up: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """priority -> rounds that were sent and not begun, by their places from 0."""
+    to_run: Mapping[str, int] = field(default_factory=dict)
+    """Rounds whose work is to be run, by their places from 1."""
+    rate: Rate | None = None
+    """Of the sandbox; nothing as long as it has not told."""
 
     def queue(self, view: Standing, age_s: float) -> Queue | None:
         """Where a round stands, `age_s` after this look; nothing when it is over."""
@@ -78,15 +84,30 @@ class Outlook:
         return self.speed.typical_s + self.speed.every_s * (self._position(view) - 1)
 
     def _eta_s(self, view: Standing) -> float | None:
-        """The later of its stages, and what comes before and after."""
+        """The later of its stages, and what comes before and after.
+
+        While its work waits for the sandbox, machines grade those whose work has run. What takes longer
+        counts: `max(machines, sandbox + alone)`, where `machines` is the end with all who go before it there,
+        `sandbox` the time until its work has run, and `alone` the end with nobody before it.
+        """
         ends = [self._end_s(view, stage) for stage in view.stages if stage.state not in OVER]
         if any(end is None for end in ends):
             return None
         prepared = 0.0
+        place = self.to_run.get(view.round_id, 0)
+        if place and self.rate is not None:
+            checked = seconds_until_checked(place, self.rate.slots, self.rate.seconds)
+            return max([*cast("list[float]", ends), checked + self._alone_s(view)]) + self.speed.combine_s
         if view.state == RoundState.RECEIVED:
             age = (self.speed.now - view.created_at).total_seconds()
             prepared = max(0.0, self.speed.prepare_s - age)
         return prepared + max(cast("list[float]", ends), default=0.0) + self.speed.combine_s
+
+    def _alone_s(self, view: Standing) -> float:
+        """The later of its stages if nobody went before it."""
+        assert self.forecast is not None
+        left = [stage.stage for stage in view.stages if stage.state not in OVER]
+        return max((self.forecast.waiting(stage, view.priority, 0) or 0.0 for stage in left), default=0.0)
 
     def _end_s(self, view: Standing, stage: StageView) -> float | None:
         if self.forecast is None:
@@ -137,9 +158,11 @@ class Expecting:
 
     def _look(self, session: Session) -> Outlook:
         line, known, runs = places(session), speed(session), sent(session)
-        coming = newcomers(session, COMING_S)
+        coming, waiting = newcomers(session, COMING_S), to_run(session)
         leases = self._dispatch.leases([one.run for one in runs]) if runs else {}
-        return outlook(line, known, runs, leases, self._dispatch.machines(), coming)
+        seen = outlook(line, known, runs, leases, self._dispatch.machines(), coming)
+        rate = rate_of_checks(self._dispatch.parts()) if waiting else None
+        return replace(seen, to_run=waiting, rate=rate)
 
 
 def outlook(

@@ -13,17 +13,21 @@ from app.language import gettext as _
 from app.language import later as N_
 from app.language import ngettext, whole
 from app.live import TITLES
+from app.machine_words import span
 from app.machines_seen import Seen, look_in
 from app.services import Services, services
 from grading.beats import Lease
-from grading.canaries import PartBeat
+from grading.canaries import PartBeat, rate_of_checks
 from grading.may import Actor
 from grading.model import RoundState
 from grading.store import figures, measures, operating
 from grading.store.figures import Figures
 from grading.store.measures import Waiting
 from grading.store.operating import InWork
+from grading.trials.rate import seconds_until_checked
 
+LONG_S = 60.0
+"""So long a wait for the sandbox is told."""
 LITTLE_ROOM = 0.1
 """Below this part of the disk free it is said."""
 PARTS = {
@@ -142,7 +146,7 @@ def overview(actor: Actor) -> Overview:
         size, kind = operating.size_bytes(session), session.get_bind().dialect.name
     leases = given.dispatch.leases([run.run_id for run in runs]) if runs else {}
     room = _room(given)
-    troubles = [*_troubles(seen, parts, room), *_to_look_at(actor, known)]
+    troubles = [*_troubles(seen, parts, room), *_slow_sandbox(known, parts), *_to_look_at(actor, known)]
     return Overview(
         troubles=sorted(troubles, key=lambda one: not one.grave),
         seen=seen,
@@ -218,6 +222,30 @@ def _silent(part: Part) -> Trouble:
         _("No process of “%(part)s” lives; it %(does)s.", part=part.title, does=part.does),
         _("Start it with %(command)s and look at its log.", command=f"`{command}`"),
         grave=part.name != "checks",
+    )
+
+
+def _slow_sandbox(known: Figures, parts: Sequence[Part]) -> Iterator[Trouble]:
+    """Where more wait for the sandbox than for machines, and not for a moment only."""
+    rate = rate_of_checks([beat for part in parts for beat in part.processes])
+    waiting = known.outbox["trial"].count
+    queued = sum(one.count for (state, _), one in known.rounds.items() if state == RoundState.QUEUED)
+    left_s = seconds_until_checked(waiting, rate.slots, rate.seconds) if rate else 0.0
+    if rate is None or left_s < LONG_S or waiting <= queued:
+        return
+    yield Trouble(
+        ngettext(
+            "A hand-in waits for the sandbox and not for machines, for about %(time)s.",
+            "%(count)s hand-ins wait for the sandbox and not for machines, the last for about %(time)s.",
+            waiting,
+            time=span(left_s),
+        ),
+        _(
+            "It runs %(slots)s at a time, each for %(seconds)s. More cores for the checks, or fewer and"
+            " shorter tests, make it faster.",
+            slots=whole(rate.slots),
+            seconds=span(rate.seconds),
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 from redis import Redis
 
 from grading.scripts import Script
+from grading.trials.rate import Rate, together
 
 CANARIES = "grader:canaries"
 PARTS = "grader:parts"
@@ -76,11 +77,18 @@ class PartBeat:
     process: str
     software: str
     age_s: float
+    rate: Rate | None = None
+    """Of the checks: how fast they run work."""
 
     @property
     def alive(self) -> bool:
         """Whether it spoke within the last minute."""
         return self.age_s <= PART_ALIVE_S
+
+
+def rate_of_checks(parts: Sequence[PartBeat]) -> Rate | None:
+    """How fast all live processes of the checks run work; None as long as none has."""
+    return together(one.rate for one in parts if one.rate is not None and one.alive)
 
 
 @dataclass(frozen=True)
@@ -122,9 +130,10 @@ class Canaries:
         found = zip(queues, rows, answers, strict=True)
         return {name: _waiting(json.loads(row), answer, moment_ms) for name, row, answer in found if row}
 
-    def beat(self, part: str, process: str, software: str) -> None:
-        """A process beside the database says that it is alive."""
-        content = json.dumps({"part": part, "software": software})
+    def beat(self, part: str, process: str, software: str, rate: Rate | None = None) -> None:
+        """A process beside the database says that it is alive, and the checks how fast they are."""
+        speed = {} if rate is None else {"slots": rate.slots, "run_s": rate.seconds}
+        content = json.dumps({"part": part, "software": software, **speed})
         self._beat(keys=[PARTS], args=[process, content, int(FORGET_PARTS_S)])
 
     def parts(self) -> list[PartBeat]:
@@ -135,7 +144,13 @@ class Canaries:
             (seconds, _), rows = pipe.execute()
         found = {str(p): cast("Mapping[str, Any]", json.loads(row)) for p, row in rows.items()}
         return [
-            PartBeat(str(r["part"]), process, str(r["software"]), max(0.0, seconds - float(r["at"])))
+            PartBeat(
+                str(r["part"]),
+                process,
+                str(r["software"]),
+                max(0.0, seconds - float(r["at"])),
+                Rate(int(r["slots"]), float(r["run_s"])) if "slots" in r else None,
+            )
             for process, r in found.items()
         ]
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from grading.model import PRIORITIES, RoundState, RunState
 from grading.store.database import now
-from grading.store.tables import Course, Round, Run
+from grading.store.tables import Course, Outbox, Round, Run
 
 MOST = 20_000
 """Rounds that are looked at, and so the last place that is told."""
@@ -32,6 +32,13 @@ _RECEIVED = (
     select(Round.id, Round.course_id, Round.student_id)
     .where(Round.state == RoundState.RECEIVED.value, Round.priority == bindparam("priority"))
     .order_by(Round.created_at, Round.id)
+    .limit(MOST)
+)
+_TO_RUN = (
+    select(Round.id)
+    .join(Outbox, Outbox.key == Round.id)
+    .where(Outbox.kind == "trial", Outbox.done_at.is_(None), Round.state == RoundState.RECEIVED.value)
+    .order_by(Round.priority.desc(), Round.created_at, Round.id)
     .limit(MOST)
 )
 _SENT = (
@@ -81,6 +88,11 @@ def places(session: Session) -> Places:
         before |= {round_id: place for place, round_id in enumerate(order)}
         waiting[priority] = len(order)
     return Places(before, waiting)
+
+
+def to_run(session: Session) -> dict[str, int]:
+    """The place of each round whose work waits or is run now, from 1; interactive ones first."""
+    return {round_id: place for place, round_id in enumerate(session.scalars(_TO_RUN), 1)}
 
 
 def _order(session: Session, priority: str) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 from grading import canaries as timing
 from grading.canaries import Canaries
 from grading.leases import connect
+from grading.trials.rate import Rate
 from tests.system import Site, site, until
 from workers.canary import EXIT_STATUS
 from workers.server import canary
@@ -81,11 +82,14 @@ def test_no_more_than_one_canary_waits_in_a_queue(canaries: Canaries) -> None:
 
 def test_parts_are_known_while_they_speak(canaries: Canaries) -> None:
     canaries.beat("store", "server:1", "v1")
+    assert timing.rate_of_checks(canaries.parts()) is None
     canaries.beat("sweeper", "server:2", "v1")
     assert {(p.part, p.process, p.software, p.alive) for p in canaries.parts()} == {
         ("store", "server:1", "v1", True),
         ("sweeper", "server:2", "v1", True),
     }
+    canaries.beat("checks", "server:3", "v1", Rate(4, 1.5))
+    assert timing.rate_of_checks(canaries.parts()) == Rate(4, 1.5)
 
 
 @pytest.fixture

@@ -14,9 +14,11 @@ from sqlalchemy.exc import OperationalError
 from app import language
 from app.said import said
 from grading.beats import Lease
+from grading.canaries import PartBeat
 from grading.errors import GraderError
-from grading.store import accounts, operating, tables
+from grading.store import accounts, operating, preparing, tables
 from grading.store.database import now
+from grading.trials.rate import Rate
 from tests.integration.webapp import School, form_token, report, without_tokens
 
 
@@ -69,6 +71,26 @@ def test_what_runs_is_shown_and_whose_only_to_those_of_the_course(school: School
     assert "1,234" in elsewhere
     assert "of another course" in elsewhere
     assert "/submissions/" not in elsewhere
+
+
+def test_the_overview_says_that_a_class_waits_for_the_sandbox(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = PartBeat("checks", "host:3", "", 1.0, Rate(2, 40.0))
+    monkeypatch.setattr(school.dispatch, "parts", lambda: [checks])
+
+    def shown() -> str:
+        page = school.client("teacher").get("/operations").get_data(as_text=True)
+        return page.replace("\N{NO-BREAK SPACE}", " ")
+
+    for _ in range(3):
+        assert "for the sandbox" not in shown()
+        submission = school.hand_in("anna")
+        with school.store.write() as session:
+            round_id = session.query(tables.Round).filter_by(submission_id=submission).one().id
+            preparing.hand_on(session, round_id)
+    assert "3 hand-ins wait for the sandbox and not for machines, the last for about" in shown()
+    assert "It runs 2 at a time, each for 40 s." in shown()
 
 
 def test_the_overview_names_what_is_wrong_gravest_first(school: School) -> None:

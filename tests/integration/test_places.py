@@ -15,9 +15,11 @@ from app.expecting import Expecting
 from app.live import live
 from app.progress import progress
 from grading.beats import Beat, Lease
+from grading.canaries import PartBeat
 from grading.machine_states import MachineState
 from grading.store import Store, preparing, tables, views, waiting
 from grading.store.places import places
+from grading.trials.rate import Rate
 from tests.integration.webapp import School
 
 PACE = {"alone_s": 100.0, "full_s": 100.0, "full": 4, "tokens": 1000, "seen": 9}
@@ -141,6 +143,26 @@ def test_behind_twenty_others_it_is_what_the_machine_needs_for_them(
     told = asked(school, last)
     assert told["position"] == 21
     assert 500 < told["eta_s"] < 720
+
+
+def test_behind_twenty_others_in_the_sandbox_it_is_what_that_needs_for_them(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs of 60 s at a time; then the machines need 100 s, and they have graded the others meanwhile."""
+    monkeypatch.setattr(school.dispatch, "machines", lambda: machines())
+    for _ in range(21):
+        last = school.hand_in("anna")
+        with school.store.write() as session:
+            round_id = session.query(tables.Round).filter_by(submission_id=last).one().id
+            assert preparing.hand_on(session, round_id)
+    without = asked(school, last)["eta_s"]
+    assert without < 720
+    checks = [PartBeat("checks", "host:3", "", 1.0, Rate(2, 60.0))]
+    monkeypatch.setattr(school.dispatch, "parts", lambda: checks)
+    assert asked(school, last)["eta_s"] == pytest.approx(21 / 2 * 60 + 100, abs=15)
+    fast = [PartBeat("checks", "host:3", "", 1.0, Rate(2, 0.1))]
+    monkeypatch.setattr(school.dispatch, "parts", lambda: fast)
+    assert asked(school, last)["eta_s"] == pytest.approx(without, abs=15)
 
 
 def test_a_guess_is_no_measured_speed(school: School, monkeypatch: pytest.MonkeyPatch) -> None:

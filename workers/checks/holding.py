@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from grading.store import outbox, preparing
 from grading.store.outbox import Hold
+from grading.trials.rate import Mean
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ class Holding:
     server: Server
     ending: threading.Event = field(default_factory=threading.Event)
     """Set when this process ends: what cannot be run now is for somebody else."""
+    speed: Mean = field(default_factory=Mean)
+    """Of rounds from being taken to being prepared."""
     _mine: dict[str, Hold] = field(default_factory=dict)
     _students: dict[str, int] = field(default_factory=dict)
     """Whose work is run now, by round."""

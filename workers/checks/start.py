@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from typing import Any
 
 from celery import Celery
@@ -15,6 +16,7 @@ from grading.config import Config
 from grading.errors import SandboxUnavailable
 from grading.store import preparing
 from grading.store.outbox import Hold
+from grading.trials.rate import Rate
 from workers import canary
 from workers.checks.files import Shelf
 from workers.checks.holding import HOLD_S, Holding
@@ -65,6 +67,7 @@ def _try_held(server: Server, lab: Lab, holding: Holding, held: Hold) -> float |
         without = NEVER_RAN.format(held.error) if held.error else KILLS_TRIALS
     else:
         without = ""
+    began = time.monotonic()
     try:
         ready = (
             prepare(server, round_id, without=without)
@@ -80,6 +83,7 @@ def _try_held(server: Server, lab: Lab, holding: Holding, held: Hold) -> float |
     except BaseException:
         holding.give_back(held)
         raise
+    holding.speed.learn(time.monotonic() - began)
     holding.give_back(held)
     if ready:
         release(server)
@@ -136,8 +140,11 @@ def start_checks(config: Config) -> None:
     sandbox = Closing(open_sandbox(settings.sandbox, engine=settings.engine, image=settings.image))
     log.info("work is run in: %s %s", sandbox.name, sandbox.problem())
 
+    def rate() -> Rate:
+        return Rate(settings.at_once, holding.speed.seconds)
+
     def ready(_consumer: Any) -> None:
-        threading.Thread(target=beat_until, args=(stop, canaries, "checks"), daemon=True).start()
+        threading.Thread(target=beat_until, args=(stop, canaries, "checks", rate), daemon=True).start()
         threading.Thread(target=holding.keep, args=(stop,), daemon=True).start()
         canary.keep_watch(canary.Watch(canaries, queue.CHECKS, settings.at_once, holding.ending.is_set), stop)
 

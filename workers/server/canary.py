@@ -6,12 +6,14 @@ import logging
 import os
 import socket
 import threading
+from collections.abc import Callable
 
 from redis.exceptions import RedisError
 
 from grading import queue
 from grading.canaries import Canaries
 from grading.software import software
+from grading.trials.rate import Rate
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
@@ -38,11 +40,13 @@ def sweep(server: Server) -> None:
             server.dispatch.celery.send_task(queue.CANARY, queue=name, ignore_result=True)
 
 
-def beat_until(stop: threading.Event, canaries: Canaries, part: str) -> None:
-    """Say every 5 s that this part lives; the body of a thread."""
+def beat_until(
+    stop: threading.Event, canaries: Canaries, part: str, rate: Callable[[], Rate | None] = lambda: None
+) -> None:
+    """Say every 5 s that this part lives, and how fast it runs work; the body of a thread."""
     while True:
         try:
-            canaries.beat(part, me(), software())
+            canaries.beat(part, me(), software(), rate())
         except RedisError as error:
             log.warning("redis is away, the %s cannot say that it lives: %s", part, error)
         if stop.wait(BEAT_S):
