@@ -19,8 +19,10 @@ BATCH_EVERY = 8
 ADVANTAGE = 1.15
 """By so much better a machine counts at the stage in its batch: measured speeds of equal machines differ."""
 SWITCH, SWITCH_LITTLE = 1.1, 1.6
-"""A machine changes its model only for so much less time; the second while little waits,
-and where it is by so much better at what it does than those who would go on with it."""
+"""A machine changes its model only for so much less time; the second while little waits, and for
+who is `FAR` times better at what it does than those who would go on with it."""
+FAR = 4.0
+"""Less than that learned speeds reach by being wrong."""
 DOUBT = 2.0
 """A job is left to machines without a free slot only if they end it in so much less time."""
 PATIENCE_S = 5.0
@@ -137,7 +139,7 @@ def _needed(view: View, me: Peer, short: str, long: str) -> bool:
     first = [p for p in view.peers.values() if (apt[p.name], p.name) >= (apt[me.name], me.name)]
     rest = [p for p in view.peers.values() if p not in first]
     # who is far better at what it does than the next one would lose most by helping with the other stage
-    far = apt[me.name] > SWITCH_LITTLE * max((apt[p.name] for p in rest), default=0.0)
+    far = apt[me.name] > FAR * max((apt[p.name] for p in rest), default=0.0)
     keep = SWITCH_LITTLE if view.little or (far and me.now == short) else SWITCH
     stays = keep if me.now == long else 1 / keep if me.now == short else 1.0
     return _ends_s(view, long, rest) * stays <= _ends_s(view, short, first)

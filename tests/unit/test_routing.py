@@ -275,3 +275,12 @@ def test_something_is_taken_in_bounded_time_while_something_waits() -> None:
                         peers[me.name] = replace(me, running=running)
                         break
                 now += 0.0 if taken else max(1.0, longest / 20)
+
+
+def test_who_is_far_better_at_its_stage_helps_with_the_other_only_for_much() -> None:
+    """It would take three times as long for it, beside its own jobs, and all would wait for these."""
+    quick, slow = pace(10, 20), pace(30, 60)
+    one = Peer("one", 8, STAGES, paces={"analysis": quick, "feedback": slow}, running={"analysis": 7})
+    two = Peer("two", 8, STAGES, paces={"analysis": slow, "feedback": quick}, running={"feedback": 7})
+    for analysis, taken in ((120, "feedback"), (400, "analysis")):
+        assert stages(view("two", one, two, analysis=analysis, feedback=100)) == [taken]
