@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +27,7 @@ from workers.checks.preparing import packages, prepared
 from workers.checks.sandbox import forking
 from workers.checks.sandbox.base import Box
 from workers.checks.sandbox.bubblewrap import Bubblewrap
-from workers.checks.toolbox import find_toolbox
+from workers.checks.toolbox import DRIVERS, find_toolbox
 from workers.checks.trial import Trials
 
 pytestmark = pytest.mark.usefixtures("one_box_at_a_time")
@@ -265,6 +268,40 @@ def test_servers_end_with_their_sandbox():
     assert server.ended
 
 
+def test_a_server_holds_no_more_after_many_runs(boxes: Boxes):
+    request = asked("x = list(range(100_000))")
+    told = Path("/proc", _children(boxes.server(request)), "status")
+
+    def status(name: str) -> int:
+        return int(told.read_text().split(f"{name}:")[1].split()[0])
+
+    for _ in range(3):
+        boxes.forked(request)
+    before = status("RssAnon")
+    for _ in range(33):
+        boxes.forked(request)
+    assert status("RssAnon") - before < 512  # KiB of its own memory
+    assert status("RssAnon") < 150 << 10
+    assert status("FDSize") == 64  # room for descriptors, which doubles when it is full
+
+
+def test_a_server_without_work_ends(boxes: Boxes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(DRIVERS))
+    driver = importlib.import_module("python_forkserver")
+    monkeypatch.setattr(driver, "IDLE_MS", 20)
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, its:
+        server = driver.ForkServer(its, lambda: None)
+        server.serve()  # nobody asks, and it comes back
+        server.runs[-1] = object()
+        end = threading.Timer(0.2, ours.close)
+        began = time.monotonic()
+        end.start()
+        server.serve()  # with a run under way it waits until nobody can ask
+        assert time.monotonic() - began >= 0.2
+        end.join()
+
+
 def test_only_what_the_code_names_is_loaded():
     assert packages(asked("import numpy as np, os\nfrom json import loads"), "work") == {"numpy"}
     assert packages(asked("x = 'import pandas'"), "work") == frozenset()
@@ -327,6 +364,25 @@ def test_tests_of_r_run_in_a_fork_of_their_own(boxes: Boxes):
         trial = boxes.forked(request)
         assert [test.state for test in trial.tests] == ["passed", "failed"]
         assert "f(1) not equal to 3" in trial.tests[1].message
+
+
+@needs_r
+def test_testthat_looks_for_no_package_at_each_expectation(boxes: Boxes):
+    """It did, in the folders above, unless an edition is named; that took longer than most tests."""
+    source = """
+        seen <- new.env()
+        seen$count <- 0
+        trace("find_edition", bquote(assign("count", get("count", .(seen)) + 1, .(seen))),
+              where = asNamespace("testthat"), print = FALSE)
+        for (n in 1:15) test_that(paste("adds", n), { expect_equal(f(n), n + 1); expect_true(f(n) > n) })
+        test_that("looks nowhere", { expect_equal(seen$count, 0) })
+        test_that("is counted", { testthat:::find_edition("."); expect_equal(seen$count, 1) })
+    """
+    test = TestFile(path="test_w.R", source=textwrap.dedent(source))
+    trial = boxes.trials.run(asked("f <- function(x) x + 1", language="r", tests=(test,)))
+    found = {one.name: (one.state, one.message) for one in trial.tests}
+    assert found["looks nowhere"] == found["is counted"] == ("passed", "")
+    assert len(found) == 17
 
 
 # --- an ordinary user --------------------------------------------------------------------------------------
