@@ -12,10 +12,12 @@ from rich.table import Table
 
 from cli.plan_machines import from_config, from_file
 from cli.settings import Settings
+from grading.canaries import rate_of_checks
 from grading.cluster import plan as planning
 from grading.cluster.costs import Size
 from grading.dispatch import open_dispatch
 from grading.errors import ConfigError
+from grading.trials.rate import Rate, seconds_until_checked
 
 OUTPUT = {"analysis": 1200, "feedback": 800}
 
@@ -58,14 +60,16 @@ def plan(
     """
     written = _outputs(outputs)
     unknown: list[str] = []
+    sandbox: Rate | None = None
     if machines is not None:
         tokens = {**OUTPUT, **written}
         stations = from_file(machines, {s: Size(prompt, shared, n) for s, n in tokens.items()})
         stages = sorted({stage for one in stations for stage in one.peer.paces})
     else:
         config = settings.running
-        states = open_dispatch(config).machines()
-        stations, unknown = from_config(config, states, written)
+        dispatch = open_dispatch(config)
+        stations, unknown = from_config(config, dispatch.machines(), written)
+        sandbox = rate_of_checks(dispatch.parts())
         stages = list(config.stages)
     if strange := sorted(written.keys() - stages):
         raise click.BadParameter(f"no machine does {', '.join(strange)}", param_hint="--output")
@@ -74,9 +78,10 @@ def plan(
     except planning.NobodyDoes as error:
         raise ConfigError(_advice(str(error), unknown)) from None
     if as_json:
-        click.echo(json.dumps(_as_dict(found, stations, unknown), indent=2))
+        told = {**_as_dict(found, stations, unknown), "sandbox": _sandbox(found, sandbox)}
+        click.echo(json.dumps(told, indent=2))
     else:
-        _show(found, stations, unknown)
+        _show(found, stations, unknown, sandbox)
 
 
 def _outputs(told: tuple[str, ...]) -> dict[str, int]:
@@ -112,13 +117,30 @@ def _an_hour(station: planning.Machine) -> dict[str, float]:
     return {stage: 3600 * rate for stage, rate in station.rates.items()}
 
 
-def _show(found: planning.Plan, stations: list[planning.Machine], unknown: list[str]) -> None:
+def _sandbox(found: planning.Plan, rate: Rate | None) -> dict[str, float] | None:
+    """What an assignment whose work is run needs beside: the machines grade what has run meanwhile."""
+    if rate is None:
+        return None
+    hours = seconds_until_checked(found.submissions, rate.slots, rate.seconds) / 3600
+    return {"slots": rate.slots, "seconds": rate.seconds, "hours": hours}
+
+
+def _show(
+    found: planning.Plan, stations: list[planning.Machine], unknown: list[str], rate: Rate | None
+) -> None:
     console = Console()
     console.print(
         f"{found.submissions:,} hand-ins at once: about [bold]{_hours(found.hours)}[/bold] "
         f"({found.an_hour:,.0f} an hour)."
     )
     console.print(found.bottleneck)
+    if sandbox := _sandbox(found, rate):
+        slowest = "sandbox" if sandbox["hours"] > found.hours else "machines"
+        console.print(
+            f"Where work is run, the sandbox takes about {_hours(sandbox['hours'])} for all of them "
+            f"({sandbox['slots']} at once, {sandbox['seconds']:.1f} s each): "
+            f"the {slowest} would be the bottleneck."
+        )
     table = Table("machine", "does of them", "jobs an hour, all slots", "speeds are", "1 % faster saves")
     for part, station in zip(found.parts, stations, strict=True):
         does = "\n".join(f"{stage}: {jobs:,.0f}" for stage, jobs in part.jobs.items() if jobs >= 0.5)

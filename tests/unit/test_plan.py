@@ -14,12 +14,15 @@ from cli.plan import plan as command
 from cli.plan_machines import from_config
 from cli.settings import Settings
 from grading.beats import Beat
+from grading.canaries import Canaries
 from grading.cluster import costs
 from grading.cluster.costs import Card, Size
 from grading.cluster.plan import Machine, NobodyDoes, pace_of, plan
 from grading.cluster.view import Peer
 from grading.config import parse
+from grading.leases import connect
 from grading.machine_states import MachineState
+from grading.trials.rate import Rate
 
 BOTH = ("analysis", "feedback")
 FILE = """
@@ -176,3 +179,21 @@ def test_machines_of_the_configuration_count_as_they_measured_themselves() -> No
     assert 3600 * a.rates["analysis"] == pytest.approx(4 / 20 * 3600 / 2)  # twice as long answers
     assert 3600 * b.rates["analysis"] == pytest.approx(90)
     assert (a.known, b.known, unknown) == ("first guess, measured", "first guess", [])
+
+
+@pytest.mark.parametrize(("seconds", "bottleneck"), [(600.0, "the sandbox"), (6.0, "the machines")])
+def test_the_sandbox_is_named_where_it_is_the_bottleneck(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch, seconds: float, bottleneck: str
+) -> None:
+    """400 on one machine that does 90 an hour of each stage take some nine hours."""
+    stages = "".join(f"{s} = {{ engine = 'rules', model = 'rules', jobs_per_hour = 90 }}\n" for s in BOTH)
+    path = tmp_path / "config.toml"
+    path.write_text(f"[[machines]]\nname = 'one'\nslots = 4\n[machines.stages]\n{stages}")
+    monkeypatch.setenv("GRADER_REDIS_URL", redis_url)
+    Canaries(connect(redis_url)).beat("checks", "host:1", "", Rate(2, seconds))
+    told = CliRunner().invoke(command, ["--json"], obj=Settings(path))
+    assert told.exit_code == 0, told.output
+    sandbox = json.loads(told.output)["sandbox"]
+    assert sandbox == {"slots": 2, "seconds": seconds, "hours": pytest.approx(400 / 2 * seconds / 3600)}
+    shown = " ".join(CliRunner().invoke(command, [], obj=Settings(path)).output.split())
+    assert f"(2 at once, {seconds:.1f} s each): {bottleneck} would be the bottleneck." in shown
