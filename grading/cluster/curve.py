@@ -73,11 +73,6 @@ class Curve:
             cell.events = max(0.0, cell.events - events)
 
     @property
-    def events(self) -> float:
-        """All that count."""
-        return sum(cell.events for cell in self.cells.values())
-
-    @property
     def known(self) -> bool:
         """Whether there is any figure."""
         return any(self._counts(cell) for cell in self.cells.values())
@@ -101,6 +96,11 @@ class Curve:
         about = bucket(at_once)
         cells = (self.cells.get(number) for number in (about - 1, about, about + 1))
         return any(cell is not None and self._counts(cell) and cell.seconds >= FIRM_S for cell in cells)
+
+    def close(self, at_once: int) -> float:
+        """Events that were measured with about as many in the batch: beyond these the slope is a guess."""
+        about = bucket(at_once)
+        return sum(cell.events for number, cell in self.cells.items() if abs(number - about) <= 1)
 
     def _counts(self, cell: Cell) -> bool:
         return cell.events >= self.least and cell.seconds > 0

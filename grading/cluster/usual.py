@@ -90,8 +90,9 @@ class Usual:
     def pace(self, full: int, slots: int, health: float) -> Pace | None:
         """For up to `full` at once; nothing when neither measured nor guessed."""
         if self.known:
-            seen = self.step.events / self.tokens if self.tokens and self.step.known else self.jobs
-            told = self.tokens if self.jobs else 0.0  # made-up jobs say nothing of it
+            written = self.tokens and self.step.known
+            seen = self.step.close(full) / self.tokens if written else self.jobs
+            told = self.tokens if self.jobs else 0.0
             return Pace(self.seconds(1), self.seconds(full), full, health, told, max(seen, 0.01))
         if self.guess_full_s:
             alone = self.guess_full_s / grown(slots)

@@ -281,6 +281,17 @@ def test_a_repair_try_counts_neither_its_reading_nor_its_tokens() -> None:
     assert json.dumps(toy.learner.dump("analysis")) == before
 
 
+def test_a_speed_measured_alone_counts_little_for_a_full_batch() -> None:
+    """How a model's step grows with its batch is a guess until batches were full."""
+    toy = Toy()
+    toy.work(600, analysis=1)
+    alone, full = (toy.learner.paces(toy.now, at_once)["analysis"].seen for at_once in (1, 16))
+    assert alone > 10
+    assert full < 1
+    toy.work(600, analysis=16)
+    assert toy.learner.paces(toy.now, 16)["analysis"].seen > 10
+
+
 def test_answers_without_tokens_and_too_quick_to_be_sampled_have_a_pace() -> None:
     learner = Learner(4, {"analysis": None})
     for number in range(10):
