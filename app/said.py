@@ -19,7 +19,6 @@ SENTENCES: tuple[str, ...] = (
     N_("all slots are in use"),
     N_("others are done with it earlier"),
     N_("nothing waits"),
-    N_("nothing waits; it measures how fast it is"),
     N_("nothing"),
     N_("it takes %(p1)s"),
     N_("%(p1)s comes soon"),

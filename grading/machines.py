@@ -103,8 +103,6 @@ class Machine(Value):
     """Generations at the same time, all engines together, at the most."""
     least_slots: int = Field(default=1, ge=1, le=256)
     """As many at the least: between the two the machine finds out by itself what is best."""
-    measures: bool = True
-    """While nothing is to be done it does made-up jobs, for some minutes, until it knows its speed."""
     grace_s: float = Field(default=100, ge=0, le=3600)
     """Seconds a worker that was told to stop has to finish; what is left then goes back to its queue."""
     engines: dict[str, EngineSettings] = Field(default_factory=dict)

@@ -91,7 +91,7 @@ class Ours(Passive):
         """The learner looks at the runs in hand, unless speeds are known."""
         if not self.oracle:
             learner = self._learner(machine)
-            learner.expect(lengths(self.view(cluster, machine)))
+            learner.expect(lengths(machine.name, self.view(cluster, machine).peers))
             learner.sample(cluster.now, self._seen(cluster, machine))
             self.healths.append((machine.name, cluster.now, learner.health(cluster.now)))
 

@@ -17,7 +17,6 @@ from typing import Literal
 import requests
 from sqlalchemy import func, select
 
-from bench.cluster.cards import STAGES
 from bench.cluster.config import BUDGET_S, Wanted, config
 from bench.cluster.guests import Guests
 from bench.cluster.parts import Parts, Servers
@@ -35,7 +34,6 @@ from grading.store import Store, accounts, assignments, drains, migrate, submiss
 from grading.store.assignments import NewVersion
 from grading.store.submissions import Incoming
 from grading.store.tables import Round
-from workers.machine.measuring import BATCHES, ENOUGH, MOST_S
 
 COURSE = "router"
 RUBRIC = Rubric(
@@ -118,22 +116,8 @@ class Product:
         self.begin()
         enough = START_S + BUDGET_S * 2 / self.plan.factor
         self._until(lambda: self.over() >= self.plan.learn, enough, "something is learned")
-        self._rest()
         self._drain()
         self._until_ready()
-
-    def _rest(self) -> None:
-        """Leave the machines the time that they have between batches to measure what they did not do."""
-        until = time.monotonic() + START_S + BATCHES * len(STAGES) * MOST_S / self.plan.factor
-        while not self._measured() and time.monotonic() < until:
-            time.sleep(LOOK_S)
-
-    def _measured(self) -> bool:
-        beats = [state.beat for state in self.dispatch.machines()]
-        seen = [
-            beat.paces.get(stage, {}).get("seen", 0.0) if beat else 0.0 for beat in beats for stage in STAGES
-        ]
-        return min(seen) >= ENOUGH
 
     def _drain(self) -> None:
         with self.store.write() as session:

@@ -61,7 +61,7 @@ class Asked:
     def request(self, name: str) -> Request:
         """What the machine gets to do: the usual sizes where it is a job, else those of the texts.
 
-        What fills a schema without a mark, as a machine that measures itself does, writes what is usual.
+        What fills a schema without a mark writes what is usual.
         """
         text, prefix = self.text(), hashlib.sha256(self.system.encode()).hexdigest()[:16]
         work = next((w for w in STAGES.values() if w.model.name == self.model), None)

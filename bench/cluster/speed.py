@@ -36,7 +36,6 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     "workers.machine.engines.patience": ("FIRST_S", "LONGEST_S"),
     "workers.machine.guests": ("LOOK_S",),
     "workers.machine.listening": ("LOOK_EVERY_S", "RETURN_S", "COMING_S"),
-    "workers.machine.measuring": ("IDLE_S", "LOOK_S", "MOST_S", "AGAIN_S"),
     "workers.machine.pacing": ("SAMPLE_S", "SAVE_S", "LOADS_S"),
     "workers.machine.returns": ("PAUSE_S",),
     "workers.machine.telling": ("EVERY_S", "TWO_S", "LATE_S", "FIRST_S"),

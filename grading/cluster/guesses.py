@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from grading.cluster.curve import grown
-from grading.cluster.view import Pace, Peer, View
+from grading.cluster.view import Pace, Peer
 
 NOTHING_KNOWN_S = 60.0
 """Seconds of a job alone when nobody knows anything; only that all are equal matters."""
@@ -88,12 +88,12 @@ def _length(peers: Iterable[Peer], stage: str) -> float:
     return _mean((p.paces[stage].tokens, 1.0) for p in peers if stage in p.paces and p.paces[stage].tokens)
 
 
-def lengths(view: View) -> dict[str, float]:
-    """stage -> tokens of a usual answer, as the other machines measured it; 0: none did."""
+def lengths(me: str, peers: Mapping[str, Peer]) -> dict[str, float]:
+    """stage -> tokens of a usual answer, as machines other than `me` measured it; 0: none did."""
     others = [
         replace(peer, paces={s: pace for s, pace in peer.paces.items() if pace.seen})
-        for name, peer in view.peers.items()
-        if name != view.me
+        for name, peer in peers.items()
+        if name != me
     ]
     return {stage: _length(others, stage) for peer in others for stage in peer.paces}
 

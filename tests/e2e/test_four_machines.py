@@ -37,7 +37,6 @@ max_output_tokens = 3000
 
 [[machines]]
 name = "dgx-spark-1"
-measures = false
 role = "primary"
 [machines.engines.ollama]
 url = "{ollama[0]}"
@@ -46,7 +45,6 @@ analysis = {{ engine = "ollama", model = "qwen3-coder:30b" }}
 
 [[machines]]
 name = "mac-studio-1"
-measures = false
 role = "primary"
 [machines.engines.mlx]
 [machines.stages]
@@ -54,7 +52,6 @@ feedback = {{ engine = "mlx", model = "{mlx}" }}
 
 [[machines]]
 name = "dgx-spark-2"
-measures = false
 role = "spare"
 slots = 2
 [machines.engines.ollama]
@@ -65,7 +62,6 @@ feedback = {{ engine = "ollama", model = "gemma3:27b" }}
 
 [[machines]]
 name = "mac-studio-2"
-measures = false
 role = "spare"
 slots = 2
 [machines.engines.mlx]

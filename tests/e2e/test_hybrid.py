@@ -26,14 +26,12 @@ max_output_tokens = 3000
 
 [[machines]]
 name = "spark"
-measures = false
 prefill = {{ listen = "127.0.0.1:{reads}", models = ["{model}"] }}
 [machines.stages]
 analysis = {{ engine = "rules", model = "rules" }}
 
 [[machines]]
 name = "mac"
-measures = false
 [machines.engines.hybrid.options]
 readers = {{ spark = "127.0.0.1:{reads}" }}
 strategy = "disaggregated"

@@ -24,7 +24,6 @@ COUNT = 4
 MACHINE = """
 [[machines]]
 name = "{name}"
-measures = false
 slots = 2
 [machines.engines.ollama]
 url = "http://127.0.0.1:{port}"

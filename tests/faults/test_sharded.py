@@ -26,7 +26,6 @@ max_output_tokens = 500
 
 [[machines]]
 name = "pool"
-measures = false
 [machines.engines.sharded.options]
 hosts = {hosts}
 [machines.stages]
@@ -34,13 +33,11 @@ analysis = {{ engine = "sharded", model = "{model}" }}
 
 [[machines]]
 name = "words"
-measures = false
 [machines.stages]
 feedback = {{ engine = "rules", model = "rules" }}
 
 [[machines]]
 name = "reserve"
-measures = false
 role = "spare"
 joins_after_s = 15
 [machines.stages]

@@ -32,7 +32,6 @@ waiting = 1
 max_body_kb = 64
 [[machines]]
 name = "one"
-measures = false
 slots = 2
 least_slots = 2
 [machines.engines.openai]

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from cli.embedded import start_redis
 from grading import queue
-from grading.canaries import EXAMINATIONS
 from grading.config import Machine
 from grading.errors import EngineError
 from grading.jobs import Job, Material
@@ -23,7 +21,6 @@ from grading.model import Evidence
 from grading.signing import signer
 from tests.factories import RUBRIC, document
 from tests.system import until
-from workers.machine import examine
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.instant import InstantEngine
 from workers.machine.process import MachineProcess
@@ -358,22 +355,3 @@ def test_a_drained_machine_listens_no_more_until_it_is_back(process: MachineProc
     process.beat()
     assert heard == [False, True]
     assert not leases.beats()[0].drained
-
-
-def test_a_run_says_that_it_comes_once_it_is_in_hand(process: MachineProcess) -> None:
-    """What measures the machine looks first whether anything is in hand, and then listens for this."""
-    heard: list[dict[str, int]] = []
-    process.give_way = lambda: heard.append(process.in_hand())
-    process.run(job("run-1"))
-    assert heard == [{"analysis": 1}]
-
-
-def test_an_examination_ends_what_measures_the_machine(process: MachineProcess) -> None:
-    heard: list[bool] = []
-    process.give_way = lambda: heard.append(process.examined)
-    app = Celery(set_as_current=False)
-    examine.register(app, process)
-    app.tasks[queue.EXAMINE]("asked", 5.0, process.leases.time() + 60)
-    assert heard == [True]
-    assert not process.examined
-    assert process.leases.redis.get(f"{EXAMINATIONS}{MACHINE.name}:asked")

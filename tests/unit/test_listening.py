@@ -39,6 +39,7 @@ class Played:
     now: float = 0.0
     slots: int = 2
     able: tuple[str, ...] = STAGES
+    expected: dict[str, float] = field(default_factory=dict)
 
     def listening(self) -> Listening:
         """The decider, after one look."""
@@ -49,6 +50,7 @@ class Played:
             look=lambda _names: Look(self.beats, self.lengths, {}, {}),
             hand=lambda: self.hand,
             peer=lambda: Peer("one", self.slots, STAGES, paces=paces),
+            expect=self.expected.update,
             slots=lambda: self.slots,
             able=lambda: self.able,
         )
@@ -66,6 +68,13 @@ def test_its_own_queue_is_read_whatever_is_decided() -> None:
     found.admit(True)
     played.now, played.hand = RETURN_S, {"analysis": 2}
     assert found.queues() == [OWN]  # full; a canary is still answered
+
+
+def test_at_each_look_it_hears_how_long_answers_are_elsewhere() -> None:
+    long = {stage: {**QUICK, "tokens": 700.0, "seen": 9.0} for stage in STAGES}
+    played = Played(beats=[replace(beat("two"), paces=long)])
+    played.listening()
+    assert played.expected == dict.fromkeys(STAGES, 700.0)
 
 
 def test_a_machine_that_was_taken_in_again_hears_of_the_others_first() -> None:
@@ -201,7 +210,7 @@ def test_without_redis_what_was_seen_last_counts(monkeypatch: pytest.MonkeyPatch
 
     paces: Mapping[str, Pace] = {stage: Pace(**QUICK) for stage in STAGES}  # type: ignore[arg-type]
     me = Peer("one", 2, STAGES, paces=paces)
-    found = Listening(Here(MACHINE, STAGES, look, dict, lambda: me, lambda: 2, lambda: STAGES))
+    found = Listening(Here(MACHINE, STAGES, look, dict, lambda: me, dict, lambda: 2, lambda: STAGES))
     found.changed()
     thread = threading.Thread(target=found.until_stopped, args=(stop,))
     thread.start()

@@ -128,11 +128,6 @@ def register(app: Celery, process: MachineProcess) -> None:
     def examine_machine(examination: str, patience_s: float, until: float) -> None:
         if process.leases.time() > until:
             return  # nobody waits for it any more
-        process.examined = True
-        process.give_way()
-        try:
-            found = examine(process, min(float(patience_s), MOST_PATIENCE_S))
-        finally:
-            process.examined = False
+        found = examine(process, min(float(patience_s), MOST_PATIENCE_S))
         key = f"{EXAMINATIONS}{process.machine.name}:{examination}"
         process.leases.redis.set(key, json.dumps(found), ex=KEEP_S)

@@ -54,7 +54,6 @@ def host(app: Celery, process: MachineProcess, guests: Guests, view: Callable[[]
 
     @app.task(name=CHAT, bind=True, ignore_result=True)
     def chat(self: Task, guest: str) -> None:
-        process.give_way()
         guests.serve(guest, lambda: _hand_back(self))
 
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from redis.exceptions import RedisError
 
 from grading.beats import Look
-from grading.cluster.guesses import with_guesses
+from grading.cluster.guesses import lengths, with_guesses
 from grading.cluster.routing import Choice, decide
-from grading.cluster.view import BATCH, INTERACTIVE, Peer, View
+from grading.cluster.view import BATCH, INTERACTIVE, PRIORITIES, Peer, View
 from grading.config import Machine
 from grading.machines import Placement
 from grading.peers import peer, takes_part
@@ -32,7 +32,6 @@ RETURN_S = 8.0
 """A machine that was taken in again hears of the others first, who may return too: two beats, two looks."""
 COMING_S = 5.0
 """A message that was taken begins within this, or was none of ours."""
-PRIORITIES = (INTERACTIVE, BATCH)
 NOTHING = Look((), {}, {}, {})
 
 
@@ -49,6 +48,8 @@ class Here:
     """stage -> runs in hand."""
     peer: Callable[[], Peer]
     """This machine, with its speeds; asked once a look."""
+    expect: Callable[[Mapping[str, float]], None]
+    """Told at each look: stage -> tokens of a usual answer, as the other machines measured it."""
     slots: Callable[[], int]
     """Generations at once that it takes now."""
     able: Callable[[], Sequence[str]]
@@ -112,6 +113,7 @@ class Listening:
         beats = sorted(look.beats, key=lambda beat: -beat.age_s)
         others = {beat.machine: peer(beat) for beat in beats if takes_part(beat)}
         self._peers = with_guesses({**others, self.here.machine.name: self.here.peer()})
+        self.here.expect(lengths(self.here.machine.name, self._peers))
 
     def admit(self, open_: bool) -> None:
         """Take new work, or only what was sent here by name."""
@@ -123,12 +125,6 @@ class Listening:
     def chosen(self) -> list[str]:
         """The queues of the last choice."""
         return [stage_queue(s, p) for s, p in self.choice.queues] if self.open else []
-
-    @property
-    def quiet(self) -> bool:
-        """Whether nothing waited or was done anywhere at the last look."""
-        waits = any(self._look.lengths.values()) or any(self._look.backlog.values())
-        return not waits and not any(peer.busy for peer in self._peers.values())
 
     def changed(self) -> None:
         """Look again now."""

@@ -67,8 +67,6 @@ class Pacing:
         self._runs = runs
         self._clock = clock
         self.guests: Callable[[], Mapping[Place, int]] = dict
-        self.made_up: Callable[[], Sequence[Working]] = tuple
-        """Runs that measure the machine: they tell its speed, and are no work that counts."""
         self._turn = threading.Lock()
         self._learner = Learner(machine.slots, {s: p.jobs_per_hour for s, p in machine.stages.items()})
         self._best: dict[str, Best] = {}
@@ -99,14 +97,6 @@ class Pacing:
                 seconds=used.seconds,
                 repaired=used.repaired or not result.ok,
             )
-            self._loading.pop(working.job.run_id, None)
-
-    def measured(self, working: Working, *, wrote: bool) -> None:
-        """A made-up run ended, perhaps before its time; how long its answer was says nothing about others."""
-        one = self._seen(working, working.tokens)
-        with self._turn:
-            self._look()
-            self._learner.ended(self._clock(), one, ok=wrote, seconds=0.0, repaired=True)
             self._loading.pop(working.job.run_id, None)
 
     def expect(self, tokens: Mapping[str, float]) -> None:
@@ -221,7 +211,7 @@ class Pacing:
         if now - self._looked < SOONEST * SAMPLE_S:
             return
         self._looked = now
-        runs = [one for one in (*self._runs(), *self.made_up()) if one.job.stage in self._machine.stages]
+        runs = [one for one in self._runs() if one.job.stage in self._machine.stages]
         for working in runs:
             self._look_at_loading(working, now)
         seen = [self._seen(working, working.tokens) for working in runs]

@@ -58,10 +58,6 @@ class MachineProcess:
     """The queues it listens to now, and why; for others to see."""
     guests: Callable[[], int] = lambda: 0
     """How many slots guests have; for others to see."""
-    give_way: Callable[[], None] = lambda: None
-    """Called when work comes."""
-    examined: bool = False
-    """The doctor waits for it."""
     drained: bool = False
     stopping: bool = False
     gate: Gate = field(default_factory=Gate)
@@ -102,7 +98,6 @@ class MachineProcess:
         working = Working(job, message, "starting" if admitted else "waiting", changed=self.telling.changed)
         try:
             self._placing[id(working)] = job.stage
-            self.give_way()
             answer = self.claiming.place(working)
             if answer == "elsewhere":
                 return None

@@ -15,7 +15,6 @@ from redis import Redis
 
 from grading import queue
 from grading.canaries import Canaries
-from grading.cluster.guesses import lengths
 from grading.cluster.view import Peer
 from grading.config import Config, EngineSettings, Machine
 from grading.dispatch import AWAY, open_leases
@@ -28,7 +27,6 @@ from workers.machine.engines import open_engine
 from workers.machine.guests import Guests
 from workers.machine.hosting import host, look_after, open_guests, taken_up
 from workers.machine.listening import Cycle, Here, Listening
-from workers.machine.measuring import WHY, Booked, Measuring
 from workers.machine.process import MachineProcess
 from workers.machine.sending import Inbox
 from workers.machine.working import Message
@@ -90,10 +88,9 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
     _take_by(app, listening, inbox)
     _answer_tasks(app, process, listening, inbox)
     host(app, process, guests, listening.view)
-    measuring = measure(config, process, listening, guests)
 
     def ready(_consumer: Any) -> None:
-        _begin_threads(process, listening, guests, measuring)
+        _begin_threads(process, listening, guests)
         _say_ready(inbox)
 
     def stopping() -> None:
@@ -145,9 +142,7 @@ def _answer_tasks(app: Celery, process: MachineProcess, listening: Listening, in
     examine.register(app, process)
 
 
-def _begin_threads(
-    process: MachineProcess, listening: Listening, guests: Guests, measuring: Measuring
-) -> None:
+def _begin_threads(process: MachineProcess, listening: Listening, guests: Guests) -> None:
     """All that goes on beside the runs, until the process stops."""
     # first of all and whatever Redis answers: a machine that never beats loses all its work
     _thread("heartbeat", process.beat_until_stopped)
@@ -161,7 +156,6 @@ def _begin_threads(
     _thread("load", process.get_ready)
     _thread("pacing", process.pacing.until_stopped, process.stop)
     _thread("listening", listening.until_stopped, process.stop)
-    _thread("measuring", measuring.until_stopped, process.stop)
     look_after(process, guests)
 
 
@@ -200,6 +194,7 @@ def listen(
             partial(process.leases.look, mine=queue.stage_queues(list(machine.stages))),
             hand=process.in_hand,
             peer=me,
+            expect=process.pacing.expect,
             slots=process.pacing.limit,
             able=able,
             guests=guest_queues,
@@ -208,30 +203,8 @@ def listen(
         )
     )
     process.listen, process.look_again = listening.admit, listening.changed
+    process.chosen = lambda: (listening.chosen, listening.choice.why)
     return listening
-
-
-def measure(config: Config, process: MachineProcess, listening: Listening, guests: Guests) -> Measuring:
-    """What measures the machine while neither it nor anybody else has work for it."""
-
-    def busy() -> bool:
-        closed = process.stop.is_set() or process.stopping or process.drained
-        mine = process.in_hand() or process.examined or guests.in_hand
-        return closed or bool(mine) or not listening.quiet
-
-    measuring = Measuring(
-        process.machine,
-        process.engines,
-        process.pacing,
-        Booked(process.leases.redis, process.machine),
-        config.stages,
-        busy,
-        process.circuits.closed,
-        lambda: lengths(listening.view()),
-    )
-    process.give_way, process.pacing.made_up = measuring.give_way, lambda: measuring.runs
-    process.chosen = lambda: (listening.chosen, WHY if measuring.runs else listening.choice.why)
-    return measuring
 
 
 def _end_after(process: MachineProcess, ended: threading.Event, grace_s: float) -> None:
