@@ -77,8 +77,11 @@ class Curve:
         """Whether there is any figure."""
         return any(self._counts(cell) for cell in self.cells.values())
 
-    def value(self, at_once: float) -> float:
-        """Seconds an event with so many in the batch; 0 when nothing is known."""
+    def value(self, at_once: float, below: float = 1.0) -> float:
+        """Seconds an event with so many in the batch; 0 when nothing is known.
+
+        `below` is the part of the slope that counts under all figures.
+        """
         points = self._points()
         if not points:
             return 0.0
@@ -89,7 +92,8 @@ class Curve:
             (n1, v1), (n2, v2) = firm[after - 1], firm[after]
             return v1 + (v2 - v1) * (at_once - n1) / (n2 - n1)
         n, v = firm[0] if after == 0 else firm[-1]
-        return max(LEAST_S, v / 10, v + min(max(0.0, line.slope), v / n) * (at_once - n))
+        slope = min(max(0.0, line.slope), v / n) * (1.0 if after else below)
+        return max(LEAST_S, v / 10, v + slope * (at_once - n))
 
     def near(self, at_once: int) -> bool:
         """Whether it was measured with about as many in the batch, so that its value is no mere guess."""

@@ -18,15 +18,17 @@ BATCH_EVERY = 8
 """One of so many runs a machine takes is batch work, even while people wait."""
 ADVANTAGE = 1.15
 """By so much better a machine counts at the stage in its batch: measured speeds of equal machines differ."""
-SWITCH, SWITCH_LITTLE = 1.1, 1.6
+SWITCH, SWITCH_LITTLE = 1.1, 2.5
 """A machine changes its model only for so much less time; the second while little waits, and for
 who is `FAR` times better at what it does than those who would go on with it."""
 FAR = 4.0
 """Less than that learned speeds reach by being wrong."""
 DOUBT = 2.0
 """A job is left to machines without a free slot only if they end it in so much less time."""
-PATIENCE_S = 5.0
-"""What is left for faster machines this much longer than foreseen is taken."""
+PATIENCE_S = 45.0
+"""What is left for faster machines this much longer than foreseen is taken: about half of a job there."""
+SOON_S = 5.0
+"""For so long a machine waits for more of the stage in its batch that is on its way out of SQL."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def _comes_soon(view: View, now: str, instead: str) -> bool:
     """Whether to wait for more of the stage in the batch, on its way out of SQL, and not mix models."""
     on_its_way = any(view.backlog.get((now, p)) for p in PRIORITIES)
     people = view.waiting.get((instead, INTERACTIVE), 0) > 0
-    return on_its_way and not people and view.late_s.get(instead, 0.0) <= PATIENCE_S
+    return on_its_way and not people and view.late_s.get(instead, 0.0) <= SOON_S
 
 
 def _elsewhere(view: View, me: Peer, stage: str) -> tuple[float, float]:

@@ -18,6 +18,9 @@ OUTLIER = 4.0
 """A job that wrote more than so many times the usual counts as if it had written that."""
 NEARLY = 0.95
 """Of a job that has written all that is usual, and is not over."""
+BELOW = 0.5
+"""Part of the slope that machines tell of fewer at once than were ever measured: one believed too fast with
+little to do draws work that it should leave, which costs more than one believed too slow."""
 LEAST_S = 0.001
 
 
@@ -54,9 +57,10 @@ class Usual:
         jobs = self.jobs + few
         return (self.jobs * self.mean + few * self.expected) / jobs if jobs else SHARE_WRITTEN * self.most
 
-    def seconds(self, at_once: float) -> float:
-        """Of a usual job with always so many in the batch."""
-        return max(LEAST_S, self.first.value(at_once) + self.tokens * self.step.value(at_once))
+    def seconds(self, at_once: float, below: float = 1.0) -> float:
+        """Of a usual job with always so many in the batch; see `Curve.value` for `below`."""
+        step_s = self.step.value(at_once, below)
+        return max(LEAST_S, self.first.value(at_once, below) + self.tokens * step_s)
 
     def reading(self, at_once: int) -> float:
         """The part of a job's work that is reading, by the time it takes the machine."""
@@ -93,7 +97,8 @@ class Usual:
             written = self.tokens and self.step.known
             seen = self.step.close(full) / self.tokens if written else self.jobs
             told = self.tokens if self.jobs else 0.0
-            return Pace(self.seconds(1), self.seconds(full), full, health, told, max(seen, 0.01))
+            alone_s, full_s = self.seconds(1, BELOW), self.seconds(full, BELOW)
+            return Pace(alone_s, full_s, full, health, told, max(seen, 0.01))
         if self.guess_full_s:
             alone = self.guess_full_s / grown(slots)
             return Pace(alone, alone * grown(full), full, tokens=self.tokens)

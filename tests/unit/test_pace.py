@@ -15,6 +15,7 @@ import pytest
 from grading.cluster import curve
 from grading.cluster import pace as module
 from grading.cluster.curve import Curve
+from grading.cluster.guesses import lengths
 from grading.cluster.pace import NONE, Learner, Sample, Seen, with_guesses
 from grading.cluster.view import Pace, Peer
 
@@ -292,6 +293,15 @@ def test_a_speed_measured_alone_counts_little_for_a_full_batch() -> None:
     assert toy.learner.paces(toy.now, 16)["analysis"].seen > 10
 
 
+def test_a_machine_measured_with_full_batches_only_does_not_tell_that_it_is_fast_alone() -> None:
+    """Its weights may take most of a step: believed fast, it drew work that others end sooner."""
+    toy = Toy(stages={"feedback": (0.8, 0.001)})
+    toy.work(900, feedback=16)
+    told = toy.pace("feedback")
+    assert told.full_s == pytest.approx(toy.true("feedback", 16), rel=0.1)
+    assert told.alone_s > 0.6 * toy.true("feedback", 1)
+
+
 def test_answers_without_tokens_and_too_quick_to_be_sampled_have_a_pace() -> None:
     learner = Learner(4, {"analysis": None})
     for number in range(10):
@@ -419,6 +429,17 @@ def test_machines_that_never_did_the_same_differ_by_the_stage_and_not_by_themsel
     peers = with_guesses(known)
     assert peers["c"].paces["analysis"].seconds(8) == pytest.approx(2 * 10.5, rel=0.01)
     assert peers["a"].paces["feedback"].seconds(8) == pytest.approx(2 * 40, rel=0.06)
+
+
+def test_how_long_answers_are_is_told_by_those_who_measured_it() -> None:
+    known = {
+        "me": peer("me", analysis=10),
+        "two": peer("two", analysis=10),
+        "three": peer("three", feedback=9),
+    }
+    guessed = with_guesses(known)
+    assert lengths("me", guessed) == {"analysis": 500, "feedback": 500}
+    assert lengths("three", guessed) == {"analysis": 500}
 
 
 def test_what_many_jobs_tell_is_left_as_it_is_and_one_job_says_little() -> None:
