@@ -42,6 +42,12 @@ QUICK_WAYS = "ours,roles,shortest"
 @click.option("--at-once", default=64, show_default=True, help="Requests that a client has under way.")
 @click.option("--seed", default=1, show_default=True, help="Other hand-ins.")
 @click.option(
+    "--world",
+    default="own",
+    show_default=True,
+    help="Machines and costs: own, other, flat, one-mac, long; all but own for ours only.",
+)
+@click.option(
     "--learn",
     default=0,
     show_default=True,
@@ -62,7 +68,7 @@ QUICK_WAYS = "ours,roles,shortest"
 @click.option("--json", "as_json", is_flag=True)
 def bench_router(
     scenarios: tuple[str, ...], only: str | None, compress: float, slots: int, at_once: int, seed: int,
-    learn: int, tune: bool, guests: int, plots: Path | None, quick: bool, as_json: bool,
+    world: str, learn: int, tune: bool, guests: int, plots: Path | None, quick: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """The product beside other people's routers, on the same emulated machines."""
     from bench.cluster import report, rivals
@@ -71,7 +77,9 @@ def bench_router(
 
     names = scenarios or (QUICK if quick else ("backlog400", "backlog1000", "poisson80"))
     ways = _ways(only or (QUICK_WAYS if quick else ""))
-    plans = [Plan(_scenario(name, slots, seed), compress, at_once, learn) for name in names]
+    if world != "own" and not set(ways) <= {"ours", "ours+guests"}:
+        raise click.BadParameter("needs --only ours.", param_hint="--world")
+    plans = [Plan(_scenario(name, slots, seed, world), compress, at_once, learn) for name in names]
     played = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception: what was started is ended
     try:
@@ -124,10 +132,13 @@ def _play(way: str, plan: Plan, tune: bool, guests: int) -> Outcome:
     return drive.play_product(plan, _say, Wanted(tune, guests if way == OURS_GUESTS else 0))
 
 
-def _scenario(name: str, slots: int, seed: int) -> Scenario:
+def _scenario(name: str, slots: int, seed: int, world: str) -> Scenario:
     from bench.cluster.scenarios import named
+    from bench.cluster.worlds import WORLDS
 
+    if world not in WORLDS:
+        raise click.BadParameter(f"{world!r} is none of {', '.join(WORLDS)}.", param_hint="--world")
     try:
-        return named(name, slots, seed)
+        return named(name, slots, seed, WORLDS[world])
     except KeyError as error:
         raise click.BadParameter(error.args[0], param_hint="--scenario") from None

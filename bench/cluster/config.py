@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from bench.cluster.cards import STAGES
 from bench.cluster.guests import LIMIT_S
 from bench.cluster.parts import Servers
-from bench.cluster.policies import HOME
+from bench.cluster.policies import homes
 from bench.cluster.runs import Plan
 from cli.embedded import free_port
 
@@ -60,7 +60,7 @@ class Wanted:
 
 def config(plan: Plan, servers: Servers, wanted: Wanted) -> str:
     """config.toml for these machines, with every interval divided."""
-    made = [HEAD]
+    made, of = [HEAD], plan.scenario.setting
     if wanted.guests:
         limit = LIMIT_S / plan.factor
         made.append(GATEWAY.format(port=wanted.port, limit=limit, guests=wanted.guests))
@@ -69,9 +69,9 @@ def config(plan: Plan, servers: Servers, wanted: Wanted) -> str:
     for name, url in servers.urls.items():
         ollama = name.startswith("dgx")
         engine = "ollama" if ollama else "openai"
-        home = HOME[name]
+        home = homes(of)[name]
         order = [home, *(stage for stage in STAGES if stage != home)]
-        stages = [f'{s} = {{ engine = "{engine}", model = "{STAGES[s].model.name}" }}' for s in order]
+        stages = [f'{s} = {{ engine = "{engine}", model = "{of.works[s].model.name}" }}' for s in order]
         options = {"chunk_timeout": 60.0, "load_timeout": 600.0, "busy_timeout": 60.0}
         shown = [f"{key} = {value / plan.factor:g}" for key, value in options.items()]
         shown.append("num_ctx = 32768" if ollama else 'schema = "json_schema"')

@@ -74,7 +74,8 @@ def _servers(plan: Plan) -> Iterator[tuple[Path, Servers]]:
     with tempfile.TemporaryDirectory(prefix="grader-router-") as name:
         folder = Path(name)
         with Parts(folder) as parts:
-            yield folder, start_servers(parts, plan.factor, plan.slots)
+            world = plan.scenario.setting.world.name
+            yield folder, start_servers(parts, plan.factor, plan.slots, world=world)
 
 
 def _rest(system: Product, plan: Plan, start: float) -> None:

@@ -128,9 +128,9 @@ class Servers:
         return answer
 
 
-def start_servers(parts: Parts, factor: float, slots: int, queue: int = 512) -> Servers:
-    """All machines of the cluster in one process of their own."""
-    options = {"factor": factor, "slots": slots, "queue": queue}
+def start_servers(parts: Parts, factor: float, slots: int, queue: int = 512, world: str = "own") -> Servers:
+    """All machines of a world's cluster in one process of their own."""
+    options = {"factor": factor, "slots": slots, "queue": queue, "world": world}
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "bench.cluster.servers", *words]
     process = parts.start("servers", command, talks=True)

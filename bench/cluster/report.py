@@ -11,7 +11,6 @@ from typing import Any
 
 from bench.cluster import svg
 from bench.cluster.bound import bound_s
-from bench.cluster.cards import CARDS
 from bench.cluster.runs import OURS, Outcome, Plan
 
 HEADS = ("scenario", "way", "makespan s", "× bound", "p50 s", "p95 s", "interactive p95 s", "failed", "cores")
@@ -37,7 +36,8 @@ class Played:
     @property
     def bound_s(self) -> float:
         """In less nobody grades all of it, had it come at once."""
-        return bound_s(CARDS, self.plan.slots, self.plan.scenario.hand_ins)
+        of = self.plan.scenario
+        return bound_s(of.setting.cards, self.plan.slots, of.hand_ins, usual=of.setting.works)
 
     @property
     def at_once(self) -> bool:
@@ -70,7 +70,7 @@ class Played:
         if not changes:
             return {}
         of = self.plan.scenario
-        known = bound_s(CARDS, self.plan.slots, of.hand_ins, changes)
+        known = bound_s(of.setting.cards, self.plan.slots, of.hand_ins, changes, usual=of.setting.works)
         seen = outcome.reacted
         told = {BEATS: seen.beats_s, WORKS: seen.works_s, NOTICED: seen.noticed_s}
         return {
@@ -86,7 +86,8 @@ class Played:
         if not gone or not self.at_once:
             return {}
         thrown = {m: outcome.thrown_s.get(m, 0.0) for m in gone}
-        least = bound_s(CARDS, self.plan.slots, of.hand_ins, of.setting.changes, thrown)
+        setting, at_once = of.setting, self.plan.slots
+        least = bound_s(setting.cards, at_once, of.hand_ins, setting.changes, thrown, setting.works)
         alone = next((one.makespan for one in self.without if one.way == outcome.way and one.makespan), None)
         return {
             COUNTED: round(outcome.makespan / least, 3),

@@ -27,7 +27,8 @@ class Plan:
     @property
     def before(self) -> Sequence[HandIn]:
         """Those."""
-        return backlog(self.learn, self.slots, self.scenario.setting.seed + 1000).hand_ins
+        of = self.scenario.setting
+        return backlog(self.learn, self.slots, of.seed + 1000, of.world).hand_ins
 
     @property
     def slots(self) -> int:

@@ -19,22 +19,23 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bench.cluster.asking import Event, Refused
-from bench.cluster.cards import CARDS
 from bench.cluster.costs import Box
 from bench.cluster.sizes import Asked, padded
 from bench.cluster.speak import Counted, Dialect, pages, show, understand
 from bench.cluster.wire import Connection, Exchange
+from bench.cluster.worlds import OWN, WORLDS, World
 
 TELL_S = 2.0
 """Emulated seconds between two pieces of a stream."""
 
 
 class Live:
-    """A Box in real time. `factor` emulated seconds pass in one."""
+    """A Box of some world in real time. `factor` emulated seconds pass in one."""
 
-    def __init__(self, box: Box, factor: float) -> None:
+    def __init__(self, box: Box, factor: float, world: World = OWN) -> None:
         self.box = box
         self.factor = factor
+        self.world = world
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
         self._told: dict[str, asyncio.Queue[Event]] = {}
@@ -49,7 +50,7 @@ class Live:
 
     def submit(self, name: str, asked: Asked) -> asyncio.Queue[Event] | Refused:
         """What happens to the request from now on, or why it is not taken."""
-        answer = self.box.submit(self.now, asked.request(name))
+        answer = self.box.submit(self.now, asked.request(name, self.world.works))
         if isinstance(answer, Refused):
             return answer
         told = self._told[name] = asyncio.Queue()
@@ -134,7 +135,8 @@ class Machine:
                 dialect.refusal(told.status, told.why), told.status
             ) if told.status else exchange.drop()
             return
-        talk = _Talk(exchange, asked, dialect, begun, self.live.factor)
+        output = asked.request(name, self.live.world.works).output
+        talk = _Talk(exchange, asked, dialect, begun, self.live.factor, output)
         try:
             while not talk.over:
                 talk.hear(await told.get())
@@ -152,10 +154,11 @@ class _Talk:
     dialect: Dialect
     begun: float
     factor: float
+    output: int
+    """Tokens it has in all."""
     over: str = ""
     """How it ended."""
     _text: str = ""
-    _output: int = 0
     _sent: int = 0
     _first: Event | None = None
 
@@ -173,14 +176,13 @@ class _Talk:
 
     def _begin(self, event: Event) -> None:
         self._first = event
-        self._output = self.asked.request("").output
-        self._text = padded(self.asked.text(), self._output)
+        self._text = padded(self.asked.text(), self.output)
         if self.asked.stream:
             self.exchange.begin(self.dialect.stream)
             self._piece(1)
 
     def _piece(self, tokens: int) -> None:
-        until = max(1, len(self._text) * tokens // self._output)
+        until = max(1, len(self._text) * tokens // self.output)
         if until > self._sent:
             self.exchange.chunk(self.dialect.piece(self._text[self._sent : until]))
             self._sent = until
@@ -196,7 +198,7 @@ class _Talk:
             cut=self.asked.most == event.tokens,
         )
         if self.asked.stream:
-            self._piece(self._output)
+            self._piece(self.output)
             self.exchange.chunk(self.dialect.last(counted))
             self.exchange.end()
         else:
@@ -210,12 +212,14 @@ class Cluster:
 
     machines: dict[str, Machine] = field(default_factory=dict)
 
-    async def serve(self, factor: float, slots: int, queue: int) -> None:
+    async def serve(self, factor: float, slots: int, queue: int, world: World) -> None:
         """Tell the addresses, then answer until nobody asks any more."""
         loop = asyncio.get_running_loop()
         urls, servers = {}, []
-        for name, card in CARDS.items():
-            machine = self.machines[name] = Machine(Live(Box(card, slots, queue), factor))
+        models = tuple(work.model for work in world.works.values())
+        for name, card in world.cards.items():
+            box = Box(card, slots, queue, models)
+            machine = self.machines[name] = Machine(Live(box, factor, world))
             servers.append(await loop.create_server(_connections(machine), "127.0.0.1", 0, backlog=512))
             urls[name] = f"http://127.0.0.1:{servers[-1].sockets[0].getsockname()[1]}"
         print(json.dumps(urls), flush=True)
@@ -242,8 +246,9 @@ def main() -> None:
     parser.add_argument("--factor", type=float, default=1.0)
     parser.add_argument("--slots", type=int, default=16)
     parser.add_argument("--queue", type=int, default=512)
+    parser.add_argument("--world", choices=list(WORLDS), default=OWN.name)
     args = parser.parse_args()
-    asyncio.run(Cluster().serve(args.factor, args.slots, args.queue))
+    asyncio.run(Cluster().serve(args.factor, args.slots, args.queue, WORLDS[args.world]))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.cluster.asking import Request
-from bench.cluster.cards import STAGES
+from bench.cluster.cards import STAGES, Work
 from workers.machine.engines.instances import InstanceMaker
 
 MARK = re.compile(r"job-\d+((?:-[a-z]+\d+)+)")
@@ -58,13 +58,13 @@ class Asked:
         """An answer that fits the schema."""
         return json.dumps(_Words(self.schema).make()) if self.schema else PROSE
 
-    def request(self, name: str) -> Request:
+    def request(self, name: str, works: Mapping[str, Work] = STAGES) -> Request:
         """What the machine gets to do: the usual sizes where it is a job, else those of the texts.
 
         What fills a schema without a mark writes what is usual.
         """
         text, prefix = self.text(), hashlib.sha256(self.system.encode()).hexdigest()[:16]
-        work = next((w for w in STAGES.values() if w.model.name == self.model), None)
+        work = next((w for w in works.values() if w.model.name == self.model), None)
         output = marked(self.user, work.stage) if work else None
         if work is None or output is None:
             shared, own = (-(-len(part) // CHARS_A_TOKEN) for part in (self.system, self.user))
