@@ -94,9 +94,8 @@ class Usual:
     def pace(self, full: int, slots: int, health: float) -> Pace | None:
         """For up to `full` at once; nothing when neither measured nor guessed."""
         if self.known:
-            # beside another model a stage's part of the time is a guess: such events do not count
-            sure = min(self.step.close(full), self.step.pure)
-            seen = sure / self.tokens if self.tokens and self.step.known else self.jobs
+            written = self.tokens and self.step.known
+            seen = self.step.close(full) / self.tokens if written else self.jobs
             told = self.tokens if self.jobs else 0.0
             alone_s, full_s = self.seconds(1, BELOW), self.seconds(full, BELOW)
             return Pace(alone_s, full_s, full, health, told, max(seen, 0.01))

@@ -293,14 +293,6 @@ def test_a_speed_measured_alone_counts_little_for_a_full_batch() -> None:
     assert toy.learner.paces(toy.now, 16)["analysis"].seen > 10
 
 
-def test_a_speed_measured_beside_another_model_counts_little() -> None:
-    """A machine kept to a stage it is bad at, as its part of a mixed batch was believed."""
-    toy = Toy()
-    toy.work(600, analysis=12, feedback=4)
-    assert toy.pace("analysis").seen < 1
-    assert toy.pace("feedback").seen < 1
-
-
 def test_a_machine_measured_with_full_batches_only_does_not_tell_that_it_is_fast_alone() -> None:
     """Its weights may take most of a step: believed fast, it drew work that others end sooner."""
     toy = Toy(stages={"feedback": (0.8, 0.001)})
