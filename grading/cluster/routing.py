@@ -23,6 +23,8 @@ SWITCH, SWITCH_LITTLE = 1.1, 2.5
 who is `FAR` times better at what it does than those who would go on with it."""
 FAR = 4.0
 """Less than that learned speeds reach by being wrong."""
+CROWDED = 7.0
+"""So many runs of a stage wait in Redis for each slot: nearly all that may, and others stay in SQL."""
 DOUBT = 2.0
 """A job is left to machines without a free slot only if they end it in so much less time."""
 PATIENCE_S = 45.0
@@ -140,11 +142,20 @@ def _needed(view: View, me: Peer, short: str, long: str) -> bool:
     apt = {p.name: _advantage(p, short, long) for p in view.peers.values()}
     first = [p for p in view.peers.values() if (apt[p.name], p.name) >= (apt[me.name], me.name)]
     rest = [p for p in view.peers.values() if p not in first]
+    if first == [me] and _crowded(view, short, me.now):
+        return True
     # who is far better at what it does than the next one would lose most by helping with the other stage
     far = apt[me.name] > FAR * max((apt[p.name] for p in rest), default=0.0)
     keep = SWITCH_LITTLE if view.little or (far and me.now == short) else SWITCH
     stays = keep if me.now == long else 1 / keep if me.now == short else 1.0
     return _ends_s(view, long, rest) * stays <= _ends_s(view, short, first)
+
+
+def _crowded(view: View, stage: str, now: str) -> bool:
+    """Whether so much of a stage waits in Redis that others, which leave SQL with it, run out; until half."""
+    waits = sum(view.waiting.get((stage, p), 0) for p in PRIORITIES)
+    most = CROWDED * sum(p.slots for p in view.peers.values())
+    return any(view.backlog.values()) and waits > (most / 2 if now == stage else most)
 
 
 def _priorities(view: View, me: Peer) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from grading.cluster.guesses import with_guesses
-from grading.cluster.routing import BATCH, BATCH_EVERY, INTERACTIVE, PATIENCE_S, Choice, decide
+from grading.cluster.routing import BATCH, BATCH_EVERY, CROWDED, INTERACTIVE, PATIENCE_S, Choice, decide
 from grading.cluster.view import Pace, Peer, View
 
 STAGES = ("analysis", "feedback")
@@ -36,6 +36,21 @@ def test_a_backlog_is_shared_by_the_ratio_of_speeds() -> None:
     assert stages(view("studio", *peers, analysis=400, feedback=40)) == ["analysis"]
     # spark does some of both, and begins with what takes longer, so that the end is made of short jobs
     assert stages(view("spark", *peers, analysis=400, feedback=40)) == ["feedback"]
+
+
+def test_one_machine_keeps_a_stage_that_crowds_redis_from_keeping_the_others_in_sql() -> None:
+    """Where nobody is better at it, all did the long jobs, until no more of these could leave SQL."""
+    slow = replace(SPARK, paces={"analysis": pace(5, 30), "feedback": pace(50, 300)})
+    fast = replace(STUDIO, paces={"analysis": pace(5, 30), "feedback": pace(40, 290)})
+    many, backlog = round(CROWDED * 16) + 1, {(s, BATCH): 900 for s in STAGES}
+    seen = {name: view(name, slow, fast, analysis=many, feedback=40) for name in ("spark", "studio")}
+    before = {name: stages(one)[0] for name, one in seen.items()}
+    crowded = {name: stages(replace(one, backlog=backlog))[0] for name, one in seen.items()}
+    assert before == dict.fromkeys(seen, "feedback")
+    assert crowded == {"spark": "analysis", "studio": "feedback"}
+    at_it = replace(slow, running={"analysis": 7}, left={"analysis": 4.0})
+    half = view("spark", at_it, fast, analysis=many // 2 + 2, feedback=40)
+    assert stages(replace(half, backlog=backlog)) == ["analysis"]
 
 
 def test_a_machine_without_work_of_its_own_helps() -> None:
