@@ -14,7 +14,7 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     "grading.cluster.eta": ("TICK_S", "COMING_FOR_S"),
     "grading.cluster.guesses": ("NOTHING_KNOWN_S",),
     "grading.cluster.pace": ("WINDOW_S", "LEAST_WINDOW_S", "RELAX_S", "GAP_S"),
-    "grading.cluster.routing": ("PATIENCE_S", "SOON_S"),
+    "grading.cluster.routing": ("SOON_S",),
     "grading.cluster.slots": (
         "LOOK_S",
         "TRY_S",

@@ -27,8 +27,8 @@ CROWDED = 7.0
 """So many runs of a stage wait in Redis for each slot: nearly all that may, and others stay in SQL."""
 DOUBT = 2.0
 """A job is left to machines without a free slot only if they end it in so much less time."""
-PATIENCE_S = 45.0
-"""What is left for faster machines this much longer than foreseen is taken: about half of a job there."""
+PATIENCE = 0.2
+"""What is left for faster machines longer than foreseen by this part of the longest job here is taken."""
 SOON_S = 5.0
 """For so long a machine waits for more of the stage in its batch that is on its way out of SQL."""
 
@@ -62,7 +62,8 @@ def decide(view: View) -> Choice:
         return Choice(_queues((me.now,), priorities), f"{me.now} comes soon", {waits[0]: 0.0})
     for stage in waits:
         done_s, begun_s = _elsewhere(view, me, stage)
-        if seconds(me, stage) <= done_s or (view.late_s.get(stage, 0.0) > PATIENCE_S and done_s):
+        late = view.late_s.get(stage, 0.0) > patience_s(me)
+        if seconds(me, stage) <= done_s or (late and done_s):
             return Choice(_queues((stage,), priorities), f"it takes {stage}", leaves)
         leaves[stage] = begun_s
     # what comes next goes to who is done with it first
@@ -108,6 +109,11 @@ def seconds(peer: Peer, stage: str) -> float:
         if other != stage and count and other in peer.paces
     )
     return peer.load_s.get(stage, 0.0) + own.seconds(mine) + sum(beside)
+
+
+def patience_s(peer: Peer) -> float:
+    """For how much longer than foreseen a machine leaves work to others."""
+    return PATIENCE * max(pace.seconds(max(1, peer.slots)) for pace in peer.paces.values())
 
 
 def _slowed(own: Pace, other: Pace, count: int) -> float:

@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from grading.cluster.guesses import with_guesses
-from grading.cluster.routing import BATCH, BATCH_EVERY, CROWDED, INTERACTIVE, PATIENCE_S, Choice, decide
+from grading.cluster.routing import (
+    BATCH,
+    BATCH_EVERY,
+    CROWDED,
+    INTERACTIVE,
+    SOON_S,
+    Choice,
+    decide,
+    patience_s,
+)
 from grading.cluster.view import Pace, Peer, View
 
 STAGES = ("analysis", "feedback")
@@ -68,8 +77,9 @@ def test_the_last_job_is_left_to_who_is_done_with_it_earlier() -> None:
 
 
 def test_a_job_is_not_left_for_ever() -> None:
-    assert stages(view("spark", SPARK, STUDIO, feedback=1, late_s={"feedback": PATIENCE_S - 0.1})) == []
-    late = {"feedback": PATIENCE_S + 0.1}
+    patience = patience_s(SPARK)
+    assert stages(view("spark", SPARK, STUDIO, feedback=1, late_s={"feedback": patience - 0.1})) == []
+    late = {"feedback": patience + 0.1}
     assert stages(view("spark", SPARK, STUDIO, feedback=1, late_s=late)) == ["feedback"]
 
 
@@ -217,7 +227,7 @@ def test_a_machine_waits_a_moment_for_its_own_stage_and_does_not_mix() -> None:
     backlog = {("analysis", BATCH): 900, ("feedback", BATCH): 100}
     seen = View("studio", {"studio": busy}, waiting, backlog)
     assert stages(seen) == ["analysis"]
-    late = decide(seen).due(0.0, {})["feedback"] + PATIENCE_S + 0.1
+    late = decide(seen).due(0.0, {})["feedback"] + SOON_S + 0.1
     assert stages(replace(seen, late_s={"feedback": late})) == ["feedback"]
     people = {("feedback", INTERACTIVE): 20}
     assert stages(replace(seen, waiting=people)) == ["feedback"]
@@ -272,10 +282,10 @@ def test_something_is_taken_in_bounded_time_while_something_waits() -> None:
     """All machines decide again and again; a run that is taken stays, so that slots only get fewer."""
     for peers, waiting in clusters():
         dues: dict[str, Mapping[str, float]] = {name: {} for name in peers}
-        now, bound = 0.0, 30.0 + PATIENCE_S
+        now, bound = 0.0, 30.0
         while able := [p for p in peers.values() if may_take(p, waiting)]:
             longest = max(p.paces[s].seconds(6) + p.load_s.get(s, 0.0) for p in able for s in p.stages)
-            bound, taken = now + 30.0 + PATIENCE_S + 8 * longest + 1.0, False
+            bound, taken = now + 30.0 + 9 * longest + 1.0, False
             while not taken:
                 assert now <= bound, (able, waiting)
                 for me in able:
