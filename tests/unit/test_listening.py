@@ -77,6 +77,19 @@ def test_at_each_look_it_hears_how_long_answers_are_elsewhere() -> None:
     assert played.expected == dict.fromkeys(STAGES, 700.0)
 
 
+def test_work_that_comes_in_a_burst_is_looked_at_before_a_batch_is_full_of_it() -> None:
+    """With what was seen before it came, a machine took of all stages whatever came first."""
+    played = Played(slots=16)
+    found = played.listening()
+    looked: list[int] = []
+    found.changed = lambda: looked.append(len(looked))  # type: ignore[method-assign]
+    found.took("analysis")
+    assert looked == []
+    for _ in range(5):
+        found.took("analysis")
+    assert looked == [0]
+
+
 def test_a_machine_that_was_taken_in_again_hears_of_the_others_first() -> None:
     """All are taken in together after a maintenance: one that believes itself alone takes the wrong work."""
     played = Played(lengths={"analysis": 5})

@@ -168,6 +168,8 @@ class Listening:
     def took(self, queue: str) -> None:
         """A message was taken from this queue."""
         self._since[queue] += 1
+        if self._since[queue] == self._look.lengths.get(queue, 0) + 2:
+            self.changed()  # more comes than was seen: what else waits decides what fits beside it
         for stage in self.here.machine.stages:
             if queue in (stage_queue(stage, INTERACTIVE), stage_queue(stage, BATCH)):
                 self.taken += 1
