@@ -41,6 +41,7 @@ class Seen:
     stage: str
     phase: Phase
     tokens: int = 0
+    """Written so far as the engine tells it: a server that sends several tokens in a piece tells fewer."""
     most: int = 0
     """Tokens it may write."""
 
@@ -146,7 +147,8 @@ class Learner:
     def ended(self, now: float, one: Seen, *, ok: bool, seconds: float, repaired: bool = False) -> None:
         """A run ended, `ok` or by an error that says nothing about speed; follows a sample with it.
 
-        `one.tokens` is what it wrote in all, `seconds` what it took, for one too short to be sampled.
+        `one.tokens` is what it wrote in all, counted as in samples, `seconds` what it took, for one too
+        short to be sampled.
         """
         run, stage = self._runs.pop(one.run, None), self._stages.get(one.stage)
         if stage is None:

@@ -50,9 +50,11 @@ class Bench:
                 working.moved(working.tokens + tokens, phase)
             self.pacing.look()
 
-    def end(self, *, ok: bool = True) -> None:
+    def end(self, *, ok: bool = True, a_piece: int = 1) -> None:
+        """The server counts so many tokens for each piece it sent."""
         working = self.runs[0]
-        used = Provenance(machine="m", engine="instant", model="m", tokens=Tokens(output=working.tokens))
+        wrote = Tokens(output=a_piece * working.tokens)
+        used = Provenance(machine="m", engine="instant", model="m", tokens=wrote)
         result = Result(
             run_id=working.job.run_id, round_id="r", stage=working.job.stage, ok=ok,
             error=None if ok else "engine_failed", provenance=used,
@@ -60,12 +62,12 @@ class Bench:
         self.pacing.ended(working, result)
         self.runs.remove(working)
 
-    def whole(self, tokens: int = 10) -> None:
+    def whole(self, tokens: int = 10, *, a_piece: int = 1) -> None:
         """A job of 2 s of reading and 20 s of writing."""
         self.begin()
         self.second(2, "reading")
         self.second(20, tokens=tokens)
-        self.end()
+        self.end(a_piece=a_piece)
 
 
 @pytest.fixture
@@ -162,6 +164,20 @@ def test_a_worker_learns_by_itself_and_keeps_what_it_learned(
         process.close()
         thread.join(30)
     assert not thread.is_alive()
+
+
+def test_a_server_that_sends_many_tokens_in_a_piece_is_as_fast_as_its_jobs(
+    start: Callable[..., Bench],
+) -> None:
+    bench = start()
+    bench.whole(a_piece=16)
+    bench.begin()
+    bench.second(2, "reading")
+    bench.second(10, tokens=10)
+    pace = bench.pacing.paces()["analysis"]
+    assert pace.alone_s == pytest.approx(22, rel=0.1)
+    assert pace.health == pytest.approx(1, abs=0.1)
+    assert bench.pacing.left()["analysis"] == pytest.approx(0.5, abs=0.1)
 
 
 def test_speeds_survive_a_restart(start: Callable[..., Bench], client: Redis) -> None:

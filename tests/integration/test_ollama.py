@@ -137,6 +137,13 @@ def test_a_model_that_was_pulled_anew_has_another_digest(
     assert engine.digest("another", 5.0) == ""
 
 
+def test_tokens_are_counted_by_the_server_and_progress_by_pieces(server: ModelServer) -> None:
+    server.behaviour.tokens_a_piece = 16
+    heard = Heard()
+    answer = engine_on(server).generate(ask(), heard)
+    assert answer.tokens.output == 16 * heard.tokens[-1] > 0
+
+
 # --- a full queue -----------------------------------------------------------------------------------------
 
 

@@ -43,5 +43,7 @@ class Behaviour:
     context: int = 262_144
     """Tokens the models were made for."""
     chars_a_token: float = 4
+    tokens_a_piece: int = 1
+    """That are counted for each piece sent: servers that guess ahead send several at a time."""
     weights: str = ""
     """Which weights the models have: another word, another digest."""

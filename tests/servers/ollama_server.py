@@ -119,7 +119,9 @@ class OllamaHandler(ModelHandler):
                 self.chunk(json.dumps({"error": "unexpected EOF"}).encode() + b"\n")
                 return
         self.settle("finished")
-        self.chunk(json.dumps(turn.last("", len(parts))).encode() + b"\n")
+        self.chunk(
+            json.dumps(turn.last("", len(parts) * self.server.behaviour.tokens_a_piece)).encode() + b"\n"
+        )
 
 
 class _Turn:

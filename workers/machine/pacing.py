@@ -87,7 +87,8 @@ class Pacing:
     def ended(self, working: Working, result: Result) -> None:
         """A run that is still in hand has its result."""
         used = result.provenance
-        one = self._seen(working, used.tokens.output or working.tokens)
+        # in the unit that was seen while it wrote: a server may count several tokens for each piece it sends
+        one = self._seen(working, working.tokens or used.tokens.output)
         with self._turn:
             self._look()
             self._learner.ended(

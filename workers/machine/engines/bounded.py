@@ -70,9 +70,12 @@ class Answer:
             self.tell(self.chunks)
 
     def finish(self, counted: int) -> int:
-        """The answer is over; tells and returns its tokens, `counted` by the server or else the pieces."""
+        """The answer is over; returns its tokens, `counted` by the server or else the pieces.
+
+        What is told stays in pieces: some servers send several tokens in one, and speeds are learned so.
+        """
         self.parts.append(self._only.rest())
-        self.tell(counted or self.chunks)
+        self.tell(self.chunks)
         return counted or self.chunks
 
     def tell(self, tokens: int) -> None:
