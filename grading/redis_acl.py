@@ -146,7 +146,7 @@ def rights(config: Config, machine: Machine) -> list[Right]:
         Right("hkeys hexists", read=(DRAINED,)),
         Right("hmget", read=(CANARIES,)),
         Right("mget", read=(f"{ANSWERS}{queue.own_queue(me)}",)),
-        _own("hset hget hgetall", PACES + me),
+        _own("hset hgetall", PACES + me),
         # a script's keys count as read and written; what it does is held to the rules above
         _own("evalsha", "grader:*", queue.own_queue("*")),
         *(_guests() if guests else ()),

@@ -59,17 +59,13 @@ class Asked:
         return json.dumps(_Words(self.schema).make()) if self.schema else PROSE
 
     def request(self, name: str, works: Mapping[str, Work] = STAGES) -> Request:
-        """What the machine gets to do: the usual sizes where it is a job, else those of the texts.
-
-        What fills a schema without a mark writes what is usual.
-        """
+        """What the machine gets to do: the usual sizes where it is a job, else those of the texts."""
         text, prefix = self.text(), hashlib.sha256(self.system.encode()).hexdigest()[:16]
         work = next((w for w in works.values() if w.model.name == self.model), None)
         output = marked(self.user, work.stage) if work else None
         if work is None or output is None:
             shared, own = (-(-len(part) // CHARS_A_TOKEN) for part in (self.system, self.user))
-            usual = work.output if work and self.schema else len(text) // CHARS_A_TOKEN
-            said = self._bounded(marked(self.user, CHAT) or usual)
+            said = self._bounded(marked(self.user, CHAT) or len(text) // CHARS_A_TOKEN)
             return Request(name, self.model, max(1, shared + own), said, prefix if shared else "", shared)
         return Request(name, self.model, work.prompt, self._bounded(output), prefix, work.shared)
 

@@ -97,14 +97,14 @@ class Curve:
 
     def near(self, at_once: int) -> bool:
         """Whether it was measured with about as many in the batch, so that its value is no mere guess."""
-        about = bucket(at_once)
-        cells = (self.cells.get(number) for number in (about - 1, about, about + 1))
-        return any(cell is not None and self._counts(cell) and cell.seconds >= FIRM_S for cell in cells)
+        return any(self._counts(cell) and cell.seconds >= FIRM_S for cell in self._about(at_once))
 
     def close(self, at_once: int) -> float:
         """Events that were measured with about as many in the batch: beyond these the slope is a guess."""
-        about = bucket(at_once)
-        return sum(cell.events for number, cell in self.cells.items() if abs(number - about) <= 1)
+        return sum(cell.events for cell in self._about(at_once))
+
+    def _about(self, at_once: int) -> list[Cell]:
+        return [cell for number, cell in self.cells.items() if abs(number - bucket(at_once)) <= 1]
 
     def _counts(self, cell: Cell) -> bool:
         return cell.events >= self.least and cell.seconds > 0

@@ -313,7 +313,6 @@ def test_only_what_the_code_names_is_loaded():
 
 # --- R -----------------------------------------------------------------------------------------------------
 
-needs_r = pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
 ATTACHES = """
 library(dplyr)
 print(search())
@@ -329,7 +328,6 @@ def printed_lines(trial: Trial) -> list[str]:
     return "".join(output.text for output in trial.cells[0].outputs).splitlines()
 
 
-@needs_r
 def test_r_that_is_forked_prints_what_a_new_one_does(boxes: Boxes):
     request = asked(ATTACHES, "1 + 1", language="r")
     started = Trials(Bubblewrap(), tools).run(request)
@@ -339,7 +337,6 @@ def test_r_that_is_forked_prints_what_a_new_one_does(boxes: Boxes):
     assert forked.answers == started.answers
 
 
-@needs_r
 def test_nothing_of_a_run_of_r_reaches_the_next(boxes: Boxes):
     clean = "print(c(ls(all.names = TRUE), list.files('/box'), list.files(tempdir()), Sys.getenv('SPOILT')))"
     spoils = (
@@ -356,7 +353,6 @@ def test_nothing_of_a_run_of_r_reaches_the_next(boxes: Boxes):
     assert printed(first) != printed(second)
 
 
-@needs_r
 def test_tests_of_r_run_in_a_fork_of_their_own(boxes: Boxes):
     source = "test_that('adds', { expect_equal(f(1), 2) })\ntest_that('fails', { expect_equal(f(1), 3) })"
     request = asked("f <- function(x) x + 1", language="r", tests=(TestFile(path="test_w.R", source=source),))
@@ -366,7 +362,6 @@ def test_tests_of_r_run_in_a_fork_of_their_own(boxes: Boxes):
         assert "f(1) not equal to 3" in trial.tests[1].message
 
 
-@needs_r
 def test_testthat_looks_for_no_package_at_each_expectation(boxes: Boxes):
     """It did, in the folders above, unless an edition is named; that took longer than most tests."""
     source = """

@@ -104,7 +104,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "own copies": {"set"} | SCRIPTS,
     "own answers": {"set", "mget"} | SCRIPTS,
     "own blocks": {"set", "get", "del"} | SCRIPTS,
-    "own paces": {"hset", "hget", "hgetall"} | SCRIPTS,
+    "own paces": {"hset", "hgetall"} | SCRIPTS,
     "others' queues": {"llen"},
     "another's own queue": {"llen"} | SCRIPTS,
     "another's leases": {"hlen", "hexists"} | SCRIPTS,

@@ -169,7 +169,7 @@ class Listening:
         """A message was taken from this queue."""
         self._since[queue] += 1
         if self._since[queue] == self._look.lengths.get(queue, 0) + 2:
-            self.changed()  # more comes than was seen: what else waits decides what fits beside it
+            self.changed()  # the second that was not seen is a burst: what else waits may fit better
         for stage in self.here.machine.stages:
             if queue in (stage_queue(stage, INTERACTIVE), stage_queue(stage, BATCH)):
                 self.taken += 1
