@@ -166,8 +166,10 @@ def test_counts_times_and_phases(opened: Callable[[str], Case], kind: str) -> No
     assert answer.first_token_s is None or 0 <= answer.first_token_s <= answer.seconds
     assert not answer.truncated or kind == "mlx_lm.server"
     if case.engine.uses_model:
-        assert heard.tokens[-1] == answer.tokens.output > 0
-        assert answer.tokens.prompt > 0
+        # progress counts pieces, and this server holds back bytes that are no whole character yet
+        told = range(1, answer.tokens.output + 1) if kind == "mlx_lm.server" else [answer.tokens.output]
+        assert heard.tokens[-1] in told
+        assert answer.tokens.output > 0 < answer.tokens.prompt
         assert answer.first_token_s is not None
 
 
