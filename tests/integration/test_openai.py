@@ -158,7 +158,7 @@ def test_thoughts_are_no_text_and_no_draft(server: ModelServer, flavour: str) ->
     assert all(plain.text.startswith(draft) for draft in heard.drafts)
     assert heard.tokens[2] == 1  # the first thought counts as a token
     assert heard.tokens == sorted(heard.tokens)
-    assert heard.tokens[-1] == 20 + plain_heard.tokens[-1]
+    assert heard.tokens[-1] >= 20 + plain_heard.tokens[-1]  # LM Studio writes marks around thoughts, too
 
 
 # --- servers' differences ----------------------------------------------------------------------------------
