@@ -10,7 +10,7 @@ from app import known_browser, who
 from app.language import gettext as _
 from app.language import languages, title_of
 from app.services import services
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.store import accounts, passwords, users
 from grading.store.sign_in_tries import TriedTooOften
 from grading.store.users import Wishes

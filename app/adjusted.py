@@ -9,9 +9,9 @@ from types import MappingProxyType
 from app.language import gettext as _
 from app.language import number
 from app.markup import one_line
-from grading.model import CheckOutcome
-from grading.outcome import Adjusted, Corrected, Report
-from grading.rubric import Adjustment
+from grading.domain.model import CheckOutcome
+from grading.domain.outcome import Adjusted, Corrected, Report
+from grading.domain.rubric import Adjustment
 from grading.store.overview import ShownAdjustment
 
 

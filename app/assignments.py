@@ -13,8 +13,8 @@ from app import handin, who
 from app.services import services
 from grading.documents import ALLOWED_FILES
 from grading.documents.files import DATA, KINDS
-from grading.errors import NotFound
-from grading.may import Actor, Subject, may
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor, Subject, may
 from grading.store import overview, tables, uploads
 from grading.store.overview import Overview
 

@@ -22,10 +22,10 @@ from grading.authoring.acting import act
 from grading.authoring.diff import differences
 from grading.authoring.form import Problem, Raw
 from grading.authoring.toml import written
-from grading.errors import AssignmentError
+from grading.domain.errors import AssignmentError
+from grading.domain.rubric import Adjustment, CheckBase, Criterion, Rubric
+from grading.domain.rubric_errors import KINDS
 from grading.legacy import Works, is_legacy, read_legacy_rubric
-from grading.rubric import Adjustment, CheckBase, Criterion, Rubric
-from grading.rubric_errors import KINDS
 from grading.store import drafting
 from grading.store.drafting import NothingChanged, SavedMeanwhile
 

@@ -19,11 +19,11 @@ from app.language import ngettext
 from app.services import services
 from grading.authoring.folder import Settings
 from grading.authoring.template import template
-from grading.errors import AssignmentError
-from grading.may import Actor, Subject
-from grading.model import Document
-from grading.rubric import Rubric
-from grading.rubric_errors import mistakes
+from grading.domain.errors import AssignmentError
+from grading.domain.model import Document
+from grading.domain.permissions import Actor, Subject
+from grading.domain.rubric import Rubric
+from grading.domain.rubric_errors import mistakes
 from grading.store import drafting, overview, tables
 
 TITLES = (

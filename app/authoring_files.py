@@ -22,8 +22,8 @@ from grading.authoring.folder import FOLDERS, Content, others
 from grading.documents import Limits, UploadedFile
 from grading.documents.files import upload_name
 from grading.documents.zipfiles import Budget, ZipReader
-from grading.errors import AssignmentError, DocumentError, EmptyUpload, NotFound
-from grading.may import Actor
+from grading.domain.errors import AssignmentError, DocumentError, EmptyUpload, NotFound
+from grading.domain.permissions import Actor
 from grading.store import assignment_settings, drafting
 from grading.store.blobs import fetch
 from grading.store.drafting import NothingChanged, SavedMeanwhile

@@ -18,7 +18,7 @@ from app.services import services
 from grading.authoring.diff import differences
 from grading.authoring.folder import Content, Settings
 from grading.authoring.texts import slug
-from grading.errors import AssignmentError, DocumentError
+from grading.domain.errors import AssignmentError, DocumentError
 from grading.store import courses, drafting
 from grading.store.drafting import NothingChanged
 

@@ -12,7 +12,7 @@ from grading.authoring.carrying import Conflict
 from grading.authoring.diff import Difference
 from grading.authoring.form import Problem, Raw, Shape
 from grading.authoring.texts import number
-from grading.rubric_errors import KINDS
+from grading.domain.rubric_errors import KINDS
 
 
 def field_words() -> dict[str, str]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from app.language import gettext as _
 from app.language import number
 from app.markup import one_line
-from grading.outcome import Report
+from grading.domain.outcome import Report
 from grading.store.standing import Made
 
 LONGEST = 300

@@ -16,8 +16,8 @@ from app.services import services
 from grading.documents import Limits
 from grading.documents.classzip import StudentFiles, open_class
 from grading.documents.files import UploadedFile, upload_name
-from grading.errors import DocumentError, NotFound
-from grading.may import Actor, Subject
+from grading.domain.errors import DocumentError, NotFound
+from grading.domain.permissions import Actor, Subject
 from grading.store import batches, tables
 from grading.store.batches import Choice
 

@@ -8,9 +8,9 @@ from itertools import chain
 from typing import TypeVar
 
 from app.language import gettext as _
-from grading.jobs import Finding, Suggestion
-from grading.model import Location
-from grading.outcome import Corrected, PersonComment, Report
+from grading.domain.jobs import Finding, Suggestion
+from grading.domain.model import Location
+from grading.domain.outcome import Corrected, PersonComment, Report
 from grading.trials.shown import ShownDocument as Ran
 
 

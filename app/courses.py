@@ -8,8 +8,8 @@ from werkzeug.wrappers import Response
 from app import kept, who
 from app.language import gettext as _
 from app.services import services
-from grading.errors import GraderError
-from grading.may import Subject, may
+from grading.domain.errors import GraderError
+from grading.domain.permissions import Subject, may
 from grading.store import courses
 from grading.store.courses import Settings
 

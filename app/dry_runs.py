@@ -17,9 +17,9 @@ from app.language import ngettext
 from app.services import services
 from grading.authoring import moves as figures
 from grading.authoring.diff import differences
-from grading.errors import Conflict, NotFound
-from grading.may import Actor
-from grading.model import RoundState
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.model import RoundState
+from grading.domain.permissions import Actor
 from grading.store import assignments, drafting, dry_run_lists, dry_runs, moves, replacing, tables, trying
 from grading.store.dry_runs import Begun, Purpose
 

@@ -15,8 +15,8 @@ from app import who
 from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
-from grading.errors import GraderError
-from grading.may import Actor
+from grading.domain.errors import GraderError
+from grading.domain.permissions import Actor
 from grading.store import Store, erasure, export
 from grading.store.people import Known, find_known, find_student
 

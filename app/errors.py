@@ -19,7 +19,7 @@ from app.faults import fault
 from app.language import gettext as _
 from app.language import told
 from app.services import services
-from grading.errors import GraderError, NotSignedIn
+from grading.domain.errors import GraderError, NotSignedIn
 from grading.store import outages
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from app import kept, viewing, who
 from app.language import gettext as _
 from app.language import told
 from app.services import services
-from grading.errors import GraderError, NotFound
-from grading.may import Actor, Subject, may
-from grading.rubric import Criterion
+from grading.domain.errors import GraderError, NotFound
+from grading.domain.permissions import Actor, Subject, may
+from grading.domain.rubric import Criterion
 from grading.store import corrections, example_effect, examples, review_list, tables, taught
 from grading.store.example_effect import HeldBack, Measured
 from grading.store.example_words import LONGEST, LONGEST_REASON, identities

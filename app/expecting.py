@@ -18,8 +18,8 @@ from grading.canaries import rate_of_checks
 from grading.cluster.eta import Forecast, Line, Running, Scene, forecast, left_of
 from grading.cluster.guesses import with_guesses
 from grading.cluster.view import Peer
+from grading.domain.model import RoundState, StageState
 from grading.machine_states import MachineState
-from grading.model import RoundState, StageState
 from grading.peers import peer, takes_part
 from grading.store.places import Places, Sent, newcomers, places, sent, to_run
 from grading.store.speed import Speed, speed

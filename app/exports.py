@@ -15,8 +15,8 @@ from app import who
 from app.gradebook import seen
 from app.services import services
 from grading import gradefile, zipnames
-from grading.errors import NotFound
-from grading.may import Actor, Subject, may
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor, Subject, may
 from grading.store import Store, courses, gradeout
 from grading.store.audit import note
 from grading.store.tables import Assignment

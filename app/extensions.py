@@ -14,7 +14,7 @@ from app import assignments, markup, moments, who
 from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
-from grading.may import Actor, Subject
+from grading.domain.permissions import Actor, Subject
 from grading.store import extensions, tables
 from grading.store.extensions import NotExtended, Student
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from app.services import services
-from grading.errors import GraderError, UploadTooLarge
+from grading.domain.errors import GraderError, UploadTooLarge
 from grading.messages import File
 from grading.outside import OutsideFailed, Refused, TooMuch, ask
 

@@ -9,8 +9,8 @@ from app.language import later as N_
 from app.markup import one_line, seen
 from app.said import said
 from app.trials import RUN_NOTES
-from grading.model import Flag, Location
-from grading.outcome import Report
+from grading.domain.model import Flag, Location
+from grading.domain.outcome import Report
 
 MANIPULATION = "manipulation"
 ADVICE = {

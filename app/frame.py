@@ -19,7 +19,7 @@ from app.services import services
 from app.tabs import Tab
 from app.texts import address
 from app.who import SignedIn
-from grading.may import Actor, may
+from grading.domain.permissions import Actor, may
 from grading.store import languages as chosen
 
 pages = Blueprint("frame", __name__)

@@ -9,8 +9,8 @@ from app import who
 from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
-from grading.errors import NotFound
-from grading.may import Actor, Subject, may
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor, Subject, may
 from grading.store import replay
 from grading.store.replay import GivenUp
 

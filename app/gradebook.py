@@ -13,8 +13,8 @@ from app import kept, who
 from app.language import current
 from app.language import gettext as _
 from app.services import services
-from grading.errors import NotFound
-from grading.may import Actor, Subject, may
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor, Subject, may
 from grading.store import courses, gradebook
 from grading.store.database import now
 from grading.store.gradebook import Gradebook

@@ -13,8 +13,8 @@ from app import assignments, who
 from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
+from grading.domain.permissions import Actor, Subject
 from grading.groupsfile import GroupProblem, read_groups
-from grading.may import Actor, Subject
 from grading.store import grouping, groups, tables
 from grading.store.groups import Group
 

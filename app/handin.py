@@ -18,9 +18,9 @@ from app.services import services
 from grading import documents
 from grading.config import Server
 from grading.documents import HandIn, Limits, UploadedFile
-from grading.errors import EmptyUpload
+from grading.domain.errors import EmptyUpload
+from grading.domain.permissions import Actor, Subject, may
 from grading.logs import working_on
-from grading.may import Actor, Subject, may
 from grading.store import door, groups, submissions, tables, uploads
 from grading.store.database import now
 from grading.store.submissions import Accepted, Idempotency, Incoming

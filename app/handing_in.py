@@ -12,8 +12,8 @@ from app.language import gettext as _
 from app.pages import pages
 from app.services import services
 from grading.documents.files import safe_part
-from grading.errors import DocumentError, NotFound
-from grading.may import Actor, Subject, may
+from grading.domain.errors import DocumentError, NotFound
+from grading.domain.permissions import Actor, Subject, may
 from grading.store import groups, overview, receipts, uploads
 from grading.store.door import Shut, door
 from grading.store.receipts import Receipt

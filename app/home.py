@@ -9,8 +9,8 @@ from flask import Flask, current_app, render_template, request
 from app import who
 from app.pages import pages
 from app.services import services
-from grading.may import Actor
-from grading.model import RoundState
+from grading.domain.model import RoundState
+from grading.domain.permissions import Actor
 from grading.store import cards, lists
 from grading.store import home as first
 from grading.store.database import now

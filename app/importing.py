@@ -11,9 +11,9 @@ from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
 from grading import gradefile
-from grading.errors import DocumentError
+from grading.domain.errors import DocumentError
+from grading.domain.permissions import Actor, Subject
 from grading.gradefile import Table, TableUnreadable
-from grading.may import Actor, Subject
 from grading.rosterfile import text_of
 from grading.store import gradein, gradeout
 from grading.store.tables import Assignment

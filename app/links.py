@@ -6,7 +6,7 @@ from flask import render_template, url_for
 from sqlalchemy.orm import Session
 
 from app.services import services
-from grading.may import Actor
+from grading.domain.permissions import Actor
 from grading.store import links, members
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from app.language import gettext as _
 from app.language import later as N_
 from app.progress import Progress, StageStatus
-from grading.model import RoundState, StageState
-from grading.rubric import Value
+from grading.domain.model import RoundState, StageState
+from grading.domain.rubric import Value
 from grading.store.waits import Standing
 
 TITLES = {"analysis": N_("Technical review"), "feedback": N_("Personal feedback")}

@@ -8,8 +8,8 @@ from werkzeug.wrappers import Response
 from app import who
 from app.language import gettext as _
 from app.services import services
-from grading.errors import NotFound
-from grading.may import Actor
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor
 from grading.store import webhook_secrets
 from grading.store.webhook_secrets import Made
 

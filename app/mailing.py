@@ -9,10 +9,10 @@ from werkzeug.wrappers import Response
 from app import who
 from app.language import gettext as _
 from app.services import services
-from grading.errors import NotFound
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Value
 from grading.mail import valid_address
-from grading.may import Actor
-from grading.rubric import Value
 from grading.store import mails, views
 from grading.store.views import SubmissionView
 

@@ -18,7 +18,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Text, _TokenType
 
 from app import colours
-from grading.model import Cell
+from grading.domain.model import Cell
 from grading.remembered import Remembered
 
 TAGS = set("p br em strong code pre ul ol li blockquote h3 h4 h5 h6 hr".split())

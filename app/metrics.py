@@ -11,8 +11,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.history import Bounded, History
 from app.services import Services
-from grading.errors import EngineError
-from grading.model import RoundState, RunState
+from grading.domain.errors import EngineError
+from grading.domain.model import RoundState, RunState
 from grading.store import measures
 from grading.store.measures import END_TO_END_S, FIRST_TOKEN_S, STAGE_S, Open, Spread, Totals
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from app.language import gettext as _
 from app.language import ngettext
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 UNITS = ((86400, "%(count)s day", "%(count)s days"), (3600, "%(count)s hour", "%(count)s hours"))
 

@@ -18,8 +18,8 @@ from app.machines_seen import Seen, look_in
 from app.services import Services, services
 from grading.beats import Lease
 from grading.canaries import PartBeat, rate_of_checks
-from grading.may import Actor
-from grading.model import RoundState
+from grading.domain.model import RoundState
+from grading.domain.permissions import Actor
 from grading.store import figures, measures, operating
 from grading.store.figures import Figures
 from grading.store.measures import Waiting

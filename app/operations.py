@@ -29,8 +29,8 @@ from app.metrics import FromStore
 from app.services import Services, services
 from app.tokens import MAY
 from grading.cluster import weights
-from grading.errors import NotFound, NotSignedIn
-from grading.may import may
+from grading.domain.errors import NotFound, NotSignedIn
+from grading.domain.permissions import may
 from grading.store import drains, measures, migrate
 from grading.store import operating as stored
 

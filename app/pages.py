@@ -12,8 +12,8 @@ from app.language import ngettext
 from app.live import live
 from app.progress import progress
 from app.services import services
-from grading.errors import NotFound
-from grading.may import Actor, Subject, may
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor, Subject, may
 from grading.store import contents, grades, lists, prompts, tables, views
 from grading.store.contents import Whole
 from grading.store.lists import AssignmentLine

@@ -11,8 +11,8 @@ from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
 from grading import rosterfile
-from grading.errors import Conflict, GraderError
-from grading.may import Actor, Subject, may
+from grading.domain.errors import Conflict, GraderError
+from grading.domain.permissions import Actor, Subject, may
 from grading.rosterfile import Roster
 from grading.store import courses, links, members, roster
 from grading.store.roster import Plan

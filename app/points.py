@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from app.language import gettext as _
 from app.language import later as N_
 from app.language import ngettext, number
-from grading.late import Lateness
-from grading.outcome import CriterionGrade
+from grading.domain.lateness import Lateness
+from grading.domain.outcome import CriterionGrade
 from grading.store.standing import Terms
 from grading.store.views import GradeView
 

@@ -12,7 +12,7 @@ from app.language import gettext as _
 from app.markup import one_line, seen
 from app.pictures import Picture
 from app.render import CUT, Room, ShownCell, ShownDocument
-from grading.outcome import Corrected
+from grading.domain.outcome import Corrected
 
 LINES, CHARS, PICTURES = 1_500, 120_000, 24
 """Of a hand-in that a PDF shows."""

@@ -15,8 +15,8 @@ from app.markup import beyond_fonts, one_line, seen
 from app.pictures import Picture
 from app.render import hand_in
 from app.said import said as in_words
-from grading.model import CheckOutcome, Document
-from grading.outcome import Corrected, CriterionGrade, Report
+from grading.domain.model import CheckOutcome, Document
+from grading.domain.outcome import Corrected, CriterionGrade, Report
 from grading.store.standing import Terms
 from grading.store.views import SubmissionView
 from grading.trials.shown import ShownTrial

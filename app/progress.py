@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from app.expecting import expecting
 from app.services import services
 from grading.beats import MOST_DRAFT, Lease
-from grading.model import StageState
-from grading.rubric import Value
+from grading.domain.model import StageState
+from grading.domain.rubric import Value
 from grading.store.views import Queue, StageView
 from grading.store.waits import Standing
 

@@ -9,8 +9,8 @@ from app.language import fixed, number
 from app.language import gettext as _
 from app.language import later as N_
 from app.said import said as in_words
-from grading.jobs import Hybrid, Provenance, Speculative
-from grading.outcome import Report
+from grading.domain.jobs import Hybrid, Provenance, Speculative
+from grading.domain.outcome import Report
 from grading.store.prompts import Missing
 
 Rows = list[tuple[str, list[str]]]

@@ -12,9 +12,9 @@ from app import who
 from app.language import gettext as _
 from app.language import number as _plain
 from app.services import services
-from grading.errors import Conflict, NotFound
-from grading.may import Actor, Subject, may
-from grading.outcome import CriterionGrade
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.outcome import CriterionGrade
+from grading.domain.permissions import Actor, Subject, may
 from grading.store import regrade_lists, regrades, views
 from grading.store.regrade_lists import Request
 from grading.store.regrades import Answer, Verdict

@@ -11,8 +11,8 @@ from markupsafe import Markup
 from app.comments import Comment, Listed, Waiting, of_the_run, remarks
 from app.markup import COLOURING_S, highlighted, seen
 from app.trials import RanCell, ran_cell, ran_document
-from grading.model import Cell, Document, Location
-from grading.outcome import Report
+from grading.domain.model import Cell, Document, Location
+from grading.domain.outcome import Report
 from grading.trials.shown import ShownDocument as Ran
 from grading.trials.shown import ShownTrial
 

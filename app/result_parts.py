@@ -16,8 +16,8 @@ from markupsafe import Markup
 
 from app import flags, points, render
 from app.language import current
-from grading.model import Location
-from grading.outcome import Report
+from grading.domain.model import Location
+from grading.domain.outcome import Report
 from grading.remembered import Remembered, mark
 from grading.store.contents import HandedIn
 from grading.store.standing import Terms

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from app import review_filter, review_lists, review_parts, review_shown, viewing, who
 from app.services import services
-from grading.errors import NotFound
-from grading.may import Actor, Subject, may
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor, Subject, may
 from grading.store import contents, review_list, saved_comments, tables, views
 from grading.store.contents import Whole
 from grading.store.review_history import Made

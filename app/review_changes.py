@@ -14,9 +14,9 @@ from app import review, review_filter, who
 from app.language import gettext as _
 from app.language import told
 from app.services import services
-from grading.changes import Change
-from grading.errors import Conflict
-from grading.may import Actor
+from grading.domain.changes import Change
+from grading.domain.errors import Conflict
+from grading.domain.permissions import Actor
 from grading.store import grades, review_list, reviewing, saved_comments, tables
 from grading.store.reviewing import ChangedMeanwhile, ChangeRefused
 from grading.store.saved_comments import CommentRefused

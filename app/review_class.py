@@ -13,8 +13,8 @@ from app import kept, moments, review, review_filter, review_lists, who
 from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
-from grading.errors import GraderError
-from grading.may import Actor
+from grading.domain.errors import GraderError
+from grading.domain.permissions import Actor
 from grading.report.curves import Curve
 from grading.store import adjusting, grades, lists
 from grading.store.adjusting import CurveRefused, MovedMeanwhile, Preview

@@ -9,8 +9,8 @@ from werkzeug.wrappers import Response
 from app import review_filter, who
 from app.language import gettext as _
 from app.services import services
-from grading.errors import NotFound
-from grading.may import Actor, Subject
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor, Subject
 from grading.store import saved_comments, tables
 from grading.store.saved_comments import CommentRefused
 

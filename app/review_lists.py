@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 from app import kept, review_filter, review_parts
 from app.language import current
 from app.language import gettext as _
-from grading.errors import NotFound
+from grading.domain.errors import NotFound
+from grading.domain.rubric import Criterion, Rubric
 from grading.remembered import mark
-from grading.rubric import Criterion, Rubric
 from grading.store import adjusting, lists, marking, review_list, tables
 from grading.store.review_filters import Filters, Page
 

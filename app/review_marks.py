@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response
 from app import review, review_filter, review_parts, who
 from app.language import gettext as _
 from app.services import services
-from grading.may import Actor
+from grading.domain.permissions import Actor
 from grading.store import lists, marking, review_list, tables
 from grading.store.marking import MOST, MarkRefused, ToMark
 

@@ -11,11 +11,11 @@ from app import adjusted, changed, comments, flags, render
 from app.language import gettext as _
 from app.language import later as N_
 from app.render import Shown
-from grading.jobs import Finding, Suggestion
-from grading.model import Document
-from grading.outcome import CriterionGrade, Report
+from grading.domain.jobs import Finding, Suggestion
+from grading.domain.model import Document
+from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.rubric import Rubric
 from grading.report.changing import at_level
-from grading.rubric import Rubric
 from grading.store import review_history, reviewing
 from grading.store.contents import HandedIn, Whole
 from grading.store.review_history import Made

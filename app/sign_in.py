@@ -11,7 +11,7 @@ from app.language import gettext as _
 from app.lti import framing
 from app.security import safe_next
 from app.services import services
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.store import accounts, links, passwords
 from grading.store.sign_in_tries import TriedTooOften
 

@@ -13,8 +13,8 @@ from app.class_plots import PLOTS, duration
 from app.language import current
 from app.plots import NARROW, WIDE
 from app.services import services
-from grading.errors import NotFound
-from grading.may import Actor, Subject, may
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor, Subject, may
 from grading.statistics import FEWEST
 from grading.statistics.overview import Overview, overview
 from grading.store import class_facts, lists, review_list, tables

@@ -11,7 +11,7 @@ from app import who
 from app.language import gettext as _
 from app.language import later as N_
 from app.texts import address
-from grading.may import Subject, may
+from grading.domain.permissions import Subject, may
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from app.language import catalogue_of_reader, current, ngettext, number, when_in
 from app.language import gettext as _
 from app.language import later as N_
 from app.moments import relative
-from grading.late import Lateness
+from grading.domain.lateness import Lateness
 from grading.store.members import Person
 
 STATES: Mapping[str, str] = {

@@ -11,8 +11,8 @@ from werkzeug.wrappers import Response
 from app import who
 from app.language import later as N_
 from app.services import services
-from grading.errors import GraderError
-from grading.may import SCOPES, Actor
+from grading.domain.errors import GraderError
+from grading.domain.permissions import SCOPES, Actor
 from grading.store import accounts, tokens
 
 MAY: Mapping[str, str] = {

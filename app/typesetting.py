@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 log = logging.getLogger(__name__)
 HERE = Path(__file__).parent

@@ -9,8 +9,8 @@ from app import links as shown_links
 from app import who
 from app.language import gettext as _
 from app.services import services
-from grading.errors import Forbidden, GraderError
-from grading.may import Actor
+from grading.domain.errors import Forbidden, GraderError
+from grading.domain.permissions import Actor
 from grading.store import users
 
 pages = Blueprint("users", __name__, url_prefix="/users")

@@ -12,7 +12,7 @@ from typing import Any, cast
 from flask import Flask, Response, after_this_request, current_app
 from sqlalchemy.exc import SQLAlchemyError
 
-from grading.may import Actor
+from grading.domain.permissions import Actor
 from grading.store import Store, audit, views_seen
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from app.live import live, next_look_s
 from app.progress import open_runs, progress
 from app.services import Dispatch, services
 from grading.beats import Lease
-from grading.errors import NotFound, NotSignedIn
-from grading.may import Actor, Subject, may
+from grading.domain.errors import NotFound, NotSignedIn
+from grading.domain.permissions import Actor, Subject, may
 from grading.store import Store, waits
 from grading.store.waits import Reader, Wait
 

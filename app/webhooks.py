@@ -20,7 +20,7 @@ from app.api.parsing import InvalidField, parse
 from app.services import services
 from grading import messages
 from grading.documents import HandIn, UploadedFile
-from grading.errors import Conflict, GraderError, NotFound, SignatureInvalid
+from grading.domain.errors import Conflict, GraderError, NotFound, SignatureInvalid
 from grading.messages import Assigned, HandedIn, Part, Roster
 from grading.store import accounts, assignments, lms, tables, webhook_secrets
 from grading.store.database import now

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 
 from app.markup import PLAIN
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 LONGEST = 60
 """Characters of one part of a file's name."""

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import requests
 
 from bench.engines_models import PRINTABLE, Ask, job
-from grading.errors import BudgetExceeded
+from grading.domain.errors import BudgetExceeded
 from workers.machine.engines.base import Engine, Phase, Request
 from workers.machine.engines.mlx import MlxEngine
 from workers.machine.engines.openai import OpenAIEngine

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from bench.bare_chord import BareChord, workers
-from grading.model import RoundState
+from grading.domain.model import RoundState
 from grading.store import Store
 from grading.store.tables import Round
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from cli.settings import Settings
 from grading.assignment import Assignment, read_folder
-from grading.errors import AssignmentError, NotFound
+from grading.domain.errors import AssignmentError, NotFound
 from grading.store import Store, accounts, assignments, lateness_again, migrate, tokens
 from grading.store.audit import note
 

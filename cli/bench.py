@@ -25,7 +25,7 @@ from cli.embedded import free_port
 from cli.settings import Settings
 from cli.submit import Client
 from cli.system import System
-from grading.rubric import Criterion, Rubric, Uses
+from grading.domain.rubric import Criterion, Rubric, Uses
 from grading.store import Store, accounts, assignments
 from grading.store.assignments import NewVersion
 from grading.trials.settings import Checks

@@ -20,7 +20,7 @@ from cli.embedded import free_port, start_redis
 from cli.settings import secret_key
 from cli.supervisor import part_argv
 from cli.system import accepts_uploads
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 PAGE_S = 2.0
 """A page that is slow is asked for so long, and not as often as others."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.config import Machine, Ssh
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 CONNECT_S = 8
 CALL_S = 60.0

@@ -23,7 +23,7 @@ from cli.settings import Settings
 from cli.submit import Client
 from cli.system import System
 from grading.assignment import read_folder
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.store import Store, accounts, assignments
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"

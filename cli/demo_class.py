@@ -7,11 +7,11 @@ from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
-from grading.changes import Change
-from grading.errors import NotFound
-from grading.late import LateRule
-from grading.may import Actor
-from grading.outcome import Report
+from grading.domain.changes import Change
+from grading.domain.errors import NotFound
+from grading.domain.lateness import LateRule
+from grading.domain.outcome import Report
+from grading.domain.permissions import Actor
 from grading.store import (
     Store,
     accounts,

@@ -11,7 +11,7 @@ from cli.embedded import free_port
 from cli.lti_platform.joining import furnish
 from cli.lti_platform.serving import Running
 from cli.lti_platform.world import World
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.store import Store, accounts, assignments, tables
 from grading.store.lti import launching, platforms
 from grading.store.lti.wake import wake

@@ -11,7 +11,7 @@ from cli.admin import writing
 from cli.settings import Settings
 from grading.beats import DEAD_AFTER_S
 from grading.dispatch import Dispatch, open_dispatch
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.machine_states import MachineState
 from grading.store import drains
 

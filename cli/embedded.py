@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 START_S = 15.0
 STOP_S = 10.0

@@ -16,7 +16,7 @@ from waitress.adjustments import Adjustments
 from waitress.task import ThreadedTaskDispatcher
 
 from cli.http_connections import MIB, PIPELINED, BoundedServer, Bounds
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 
 LOOK_S = 1
 THREADS_END_S = 2.0

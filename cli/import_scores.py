@@ -9,7 +9,7 @@ import click
 
 from cli.settings import Settings
 from grading.assignment import Assignment
-from grading.errors import SandboxUnavailable
+from grading.domain.errors import SandboxUnavailable
 from grading.store import Store, migrate
 from workers.checks.files import Shelf
 from workers.checks.import_scores import Score, contents, decided, require_proven, scores

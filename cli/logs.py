@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 
 OURS = ("app", "cli", "grading", "workers")
 FORMATS = ("plain", "json")

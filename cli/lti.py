@@ -11,7 +11,7 @@ import click
 
 from cli.admin import writing
 from cli.settings import Settings
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.lti.keys import new_key
 from grading.store import Store, assignments, migrate
 from grading.store.lti import altering, keys, launching, platforms, roster

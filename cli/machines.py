@@ -14,7 +14,7 @@ from cli.settings import Settings
 from grading.cluster.weights import short
 from grading.condition import Condition, an_hour, condition
 from grading.dispatch import open_dispatch
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.machine_states import MachineState, machines_that_differ
 
 

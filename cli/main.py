@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from cli.settings import Settings
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 COMMANDS = {
     "up": "cli.serve",

@@ -16,7 +16,7 @@ from grading.canaries import rate_of_checks
 from grading.cluster import plan as planning
 from grading.cluster.costs import Size
 from grading.dispatch import open_dispatch
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 from grading.trials.rate import Rate, seconds_until_checked
 
 OUTPUT = {"analysis": 1200, "feedback": 800}

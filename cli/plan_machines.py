@@ -15,11 +15,11 @@ from grading.cluster.costs import Card, Size, Weights
 from grading.cluster.plan import Machine, pace_of
 from grading.cluster.view import Pace, Peer
 from grading.config import Config
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
+from grading.domain.rubric import Value
 from grading.machine_states import MachineState
 from grading.machines import Name
 from grading.peers import peer
-from grading.rubric import Value
 
 Positive = Annotated[float, Field(gt=0)]
 SECONDS = 3600.0

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from cli.settings import Settings
 from grading.dispatch import open_dispatch
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.store import Store, erasure, migrate
 from grading.store import export as exports
 from grading.store import retention as keeping

@@ -8,7 +8,7 @@ import secrets
 import click
 
 from cli.settings import MIN_SECRET, Settings
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 from grading.redis_url import on_loopback
 
 VARIABLE = "GRADER_REDIS_PASSWORD_SERVER"

@@ -6,7 +6,7 @@ import click
 
 from cli.admin import writing
 from cli.settings import Settings
-from grading.errors import NotFound
+from grading.domain.errors import NotFound
 from grading.store import replay as given_up_rounds
 from grading.store.removal import chunks
 from grading.store.replay import GivenUp

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
 
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 
 Kind = Literal["systemd", "launchd", "supervised"]
 MARGIN_S = 20

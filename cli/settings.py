@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grading import config
 from grading.config import Config
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 
 MIN_SECRET = 16
 OWN_REDIS = "redis_url"

@@ -15,7 +15,7 @@ from typing import Any
 import click
 import requests
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 FINAL = ("graded", "partial", "failed")
 LONGEST_POLL_S = 2.0

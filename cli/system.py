@@ -22,7 +22,7 @@ from cli.supervisor import GRACE_S, Part, Supervisor, part_argv
 from grading import redis_guard
 from grading.config import Config
 from grading.dispatch import open_dispatch
-from grading.errors import ConfigError, GraderError
+from grading.domain.errors import ConfigError, GraderError
 from grading.store import Store, accounts, migrate
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

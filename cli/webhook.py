@@ -16,7 +16,7 @@ import click
 from cli.admin import writing
 from cli.serve import FOLDER
 from cli.settings import Settings, lms_secrets, secret_key
-from grading.errors import GraderError, NotFound
+from grading.domain.errors import GraderError, NotFound
 from grading.messages import EXAMPLES, INWARD
 from grading.outside import Allowed, ask
 from grading.store import sending, webhook_secrets

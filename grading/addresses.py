@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

@@ -17,14 +17,14 @@ from pydantic import AwareDatetime, Field, ValidationError, field_validator, mod
 from grading.assignment_tests import check_tests
 from grading.documents import Limits, UploadedFile, in_language, read, set_apart
 from grading.documents.files import KINDS, extension
-from grading.errors import AssignmentError, DocumentError
-from grading.jobs import ENGLISH
+from grading.domain.errors import AssignmentError, DocumentError
+from grading.domain.jobs import ENGLISH
+from grading.domain.lateness import LateRule
+from grading.domain.model import Document
+from grading.domain.rubric import Adjustment, Criterion, Rubric, Value
+from grading.domain.rubric_errors import check_rubric, explain
 from grading.languages import english_name
-from grading.late import LateRule
 from grading.legacy import Works, is_legacy, read_legacy_rubric
-from grading.model import Document
-from grading.rubric import Adjustment, Criterion, Rubric, Value
-from grading.rubric_errors import check_rubric, explain
 
 MANIFEST = "assignment.toml"
 Release = Literal["at_once", "after_review", "at"]

@@ -6,10 +6,10 @@ import ast
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
-from grading.errors import AssignmentError
-from grading.model import Document
-from grading.rubric import CheckBase, OutputEquals, PassesTests, Rubric, VariableEquals
-from grading.rubric_errors import checks_of
+from grading.domain.errors import AssignmentError
+from grading.domain.model import Document
+from grading.domain.rubric import CheckBase, OutputEquals, PassesTests, Rubric, VariableEquals
+from grading.domain.rubric_errors import checks_of
 from grading.trials.drafts import MAX_EXPRESSIONS
 from grading.trials.model import TrialLanguage
 from grading.trials.plan import behaviour, language_of

@@ -22,11 +22,11 @@ from pydantic import (
 )
 
 from grading import redis_url
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
+from grading.domain.rubric import Value
 from grading.gateway import Gateway
 from grading.machines import ENGINES, EngineSettings, Machine, Placement, Prefill, Ssh
 from grading.mail import Mail
-from grading.rubric import Value
 from grading.server_settings import EventReceiver, Server
 from grading.trials.settings import Checks
 

@@ -24,9 +24,9 @@ from grading.beats import Beat, Lease
 from grading.breaker import Breaker
 from grading.canaries import Canaries, PartBeat, Waiting
 from grading.config import Config
+from grading.domain.model import PRIORITIES
 from grading.leases import LEASES, Leases, connect, result_key
 from grading.machine_states import MachineState, as_beats_tell
-from grading.model import PRIORITIES
 from grading.signing import Keyring, keyring
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A run to be sent and its job, a `grading.model.Job` as JSON."""
+    """A run to be sent and its job, a `grading.domain.model.Job` as JSON."""
 
     run_id: str
     round_id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from grading.rubric import Value
+from grading.domain.rubric import Value
 
 
 class Gateway(Value):

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from grading.errors import DocumentError
+from grading.domain.errors import DocumentError
+from grading.domain.rubric import Value
 from grading.rosterfile import COLUMNS, text_of
-from grading.rubric import Value
 
 SEPARATORS: Mapping[str, str] = {"comma": ",", "semicolon": ";", "tab": "\t"}
 FORMULA = tuple("=+-@|%\t\r\n\uff1d\uff0b\uff0d\uff20")

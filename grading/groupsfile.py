@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Mapping
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 MOST_BYTES = 1024 * 1024
 MOST_PROBLEMS = 5

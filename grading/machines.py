@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from grading.rubric import Value
+from grading.domain.rubric import Value
 
 ENGINES = ("ollama", "mlx", "hybrid", "sharded", "openai", "rules", "instant")
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from grading.addresses import Address, Allowed, Refused, Target, read, require
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 __all__ = ["Allowed", "Answer", "OutsideFailed", "Refused", "TooMuch", "ask"]
 

@@ -10,7 +10,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.retry import Retry
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.redis_url import on_loopback, place, without_credentials
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from grading.errors import DocumentError
+from grading.domain.errors import DocumentError
 
 MAX_BYTES = 1024 * 1024
 MAX_ROWS = 5000

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 SERVER = "server"
 """The name of the server's user in Redis."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from grading.jobs import Result
+from grading.domain.jobs import Result
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

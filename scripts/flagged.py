@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.documents import UploadedFile, read, set_apart
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.evidence.manipulation import manipulation_flags
 
 ENDINGS = (".py", ".r", ".ipynb", ".rmd", ".md")

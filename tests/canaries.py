@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select
 
 from grading.documents import HandIn, UploadedFile
-from grading.model import Cell, Document, Output
+from grading.domain.model import Cell, Document, Output
 from grading.store import Store, accounts, assignments
 from grading.store.audit import note
 from grading.store.database import now

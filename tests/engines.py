@@ -17,9 +17,9 @@ import jsonschema
 
 from bench.models import Shape
 from cli.embedded import free_port
-from grading.jobs import Job, Material
-from grading.model import Evidence
-from grading.rubric import Criterion, Rubric
+from grading.domain.jobs import Job, Material
+from grading.domain.model import Evidence
+from grading.domain.rubric import Criterion, Rubric
 from tests.factories import document
 from workers.machine.engines import Request
 

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from grading.documents import HandIn, UploadedFile
-from grading.jobs import Provenance, Result
-from grading.model import Cell, Document
-from grading.rubric import Criterion, Rubric, Words
+from grading.domain.jobs import Provenance, Result
+from grading.domain.model import Cell, Document
+from grading.domain.rubric import Criterion, Rubric, Words
 from grading.store import Store, accounts, assignments, rounds, submissions
 from grading.store.assignments import NewVersion
 from grading.store.rounds import RunOrder

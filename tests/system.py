@@ -21,7 +21,7 @@ from sqlalchemy import func, select
 from cli.submit import Client
 from grading.config import Config, load
 from grading.dispatch import Dispatch, open_dispatch
-from grading.model import RoundState
+from grading.domain.model import RoundState
 from grading.store import Store, accounts, assignments, migrate
 from grading.store.assignments import NewVersion
 from grading.store.tables import Grade, Round, Run

@@ -18,7 +18,7 @@ from sqlalchemy.types import DateTime
 from grading import queue
 from grading.beats import Beat
 from grading.config import load
-from grading.model import RoundState, StageState
+from grading.domain.model import RoundState, StageState
 from grading.store import Store, migrate
 from grading.store.rounds import Recorded
 from grading.store.tables import Base, Round, RoundStage

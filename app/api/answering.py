@@ -20,8 +20,8 @@ from app.api.fields import MOST_NUMBER
 from app.api.parsing import InvalidField
 from app.api.routes import Call, Route
 from app.services import services
-from grading.errors import Conflict, NotFound
-from grading.may import Actor
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.permissions import Actor
 from grading.store import keys
 from grading.store.keys import Idempotency
 

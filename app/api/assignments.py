@@ -20,7 +20,7 @@ from app.services import services
 from grading.assignment import Counts, Release
 from grading.authoring.folder import Content, Settings
 from grading.authoring.template import template
-from grading.late import LateRule
+from grading.domain.lateness import LateRule
 from grading.store import assignment_settings, drafting, listed, tables
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field
 
 from app.api.fields import MOST_NUMBER, Asked, Reason, SubmissionId, Text, Whole, whole
-from grading.changes import Kind
+from grading.domain.changes import Kind
 
 Points = Annotated[float, Field(ge=-10_000, le=10_000, allow_inf_nan=False)]
 Target = Annotated[str, Field(max_length=100, pattern=r"^[^\x00]*$")]

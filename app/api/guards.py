@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app import assignments, review, who
-from grading.errors import Forbidden, NotFound
-from grading.may import RULES, Actor, Subject, may
+from grading.domain.errors import Forbidden, NotFound
+from grading.domain.permissions import RULES, Actor, Subject, may
 from grading.store import courses, dry_runs, regrade_lists, roster, tables
 
 

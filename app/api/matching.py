@@ -7,7 +7,7 @@ import hashlib
 from flask import request
 from pydantic import BaseModel
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 
 class MatchMissing(GraderError):

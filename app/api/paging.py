@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from app.api.fields import MOST_NUMBER, Asked, whole
 from app.api.routes import Call
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 T = TypeVar("T")
 MOST = 200

@@ -9,7 +9,7 @@ from flask import Response, jsonify, request
 from pydantic import BaseModel, ValidationError
 
 from grading.documents.files import shown
-from grading.errors import GraderError, UploadTooLarge
+from grading.domain.errors import GraderError, UploadTooLarge
 
 T = TypeVar("T", bound=BaseModel)
 MOST_BODY = 2 * 1024 * 1024

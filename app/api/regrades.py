@@ -18,7 +18,7 @@ from app.api.guards import anybody, of_assignment, of_request, of_rerun, of_subm
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, get, post
 from app.services import services
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.store import assignments, dry_run_lists, dry_runs, regrade_lists, regrades, tables, views
 from grading.store.dry_run_lists import DryRunLine
 from grading.store.regrades import Verdict

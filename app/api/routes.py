@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.api.guards import Guard
 from app.api.matching import MatchMissing, seen_by
-from grading.may import Actor
+from grading.domain.permissions import Actor
 
 V = TypeVar("V", bound=Callable[..., Any])
 PREFIX = "/api/v1"

@@ -28,8 +28,8 @@ from app.api.submission_values import (
 from app.progress import progress
 from app.services import services
 from grading.documents import HandIn, UploadedFile
-from grading.errors import Forbidden, GraderError, NotFound
-from grading.may import Actor, Subject, may
+from grading.domain.errors import Forbidden, GraderError, NotFound
+from grading.domain.permissions import Actor, Subject, may
 from grading.store import accounts, assignments, blobs, listed, members, prompts, receipts, tables, views
 from grading.store.keys import Idempotency
 from grading.store.lists import SubmissionLine

@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 
 from grading.dispatch import AWAY
-from grading.errors import Forbidden, GraderError, NotSignedIn
+from grading.domain.errors import Forbidden, GraderError, NotSignedIn
 from grading.guests import ENDING, PREEMPTED
 
 log = logging.getLogger(__name__)

@@ -17,10 +17,10 @@ from app.gateway.conversation import ClientGone, Conversation
 from app.gateway.errors import Away, NoSuchModel, Refused, TooMany, content, fault
 from app.gateway.services import HOLD_S, Doors, doors
 from grading.dispatch import AWAY
-from grading.errors import Forbidden, NotSignedIn
+from grading.domain.errors import Forbidden, NotSignedIn
+from grading.domain.jobs import Tokens
+from grading.domain.permissions import Actor, may
 from grading.guests import Event
-from grading.jobs import Tokens
-from grading.may import Actor, may
 from grading.store import accounts
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from app import who
 from app.lti.entering import launch_url
 from app.lti.returning import answer_page
 from app.services import services
-from grading.errors import Forbidden, NotFound
-from grading.may import Actor
+from grading.domain.errors import Forbidden, NotFound
+from grading.domain.permissions import Actor
 from grading.store import courses
 from grading.store.lti import launching, platforms
 from grading.store.tables import LtiContext, LtiLaunch

@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response
 from app import who
 from app.language import gettext as _
 from app.services import services
-from grading.errors import NotFound
+from grading.domain.errors import NotFound
 from grading.store import courses
 from grading.store.canvas import overview as canvas
 from grading.store.canvas import scores as canvas_scores

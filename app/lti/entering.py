@@ -19,7 +19,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from app import who
 from app.lti import framing
 from app.services import services
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.lti import claims, talk
 from grading.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform
 from grading.store.database import now

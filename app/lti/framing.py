@@ -17,8 +17,8 @@ from flask_login import current_user
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.services import services
-from grading.errors import NotFound
-from grading.may import Actor
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor
 from grading.store.lti import launching, platforms
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from grading.config import load
 from grading.dispatch import Dispatch, open_dispatch
 from grading.documents import HandIn, UploadedFile, read
 from grading.documents.limits import Limits
-from grading.model import RoundState
-from grading.rubric import Criterion, Rubric, Words
+from grading.domain.model import RoundState
+from grading.domain.rubric import Criterion, Rubric, Words
 from grading.store import Store, accounts, assignments, drains, migrate, submissions
 from grading.store.assignments import NewVersion
 from grading.store.submissions import Incoming

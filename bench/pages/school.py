@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
-from grading.jobs import AnalysisOutput, FeedbackOutput, Finding, Provenance, Suggestion
-from grading.model import CheckOutcome, Flag, Location, RoundState
-from grading.outcome import CriterionGrade, Report
-from grading.rubric import Criterion, Rubric
+from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Finding, Provenance, Suggestion
+from grading.domain.model import CheckOutcome, Flag, Location, RoundState
+from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store, accounts, assignments, submissions, tables
 from grading.store.assignments import NewVersion
 from grading.store.database import now

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cli.checks.finding import Finding, Patient, disk, failure, ok, warning
 from grading.dispatch import AWAY
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.leases import Leases, connect
 from grading.store import Store, measures, migrate
 from grading.store.facts import DatabaseFacts, facts, file_of

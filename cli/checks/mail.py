@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from cli.checks.finding import Finding, Patient, failure, ok
 from cli.settings import mail_password
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 from workers.server.smtp import FAILURES, NotEncrypted, connected
 
 MAIL_S = 5.0

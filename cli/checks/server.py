@@ -13,7 +13,7 @@ from cli.checks.finding import Finding, Patient, disk, failure, ok, warning
 from cli.settings import MIN_SECRET, event_secrets
 from grading.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
 from grading.dispatch import AWAY
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 from grading.leases import connect
 from grading.queue import CHECKS, STORE
 

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from grading.authoring.form import MOST, Raw, Shape, blank, shapes
-from grading.rubric import Criterion, Rubric
-from grading.rubric_errors import KINDS
+from grading.domain.rubric import Criterion, Rubric
+from grading.domain.rubric_errors import KINDS
 
 _ACTION = re.compile(r"(add|remove|up|down|copy) ([a-z0-9_.]{1,200})")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from grading.changes import Change
-from grading.outcome import CriterionGrade, Report
+from grading.domain.changes import Change
+from grading.domain.outcome import CriterionGrade, Report
 from grading.report.changing import LISTS
 
 Why = Literal["gone", "too_many", "worth", "judged", "remark"]

@@ -11,8 +11,8 @@ from typing import Any
 from grading.assignment import MANIFEST
 from grading.authoring.folder import RUBRIC, TASK, plain
 from grading.authoring.texts import number
-from grading.jobs import ENGLISH
-from grading.rubric import CheckBase, Criterion, Rubric, Value
+from grading.domain.jobs import ENGLISH
+from grading.domain.rubric import CheckBase, Criterion, Rubric, Value
 
 MOST_CHARS = 400
 """Of a text that is shown as it was and as it is."""

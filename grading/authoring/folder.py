@@ -18,10 +18,10 @@ from grading.assignment import (
     read_manifest,
 )
 from grading.authoring.toml import written
-from grading.errors import AssignmentError
-from grading.jobs import ENGLISH
-from grading.late import LateRule
-from grading.rubric import Rubric, Value
+from grading.domain.errors import AssignmentError
+from grading.domain.jobs import ENGLISH
+from grading.domain.lateness import LateRule
+from grading.domain.rubric import Rubric, Value
 
 RUBRIC = "rubric.json"
 TASK = "task.md"

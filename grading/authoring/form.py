@@ -17,9 +17,9 @@ from pydantic import BaseModel, ValidationError
 
 from grading.authoring import texts
 from grading.authoring.folder import plain
-from grading.errors import AssignmentError
-from grading.rubric import CheckBase, Rubric
-from grading.rubric_errors import KINDS, check_rubric, mistakes
+from grading.domain.errors import AssignmentError
+from grading.domain.rubric import CheckBase, Rubric
+from grading.domain.rubric_errors import KINDS, check_rubric, mistakes
 
 Kind = Literal[
     "text",

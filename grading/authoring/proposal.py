@@ -10,8 +10,19 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from grading.authoring.texts import slug, unused
-from grading.errors import GraderError
-from grading.rubric import Check, Comments, Count, Criterion, Defines, Documented, Rubric, Uses, Value, Words
+from grading.domain.errors import GraderError
+from grading.domain.rubric import (
+    Check,
+    Comments,
+    Count,
+    Criterion,
+    Defines,
+    Documented,
+    Rubric,
+    Uses,
+    Value,
+    Words,
+)
 
 MOST_CHARS = 24_000
 """Of task, starter and solution together; what is more is left out, and that is said."""

@@ -6,11 +6,8 @@ import keyword
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from grading.evidence.code import FactReader
-from grading.evidence.facts import CodeFacts, Mention
-from grading.evidence.scope import Scopes
-from grading.model import Document
-from grading.rubric import (
+from grading.domain.model import Document
+from grading.domain.rubric import (
     AllExecuted,
     Check,
     Criterion,
@@ -22,6 +19,9 @@ from grading.rubric import (
     Uses,
     Words,
 )
+from grading.evidence.code import FactReader
+from grading.evidence.facts import CodeFacts, Mention
+from grading.evidence.scope import Scopes
 
 MOST_NAMES = 8
 FEWEST_LINES = 5

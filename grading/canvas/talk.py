@@ -20,7 +20,7 @@ from requests import RequestException
 
 from grading.canvas import transport, values
 from grading.canvas.values import Attempt, CanvasFailed, CanvasFile, Person, Task, There, Wanted
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.outside import Allowed
 
 MOST = 20_000

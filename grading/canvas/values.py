@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from grading.errors import GraderError
-from grading.outcome import Report
+from grading.domain.errors import GraderError
+from grading.domain.outcome import Report
 
 ROLES = {"StudentEnrollment": "student", "TaEnrollment": "grader", "TeacherEnrollment": "instructor"}
 """What people are here; test students, observers and designers are nobody."""

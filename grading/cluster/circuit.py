@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from grading.errors import (
+from grading.domain.errors import (
     BudgetExceeded,
     EngineBrokeOff,
     EngineError,

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from grading.documents.lines import keys
 from grading.documents.places import comment_marks
-from grading.model import Cell
+from grading.domain.model import Cell
 
 _WORD = re.compile(r"[^\W\d_]\w{2,}")
 _LEAST = 0.12

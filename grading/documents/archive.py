@@ -16,7 +16,7 @@ from grading.documents.files import (
 )
 from grading.documents.limits import Limits
 from grading.documents.zipfiles import Budget, Entry, ZipReader
-from grading.errors import EmptyUpload
+from grading.domain.errors import EmptyUpload
 
 __all__ = ["Budget", "Unpacked", "unpack"]
 

@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
-from grading.model import Document
+from grading.domain.model import Document
 
 Kind = Literal["notebook", "script", "prose"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from grading.model import Cell
+from grading.domain.model import Cell
 
 _OPEN = r"(?P<open>^[ \t]*(?:(?:#+'?|//+|--+|/\*+|\*(?![*\w])|>|-|\d+[.)])[ \t]*)?[*_]{0,3})"
 _GAP = r"(?P<gap>[*_]{0,3}[ \t]*[:=][ \t]*[*_]{0,3}[ \t]*)"

@@ -12,8 +12,8 @@ from grading.documents.files import shown
 from grading.documents.limits import Limits
 from grading.documents.outputs import joined, read_outputs
 from grading.documents.text import clean, decode
-from grading.errors import DocumentError, EmptyUpload
-from grading.model import Cell, Document
+from grading.domain.errors import DocumentError, EmptyUpload
+from grading.domain.model import Cell, Document
 
 _LANGUAGES = dict(
     pair.split("=")

@@ -19,8 +19,8 @@ from grading.documents.names import (
     id_pattern,
     name_parts,
 )
-from grading.errors import ConfigError
-from grading.model import Cell, Document, Output
+from grading.domain.errors import ConfigError
+from grading.domain.model import Cell, Document, Output
 
 _SHORT = 6
 """Letters below which a full name in lower case may as well be two variables (`li, na`)."""

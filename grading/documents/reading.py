@@ -25,8 +25,8 @@ from grading.documents.notebook import read_notebook
 from grading.documents.prose import read_chunks, read_markdown
 from grading.documents.text import decode
 from grading.documents.zipfiles import Budget
-from grading.errors import DocumentError, EmptyUpload, UnsupportedFile, UploadTooLarge
-from grading.model import Cell, Document
+from grading.domain.errors import DocumentError, EmptyUpload, UnsupportedFile, UploadTooLarge
+from grading.domain.model import Cell, Document
 
 
 def read(files: Sequence[UploadedFile], limits: Limits | None = None) -> HandIn:

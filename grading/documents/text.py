@@ -9,7 +9,7 @@ import unicodedata
 from charset_normalizer import from_bytes
 
 from grading.documents.files import shown
-from grading.errors import DocumentError
+from grading.domain.errors import DocumentError
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from grading.documents.files import UploadedFile, megabytes, safe_part, same_name, shown
 from grading.documents.limits import MIB, Limits
-from grading.errors import ArchiveRefused
+from grading.domain.errors import ArchiveRefused
 
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _LOCAL = struct.Struct("<4s5H3I2H")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from grading.domain.model import AdjustmentEvidence, CheckOutcome, CriterionEvidence, Document, Evidence
+from grading.domain.rubric import Adjustment, Check, Criterion, Rubric
 from grading.evidence.checks import FULL, outcome, run
 from grading.evidence.context import Context, Finding
 from grading.evidence.flags import work_flags
 from grading.evidence.manipulation import manipulation_flags
 from grading.evidence.run_flags import run_flags
 from grading.evidence.scope import Scopes
-from grading.model import AdjustmentEvidence, CheckOutcome, CriterionEvidence, Document, Evidence
-from grading.rubric import Adjustment, Check, Criterion, Rubric
 from grading.trials.plan import PLAYED, within
 from grading.trials.ran import Ran
 

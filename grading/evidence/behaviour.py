@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from grading.domain.model import TestOutcome
+from grading.domain.rubric import PassesTests, VariableEquals
 from grading.evidence.compare import compare
 from grading.evidence.numbers import Tolerance
 from grading.evidence.values import said
-from grading.model import TestOutcome
-from grading.rubric import PassesTests, VariableEquals
 from grading.trials.model import Answer, Tested, TestFile, Trial
 from grading.trials.plan import Asked, Question
 from grading.trials.ran import Ran

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from grading.domain.model import Location, Output, TestOutcome
+from grading.domain.rubric import Check, OutputEquals, PassesTests, RunsClean, VariableEquals
 from grading.evidence.behaviour import LACKING, NO_SANDBOX, bounded, judged
 from grading.evidence.check_output import Shown, cells_meant, compared_views, shown_in, unconfirmed
 from grading.evidence.compare_output import compare_outputs, lines_of, text_of
@@ -12,8 +14,6 @@ from grading.evidence.context import FIRST, Context, Finding, counted
 from grading.evidence.numbers import Tolerance
 from grading.evidence.scope import Piece, Scope
 from grading.evidence.surplus import enumerated, too_much
-from grading.model import Location, Output, TestOutcome
-from grading.rubric import Check, OutputEquals, PassesTests, RunsClean, VariableEquals
 from grading.trials.model import Played
 from grading.trials.plan import Asked
 from grading.trials.ran import Ran

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
+from grading.domain.model import Location
+from grading.domain.patterns import matches, readable
+from grading.domain.rubric import Avoids, CodeMatches, Defines, Uses
 from grading.evidence.context import Context, Finding, listed
 from grading.evidence.facts import Index, Mention
-from grading.evidence.patterns import matches, readable
 from grading.evidence.scope import Piece, Scope
-from grading.model import Location
-from grading.rubric import Avoids, CodeMatches, Defines, Uses
 
 Find = Callable[[str], Location | None]
 

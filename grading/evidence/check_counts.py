@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from grading.domain.rubric import Count
 from grading.evidence.check_code import fits, named
 from grading.evidence.context import Context, Finding, counted, listed
 from grading.evidence.definitions import KINDS, ROOTS, descendants, last_part, own_definitions
 from grading.evidence.scope import Piece, Scope
-from grading.rubric import Count
 
 KEYWORDS = {
     "loops": ("for", "while", "do", "repeat"),

@@ -10,13 +10,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
+from grading.domain.model import Cell, Output
+from grading.domain.patterns import matches, readable
+from grading.domain.rubric import AllExecuted, CheckBase, HasOutput, NoErrors, OutputClose, OutputMatches
 from grading.evidence.code import LOOSE
 from grading.evidence.context import Context, Finding, counted, listed
-from grading.evidence.patterns import matches, readable
 from grading.evidence.scope import Piece, Scope, executed, runs_recorded
 from grading.evidence.surplus import too_much
-from grading.model import Cell, Output
-from grading.rubric import AllExecuted, CheckBase, HasOutput, NoErrors, OutputClose, OutputMatches
 from grading.trials.ran import Ran
 
 SIGNS = re.compile(r"[\\^$*+?{}\[\]|()]")

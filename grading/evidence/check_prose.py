@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from grading.domain.patterns import MAX_TEXT, matches
+from grading.domain.rubric import NoTodo, Words
 from grading.evidence.context import Context, Finding, counted
-from grading.evidence.patterns import MAX_TEXT, matches
 from grading.evidence.scope import COMMENT, Piece, Scope, lines_of
-from grading.rubric import NoTodo, Words
 
 # TODO only in capitals: "todo" is a common word in Spanish and Portuguese
 PLACEHOLDER = re.compile(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from grading.domain.model import Location
+from grading.domain.rubric import Comments, Documented, FunctionLength, Naming, Style
 from grading.evidence.context import Context, Finding, counted
 from grading.evidence.definitions import KINDS, own_definitions, written_in
 from grading.evidence.scope import Piece, Scope, lines_of
-from grading.model import Location
-from grading.rubric import Comments, Documented, FunctionLength, Naming, Style
 
 CALLED = {"all": "definition", "functions": "function", "methods": "method", "classes": "class"}
 MANY = {"class": "classes"}

@@ -11,12 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from grading.errors import AssignmentError
-from grading.evidence import check_behaviour, check_code, check_counts, check_output, check_prose, check_style
-from grading.evidence.context import Context, Finding, counted, listed
-from grading.evidence.scope import Scope
-from grading.model import CheckOutcome, TestOutcome
-from grading.rubric import (
+from grading.domain.errors import AssignmentError
+from grading.domain.model import CheckOutcome, TestOutcome
+from grading.domain.rubric import (
     Alternatives,
     Check,
     Ladder,
@@ -27,6 +24,9 @@ from grading.rubric import (
     RunsClean,
     VariableEquals,
 )
+from grading.evidence import check_behaviour, check_code, check_counts, check_output, check_prose, check_style
+from grading.evidence.context import Context, Finding, counted, listed
+from grading.evidence.scope import Scope
 
 FULL = 1 - 1e-9
 MAX_TESTS = 200

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from grading.domain.model import Output
 from grading.evidence.compare_tables import normal_name
 from grading.evidence.numbers import Tolerance
-from grading.model import Output
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\n\x1b]{0,2000}\x07")
 NUMBER = re.compile(

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from grading.domain.model import Location, Output, TestOutcome
+from grading.domain.rubric import CheckBase, Rubric
 from grading.evidence.parts import parted
 from grading.evidence.scope import Piece, Scope, Scopes, executed, runs_recorded
-from grading.model import Location, Output, TestOutcome
-from grading.rubric import CheckBase, Rubric
 from grading.trials.ran import Ran
 
 FIRST = "; the first that failed: "

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from grading.documents.lines import says_something
+from grading.domain.model import Flag
 from grading.evidence.check_output import errors_in
 from grading.evidence.code import LOOSE
 from grading.evidence.context import counted
 from grading.evidence.scope import Piece, Scopes, executed, runs_recorded
-from grading.model import Flag
 
 
 def work_flags(scopes: Scopes) -> tuple[Flag, ...]:

@@ -13,13 +13,13 @@ import binascii
 import re
 from collections.abc import Iterator, Sequence
 
+from grading.domain.model import Cell, Document, Flag, Location
 from grading.evidence.decoded import decodings, plain
 from grading.evidence.hidden import hidden_text
 from grading.evidence.phrases import FLOWING
 from grading.evidence.phrases_abroad import ABROAD
 from grading.evidence.phrases_forged import LINES
 from grading.evidence.worth import WORTH
-from grading.model import Cell, Document, Flag, Location
 
 CODE = "manipulation"
 MAX_CHARS = 400_000

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from grading.evidence.patterns import compiled, readable
+from grading.domain.patterns import compiled, readable
 from grading.evidence.scope import COMMENT, SECTION, Piece, Scope, lines_of
 
 MAX_HEADINGS = 400

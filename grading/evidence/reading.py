@@ -11,13 +11,13 @@ from typing import Any
 
 from grading.documents import set_apart
 from grading.documents.lines import says_something
+from grading.domain.model import Cell, Document
+from grading.domain.rubric import Check, Criterion, PassesTests, Rubric, Value
 from grading.evidence.check_prose import PLACEHOLDER
 from grading.evidence.checks import COMBINED, FULL, label_of, run
 from grading.evidence.code import LOOSE
 from grading.evidence.context import Context
 from grading.evidence.scope import Scopes, executed, runs_recorded
-from grading.model import Cell, Document
-from grading.rubric import Check, Criterion, PassesTests, Rubric, Value
 from grading.trials.plan import behaviour
 from grading.trials.suites import file_name, matching
 

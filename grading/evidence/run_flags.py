@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from grading.evidence.behaviour import judged
-from grading.evidence.check_output import unconfirmed
-from grading.evidence.context import Finding, counted, listed
-from grading.evidence.scope import Scopes
-from grading.model import Flag, Location
-from grading.rubric import (
+from grading.domain.model import Flag, Location
+from grading.domain.rubric import (
     OutputClose,
     OutputEquals,
     OutputMatches,
@@ -18,6 +14,10 @@ from grading.rubric import (
     RunsClean,
     VariableEquals,
 )
+from grading.evidence.behaviour import judged
+from grading.evidence.check_output import unconfirmed
+from grading.evidence.context import Finding, counted, listed
+from grading.evidence.scope import Scopes
 from grading.trials.plan import behaviour
 from grading.trials.ran import Ran
 

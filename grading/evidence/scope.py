@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cached_property, lru_cache
 
+from grading.domain.model import Cell, Document, Location
+from grading.domain.patterns import compiled, readable
 from grading.evidence.code import FactReader
 from grading.evidence.facts import CodeFacts, Comment, Definition, Mention
-from grading.evidence.patterns import compiled, readable
-from grading.model import Cell, Document, Location
 
 COMMENT = re.compile(r"^\s*(?:#+'?|//+|--+|/?\*+)\s?(.*)$")
 SECTION = re.compile(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TypeVar, overload
 
+from grading.domain.model import CheckOutcome, CriterionEvidence, Evidence, Flag, TestOutcome
+from grading.domain.outcome import CriterionGrade, Report
 from grading.evidence.check_behaviour import sentence
 from grading.evidence.context import FIRST
 from grading.evidence.run_flags import BROKEN
-from grading.model import CheckOutcome, CriterionEvidence, Evidence, Flag, TestOutcome
-from grading.outcome import CriterionGrade, Report
 
 UNNAMED = "a test"
 HIDDEN = "a hidden test"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 
+from grading.domain.model import Document, Location
 from grading.evidence.scope import Scopes
-from grading.model import Document, Location
 
 _SENTENCE_END = re.compile(r"[.!?。！？;]\s|\n")
 _TALK = re.compile(

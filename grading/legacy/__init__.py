@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from grading.errors import AssignmentError
+from grading.domain.errors import AssignmentError
+from grading.domain.rubric import Rubric
 from grading.evidence.context import listed
 from grading.legacy.contradictions import contradictions
 from grading.legacy.criteria import Draft, add_section
@@ -15,7 +16,6 @@ from grading.legacy.deducting import add_adjustments, bonus_of
 from grading.legacy.keys import untaken
 from grading.legacy.source import OTHERS, Section, parse
 from grading.legacy.works import Works
-from grading.rubric import Rubric
 
 __all__ = ["Works", "is_legacy", "read_legacy_rubric"]
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from grading.errors import AssignmentError
-from grading.evidence.patterns import compiled
-from grading.legacy.source import Rule
-from grading.rubric import (
+from grading.domain.errors import AssignmentError
+from grading.domain.patterns import compiled
+from grading.domain.rubric import (
     Alternatives,
     Check,
     CodeMatches,
@@ -21,6 +20,7 @@ from grading.rubric import (
     Rung,
     Uses,
 )
+from grading.legacy.source import Rule
 
 FUNCTION = re.compile(r"[A-Za-z_.][\w.]*(?:::[\w.]+)?\(\)?")
 MAKES = re.compile(r"([A-Za-z_.][\w.]*)\s*(?:<-|<<-|=)")

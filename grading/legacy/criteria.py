@@ -6,13 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from grading.evidence.checks import run
-from grading.evidence.context import Context, listed
-from grading.legacy.checks import PIPES, Names, check_of, ladder_for, merged, same_names, shown_output
-from grading.legacy.results import SHARE, VALUES, results_for
-from grading.legacy.source import Legacy, Part, Section, Task, part_number
-from grading.legacy.works import Works
-from grading.rubric import (
+from grading.domain.rubric import (
     DEFAULT_LEVELS,
     AllExecuted,
     Alternatives,
@@ -25,6 +19,12 @@ from grading.rubric import (
     Uses,
     VariableEquals,
 )
+from grading.evidence.checks import run
+from grading.evidence.context import Context, listed
+from grading.legacy.checks import PIPES, Names, check_of, ladder_for, merged, same_names, shown_output
+from grading.legacy.results import SHARE, VALUES, results_for
+from grading.legacy.source import Legacy, Part, Section, Task, part_number
+from grading.legacy.works import Works
 
 THINKING = re.compile(
     r"reflecti|thinking|understanding|communication|interpretation|insight|justification|documentation"

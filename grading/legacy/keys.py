@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from grading.errors import AssignmentError
+from grading.domain.errors import AssignmentError
 
 MAX_NUMBER = 1e6
 PROSE = frozenset(

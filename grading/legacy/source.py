@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grading.errors import AssignmentError
+from grading.domain.errors import AssignmentError
 from grading.legacy.keys import Keys, first_number, parse_json, percent
 
 HINTS = ("note", "grading_note", "accepts", "accepts_approaches", "required_scenarios", "category")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 CLAIM = "https://purl.imsglobal.org/spec/lti/claim/"
 DEEP = "https://purl.imsglobal.org/spec/lti-dl/claim/"

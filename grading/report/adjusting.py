@@ -2,17 +2,17 @@
 
 The formula stands in docs/assignments.md. Shares are of the maximum of the criteria that an adjustment
 concerns, so that what one takes is known beforehand, and no order among deductions matters. Criteria of two
-adjustments are the same, nested or separate (`grading.rubric` sees to it): what is inside comes first.
+adjustments are the same, nested or separate (`grading.domain.rubric` sees to it): what is inside comes first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from grading.changes import Change
-from grading.model import CheckOutcome, Evidence, Flag
-from grading.outcome import Adjusted, Corrected, CriterionGrade, Report
-from grading.rubric import Adjustment, Rubric
+from grading.domain.changes import Change
+from grading.domain.model import CheckOutcome, Evidence, Flag
+from grading.domain.outcome import Adjusted, Corrected, CriterionGrade, Report
+from grading.domain.rubric import Adjustment, Rubric
 
 NEARLY = 1e-9
 """Means of floating point numbers miss a share by so much."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from grading.changes import Change
-from grading.jobs import AnalysisOutput, Finding, Suggestion
-from grading.model import Location, RoundState
-from grading.outcome import Corrected, CriterionGrade, PersonComment, Report
+from grading.domain.changes import Change
+from grading.domain.jobs import AnalysisOutput, Finding, Suggestion
+from grading.domain.model import Location, RoundState
+from grading.domain.outcome import Corrected, CriterionGrade, PersonComment, Report
 from grading.report.adjusting import added_up, decided
 
 LISTS: Mapping[str, tuple[str, str]] = {

@@ -13,8 +13,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from grading.domain.rubric import Value
 from grading.report.settling import counted
-from grading.rubric import Value
 
 Kind = Literal["add", "best", "median", "floor", "root"]
 """add      so many points more (or less)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from grading.changes import Change
-from grading.outcome import Report
+from grading.domain.changes import Change
+from grading.domain.outcome import Report
+from grading.domain.rubric import Value
 from grading.report.changing import changed
-from grading.rubric import Value
 
 
 class Settled(Value):

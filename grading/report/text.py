@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from grading.outcome import Report
+from grading.domain.outcome import Report
 
 
 def as_text(report: Report, title: str, *, released: bool, final_points: float | None = None) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from grading.cluster.weights import Claim, differing, short
-from grading.jobs import Result
-from grading.model import Flag
+from grading.domain.jobs import Result
+from grading.domain.model import Flag
 
 
 def other_weights(results: Mapping[str, Result]) -> list[Flag]:

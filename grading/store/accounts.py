@@ -15,8 +15,8 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import bindparam, select, true, update
 from sqlalchemy.orm import Session
 
-from grading.errors import Conflict, Forbidden, GraderError
-from grading.may import SCOPES, Actor
+from grading.domain.errors import Conflict, Forbidden, GraderError
+from grading.domain.permissions import SCOPES, Actor
 from grading.store import open_sessions, sign_in_tries, tables
 from grading.store.audit import note
 from grading.store.database import now

@@ -11,11 +11,11 @@ from typing import Any
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session, defer
 
-from grading.errors import Conflict, GraderError, NotFound
-from grading.may import Actor
+from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Rubric, Value
 from grading.report.curves import Curve, Moved, Standing, distribution, moved
 from grading.report.settling import counted
-from grading.rubric import Rubric, Value
 from grading.store import assignments, grades
 from grading.store.audit import note
 from grading.store.counting import counts_of

@@ -8,9 +8,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.authoring.folder import Settings
-from grading.errors import AssignmentError
-from grading.late import LateRule
-from grading.may import Actor
+from grading.domain.errors import AssignmentError
+from grading.domain.lateness import LateRule
+from grading.domain.permissions import Actor
 from grading.store import lateness_again, tables
 from grading.store.audit import note as audit
 

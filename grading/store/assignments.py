@@ -11,10 +11,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading import assignment as folders
-from grading.errors import NotFound
-from grading.jobs import ENGLISH
-from grading.model import Document
-from grading.rubric import Rubric
+from grading.domain.errors import NotFound
+from grading.domain.jobs import ENGLISH
+from grading.domain.model import Document
+from grading.domain.rubric import Rubric
 from grading.store.blobs import keep
 from grading.store.database import now
 from grading.store.tables import Assignment, Course, RubricVersion

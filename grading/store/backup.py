@@ -20,8 +20,8 @@ from pydantic import Field, ValidationError
 from sqlalchemy import inspect, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from grading.errors import Conflict, GraderError, NotFound
-from grading.rubric import Value
+from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.rubric import Value
 from grading.store import dump, erasure, migrate
 from grading.store.audit import note
 from grading.store.database import Store

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from grading.documents import HandIn
 from grading.documents.classzip import StudentFiles, name_key
-from grading.errors import Conflict, GraderError, NotFound
-from grading.may import Actor
+from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.permissions import Actor
 from grading.store import accounts, submissions, tables
 from grading.store.audit import note
 from grading.store.blobs import fetch, keep

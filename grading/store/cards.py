@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import Select, Text, and_, bindparam, cast, func, or_, select
 from sqlalchemy.orm import Session
 
-from grading.late import Lateness, closes, lateness, own_due, rule_of
-from grading.rubric import Value
+from grading.domain.lateness import Lateness, closes, lateness, own_due, rule_of
+from grading.domain.rubric import Value
 from grading.store import list_queries, lists
 from grading.store.database import clock, now, told
 from grading.store.lists import Page, SubmissionLine

@@ -10,8 +10,8 @@ from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from grading.authoring.carrying import Carried, carried
-from grading.changes import Change
-from grading.outcome import Report
+from grading.domain.changes import Change
+from grading.domain.outcome import Report
 from grading.store import settling, tables
 from grading.store.removal import chunks
 from grading.store.touches import BY_HAND, touch

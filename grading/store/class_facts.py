@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Subquery, func, select
 from sqlalchemy.orm import Session
 
-from grading.changes import Change
-from grading.model import RoundState
-from grading.outcome import CriterionGrade, Report
+from grading.domain.changes import Change
+from grading.domain.model import RoundState
+from grading.domain.outcome import CriterionGrade, Report
 from grading.report import changed
 from grading.statistics.wording import Remark
 from grading.statistics.works import Judged, Looked, PersonLevel, StageRun, Tested, Took, Work, Works

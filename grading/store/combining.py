@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import and_, bindparam, or_, select
 from sqlalchemy.orm import Session
 
-from grading.jobs import Result
-from grading.late import LateRule, lateness, own_due
+from grading.domain.jobs import Result
+from grading.domain.lateness import LateRule, lateness, own_due
+from grading.domain.model import RoundState, StageState
+from grading.domain.outcome import Report
 from grading.messages import GRADED
-from grading.model import RoundState, StageState
-from grading.outcome import Report
 from grading.report import settled
 from grading.store import carrying, mails, outbox, replacing
 from grading.store.database import now

@@ -11,7 +11,7 @@ from sqlalchemy import Select, Text, bindparam, cast, select
 from sqlalchemy.orm import Session
 
 from grading.documents import set_apart
-from grading.model import Cell, Document
+from grading.domain.model import Cell, Document
 from grading.remembered import Remembered, mark
 from grading.store import standing, view_queries, views
 from grading.store.standing import Terms, terms_of

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session, aliased
 
 from grading.documents import Identity, pseudonymise, set_apart
 from grading.documents.pseudonym import pseudonymise_texts
-from grading.errors import NotFound
+from grading.domain.errors import NotFound
+from grading.domain.model import Document
 from grading.evidence.scope import Scopes
-from grading.model import Document
 from grading.store import tables
 from grading.store.tables.assignments import TRIAL
 

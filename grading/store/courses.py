@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import Integer, Select, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from grading.errors import Conflict, GraderError, NotFound
-from grading.late import own_due
-from grading.may import Actor
+from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.lateness import own_due
+from grading.domain.permissions import Actor
 from grading.store import accounts
 from grading.store.audit import note
 from grading.store.tables import (

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from grading.errors import GraderError, NotFound
-from grading.late import Lateness, LateRule, closes, lateness
-from grading.rubric import Value
+from grading.domain.errors import GraderError, NotFound
+from grading.domain.lateness import Lateness, LateRule, closes, lateness
+from grading.domain.rubric import Value
 from grading.store import tables
 from grading.store.settling import due_of
 from grading.store.tables.assignments import TRIAL

@@ -16,11 +16,11 @@ from grading.assignment import Assignment, read_files
 from grading.authoring.diff import Side, differences
 from grading.authoring.folder import Content, Settings, compose, exported, others
 from grading.documents import Limits
-from grading.errors import Conflict, NotFound
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.model import Document
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Rubric, Value
 from grading.legacy import Works
-from grading.may import Actor
-from grading.model import Document
-from grading.rubric import Rubric, Value
 from grading.store import assignments, tables, trials
 from grading.store.assignment_settings import lock, require_free, set_columns, settings_of
 from grading.store.audit import note as audit

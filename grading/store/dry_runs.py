@@ -13,10 +13,10 @@ from typing import Any, Literal
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
-from grading.errors import Conflict, NotFound
-from grading.may import Actor
-from grading.model import RoundState, StageState
-from grading.rubric import Rubric
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.model import RoundState, StageState
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Rubric
 from grading.store import assignments, overview, tables
 from grading.store.audit import note
 from grading.store.database import now

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, func, inspect, make_url, select, table, text
 from sqlalchemy.orm import Session
 
-from grading.errors import Conflict, GraderError
+from grading.domain.errors import Conflict, GraderError
 from grading.store import migrate
 from grading.store.database import Store, now
 from grading.store.tables import Base

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.store import chores, open_sessions, sign_in_tries
 from grading.store.audit import note
 from grading.store.database import Store, now

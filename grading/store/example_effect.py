@@ -15,8 +15,8 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading.errors import Conflict
-from grading.may import Actor
+from grading.domain.errors import Conflict
+from grading.domain.permissions import Actor
 from grading.statistics import Agreement, agreement
 from grading.store import assignments, dry_run_lists, dry_runs, tables
 from grading.store.corrections import Correction, all_of

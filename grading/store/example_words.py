@@ -7,9 +7,9 @@ from sqlalchemy.orm import Session
 
 from grading.documents import Identity
 from grading.documents.pseudonym import pseudonymise_texts
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
+from grading.domain.model import Cell, Document
 from grading.evidence.manipulation import manipulation_flags
-from grading.model import Cell, Document
 from grading.store import tables
 
 LONGEST = 2_000

@@ -15,9 +15,9 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from grading.errors import Conflict, NotFound
-from grading.may import Actor
-from grading.rubric import Criterion, Rubric
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Criterion, Rubric
 from grading.store import assignments, tables
 from grading.store.audit import note
 from grading.store.corrections import Correction, correction

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Integer, ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from grading.errors import GraderError, NotFound
-from grading.may import Actor
+from grading.domain.errors import GraderError, NotFound
+from grading.domain.permissions import Actor
 from grading.store import lateness_again, tables
 from grading.store.assignment_settings import lock
 from grading.store.audit import note

@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Engine, Executable, Select, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
-from grading.late import own_due
+from grading.domain.lateness import own_due
+from grading.domain.rubric import Value
 from grading.report.course import Counted, CourseStanding, course_standing
-from grading.rubric import Value
 from grading.store.database import clock, now, told
 from grading.store.gradebook_cells import ASSIGNMENTS, STUDENTS, Cell, Column, cells_of
 from grading.store.removal import chunks

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
-from grading.model import RoundState
-from grading.rubric import Value
+from grading.domain.model import RoundState
+from grading.domain.rubric import Value
 from grading.store.tables import Assignment, Grade, Round, Submission, SubmissionMember, User
 
 ASSIGNMENTS: Any = bindparam("assignments", expanding=True)

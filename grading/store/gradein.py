@@ -11,15 +11,15 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading.changes import Change, Kind
-from grading.errors import Conflict
+from grading.domain.changes import Change, Kind
+from grading.domain.errors import Conflict
+from grading.domain.outcome import Adjusted, CriterionGrade, Report
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Value
 from grading.gradefile import ADJUSTMENT, Table, Wish
-from grading.may import Actor
-from grading.outcome import Adjusted, CriterionGrade, Report
 from grading.report import changed
 from grading.report.adjusting import added_up
 from grading.report.settling import counted
-from grading.rubric import Value
 from grading.store import reviewing, tables
 from grading.store.audit import note
 from grading.store.gradebook import columns

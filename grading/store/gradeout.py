@@ -9,11 +9,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading import zipnames
+from grading.domain.outcome import Report
+from grading.domain.rubric import Value
 from grading.gradefile import ADJUSTMENT, column_of
-from grading.outcome import Report
 from grading.report import changed
 from grading.report.text import as_text
-from grading.rubric import Value
 from grading.store import Store, courses
 from grading.store.blobs import fetch
 from grading.store.gradebook import Row, columns, everybody

@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, false, func, select, true
 from sqlalchemy.orm import Session, defer
 
-from grading.errors import Conflict, GraderError, NotFound
-from grading.may import Actor
-from grading.rubric import Value
+from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Value
 from grading.store import chores, mails, outbox, tables
 from grading.store.audit import note
 from grading.store.database import now

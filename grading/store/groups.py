@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from sqlalchemy import ScalarSelect, delete, func, select
 from sqlalchemy.orm import Session
 
-from grading.errors import Conflict, NotFound
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.rubric import Value
 from grading.groupsfile import GroupProblem
-from grading.rubric import Value
 from grading.store import accounts, tables
 from grading.store.audit import note
 from grading.store.tables import Assignment, GroupMember, Membership, User, new_id

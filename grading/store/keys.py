@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.store.database import now
 from grading.store.tables import IdempotencyKey
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
-from grading.late import LateRule, lateness, own_due
-from grading.model import RoundState
+from grading.domain.lateness import LateRule, lateness, own_due
+from grading.domain.model import RoundState
 from grading.store import grades, settling
 from grading.store.audit import note
 from grading.store.removal import chunks

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading.errors import NotFound
+from grading.domain.errors import NotFound
 from grading.store import accounts, tables, tokens
 from grading.store.audit import note
 from grading.store.database import Store, now

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Select, and_, func, or_, select, tuple_
 from sqlalchemy.orm import Session, joinedload
 
-from grading.rubric import Value
+from grading.domain.rubric import Value
 from grading.store import gradebook, lists, members, tables
 from grading.store.courses import CourseLine, find
 from grading.store.door import counting_for

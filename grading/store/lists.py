@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import Integer, Select, Subquery, and_, bindparam, false, func, select
 from sqlalchemy.orm import Session
 
-from grading.late import IN_TIME, Lateness, lateness, own_due, rule_of
-from grading.rubric import Value
+from grading.domain.lateness import IN_TIME, Lateness, lateness, own_due, rule_of
+from grading.domain.rubric import Value
 from grading.store import list_queries, tables
 from grading.store.database import always
 from grading.store.door import counting_for

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from grading.authoring.folder import Content, Settings
 from grading.authoring.template import template
-from grading.errors import NotFound
-from grading.may import STAFF, Actor
+from grading.domain.errors import NotFound
+from grading.domain.permissions import STAFF, Actor
 from grading.messages import Assigned, Member, Roster
 from grading.store import accounts, drafting, roster, tables
 from grading.store.assignment_settings import change_settings, settings_of

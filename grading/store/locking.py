@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from sqlalchemy import Table, and_, bindparam, select
 from sqlalchemy.orm import Session
 
-from grading.model import RoundState, RunState, StageState
+from grading.domain.model import RoundState, RunState, StageState
 from grading.store.database import clock, told
 from grading.store.tables import Base
 

@@ -8,9 +8,9 @@ from hashlib import sha256
 from sqlalchemy import Label, distinct, exists, func, select
 from sqlalchemy.orm import Session
 
-from grading.errors import GraderError, NotFound
-from grading.may import Actor
-from grading.rubric import Rubric, Value
+from grading.domain.errors import GraderError, NotFound
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Rubric, Value
 from grading.store.audit import note
 from grading.store.counting import counts_of
 from grading.store.database import now

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Integer, Select, String, bindparam, case, exists, func, or_, select
 from sqlalchemy.orm import Session
 
-from grading.errors import Forbidden, NotFound
-from grading.may import STAFF, Actor
+from grading.domain.errors import Forbidden, NotFound
+from grading.domain.permissions import STAFF, Actor
 from grading.store import tables
 from grading.store.database import always, clock, now, told
 from grading.store.removal import chunks

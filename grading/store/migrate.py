@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.store.database import Store
 
 _ONE_AT_A_TIME = threading.Lock()

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session, aliased
 
 from grading.authoring.carrying import Conflict
 from grading.authoring.moves import Points
-from grading.errors import NotFound
-from grading.outcome import Report
+from grading.domain.errors import NotFound
+from grading.domain.outcome import Report
+from grading.domain.rubric import Value
 from grading.report import settled
-from grading.rubric import Value
 from grading.store import tables
 from grading.store.carrying import carry
 from grading.store.dry_runs import REASONS

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, literal_column, select, text, update
 from sqlalchemy.orm import Session
 
-from grading.errors import NotFound
-from grading.model import RunState
+from grading.domain.errors import NotFound
+from grading.domain.model import RunState
 from grading.remembered import Remembered
 from grading.store.audit import note
 from grading.store.database import always, now

@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, exists, select
 from sqlalchemy.orm import Session, aliased, joinedload
 
-from grading.errors import NotFound
-from grading.late import LateRule, own_due, steps
+from grading.domain.errors import NotFound
+from grading.domain.lateness import LateRule, own_due, steps
+from grading.domain.rubric import Rubric, Value
 from grading.remembered import Remembered, mark
-from grading.rubric import Rubric, Value
 from grading.store import groups, lists, tables
 from grading.store.blobs import fetch
 from grading.store.database import clock, told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from grading.errors import Forbidden
+from grading.domain.errors import Forbidden
 from grading.store import accounts, open_sessions, sign_in_tries, tables, tokens
 from grading.store.audit import note
 from grading.store.database import Store

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Select, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
-from grading.errors import Conflict, Forbidden, NotFound
+from grading.domain.errors import Conflict, Forbidden, NotFound
 from grading.store import accounts
 from grading.store.tables import (
     Assignment,

@@ -15,7 +15,7 @@ from datetime import timedelta
 from sqlalchemy import ColumnElement, bindparam, func, literal_column, select
 from sqlalchemy.orm import Session
 
-from grading.model import PRIORITIES, RoundState, RunState
+from grading.domain.model import PRIORITIES, RoundState, RunState
 from grading.store.database import now
 from grading.store.tables import Course, Outbox, Round, Run
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
-from grading.model import RoundState
+from grading.domain.model import RoundState
 from grading.store import outbox, waiting
 from grading.store.database import now
 from grading.store.rounds import storable

@@ -15,10 +15,10 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from grading.errors import NotFound
-from grading.jobs import Provenance, Result, SentPrompt
-from grading.model import RunState
-from grading.rubric import Value
+from grading.domain.errors import NotFound
+from grading.domain.jobs import Provenance, Result, SentPrompt
+from grading.domain.model import RunState
+from grading.domain.rubric import Value
 from grading.store import taught
 from grading.store.removal import gone
 from grading.store.tables import Base, Prompt, Round, Run, SystemMessage

@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import Select, and_, bindparam, exists, select
 from sqlalchemy.orm import Session
 
-from grading.errors import NotFound
-from grading.late import Lateness, LateRule, lateness, own_due
-from grading.rubric import Value
+from grading.domain.errors import NotFound
+from grading.domain.lateness import Lateness, LateRule, lateness, own_due
+from grading.domain.rubric import Value
 from grading.store import tables
 
 

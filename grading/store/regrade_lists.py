@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Integer, Select, bindparam, case, func, select
 from sqlalchemy.orm import Session, aliased
 
-from grading.errors import NotFound
-from grading.rubric import Value
+from grading.domain.errors import NotFound
+from grading.domain.rubric import Value
 from grading.store import tables
 from grading.store.database import always
 

@@ -7,10 +7,10 @@ from typing import Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading.changes import Change
-from grading.errors import Conflict, NotFound
-from grading.may import Actor
-from grading.rubric import Value
+from grading.domain.changes import Change
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Value
 from grading.store import mails, reviewing, tables
 from grading.store.audit import note
 from grading.store.database import now

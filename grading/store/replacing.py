@@ -10,11 +10,11 @@ from typing import Any
 from sqlalchemy import and_, insert, select, update
 from sqlalchemy.orm import Session, aliased, defer
 
-from grading.errors import Conflict
-from grading.late import LateRule, lateness, own_due
-from grading.may import Actor
+from grading.domain.errors import Conflict
+from grading.domain.lateness import LateRule, lateness, own_due
+from grading.domain.model import RoundState
+from grading.domain.permissions import Actor
 from grading.messages import GRADED
-from grading.model import RoundState
 from grading.store import dry_runs, grades, mails, tables
 from grading.store.audit import note
 from grading.store.carrying import copy

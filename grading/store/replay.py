@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import delete, false, func, select
 from sqlalchemy.orm import Session
 
-from grading.model import RoundState, StageState
-from grading.rubric import Value
+from grading.domain.model import RoundState, StageState
+from grading.domain.rubric import Value
 from grading.store import outbox
 from grading.store.audit import note
 from grading.store.database import now

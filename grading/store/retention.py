@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Select, func, null, or_, select, update
 from sqlalchemy.orm import Session
 
 from grading.config import Retention
-from grading.model import RoundState
+from grading.domain.model import RoundState
 from grading.store import prompts
 from grading.store.database import now
 from grading.store.removal import (

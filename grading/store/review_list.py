@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, case, exists, func, literal, or_, select, true, tuple_
 from sqlalchemy.orm import Session
 
-from grading.late import LateRule
+from grading.domain.lateness import LateRule
 from grading.store.counting import counts_of
 from grading.store.overview import find
 from grading.store.review_filters import Filters, Line, Look, Page

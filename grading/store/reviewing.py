@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from grading.changes import Change
-from grading.errors import Conflict, GraderError, NotFound
-from grading.may import Actor
-from grading.outcome import Report
+from grading.domain.changes import Change
+from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.outcome import Report
+from grading.domain.permissions import Actor
 from grading.report import changed
 from grading.store import grades, tables
 from grading.store.audit import note
@@ -233,7 +233,7 @@ def _of_remark(original: Report, wanted: Change) -> tuple[dict[str, Any], dict[s
 
 
 def _placed(session: Session, submission_id: str, wanted: Change) -> dict[str, Any]:
-    """A comment with a place that is there. Lines count as in `grading.model.Location`."""
+    """A comment with a place that is there. Lines count as in `grading.domain.model.Location`."""
     value: dict[str, Any] = {"text": wanted.text}
     if not wanted.document:
         return value

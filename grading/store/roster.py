@@ -11,8 +11,8 @@ from sqlalchemy import Select, bindparam, delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from grading.errors import Conflict, Forbidden, GraderError, NotFound
-from grading.may import STAFF, Actor, Subject, may
+from grading.domain.errors import Conflict, Forbidden, GraderError, NotFound
+from grading.domain.permissions import STAFF, Actor, Subject, may
 from grading.rosterfile import ROLES, Problem, Roster, Row
 from grading.store import accounts, tables
 from grading.store.audit import note

@@ -14,9 +14,9 @@ from typing import Any, Literal
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from grading.errors import MachineLost, MachineStalled, Retry
-from grading.jobs import Result
-from grading.model import RoundState, RunState, StageState
+from grading.domain.errors import MachineLost, MachineStalled, Retry
+from grading.domain.jobs import Result
+from grading.domain.model import RoundState, RunState, StageState
 from grading.store import prompts
 from grading.store.database import now
 from grading.store.locking import (

@@ -8,9 +8,9 @@ from functools import cache
 from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from grading.errors import GraderError, NotFound
-from grading.may import Actor
-from grading.rubric import Value
+from grading.domain.errors import GraderError, NotFound
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Value
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.tables import SavedComment, User

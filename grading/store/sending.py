@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
-from grading.errors import NotFound
+from grading.domain.errors import NotFound
 from grading.store import outbox
 from grading.store.audit import note
 from grading.store.database import always, now

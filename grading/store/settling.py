@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading.changes import Change
-from grading.late import Lateness, LateRule, lateness, own_due
-from grading.outcome import Report
+from grading.domain.changes import Change
+from grading.domain.lateness import Lateness, LateRule, lateness, own_due
+from grading.domain.outcome import Report
 from grading.report import Settled, settled
 from grading.store import tables
 

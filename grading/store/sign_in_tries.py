@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.store.database import now
 from grading.store.tables import Identity, SignInTry
 

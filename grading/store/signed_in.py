@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import and_, bindparam, case, exists, func, select
 from sqlalchemy.orm import Session
 
-from grading.may import STAFF, Actor
+from grading.domain.permissions import STAFF, Actor
 from grading.store import accounts
 from grading.store.tables import Membership, OpenSession, RegradeRequest, User
 

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Executable, Select, and_, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
-from grading.late import Lateness, LateRule, lateness, own_due
-from grading.rubric import Value
+from grading.domain.lateness import Lateness, LateRule, lateness, own_due
+from grading.domain.rubric import Value
 from grading.store import tables
 from grading.store.blobs import fetch
 from grading.store.counting import counts_of

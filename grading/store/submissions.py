@@ -11,9 +11,9 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from grading.documents import HandIn, in_language
-from grading.errors import Forbidden
-from grading.model import RoundState, StageState
-from grading.rubric import Rubric
+from grading.domain.errors import Forbidden
+from grading.domain.model import RoundState, StageState
+from grading.domain.rubric import Rubric
 from grading.store import assignments, door, groups, keys, outbox
 from grading.store.blobs import keep
 from grading.store.database import now

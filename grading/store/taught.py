@@ -11,7 +11,7 @@ from sqlalchemy import delete, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from grading.jobs import WorkedExample, heading
+from grading.domain.jobs import WorkedExample, heading
 from grading.store import tables
 
 TRIES = 5

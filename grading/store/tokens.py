@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading.errors import NotFound
+from grading.domain.errors import NotFound
 from grading.store import tables
 from grading.store.audit import note
 from grading.store.database import now

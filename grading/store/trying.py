@@ -9,7 +9,7 @@ from typing import Literal
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
-from grading.may import Actor
+from grading.domain.permissions import Actor
 from grading.store import tables
 from grading.store.database import now
 from grading.store.tables.assignments import TRIAL

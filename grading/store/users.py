@@ -12,8 +12,8 @@ from typing import Literal as L
 from sqlalchemy import bindparam, exists, func, literal, select
 from sqlalchemy.orm import Session
 
-from grading.errors import Forbidden, GraderError, NotFound
-from grading.may import STAFF, Actor
+from grading.domain.errors import Forbidden, GraderError, NotFound
+from grading.domain.permissions import STAFF, Actor
 from grading.store import accounts, members, open_sessions, tables, tokens
 from grading.store.audit import note
 from grading.store.members import People, Person

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from grading.model import RoundState
+from grading.domain.model import RoundState
 from grading.store.tables import (
     Assignment,
     Change,

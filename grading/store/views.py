@@ -1,4 +1,4 @@
-"""What pages and API read, as frozen values. Nothing here decides who may see what; `grading.may` does."""
+"""What pages and API read, as frozen values. Nothing here decides who may see what; `grading.domain.permissions` does."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
-from grading.errors import NotFound, for_student
-from grading.model import RoundState, StageState
-from grading.outcome import Report
+from grading.domain.errors import NotFound, for_student
+from grading.domain.model import RoundState, StageState
+from grading.domain.outcome import Report
+from grading.domain.rubric import Value
 from grading.remembered import Remembered, mark
 from grading.report import changed
-from grading.rubric import Value
 from grading.store import review_history, view_queries
 from grading.store.database import moment_of
 from grading.store.review_history import Made

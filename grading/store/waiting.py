@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Table, bindparam, func, literal_column, select
 from sqlalchemy.orm import Session, aliased
 
-from grading.model import PRIORITIES, RoundState, RunState, StageState
+from grading.domain.model import PRIORITIES, RoundState, RunState, StageState
 from grading.store.database import clock, now, told
 from grading.store.tables import Base, Round, RoundStage, Run, UtcDateTime
 

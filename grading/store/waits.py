@@ -10,8 +10,8 @@ from datetime import datetime
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
-from grading.may import Actor
-from grading.model import RoundState
+from grading.domain.model import RoundState
+from grading.domain.permissions import Actor
 from grading.store import accounts
 from grading.store.removal import chunks
 from grading.store.tables import (

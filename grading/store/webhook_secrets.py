@@ -16,7 +16,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from grading.errors import Conflict, NotFound
+from grading.domain.errors import Conflict, NotFound
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.tables import WebhookSecret

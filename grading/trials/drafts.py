@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from grading.model import Document, Location
+from grading.domain.model import Document, Location
 from grading.trials.model import Code, Expression, Limits, Request, TestFile, TrialLanguage, Work
 from grading.trials.paths import Repair, places_of, repair
 

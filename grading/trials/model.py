@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from grading.model import Output
-from grading.rubric import Value
+from grading.domain.model import Output
+from grading.domain.rubric import Value
 
 TrialLanguage = Literal["python", "r"]
 

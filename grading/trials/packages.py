@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from grading.model import Document
+from grading.domain.model import Document
 
 _PYTHON = re.compile(
     r"(?:^|;)[ \t]*(?:from[ \t]+(?P<from>\w+)[\w. \t]*import\b|import[ \t]+(?P<names>\w[^#\n;]*))"

@@ -14,8 +14,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from grading.model import Location
-from grading.rubric import Value
+from grading.domain.model import Location
+from grading.domain.rubric import Value
 from grading.trials.model import TrialLanguage
 
 MAX_SOURCE = 200_000

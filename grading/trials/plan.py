@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from types import MappingProxyType
 
-from grading.model import Cell, Document
-from grading.rubric import (
+from grading.domain.model import Cell, Document
+from grading.domain.rubric import (
     Check,
     OutputClose,
     OutputEquals,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
-from grading.model import Output
+from grading.domain.model import Output
 from grading.trials.drafts import Slot
 from grading.trials.model import Answer, Played, Request, Tested, Trial
 from grading.trials.plan import Plan

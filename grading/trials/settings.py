@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from grading.rubric import Value
+from grading.domain.rubric import Value
 from grading.trials.model import Limits
 
 MOST_SLOTS = 64

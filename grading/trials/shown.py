@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import Field
 
-from grading.model import Cell, Document, Output
-from grading.rubric import Value
+from grading.domain.model import Cell, Document, Output
+from grading.domain.rubric import Value
 from grading.trials.model import End, Played, Trial
 from grading.trials.paths import Repair
 from grading.trials.plan import Plan

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from grading.rubric import Case, PassesTests
+from grading.domain.rubric import Case, PassesTests
 from grading.trials.model import TestFile, TrialLanguage
 
 FOLDER = "tests/"

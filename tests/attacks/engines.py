@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 
-from grading.jobs import Tokens
+from grading.domain.jobs import Tokens
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.rules import RulesEngine
 

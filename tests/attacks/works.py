@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from grading.documents import UploadedFile, read, set_apart
+from grading.domain.jobs import Job, Material, Result
+from grading.domain.model import Document, Evidence
+from grading.domain.outcome import Report
+from grading.domain.rubric import Rubric
 from grading.evidence import collect
-from grading.jobs import Job, Material, Result
-from grading.model import Document, Evidence
-from grading.outcome import Report
 from grading.report import combine
-from grading.rubric import Rubric
 from tests.attacks.attacks import Attack
 from workers.machine.engines.base import Engine
 from workers.machine.stages import STAGES, run_stage

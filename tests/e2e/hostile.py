@@ -12,9 +12,9 @@ from typing import Any
 
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
-from grading.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, Quote, Suggestion
-from grading.model import CheckOutcome, Flag, Location, TestOutcome
-from grading.outcome import CriterionGrade, Report
+from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, Quote, Suggestion
+from grading.domain.model import CheckOutcome, Flag, Location, TestOutcome
+from grading.domain.outcome import CriterionGrade, Report
 from grading.store import accounts, submissions, tables
 from grading.store.database import now
 from grading.store.submissions import Incoming

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from grading.beats import Lease
-from grading.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, SentPrompt, Suggestion
-from grading.model import CheckOutcome, Flag, Location, RoundState, TestOutcome
-from grading.outcome import CriterionGrade, Report
-from grading.rubric import Criterion, Rubric
+from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, SentPrompt, Suggestion
+from grading.domain.model import CheckOutcome, Flag, Location, RoundState, TestOutcome
+from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.rubric import Criterion, Rubric
 from grading.store import accounts, assignments, tables
 from grading.store.assignments import NewVersion
 from grading.store.database import now

@@ -19,8 +19,8 @@ from bench.models import make_model
 from cli.embedded import free_port, start_redis
 from cli.submit import Client
 from cli.system import accepts_uploads
-from grading.jobs import Provenance
-from grading.outcome import Report
+from grading.domain.jobs import Provenance
+from grading.domain.outcome import Report
 from grading.store import migrate
 from grading.store.tables import Grade, Round, Run
 from tests.servers.ollama_server import digest_of, ollama_server

@@ -10,7 +10,7 @@ from bench.models import make_model
 from cli.embedded import free_port
 from cli.submit import Client
 from cli.system import accepts_uploads
-from grading.jobs import Hybrid, Result
+from grading.domain.jobs import Hybrid, Result
 from grading.store.tables import Run
 from tests.engines import SMALLER
 from tests.services import SqliteDatabases

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from grading.model import RoundState
+from grading.domain.model import RoundState
 from grading.store import dry_run_lists, tables
 from grading.store.database import now
 from tests.e2e.browsing import come_in, follow, look

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, FrameLocator, Page, Route, expect
 
-from grading.may import Actor
+from grading.domain.permissions import Actor
 from grading.store import grades
 from grading.store.lti import platforms
 from grading.store.tables import LtiContext, LtiLink, Round

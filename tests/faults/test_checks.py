@@ -13,8 +13,8 @@ from pathlib import Path
 from sqlalchemy import select
 
 from cli.embedded import start_redis
-from grading.model import Evidence
-from grading.rubric import Case, Criterion, PassesTests, Rubric
+from grading.domain.model import Evidence
+from grading.domain.rubric import Case, Criterion, PassesTests, Rubric
 from grading.store import Store, assignments
 from grading.store.assignments import NewVersion
 from grading.store.database import now

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import select
 
 from cli.embedded import start_redis
-from grading.model import Evidence, RoundState
+from grading.domain.model import Evidence, RoundState
 from grading.store import migrate
 from grading.store.tables import Outbox, Round
 from tests.factories import hand_in

@@ -28,7 +28,7 @@ from cli.embedded import RedisProcess, start_redis
 from grading.beats import Beat
 from grading.config import load
 from grading.dispatch import Dispatch, open_dispatch
-from grading.model import RoundState, RunState
+from grading.domain.model import RoundState, RunState
 from grading.store import Store, migrate, tables
 from grading.store.database import now
 from tests.factories import add_assignment, add_student

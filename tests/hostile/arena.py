@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grading.documents import UploadedFile, read, set_apart
+from grading.domain.model import Evidence
+from grading.domain.rubric import Case, Criterion, PassesTests, Rubric
 from grading.evidence import collect
-from grading.model import Evidence
-from grading.rubric import Case, Criterion, PassesTests, Rubric
 from grading.trials.model import Limits, Request, Trial
 from grading.trials.paths import beside
 from grading.trials.plan import make_plan

@@ -6,9 +6,9 @@ import random
 from datetime import timedelta
 from typing import Any
 
-from grading.jobs import AnalysisOutput, Finding, Judgement
-from grading.model import CheckOutcome, Location, RoundState, TestOutcome
-from grading.outcome import CriterionGrade, Report
+from grading.domain.jobs import AnalysisOutput, Finding, Judgement
+from grading.domain.model import CheckOutcome, Location, RoundState, TestOutcome
+from grading.domain.outcome import CriterionGrade, Report
 from grading.store import accounts, tables
 from grading.store.database import now
 from tests.integration.webapp import School, report

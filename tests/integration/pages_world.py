@@ -19,8 +19,8 @@ from sqlalchemy import event
 from werkzeug.routing import Rule
 
 from grading.documents import UploadedFile, read
-from grading.jobs import SentPrompt
-from grading.may import Actor
+from grading.domain.jobs import SentPrompt
+from grading.domain.permissions import Actor
 from grading.store import accounts, batches, blobs, tables, uploads
 from grading.store.database import now
 from grading.store.lti import platforms

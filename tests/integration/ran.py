@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from grading.model import CheckOutcome, Flag, Location, Output, TestOutcome
-from grading.outcome import CriterionGrade, Report
+from grading.domain.model import CheckOutcome, Flag, Location, Output, TestOutcome
+from grading.domain.outcome import CriterionGrade, Report
 from grading.trials.model import Played
 from grading.trials.paths import Repair
 from grading.trials.shown import ShownDocument, ShownTrial

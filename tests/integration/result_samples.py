@@ -8,9 +8,9 @@ import struct
 import zlib
 from typing import Any
 
-from grading.jobs import AnalysisOutput, Finding, Quote, Suggestion
-from grading.model import Location
-from grading.outcome import Report
+from grading.domain.jobs import AnalysisOutput, Finding, Quote, Suggestion
+from grading.domain.model import Location
+from grading.domain.outcome import Report
 from grading.store import tables
 from grading.store.database import now
 from grading.store.settling import settle

@@ -16,11 +16,11 @@ from app import printing, results
 from app.dry_runs import _adjusted
 from grading.canvas.values import words
 from grading.documents import Identity
-from grading.model import AdjustmentEvidence, CheckOutcome, Evidence
+from grading.domain.model import AdjustmentEvidence, CheckOutcome, Evidence
+from grading.domain.rubric import Adjustment, Criterion, Rubric, Uses
 from grading.report import combine
 from grading.report.adjusting import added_up
 from grading.report.text import as_text
-from grading.rubric import Adjustment, Criterion, Rubric, Uses
 from grading.store import assignments, carrying, listed, moves, settling, tables, views
 from grading.store.assignments import NewVersion
 from grading.store.lti import comparing

@@ -16,7 +16,7 @@ from werkzeug.test import TestResponse
 
 from app.api import answering, openapi
 from app.api.routes import PREFIX, ROUTES
-from grading.may import SCOPES
+from grading.domain.permissions import SCOPES
 from grading.store import courses, tables
 from grading.store.database import now
 from tests.integration.webapp import School, report

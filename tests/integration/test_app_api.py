@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grading.beats import Lease
-from grading.model import RoundState
+from grading.domain.model import RoundState
 from grading.store import accounts, migrate, tables
 from tests.integration.webapp import CODE, School, report
 

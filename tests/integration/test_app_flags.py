@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.model import Flag, Location
+from grading.domain.model import Flag, Location
 from tests.integration.webapp import School, report
 
 

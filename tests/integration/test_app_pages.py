@@ -14,7 +14,7 @@ from app.markup import markdown
 from app.render import documents
 from app.security import safe_next
 from grading.documents import UploadedFile, read
-from grading.model import RoundState
+from grading.domain.model import RoundState
 from grading.store import accounts, drains, passwords, tables
 from grading.store.sign_in_tries import OF_ONE, Caller
 from tests.integration.webapp import CODE, School, form_token, report, stop_the_clock

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from sqlalchemy import func, select
 
 from cli.main import grader
-from grading.errors import Conflict
+from grading.domain.errors import Conflict
 from grading.store import Store, backup, erasure, migrate
 from grading.store.backup import BackupDamaged, Manifest
 from grading.store.dump import BackupFailed

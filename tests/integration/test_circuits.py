@@ -12,7 +12,7 @@ from cli.embedded import free_port
 from grading.beats import Lease
 from grading.cluster.circuit import Rules
 from grading.config import Machine
-from grading.errors import EngineError, EngineUnreachable
+from grading.domain.errors import EngineError, EngineUnreachable
 from grading.leases import LEASES, Leases
 from tests.factories import result
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, sent

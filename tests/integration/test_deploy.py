@@ -23,7 +23,7 @@ from cli.deploy_packages import fetch_wheels, platforms
 from cli.deploy_steps import Deployment, Options
 from cli.settings import Settings
 from grading.config import Machine, Ssh
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 from tests.ssh_server import SshServer, ssh_server
 
 MODEL = "qwen3-coder:30b"

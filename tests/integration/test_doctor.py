@@ -20,7 +20,7 @@ from cli.main import grader
 from cli.settings import forget_redis, remember_redis
 from grading.beats import Beat
 from grading.canaries import CANARIES
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.leases import Leases, connect
 from grading.store import Store, migrate
 from tests.redis_servers import certificates, redis_server

@@ -14,10 +14,10 @@ from sqlalchemy import func, select
 
 from grading.beats import Beat
 from grading.config import load
-from grading.errors import Conflict, NotFound
-from grading.may import Actor
-from grading.model import RoundState
-from grading.rubric import Criterion, Rubric
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.model import RoundState
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Criterion, Rubric
 from grading.store import (
     Store,
     accounts,

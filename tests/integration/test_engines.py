@@ -18,7 +18,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from grading.errors import (
+from grading.domain.errors import (
     BudgetExceeded,
     Cancelled,
     EngineBrokeOff,

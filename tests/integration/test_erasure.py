@@ -20,9 +20,9 @@ from sqlalchemy.exc import IntegrityError
 from cli.main import grader
 from grading.config import Retention
 from grading.documents import HandIn, UploadedFile
-from grading.errors import Conflict, Forbidden, NotFound
-from grading.may import Actor
-from grading.model import Cell, Document
+from grading.domain.errors import Conflict, Forbidden, NotFound
+from grading.domain.model import Cell, Document
+from grading.domain.permissions import Actor
 from grading.store import accounts, assignments, batches, erasure, export, migrate
 from grading.store import retention as keeping
 from grading.store.audit import note

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from grading.errors import Conflict, NotFound
-from grading.jobs import Job, Tokens
-from grading.may import Actor
-from grading.rubric import Criterion, Rubric
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.jobs import Job, Tokens
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Criterion, Rubric
 from grading.store import (
     assignments,
     corrections,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine, select, text, update
 from sqlalchemy.orm import Session
 
-from grading.model import PRIORITIES, RoundState, StageState
+from grading.domain.model import PRIORITIES, RoundState, StageState
 from grading.store import Store, assignments, migrate, preparing, replay, waiting
 from grading.store.assignments import NewVersion
 from grading.store.locking import locked, set_round

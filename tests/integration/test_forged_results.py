@@ -16,8 +16,8 @@ from redis import Redis
 from grading import config as configuration
 from grading import queue, redis_acl, redis_keys, signing
 from grading.beats import Beat, Lease
+from grading.domain.model import RunState
 from grading.leases import Leases, load_scripts
-from grading.model import RunState
 from grading.store.tables import Round, Run
 from tests import factories
 from tests.attacks import forged_results

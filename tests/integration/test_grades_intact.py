@@ -14,15 +14,15 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from grading.changes import Change
 from grading.config import load
-from grading.errors import GraderError
-from grading.late import LateRule
-from grading.may import Actor
-from grading.outcome import Report
+from grading.domain.changes import Change
+from grading.domain.errors import GraderError
+from grading.domain.lateness import LateRule
+from grading.domain.outcome import Report
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Adjustment, Criterion, Rubric, RunsClean, Uses
 from grading.report import settled
 from grading.report.curves import Curve
-from grading.rubric import Adjustment, Criterion, Rubric, RunsClean, Uses
 from grading.store import (
     Store,
     accounts,

@@ -26,8 +26,8 @@ from grading.beats import Beat
 from grading.cluster.circuit import Rules
 from grading.cluster.view import Pace, Peer, View
 from grading.config import Config, Machine, parse
+from grading.domain.jobs import Tokens
 from grading.guests import DRAFTING, ENDING, PREEMPTED, Ask, Event, Said, Talks, alias, chat_queue
-from grading.jobs import Tokens
 from grading.leases import Leases, connect
 from grading.machines import Placement
 from tests.engines import PATIENT

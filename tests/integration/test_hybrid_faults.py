@@ -15,7 +15,7 @@ import pytest
 
 from bench.models import make_model
 from cli.embedded import free_port
-from grading.errors import Cancelled, ConfigError, ModelMissing
+from grading.domain.errors import Cancelled, ConfigError, ModelMissing
 from tests.engines import SMALLER, ask, quiet
 from tests.hybrid import Spoil, alone, link, prefill_process, reading, writing
 from workers.machine.engines.base import Cancel, Generation

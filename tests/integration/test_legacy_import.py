@@ -12,9 +12,9 @@ from grading.assignment import Assignment, read_files
 from grading.config import Checks
 from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.documents.notebook import in_language
+from grading.domain.jobs import Provenance, Result
+from grading.domain.model import Document
 from grading.evidence import collect
-from grading.jobs import Provenance, Result
-from grading.model import Document
 from grading.report import combine
 from grading.store import Store, migrate
 from tests.services import SqliteDatabases

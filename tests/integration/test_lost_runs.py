@@ -11,8 +11,8 @@ from sqlalchemy import select, update
 
 from grading.beats import DEAD_AFTER_S
 from grading.cluster import stalls
+from grading.domain.model import RunState, StageState
 from grading.leases import LEASES
-from grading.model import RunState, StageState
 from grading.store import rounds, waiting
 from grading.store.tables import Run
 from tests.factories import add_assignment

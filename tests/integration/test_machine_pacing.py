@@ -12,8 +12,8 @@ import pytest
 from redis import Redis
 
 from grading.config import Machine
-from grading.errors import EngineError
-from grading.jobs import Job, Provenance, Result, Tokens
+from grading.domain.errors import EngineError
+from grading.domain.jobs import Job, Provenance, Result, Tokens
 from grading.leases import PACES, Leases, connect
 from grading.peers import peer
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, process, sent

@@ -14,10 +14,10 @@ from redis.exceptions import RedisError
 from cli.embedded import start_redis
 from grading import queue
 from grading.config import Machine
-from grading.errors import EngineError
-from grading.jobs import Job, Material
+from grading.domain.errors import EngineError
+from grading.domain.jobs import Job, Material
+from grading.domain.model import Evidence
 from grading.leases import MAX_DELIVERIES, Leases, connect
-from grading.model import Evidence
 from grading.signing import signer
 from tests.factories import RUBRIC, document
 from tests.system import until

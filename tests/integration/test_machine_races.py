@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from grading.beats import Claim
-from grading.jobs import Job, Provenance, Result
+from grading.domain.jobs import Job, Provenance, Result
 from grading.leases import MAX_DELIVERIES, Leases
 from tests.integration.test_machine_process import (
     MACHINE,

@@ -13,7 +13,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisAway
 
 from grading.beats import Beat, Lease
-from grading.errors import Cancelled
+from grading.domain.errors import Cancelled
 from grading.leases import BEATS, LEASES, Leases
 from grading.withdrawal import withdraw
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, process, sent

@@ -17,9 +17,9 @@ from app.language import FOLDER
 from cli.checks import mail as doctor_mail
 from cli.checks.finding import Patient
 from grading.config import Config
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
+from grading.domain.permissions import Actor
 from grading.mail import Mail, valid_address
-from grading.may import Actor
 from grading.store import Store, combining, erasure, grades, mails, outbox, regrades, tables
 from grading.store.locking import locked
 from grading.store.people import find_student

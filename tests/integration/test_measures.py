@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from app.history import History
-from grading.jobs import Result, Tokens
+from grading.domain.jobs import Result, Tokens
 from grading.store import Store, measures, migrate, preparing, rounds
 from grading.store.database import now
 from grading.store.measures import END_TO_END_S, FIRST_TOKEN_S, LATE_S, STAGE_S, Totals

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.models import make_model
-from grading.errors import BudgetExceeded, Cancelled, EngineError, JobInvalid, ModelMissing
+from grading.domain.errors import BudgetExceeded, Cancelled, EngineError, JobInvalid, ModelMissing
 from tests.engines import ENDLESS, Heard, ask, parsed, quiet
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel

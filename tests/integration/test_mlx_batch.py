@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.models import make_model
-from grading.errors import BudgetExceeded, Cancelled
+from grading.domain.errors import BudgetExceeded, Cancelled
 from tests.engines import ENDLESS, Heard, ask, quiet
 from tests.lanes import Driven, words
 from workers.machine.engines import Request

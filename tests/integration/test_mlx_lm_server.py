@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from grading.errors import Cancelled, EngineUnreachable, ModelMissing
+from grading.domain.errors import Cancelled, EngineUnreachable, ModelMissing
 from tests.engines import Heard, ask, mlx_lm_server, quiet
 from workers.machine.engines import Engine, Request, open_engine
 from workers.machine.engines.base import Cancel

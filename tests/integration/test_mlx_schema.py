@@ -16,10 +16,10 @@ import pytest
 
 from bench.models import Kind, make_model
 from grading.documents import UploadedFile, read, set_apart
-from grading.errors import OutputInvalid
-from grading.jobs import Job, Material
-from grading.model import Evidence
-from grading.rubric import Rubric
+from grading.domain.errors import OutputInvalid
+from grading.domain.jobs import Job, Material
+from grading.domain.model import Evidence
+from grading.domain.rubric import Rubric
 from tests.engines import ask, quiet
 from workers.machine.engines import Generation, Request
 from workers.machine.engines.mlx import MlxEngine

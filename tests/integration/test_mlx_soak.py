@@ -16,7 +16,7 @@ SCRIPT = """
 import json, os, sys, time
 from concurrent.futures import ThreadPoolExecutor
 
-from grading.errors import OutputEmpty, OutputTruncated
+from grading.domain.errors import OutputEmpty, OutputTruncated
 from tests.engines import ask, quiet
 from workers.machine.engines.mlx import MlxEngine
 from workers.machine.engines.mlx_runner import IDLE_S

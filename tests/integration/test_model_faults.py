@@ -15,10 +15,10 @@ from markupsafe import escape
 from sqlalchemy import select, update
 
 from grading.dispatch import Outgoing, Room
-from grading.errors import EngineError, OutputEmpty, for_student, model_faults
-from grading.jobs import Job, Tokens
-from grading.model import PRIORITIES, RoundState, StageState
-from grading.outcome import Report
+from grading.domain.errors import EngineError, OutputEmpty, for_student, model_faults
+from grading.domain.jobs import Job, Tokens
+from grading.domain.model import PRIORITIES, RoundState, StageState
+from grading.domain.outcome import Report
 from grading.store.database import now
 from grading.store.tables import Grade, Round, RoundStage
 from tests.engines import ask, quiet

@@ -11,8 +11,8 @@ import pytest
 from grading.beats import Beat
 from grading.config import load
 from grading.documents import UploadedFile, read
-from grading.jobs import Result
-from grading.model import Flag, Location
+from grading.domain.jobs import Result
+from grading.domain.model import Flag, Location
 from grading.store import Store, accounts, assignments, migrate, submissions
 from grading.store.assignments import NewVersion
 from grading.store.submissions import Incoming

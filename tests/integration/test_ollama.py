@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 import requests
 
-from grading.errors import Cancelled, EngineBusy, JobInvalid, OutputInvalid
+from grading.domain.errors import Cancelled, EngineBusy, JobInvalid, OutputInvalid
 from tests.engines import PATIENT, SCHEMA, Heard, ask, parsed, quiet
 from tests.servers.base import ModelServer
 from tests.servers.ollama_server import digest_of, ollama_server

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grading.errors import EngineBrokeOff, EngineError, EngineGarbled, EngineUnreachable, JobInvalid
+from grading.domain.errors import EngineBrokeOff, EngineError, EngineGarbled, EngineUnreachable, JobInvalid
 from tests.engines import SCHEMA, Heard, ask, parsed, quiet
 from tests.servers.base import ModelServer
 from tests.servers.flavours import META, SLOT_CONTEXT

@@ -18,8 +18,8 @@ from flask.testing import FlaskClient
 from sqlalchemy import event
 from werkzeug.test import TestResponse
 
-from grading.late import LateRule, closes, lateness, steps
-from grading.may import Actor
+from grading.domain.lateness import LateRule, closes, lateness, steps
+from grading.domain.permissions import Actor
 from grading.store import accounts, blobs, extensions, grouping, groups, home, retention, tables, uploads
 from grading.store.database import now
 from grading.store.tables import GroupMember, Submission, SubmissionMember

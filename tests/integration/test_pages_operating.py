@@ -15,7 +15,7 @@ from app import language
 from app.said import said
 from grading.beats import Lease
 from grading.canaries import PartBeat
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.store import accounts, operating, preparing, tables
 from grading.store.database import now
 from grading.trials.rate import Rate

@@ -19,7 +19,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import event
 from werkzeug.test import TestResponse
 
-from grading.errors import Conflict, Forbidden
+from grading.domain.errors import Conflict, Forbidden
 from grading.rosterfile import parse
 from grading.store import accounts, links, members, migrate, open_sessions, passwords, roster, tables
 from grading.store.audit import note

@@ -16,8 +16,8 @@ from sqlalchemy.exc import OperationalError
 from app import viewing
 from app.pictures import looked_into, pictures
 from app.points import summed
-from grading.errors import Conflict
-from grading.late import Lateness
+from grading.domain.errors import Conflict
+from grading.domain.lateness import Lateness
 from grading.store import regrades, tables
 from grading.store.database import now
 from grading.store.settling import settle
@@ -402,7 +402,7 @@ def test_two_at_once_ask_once(either: School) -> None:
     submission = graded(school)
     actor = school.client("anna")  # its session is not needed, only the person
     assert actor is not None
-    from grading.may import Actor
+    from grading.domain.permissions import Actor
 
     anna, refused, gate = Actor(school.users["anna"]), [], threading.Barrier(4)
 

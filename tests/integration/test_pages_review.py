@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from grading.may import Actor
-from grading.model import RoundState
-from grading.outcome import Report
+from grading.domain.model import RoundState
+from grading.domain.outcome import Report
+from grading.domain.permissions import Actor
 from grading.report.curves import Curve
 from grading.store import (
     adjusting,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from grading.errors import for_student
-from grading.model import RoundState, RunState, StageState
-from grading.outcome import Report
+from grading.domain.errors import for_student
+from grading.domain.model import RoundState, RunState, StageState
+from grading.domain.outcome import Report
 from grading.store import migrate
 from grading.store.tables import Grade, Round, RoundStage, Run
 from tests.factories import add_assignment, hand_in

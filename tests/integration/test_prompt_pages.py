@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grading.jobs import Provenance, SentPrompt, Timings, Tokens
+from grading.domain.jobs import Provenance, SentPrompt, Timings, Tokens
 from grading.store import prompts
 from grading.store.tables import Round
 from tests.integration.webapp import School, report

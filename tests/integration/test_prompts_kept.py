@@ -17,8 +17,8 @@ import pytest
 from sqlalchemy import func, select, update
 
 from grading.config import Retention, StageSettings
-from grading.errors import NotFound
-from grading.jobs import Job, Result, SentPrompt
+from grading.domain.errors import NotFound
+from grading.domain.jobs import Job, Result, SentPrompt
 from grading.store import assignments, erasure, export, migrate, prompts, retention
 from grading.store.assignments import NewVersion
 from grading.store.people import find_student

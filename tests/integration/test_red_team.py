@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from grading.domain.model import Evidence
+from grading.domain.rubric import Case, Check, Criterion, OutputEquals, PassesTests, Rubric, RunsClean
 from grading.evidence import collect
 from grading.evidence.check_output import INDEX
 from grading.evidence.compare import compare
@@ -16,8 +18,6 @@ from grading.evidence.lang_python import VALUE_MAGIC
 from grading.evidence.numbers import MAX_DIGITS, number_of
 from grading.evidence.scope import first_comments
 from grading.evidence.showing import for_student
-from grading.model import Evidence
-from grading.rubric import Case, Check, Criterion, OutputEquals, PassesTests, Rubric, RunsClean
 from grading.trials.model import (
     Answer,
     Code,

@@ -19,12 +19,12 @@ from cli.main import grader
 from grading.beats import DEAD_AFTER_S, Beat, Lease
 from grading.config import load
 from grading.dispatch import open_dispatch
-from grading.errors import GraderError
-from grading.jobs import Tokens
+from grading.domain.errors import GraderError
+from grading.domain.jobs import Tokens
+from grading.domain.model import RoundState, RunState, StageState
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Criterion, Rubric
 from grading.leases import BEATS, LEASES
-from grading.may import Actor
-from grading.model import RoundState, RunState, StageState
-from grading.rubric import Criterion, Rubric
 from grading.store import (
     accounts,
     assignments,

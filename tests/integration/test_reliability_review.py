@@ -23,10 +23,10 @@ from cli.supervisor import LIFELINE, LONGEST_WAIT_S, STEADY_S, Part, Supervisor
 from grading import queue
 from grading.beats import Beat, Lease
 from grading.config import load
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
+from grading.domain.model import Document, Evidence, RoundState, RunState, StageState
 from grading.evidence import collect
 from grading.leases import BEATS, LEASES
-from grading.model import Document, Evidence, RoundState, RunState, StageState
 from grading.store import Store, migrate, rounds
 from grading.store.blobs import keep
 from grading.store.database import now

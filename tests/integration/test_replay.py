@@ -11,9 +11,9 @@ from sqlalchemy import select
 
 from cli.main import grader
 from grading import report
-from grading.may import Actor
-from grading.model import Evidence, RoundState, StageState
-from grading.outcome import Report
+from grading.domain.model import Evidence, RoundState, StageState
+from grading.domain.outcome import Report
+from grading.domain.permissions import Actor
 from grading.store import Store, accounts, combining, grades, migrate, outbox, preparing, replay, rounds
 from grading.store.tables import Audit, Grade, Outbox, Round, RoundStage
 from tests.factories import RUBRIC, add_assignment, begin_round, begin_stage, document, hand_in, result

@@ -20,7 +20,7 @@ from app.markup import markdown
 from app.pictures import Picture
 from app.prose import blocks
 from app.zipping import file_name, stream
-from grading.errors import NotFound
+from grading.domain.errors import NotFound
 from grading.store import tables, views
 from tests.integration import ran
 from tests.integration.result_samples import NOTEBOOK, change, code, graded, notebook, picture, png

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from grading.config import Retention
-from grading.may import Actor
+from grading.domain.permissions import Actor
 from grading.store import accounts, batches, erasure, grades, migrate, open_sessions, passwords
 from grading.store import retention as keeping
 from grading.store.audit import note

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from grading import report
-from grading.model import PRIORITIES, Evidence, RoundState, StageState
+from grading.domain.model import PRIORITIES, Evidence, RoundState, StageState
 from grading.store import Store, combining, locking, migrate, preparing, rounds, touches, waiting
 from grading.store.keys import KeyUsed
 from grading.store.rounds import RunOrder

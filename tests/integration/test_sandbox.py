@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.errors import SandboxUnavailable
+from grading.domain.errors import SandboxUnavailable
 from tests.integration import container_engine
 from tests.integration.boxed import LIMITS, ended, puppet, tell, written
 from tests.system import until

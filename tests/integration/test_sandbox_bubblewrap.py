@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.errors import SandboxUnavailable
+from grading.domain.errors import SandboxUnavailable
 from tests.integration.boxed import LIMITS, ended, puppet, tell, written
 from workers.checks.sandbox import open_sandbox, seccomp
 from workers.checks.sandbox.base import Box, Mount

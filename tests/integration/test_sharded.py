@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.models import make_model
-from grading.errors import BudgetExceeded, Cancelled, EngineUnreachable, ModelMissing
+from grading.domain.errors import BudgetExceeded, Cancelled, EngineUnreachable, ModelMissing
 from tests.engines import ENDLESS, SYSTEM, Heard, ask, parsed, quiet
 from tests.sharded import addresses, crew, gone, kill, ranks, seconds_used
 from tests.system import until

@@ -19,9 +19,9 @@ from grading.beats import DEAD_AFTER_S, Beat, Lease
 from grading.cluster.stalls import MARGIN_S
 from grading.config import Config, Database, Machine, Placement, load
 from grading.dispatch import Outgoing
-from grading.errors import for_student
+from grading.domain.errors import for_student
+from grading.domain.model import RoundState, RunState, StageState
 from grading.leases import BEATS, LEASES, Leases
-from grading.model import RoundState, RunState, StageState
 from grading.store import drains, migrate, rounds
 from grading.store.database import now
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from grading.may import Actor
+from grading.domain.permissions import Actor
 from grading.report.curves import Curve
 from grading.store import adjusting, grades, tables, touches
 from tests.integration.classroom import a_report, change, mark

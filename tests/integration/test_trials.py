@@ -15,8 +15,8 @@ from grading import queue
 from grading.canaries import Canaries
 from grading.config import Checks, load
 from grading.documents import Limits, UploadedFile, read
-from grading.model import Evidence, RoundState
-from grading.rubric import Case, Criterion, PassesTests, Rubric
+from grading.domain.model import Evidence, RoundState
+from grading.domain.rubric import Case, Criterion, PassesTests, Rubric
 from grading.store import assignments, migrate, receipts, submissions
 from grading.store.assignments import NewVersion
 from grading.store.database import now

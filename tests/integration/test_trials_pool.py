@@ -27,8 +27,8 @@ from app.progress import Progress
 from grading import queue
 from grading.canaries import Canaries
 from grading.config import Checks, Retention
-from grading.errors import SandboxUnavailable
-from grading.model import RoundState
+from grading.domain.errors import SandboxUnavailable
+from grading.domain.model import RoundState
 from grading.store import Store, backup, erasure, migrate, outbox, preparing, replay, retention
 from grading.store.people import find_student
 from grading.store.places import places

@@ -11,10 +11,10 @@ import pytest
 from grading import report
 from grading.documents import Identity, UploadedFile, read
 from grading.documents.limits import Limits as ReadingLimits
-from grading.jobs import Job, Result
-from grading.model import Output
-from grading.outcome import Report
-from grading.rubric import Case, Criterion, PassesTests, Rubric, RunsClean
+from grading.domain.jobs import Job, Result
+from grading.domain.model import Output
+from grading.domain.outcome import Report
+from grading.domain.rubric import Case, Criterion, PassesTests, Rubric, RunsClean
 from grading.trials.model import Answer, Limits, Played, Request, Shape, Trial
 from grading.trials.plan import make_plan
 from tests.integration.webapp import School

@@ -24,8 +24,8 @@ from hypothesis.stateful import (
 
 from grading.config import Config, Database, Machine, Placement
 from grading.dispatch import Outgoing, open_dispatch
-from grading.jobs import Result
-from grading.model import RoundState, RunState, StageState
+from grading.domain.jobs import Result
+from grading.domain.model import RoundState, RunState, StageState
 from grading.store import Store, migrate, replay, rounds, waiting
 from grading.store.rounds import MAX_LOSSES, MAX_TRIES, Loss
 from tests.factories import add_assignment, begin_round, begin_stage, hand_in, result

@@ -22,7 +22,7 @@ from cli.settings import Settings
 from cli.webhook import webhook
 from cli.webhook_listener import Listener
 from grading import messages
-from grading.errors import Conflict
+from grading.domain.errors import Conflict
 from grading.store import accounts, tables, webhook_secrets
 from tests.integration.test_app_webhooks import URL, message, signed
 from tests.integration.webapp import CODE, SECRET, School, configuration, form_token

@@ -28,7 +28,7 @@ from grading.canaries import PartBeat
 from grading.config import Config, parse
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
-from grading.jobs import (
+from grading.domain.jobs import (
     AnalysisOutput,
     FeedbackOutput,
     Finding,
@@ -39,10 +39,10 @@ from grading.jobs import (
     Suggestion,
     Tokens,
 )
+from grading.domain.model import CheckOutcome, Flag, Location, RoundState
+from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.rubric import Criterion, Rubric
 from grading.machine_states import MachineState
-from grading.model import CheckOutcome, Flag, Location, RoundState
-from grading.outcome import CriterionGrade, Report
-from grading.rubric import Criterion, Rubric
 from grading.store import Store, accounts, assignments, open_sessions, prompts, signed_in, submissions, tables
 from grading.store.assignments import NewVersion
 from grading.store.database import now

@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisAway
 from sqlalchemy import Row, select
 
 from grading.dispatch import Dispatch, Outgoing, Room
-from grading.model import PRIORITIES
+from grading.domain.model import PRIORITIES
 from grading.store import Store
 from grading.store.tables import Grade, Round, RoundStage, Run
 

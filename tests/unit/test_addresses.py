@@ -8,7 +8,7 @@ import pytest
 
 from grading.addresses import Allowed, Refused, plain, public, read, require
 from grading.config import Config, parse
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 
 NOTHING = Allowed()
 

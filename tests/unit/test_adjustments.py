@@ -12,17 +12,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from grading.assignment import read_files
-from grading.changes import Change
 from grading.documents import Limits
-from grading.errors import AssignmentError
-from grading.evidence import collect
-from grading.evidence.showing import for_student
-from grading.jobs import Provenance, Result
-from grading.model import AdjustmentEvidence, CheckOutcome, Evidence, RoundState
-from grading.outcome import Adjusted, CriterionGrade, Report
-from grading.report import changed, combine, counted, settled
-from grading.report.adjusting import added_up, found_adjustments
-from grading.rubric import (
+from grading.domain.changes import Change
+from grading.domain.errors import AssignmentError
+from grading.domain.jobs import Provenance, Result
+from grading.domain.model import AdjustmentEvidence, CheckOutcome, Evidence, RoundState
+from grading.domain.outcome import Adjusted, CriterionGrade, Report
+from grading.domain.rubric import (
     Adjustment,
     Case,
     Criterion,
@@ -33,6 +29,10 @@ from grading.rubric import (
     Uses,
     Words,
 )
+from grading.evidence import collect
+from grading.evidence.showing import for_student
+from grading.report import changed, combine, counted, settled
+from grading.report.adjusting import added_up, found_adjustments
 from grading.trials.model import Played, Trial
 from tests.unit.evidence_samples import script
 from tests.unit.trial_samples import collected

@@ -7,9 +7,9 @@ import pytest
 
 from grading.assignment import read_folder
 from grading.documents import Limits
-from grading.errors import AssignmentError
-from grading.rubric import CheckBase, Uses
-from grading.rubric_errors import KINDS
+from grading.domain.errors import AssignmentError
+from grading.domain.rubric import CheckBase, Uses
+from grading.domain.rubric_errors import KINDS
 
 COMPLETE = """
 title = "Rivers"

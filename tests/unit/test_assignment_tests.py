@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from grading.assignment import Assignment, read_folder
-from grading.errors import AssignmentError
+from grading.domain.errors import AssignmentError
 
 HEAD = """
 title = "T"

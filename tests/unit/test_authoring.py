@@ -22,13 +22,13 @@ from grading.authoring.folder import Content, Settings, compose, exported, other
 from grading.authoring.moves import Points
 from grading.authoring.template import template
 from grading.authoring.toml import written
-from grading.changes import Change
 from grading.documents import Limits, UploadedFile, read, set_apart
-from grading.jobs import AnalysisOutput, Finding
-from grading.late import LateRule
-from grading.model import RoundState
-from grading.outcome import CriterionGrade, Report
-from grading.rubric import (
+from grading.domain.changes import Change
+from grading.domain.jobs import AnalysisOutput, Finding
+from grading.domain.lateness import LateRule
+from grading.domain.model import RoundState
+from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.rubric import (
     Adjustment,
     Alternatives,
     Case,
@@ -43,7 +43,7 @@ from grading.rubric import (
     Uses,
     Words,
 )
-from grading.rubric_errors import KINDS
+from grading.domain.rubric_errors import KINDS
 
 STAGES = ("analysis", "feedback")
 SAMPLES = Path(__file__).parents[2] / "samples" / "assignments"

@@ -4,12 +4,8 @@ from typing import Any
 
 import pytest
 
-from grading.evidence import collect
-from grading.evidence.behaviour import MAX_TEXT
-from grading.evidence.checks import MAX_TESTS
-from grading.evidence.context import FIRST
-from grading.model import Document, Evidence, Output
-from grading.rubric import (
+from grading.domain.model import Document, Evidence, Output
+from grading.domain.rubric import (
     Alternatives,
     Case,
     Ladder,
@@ -22,6 +18,10 @@ from grading.rubric import (
     Uses,
     VariableEquals,
 )
+from grading.evidence import collect
+from grading.evidence.behaviour import MAX_TEXT
+from grading.evidence.checks import MAX_TESTS
+from grading.evidence.context import FIRST
 from grading.trials.model import Answer, Played, Request, Trial
 from grading.trials.plan import Plan
 from grading.trials.ran import Ran

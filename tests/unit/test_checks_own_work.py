@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.evidence.parts import parts
-from grading.model import Document
-from grading.rubric import (
+from grading.domain.model import Document
+from grading.domain.rubric import (
     AllExecuted,
     Alternatives,
     Avoids,
@@ -21,6 +20,7 @@ from grading.rubric import (
     Uses,
     Words,
 )
+from grading.evidence.parts import parts
 from tests.unit.evidence_samples import cell, notebook, outcome, script, shown
 
 GIVEN = "# Task 1: look at it\ndim(orders)"

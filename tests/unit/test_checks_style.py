@@ -8,10 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.evidence.checks import label_of, run
-from grading.evidence.context import Context
-from grading.evidence.scope import Scopes
-from grading.rubric import (
+from grading.domain.rubric import (
     Check,
     Comments,
     Count,
@@ -22,6 +19,9 @@ from grading.rubric import (
     Rubric,
     Uses,
 )
+from grading.evidence.checks import label_of, run
+from grading.evidence.context import Context
+from grading.evidence.scope import Scopes
 from tests.unit.evidence_samples import cell, notebook, outcome, script
 
 PYTHON = '''"""Shapes."""

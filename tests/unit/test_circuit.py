@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.cluster.circuit import RULES, Circuit, Rules, State, Verdict, verdict
-from grading.errors import model_faults
+from grading.domain.errors import model_faults
 
 
 def after(*ends: Verdict, every_s: float = 1.0) -> Circuit:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grading.config import Config, load, parse
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 
 
 @pytest.fixture

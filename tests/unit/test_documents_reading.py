@@ -24,8 +24,8 @@ from grading.documents import (
 )  # fmt: skip
 from grading.documents.files import KINDS, listed
 from grading.documents.outputs import html_text
-from grading.errors import DocumentError, EmptyUpload, UnsupportedFile, UploadTooLarge
-from grading.model import Document
+from grading.domain.errors import DocumentError, EmptyUpload, UnsupportedFile, UploadTooLarge
+from grading.domain.model import Document
 from grading.trials.plan import language_of
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading.documents import Limits, UploadedFile, read
-from grading.errors import ArchiveRefused, DocumentError, EmptyUpload
+from grading.domain.errors import ArchiveRefused, DocumentError, EmptyUpload
 
 CODE = b"x <- 1\nprint(x)\n"
 

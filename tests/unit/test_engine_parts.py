@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.errors import (
+from grading.domain.errors import (
     ConfigError,
     EngineBusy,
     EngineError,
@@ -20,7 +20,7 @@ from grading.errors import (
     JobInvalid,
     ModelMissing,
 )
-from grading.jobs import AnalysisOutput, FeedbackOutput
+from grading.domain.jobs import AnalysisOutput, FeedbackOutput
 from tests.engines import ask
 from tests.servers.instances import answer_text
 from workers.machine.engines import open_engine, openai_schemas

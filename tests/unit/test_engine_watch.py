@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 
-from grading.errors import EngineError
+from grading.domain.errors import EngineError
 from workers.machine.engines.base import Cancel
 from workers.machine.engines.ollama_wire import OllamaWire
 from workers.machine.engines.watch import Heard, Limits, Watch

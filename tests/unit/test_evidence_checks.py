@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from grading.errors import AssignmentError
-from grading.evidence import collect
-from grading.evidence.checks import CHECKS
-from grading.evidence.patterns import compiled, matches
-from grading.model import Output
-from grading.rubric import (
+from grading.domain.errors import AssignmentError
+from grading.domain.model import Output
+from grading.domain.patterns import compiled, matches
+from grading.domain.rubric import (
     AllExecuted,
     Alternatives,
     Avoids,
@@ -26,7 +24,9 @@ from grading.rubric import (
     Uses,
     Words,
 )
-from grading.rubric_errors import KINDS
+from grading.domain.rubric_errors import KINDS
+from grading.evidence import collect
+from grading.evidence.checks import CHECKS
 from tests.unit.evidence_samples import cell, notebook, outcome, script, shown
 
 

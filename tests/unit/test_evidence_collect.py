@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from grading.domain.model import Document, Output
+from grading.domain.rubric import Criterion, Rubric, Uses, Words
 from grading.evidence import collect
 from grading.evidence.code import code_facts
 from grading.evidence.facts import CodeFacts
-from grading.model import Document, Output
-from grading.rubric import Criterion, Rubric, Uses, Words
 from tests.unit.evidence_samples import cell, notebook, script
 
 RUBRIC = Rubric(

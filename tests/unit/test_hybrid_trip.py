@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grading.jobs import Timings, Tokens
+from grading.domain.jobs import Timings, Tokens
 from workers.machine.engines.base import Generation
 from workers.machine.hybrid.trip import Trip
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from grading.errors import AssignmentError
+from grading.domain.errors import AssignmentError
+from grading.domain.model import Document, Output
+from grading.domain.rubric import Ladder, Words
 from grading.evidence import collect
 from grading.legacy import Works, is_legacy, read_legacy_rubric
 from grading.legacy.criteria import scaled
-from grading.model import Document, Output
-from grading.rubric import Ladder, Words
 from tests.unit.evidence_samples import cell, notebook
 
 

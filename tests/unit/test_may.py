@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from grading.may import RULES, SCOPES, Actor, Subject, may
+from grading.domain.permissions import RULES, SCOPES, Actor, Subject, may
 
 COURSE, OTHER = 1, 2
 ADMIN = Actor(1, administrator=True)

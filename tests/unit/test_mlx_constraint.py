@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.models import make_model
-from grading.errors import EngineError, JobInvalid
-from grading.jobs import Job, Material
-from grading.model import Cell, Document, Evidence
-from grading.rubric import Criterion, Rubric
+from grading.domain.errors import EngineError, JobInvalid
+from grading.domain.jobs import Job, Material
+from grading.domain.model import Cell, Document, Evidence
+from grading.domain.rubric import Criterion, Rubric
 from workers.machine.engines.mlx_closing import listed
 from workers.machine.engines.mlx_constraint import Constraint, Grammars
 from workers.machine.engines.mlx_rise import rise

@@ -6,7 +6,7 @@ import pytest
 from flask import Flask, g
 
 from app.provenance import rows
-from grading.jobs import Hybrid, Provenance
+from grading.domain.jobs import Hybrid, Provenance
 
 ELSEWHERE = Hybrid(
     strategy="disaggregated",

@@ -6,7 +6,7 @@ import pytest
 from flask import Flask, g
 
 from app.provenance import rows
-from grading.jobs import Provenance, Speculative
+from grading.domain.jobs import Provenance, Speculative
 from workers.machine.hybrid.planner import AGAIN, Faded, Fit
 from workers.machine.speculative import lane
 from workers.machine.speculative.planner import Habits, Rate, Speeds, Work, choose, ended

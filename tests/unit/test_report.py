@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.jobs import Provenance, Result
-from grading.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Flag, RoundState
-from grading.outcome import Report
+from grading.domain.jobs import Provenance, Result
+from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Flag, RoundState
+from grading.domain.outcome import Report
+from grading.domain.rubric import Criterion, Rubric, Words
 from grading.report import combine, valid
-from grading.rubric import Criterion, Rubric, Words
 
 RUBRIC = Rubric(
     criteria=(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from grading.errors import JobInvalid
-from grading.jobs import AnalysisOutput, FeedbackOutput, Job
-from grading.model import Cell, CriterionEvidence, Document, Evidence, Location, Output
-from grading.rubric import Criterion, Rubric
+from grading.domain.errors import JobInvalid
+from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Job
+from grading.domain.model import Cell, CriterionEvidence, Document, Evidence, Location, Output
+from grading.domain.rubric import Criterion, Rubric
 from tests.unit.test_stages_prompt import NOTEBOOK, code, job
 from workers.machine.engines.base import Request
 from workers.machine.engines.rules import RulesEngine, headline

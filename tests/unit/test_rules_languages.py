@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from grading.jobs import AnalysisOutput, FeedbackOutput, Job, Material
-from grading.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, TestOutcome
-from grading.rubric import Criterion, Rubric
+from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Job, Material
+from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, TestOutcome
+from grading.domain.rubric import Criterion, Rubric
 from tests.unit.test_stages_prompt import job
 from workers.machine.engines.rules import RulesEngine
 from workers.machine.engines.rules_facts import Facts

@@ -7,8 +7,8 @@ from flask import Flask, g
 
 from app.authoring_words import about_kind, field_words, kind_words
 from app.said import SENTENCES, said
-from grading.rubric import Case, Rung
-from grading.rubric_errors import KINDS
+from grading.domain.rubric import Case, Rung
+from grading.domain.rubric_errors import KINDS
 
 CASES = [
     ("nothing was added here", "hier wurde nichts hinzugefügt"),

@@ -14,13 +14,13 @@ from grading.authoring import form
 from grading.authoring.folder import plain
 from grading.authoring.toml import written
 from grading.documents import UploadedFile, read, set_apart
+from grading.domain.jobs import Provenance, Result
+from grading.domain.model import CheckOutcome, Evidence
+from grading.domain.outcome import Report
+from grading.domain.rubric import Rubric
+from grading.domain.rubric_errors import checks_of
 from grading.evidence import collect
-from grading.jobs import Provenance, Result
-from grading.model import CheckOutcome, Evidence
-from grading.outcome import Report
 from grading.report import combine
-from grading.rubric import Rubric
-from grading.rubric_errors import checks_of
 
 MORE = Path(__file__).parents[2] / "samples" / "more"
 INDEX: list[dict[str, Any]] = tomllib.loads((MORE / "submissions/index.toml").read_text("utf-8"))[

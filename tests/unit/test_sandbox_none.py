@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from grading.errors import SandboxUnavailable
+from grading.domain.errors import SandboxUnavailable
 from grading.trials.model import Limits
 from workers.checks.sandbox import advice, open_sandbox
 from workers.checks.sandbox.base import Box

@@ -14,7 +14,7 @@ from cli.deploy_packages import lock_for, platforms
 from cli.main import grader
 from cli.service_units import WRAPPER, Service, env_line
 from grading.config import Machine, parse
-from grading.errors import ConfigError, GraderError
+from grading.domain.errors import ConfigError, GraderError
 
 ODD = 'a "b" %h $HOME \\ c'
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bench.models import Kind, make_model
-from grading.errors import ConfigError, EngineError, EngineUnreachable, ModelMissing
+from grading.domain.errors import ConfigError, EngineError, EngineUnreachable, ModelMissing
 from grading.machines import EngineSettings, Machine
 from tests.sharded import addresses
 from workers.machine.engines import open_engine

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from grading.jobs import AnalysisOutput
-from grading.model import Location
+from grading.domain.jobs import AnalysisOutput
+from grading.domain.model import Location
 from tests.unit.test_stages_parse import LOAD, SUM, changed
 from tests.unit.test_stages_prompt import code, job
 from tests.unit.test_stages_run import GOOD, Scripted, run

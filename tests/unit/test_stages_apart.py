@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from grading.jobs import Job, Material, SentPrompt
-from grading.model import (
+from grading.domain.jobs import Job, Material, SentPrompt
+from grading.domain.model import (
     Cell,
     CheckOutcome,
     CriterionEvidence,
@@ -17,7 +17,7 @@ from grading.model import (
     Output,
     TestOutcome,
 )
-from grading.rubric import Criterion, Rubric
+from grading.domain.rubric import Criterion, Rubric
 from tests.unit.test_stages_run import Scripted
 from workers.machine.engines.rules import RulesEngine
 from workers.machine.stages import STAGES, run_stage

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bench.models import make_model
-from grading.errors import JobInvalid
-from grading.jobs import Job, Result
-from grading.model import Cell, Document, Evidence, Output
+from grading.domain.errors import JobInvalid
+from grading.domain.jobs import Job, Result
+from grading.domain.model import Cell, Document, Evidence, Output
 from tests.unit.test_stages_prompt import MATERIAL, job
 from tests.unit.test_stages_run import GOOD, Scripted
 from workers.machine.engines.base import Measure, Progress

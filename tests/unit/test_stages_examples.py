@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.jobs import Job, Material, WorkedExample, heading
+from grading.domain.jobs import Job, Material, WorkedExample, heading
 from tests.unit.test_stages_parse import ANALYSIS
 from tests.unit.test_stages_prompt import GOLDEN, MATERIAL, UPDATE, job
 from tests.unit.test_stages_run import Scripted

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.errors import OutputInvalid
-from grading.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, Quote
-from grading.model import Location
-from grading.rubric import Criterion, Rubric
+from grading.domain.errors import OutputInvalid
+from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, Quote
+from grading.domain.model import Location
+from grading.domain.rubric import Criterion, Rubric
 from tests.unit.test_stages_prompt import NOTEBOOK, code, job
 from workers.machine.stages import STAGES
 from workers.machine.stages.quotes import HandIn, verify

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.errors import JobInvalid
-from grading.jobs import Job, Material
-from grading.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Output
-from grading.rubric import Criterion, Rubric
+from grading.domain.errors import JobInvalid
+from grading.domain.jobs import Job, Material
+from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Output
+from grading.domain.rubric import Criterion, Rubric
 from workers.machine.stages import STAGES
 from workers.machine.stages.text import defuse
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from grading import errors
-from grading.jobs import AnalysisOutput, Job, Result, Timings, Tokens
-from grading.model import Flag
+from grading.domain import errors
+from grading.domain.jobs import AnalysisOutput, Job, Result, Timings, Tokens
+from grading.domain.model import Flag
 from tests.unit.test_stages_parse import ANALYSIS, LOAD, SUM, changed
 from tests.unit.test_stages_prompt import job
 from workers.machine.engines.base import Cancel, Generation, Progress, Request

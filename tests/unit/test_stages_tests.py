@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from grading.jobs import AnalysisOutput
-from grading.model import (
+from grading.domain.jobs import AnalysisOutput
+from grading.domain.model import (
     Cell,
     CheckOutcome,
     CriterionEvidence,

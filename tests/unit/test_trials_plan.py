@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from grading.rubric import (
+from grading.domain.rubric import (
     Alternatives,
     Case,
     OutputClose,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from grading.model import Output
-from grading.rubric import RunsClean
+from grading.domain.model import Output
+from grading.domain.rubric import RunsClean
 from grading.trials.model import Played, Trial
 from grading.trials.ran import Ran, lacks
 from tests.unit.evidence_samples import cell, notebook

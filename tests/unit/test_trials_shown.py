@@ -10,7 +10,7 @@ import pytest
 
 from app.trials import FOLDED_CHARS, LONGEST, SHOWN_FAILED, listed_tests, ran_cell, ran_document
 from grading.documents import Identity, pseudonymise
-from grading.model import (
+from grading.domain.model import (
     Cell,
     CheckOutcome,
     CriterionEvidence,
@@ -20,7 +20,7 @@ from grading.model import (
     Output,
     TestOutcome,
 )
-from grading.rubric import Criterion, Rubric, RunsClean
+from grading.domain.rubric import Criterion, Rubric, RunsClean
 from grading.trials.model import Code, Limits, Played, Request, Trial, Work
 from grading.trials.paths import Repair
 from grading.trials.plan import Plan, make_plan

@@ -16,7 +16,7 @@ from datetime import date
 from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError
 
-from grading.errors import SandboxUnavailable
+from grading.domain.errors import SandboxUnavailable
 from grading.store import Store, trials
 from grading.trials.model import Request, Trial
 from grading.trials.plan import Plan

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from grading.errors import SandboxUnavailable
-from grading.rubric import Value
+from grading.domain.errors import SandboxUnavailable
+from grading.domain.rubric import Value
 from grading.trials.model import (
     Answer,
     End,

@@ -11,8 +11,8 @@ from typing import Any
 
 from grading.cluster.circuit import RULES, Circuit, Rules, verdict
 from grading.config import Machine
-from grading.errors import Cancelled, EngineError, EngineUnreachable
-from grading.jobs import Result
+from grading.domain.errors import Cancelled, EngineError, EngineUnreachable
+from grading.domain.jobs import Result
 from workers.machine.engines.base import Cancel, Engine
 from workers.machine.engines.probe import probe
 

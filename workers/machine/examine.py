@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 
 from grading import queue
 from grading.canaries import EXAMINATIONS
-from grading.errors import EngineError
+from grading.domain.errors import EngineError
 from grading.software import software
 from workers.machine.engines.probe import probe
 from workers.machine.process import MachineProcess

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from grading.errors import EngineError, JobInvalid
-from grading.jobs import Job, Provenance, Result
+from grading.domain.errors import EngineError, JobInvalid
+from grading.domain.jobs import Job, Provenance, Result
 
 EXHAUSTED = "This work was begun three times and never came to an end; it is not begun again."
 NOT_HERE = (

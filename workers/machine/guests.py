@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from redis.exceptions import RedisError
 
 from grading.config import Machine
-from grading.errors import EngineError, EngineUnreachable
+from grading.domain.errors import EngineError, EngineUnreachable
 from grading.guests import ENDING, PREEMPTED, Ask, Event, Talks, guest_queues, served
 from grading.machines import Placement
 from workers.machine.circuits import Circuits, Place

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from grading.cluster.pace import Learner, Sample, Seen
 from grading.cluster.slots import Best
 from grading.cluster.view import Pace
-from grading.jobs import Result
+from grading.domain.jobs import Result
 from grading.leases import PACES
 from grading.machines import Machine
 from workers.machine.working import Working

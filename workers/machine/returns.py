@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from grading.cluster.circuit import AWAY as ENGINE_AWAY
 from grading.dispatch import AWAY
-from grading.jobs import Result
+from grading.domain.jobs import Result
 from grading.leases import Leases
 from workers.machine.circuits import Circuits
 from workers.machine.working import Message, Working

@@ -14,7 +14,7 @@ from redis import Redis
 
 from grading import queue
 from grading.dispatch import AWAY
-from grading.jobs import Result
+from grading.domain.jobs import Result
 from grading.leases import result_key
 from grading.signing import Kind, Signer
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from redis.exceptions import RedisError
 
 from grading.beats import BEAT_S, MOST_DRAFT, Lease
-from grading.jobs import Job
+from grading.domain.jobs import Job
 from grading.leases import Leases
 from workers.machine.stages.drafts import readable
 from workers.machine.stages.leaks import leaked

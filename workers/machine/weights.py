@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 
 from grading.config import Machine
-from grading.errors import EngineError
+from grading.domain.errors import EngineError
 from workers.machine.engines.base import COUNTERS, Counts, Engine, Identifies, LoadsModels
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from grading.jobs import Job
+from grading.domain.jobs import Job
 from workers.machine.engines.base import Cancel, Phase
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from grading.canvas.talk import Talk, TokenRefused
 from grading.canvas.values import CanvasFailed, CanvasSilent
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.server_settings import Canvas
 from grading.store import chores, outbox
 from grading.store.canvas import links, scores, wake

@@ -12,11 +12,11 @@ from sqlalchemy.exc import DataError, InterfaceError, InternalError, Operational
 from sqlalchemy.orm import Session
 
 from grading import report
-from grading.errors import JobInvalid, OutputInvalid, for_student
-from grading.jobs import Provenance, Result, read_result
+from grading.domain.errors import JobInvalid, OutputInvalid, for_student
+from grading.domain.jobs import Provenance, Result, read_result
+from grading.domain.model import Evidence
+from grading.domain.outcome import Report
 from grading.logs import working_on
-from grading.model import Evidence
-from grading.outcome import Report
 from grading.store import combining, rounds
 from grading.store.combining import Ending
 from grading.store.locking import LockedRound

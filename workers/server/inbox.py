@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grading.dispatch import AWAY, Entry, Left
-from grading.jobs import Result
+from grading.domain.jobs import Result
 from grading.logs import working_on
 from grading.queue import own_queue
 from grading.signing import Forged

@@ -14,7 +14,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from grading.beats import DEAD_AFTER_S, Lease
 from grading.cluster.stalls import stalled
 from grading.dispatch import AWAY
-from grading.errors import MachineLost, MachineStalled
+from grading.domain.errors import MachineLost, MachineStalled
 from grading.logs import working_on
 from grading.queue import own_queue, stage_queues
 from grading.store import rounds, waiting

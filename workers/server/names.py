@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from grading.documents import Identity, pseudonymise_texts
-from grading.model import Evidence
-from grading.rubric import Value
+from grading.domain.model import Evidence
+from grading.domain.rubric import Value
 
 V = TypeVar("V", bound=Value)
 _WORDS = frozenset({"message", "name", "input", "expected", "got"})

@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from standardwebhooks import Webhook
 
 from grading.config import Config
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 from grading.messages import Event, news
 from grading.outside import Answer, OutsideFailed, Refused, ask
 from grading.store import outbox, sending

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from sqlalchemy.exc import DBAPIError
 
 from grading.config import Server as ServerConfig
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.lti.messages import line_item, score, with_path
 from grading.lti.talk import LINE_ITEM, LINE_ITEMS, SCORE, Talk, object_of, require_ok
 from grading.lti.values import SCOPE_LINE_ITEMS, SCOPE_RESULTS, SCOPE_SCORES, PlatformFailed, PlatformSilent

@@ -17,12 +17,12 @@ from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.orm import Session
 
 from grading.documents import Identity, pseudonymise, set_apart
-from grading.errors import GraderError, SandboxUnavailable
+from grading.domain.errors import GraderError, SandboxUnavailable
+from grading.domain.model import Document, Evidence, Flag
+from grading.domain.rubric import Value
 from grading.evidence import collect
 from grading.evidence.showing import for_student
 from grading.logs import working_on
-from grading.model import Document, Evidence, Flag
-from grading.rubric import Value
 from grading.store import preparing
 from grading.tracing import span
 from grading.trials.model import Trial

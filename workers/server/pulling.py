@@ -13,7 +13,7 @@ from grading.canvas.talk import Talk
 from grading.canvas.transport import FileGone
 from grading.canvas.values import Attempt, CanvasFailed, CanvasSilent
 from grading.documents import Limits, UploadedFile
-from grading.errors import Forbidden, GraderError
+from grading.domain.errors import Forbidden, GraderError
 from grading.messages import Member, Roster
 from grading.store import lms
 from grading.store.canvas import links, taking

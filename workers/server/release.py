@@ -14,8 +14,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from grading.dispatch import AWAY, Outgoing, Room
+from grading.domain.model import PRIORITIES
 from grading.logs import working_on
-from grading.model import PRIORITIES
 from grading.store import combining, locking, rounds, waiting
 from grading.store.rounds import RunOrder, Work
 from grading.store.waiting import Again, Next

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 from grading.mail import Mail
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from grading.rubric import Rubric
+from grading.domain.rubric import Rubric
 from grading.store.examples import MOST_CHARS, PER_CRITERION
 from grading.store.taught import taught
 from workers.server.versions import Version, Versions

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from grading.jobs import Material
-from grading.model import Document
-from grading.rubric import Rubric
+from grading.domain.jobs import Material
+from grading.domain.model import Document
+from grading.domain.rubric import Rubric
 from grading.store import trials
 from grading.store.submissions import stages_of
 from grading.store.tables import Assignment, RubricVersion

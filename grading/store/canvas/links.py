@@ -11,7 +11,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from grading.canvas.values import NotForTheBridge, Task
-from grading.errors import Conflict, NotFound
+from grading.domain.errors import Conflict, NotFound
 from grading.store.audit import note
 from grading.store.canvas import wake
 from grading.store.database import now

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from grading.errors import Conflict, NotFound
+from grading.domain.errors import Conflict, NotFound
 from grading.store.audit import note
 from grading.store.lti.platforms import NewPlatform, cleaned, origins_of
 from grading.store.tables import (

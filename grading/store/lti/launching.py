@@ -14,11 +14,11 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
-from grading.errors import Forbidden, NotFound
+from grading.domain.errors import Forbidden, NotFound
+from grading.domain.rubric import Rubric
 from grading.lti.claims import LEEWAY_S
 from grading.lti.messages import item
 from grading.lti.values import Launch, LaunchRefused, Platform
-from grading.rubric import Rubric
 from grading.store import accounts, assignments
 from grading.store.audit import note
 from grading.store.database import now

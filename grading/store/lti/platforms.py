@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from grading.addresses import read
-from grading.errors import Conflict, GraderError, NotFound
+from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.lti.values import Platform, PlatformRefused
 from grading.store.audit import note
 from grading.store.database import now

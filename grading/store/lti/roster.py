@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading.errors import Forbidden, NotFound
+from grading.domain.errors import Forbidden, NotFound
 from grading.lti.talk import ROSTER, Talk
 from grading.lti.values import LONGEST_SUBJECT, SCOPE_ROSTER, PlatformFailed, role_of
 from grading.store import outbox

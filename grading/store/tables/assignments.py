@@ -17,7 +17,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from grading.jobs import ENGLISH
+from grading.domain.jobs import ENGLISH
 from grading.store.tables.base import Base, Id, new_id
 from grading.store.tables.people import Course, User
 
@@ -40,7 +40,7 @@ class Assignment(Base):
     release_at: Mapped[datetime | None]
     """When grades are released by themselves, where `release` is `at`."""
     late: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """The fields of a `grading.late.LateRule`; nothing: being late costs nothing."""
+    """The fields of a `grading.domain.lateness.LateRule`; nothing: being late costs nothing."""
     max_hand_ins: Mapped[int | None]
     """So many a student; nothing: any number."""
     group_size: Mapped[int] = mapped_column(Integer, default=1)

@@ -82,4 +82,4 @@ class Sandbox(Protocol):
         """Why nothing can be run here, as a sentence that says what to do; empty when it can."""
 
     def open(self, box: Box) -> Session:
-        """Start the program of a box. Raises SandboxUnavailable (grading.errors)."""
+        """Start the program of a box. Raises SandboxUnavailable (grading.domain.errors)."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from grading.errors import SandboxUnavailable
+from grading.domain.errors import SandboxUnavailable
 from grading.trials.model import Limits
 from workers.checks.sandbox import advice, seccomp, view
 from workers.checks.sandbox.base import Box, Prepared, Session

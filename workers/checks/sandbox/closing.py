@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 
-from grading.errors import SandboxUnavailable
+from grading.domain.errors import SandboxUnavailable
 from workers.checks.sandbox.base import Box, Sandbox, Session
 from workers.checks.sandbox.bubblewrap import Bubblewrap
 from workers.checks.sandbox.pipes import PipedSession

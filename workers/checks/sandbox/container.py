@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from grading.errors import SandboxUnavailable
+from grading.domain.errors import SandboxUnavailable
 from grading.trials.model import Limits
 from workers.checks.sandbox import view
 from workers.checks.sandbox.base import Box, Mount, Session

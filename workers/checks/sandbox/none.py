@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grading.errors import SandboxUnavailable
+from grading.domain.errors import SandboxUnavailable
 from workers.checks.sandbox.base import Box, Session
 
 NOTHING = "Nothing that students hand in is run here: there is no sandbox."

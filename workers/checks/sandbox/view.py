@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from grading.errors import SandboxUnavailable
+from grading.domain.errors import SandboxUnavailable
 from workers.checks.sandbox.base import Box, Mount
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, cast
 
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 from workers.machine.engines.base import Engine, Generation, Phase, Progress, Request
 
 __all__ = ["ENGINES", "Engine", "Generation", "Phase", "Progress", "Request", "open_engine"]

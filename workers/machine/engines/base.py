@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from grading.jobs import Hybrid, Job, Speculative, Timings, Tokens
+from grading.domain.jobs import Hybrid, Job, Speculative, Timings, Tokens
 
 
 class Cancel:
@@ -120,7 +120,7 @@ class Progress(Protocol):
 class Engine(Protocol):
     """Generates text. Thread-safe: a machine calls it from as many threads as it has slots.
 
-    Raises only `grading.errors.EngineError`s, ends by the request's deadline and when it is cancelled, and
+    Raises `grading.domain.errors.EngineError`s only, ends by the request's deadline and when cancelled, and
     bounds bytes and tokens.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from grading.errors import OutputEmpty, OutputEndless, OutputTruncated
+from grading.domain.errors import OutputEmpty, OutputEndless, OutputTruncated
 from workers.machine.engines.base import Progress, Request
 from workers.machine.engines.thoughts import TextOnly
 from workers.machine.engines.watch import Watch

@@ -6,7 +6,7 @@ import html
 import json
 import re
 
-from grading.errors import (
+from grading.domain.errors import (
     EngineBrokeOff,
     EngineBusy,
     EngineError,

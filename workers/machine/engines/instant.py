@@ -7,8 +7,8 @@ import os
 import threading
 import time
 
-from grading.errors import BudgetExceeded, Cancelled, EngineError, OutputEmpty
-from grading.jobs import Tokens
+from grading.domain.errors import BudgetExceeded, Cancelled, EngineError, OutputEmpty
+from grading.domain.jobs import Tokens
 from workers.machine.engines.base import Cancel, Generation, Progress, Request
 from workers.machine.engines.instances import InstanceMaker
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from grading.errors import EngineError
+from grading.domain.errors import EngineError
 from workers.machine.engines.base import Generation, Measure, Progress, Request
 from workers.machine.engines.bounded import messages
 from workers.machine.engines.mlx_constraint import Constraint

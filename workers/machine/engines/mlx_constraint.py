@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from grading.errors import EngineError, JobInvalid
+from grading.domain.errors import EngineError, JobInvalid
 from workers.machine.engines.mlx_closing import Closing, Ending, Pieces
 from workers.machine.engines.mlx_rise import rise
 

@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from grading.errors import EngineError
+from grading.domain.errors import EngineError
 from workers.machine.engines.mlx_constraint import hand_out
 from workers.machine.engines.mlx_model import LoadedModel
 from workers.machine.engines.mlx_prefixes import Layers, Prefix, Prefixes

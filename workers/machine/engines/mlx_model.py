@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grading.errors import EngineError, JobInvalid, ModelMissing
+from grading.domain.errors import EngineError, JobInvalid, ModelMissing
 from workers.machine.engines.base import Measure
 from workers.machine.engines.mlx_constraint import Grammars
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from grading.errors import EngineError
+from grading.domain.errors import EngineError
 from workers.machine.engines.mlx_lane import Lane, Shape, attempt
 from workers.machine.engines.mlx_model import LoadedModel
 from workers.machine.engines.mlx_prefixes import Prefixes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol
 
-from grading.errors import OutputEndless
-from grading.jobs import Tokens
+from grading.domain.errors import OutputEndless
+from grading.domain.jobs import Tokens
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.bounded import MAX_TEXT_BYTES, PROGRESS_EVERY_S, wrote_something
 from workers.machine.engines.mlx_ticket import Ticket

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from grading.errors import EngineError
-from grading.jobs import Speculative, Timings
+from grading.domain.errors import EngineError
+from grading.domain.jobs import Speculative, Timings
 from workers.machine.engines.base import Phase
 from workers.machine.engines.mlx_constraint import Constraint
 from workers.machine.engines.mlx_model import LoadedModel, Prompt

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TypeVar
 
-from grading.errors import BudgetExceeded, Cancelled
+from grading.domain.errors import BudgetExceeded, Cancelled
 from workers.machine.engines.base import Cancel, Phase
 
 _T = TypeVar("_T")

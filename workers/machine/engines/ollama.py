@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from grading.errors import BudgetExceeded, ConfigError, EngineError, JobInvalid, OutputInvalid
-from grading.jobs import Timings, Tokens
+from grading.domain.errors import BudgetExceeded, ConfigError, EngineError, JobInvalid, OutputInvalid
+from grading.domain.jobs import Timings, Tokens
 from workers.machine.engines.base import Cancel, Generation, Progress, Request
 from workers.machine.engines.bounded import Answer, messages, wrote_something
 from workers.machine.engines.http_errors import broke_off

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from grading.errors import EngineError, EngineGarbled
+from grading.domain.errors import EngineError, EngineGarbled
 from workers.machine.engines.base import Cancel
 from workers.machine.engines.http_errors import broke_off, garbled, status_error, unreachable
 from workers.machine.engines.watch import Heard, Limits, Watch

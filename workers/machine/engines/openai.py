@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Literal
 
-from grading.errors import BudgetExceeded, ConfigError
+from grading.domain.errors import BudgetExceeded, ConfigError
 from workers.machine.engines.base import Generation, Measure, Progress, Request
 from workers.machine.engines.openai_schemas import Schemas
 from workers.machine.engines.openai_server import Server

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from grading.jobs import Timings, Tokens
+from grading.domain.jobs import Timings, Tokens
 from workers.machine.engines.bounded import Answer, lines
 from workers.machine.engines.http_errors import broke_off, garbled
 from workers.machine.engines.watch import Watch

@@ -13,7 +13,7 @@ from typing import Any
 
 import requests
 
-from grading.errors import EngineError, EngineGarbled, EngineUnreachable, ModelMissing
+from grading.domain.errors import EngineError, EngineGarbled, EngineUnreachable, ModelMissing
 from workers.machine.engines.base import Measure
 from workers.machine.engines.http_errors import reason, status_error
 from workers.machine.engines.openai_wire import OpenAIWire

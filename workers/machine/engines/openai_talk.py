@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import requests
 
-from grading.errors import BudgetExceeded, EngineBrokeOff, EngineError, JobInvalid, OutputEndless
+from grading.domain.errors import BudgetExceeded, EngineBrokeOff, EngineError, JobInvalid, OutputEndless
 from workers.machine.engines.base import Cancel, Generation, Phase, Progress, Request
 from workers.machine.engines.bounded import Answer, messages, wrote_something
 from workers.machine.engines.http_errors import broke_off, not_a_page, reason, unreachable

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import TypeVar
 
-from grading.errors import EngineBusy
+from grading.domain.errors import EngineBusy
 from workers.machine.engines.base import Progress
 from workers.machine.engines.watch import Watch
 

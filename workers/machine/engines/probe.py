@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from grading.errors import OutputEmpty, OutputTruncated
-from grading.jobs import Job, Material, Tokens
-from grading.model import Evidence
-from grading.rubric import Criterion, Rubric
+from grading.domain.errors import OutputEmpty, OutputTruncated
+from grading.domain.jobs import Job, Material, Tokens
+from grading.domain.model import Evidence
+from grading.domain.rubric import Criterion, Rubric
 from workers.machine.engines.base import Cancel, Engine, Generation, Phase, Request
 from workers.machine.stages.analysis import ANALYSIS
 

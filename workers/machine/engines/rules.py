@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from grading.errors import Cancelled, EngineError, JobInvalid
-from grading.jobs import Job, Tokens
-from grading.model import Location
+from grading.domain.errors import Cancelled, EngineError, JobInvalid
+from grading.domain.jobs import Job, Tokens
+from grading.domain.model import Location
 from workers.machine.engines import rules_feedback as write
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.rules_facts import Facts, join_within

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grading.jobs import Job
-from grading.rubric import Criterion
+from grading.domain.jobs import Job
+from grading.domain.rubric import Criterion
 from workers.machine.engines.rules_facts import Facts, cites, join_within, listed
 from workers.machine.engines.rules_judge import Judged, about_documentation, judge
 from workers.machine.engines.rules_lines import Remark

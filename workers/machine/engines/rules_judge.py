@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grading.jobs import Job
-from grading.model import CheckOutcome, Location
-from grading.rubric import Criterion
+from grading.domain.jobs import Job
+from grading.domain.model import CheckOutcome, Location
+from grading.domain.rubric import Criterion
 from workers.machine.engines.rules_facts import Facts, Line, calls_in, cites, join_within
 from workers.machine.engines.rules_words import Nouns, kinds, together
 from workers.machine.stages.quotes import SHORTEST

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from grading.model import Location
+from grading.domain.model import Location
 
 Severity = Literal["praise", "note", "minor", "major"]
 

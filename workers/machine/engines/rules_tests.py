@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grading.jobs import Job
-from grading.model import CheckOutcome, TestOutcome
-from grading.rubric import Criterion
+from grading.domain.jobs import Job
+from grading.domain.model import CheckOutcome, TestOutcome
+from grading.domain.rubric import Criterion
 from workers.machine.engines.rules_lines import Advice, Remark
 
 _TOLD = 60

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from grading.errors import BudgetExceeded, Cancelled, EngineError
-from grading.jobs import Tokens
+from grading.domain.errors import BudgetExceeded, Cancelled, EngineError
+from grading.domain.jobs import Tokens
 from workers.machine.engines.watch import Watch
 
 CLOSED = "The engine was closed."

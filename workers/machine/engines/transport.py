@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from grading.errors import EngineGarbled
+from grading.domain.errors import EngineGarbled
 from workers.machine.engines.http_errors import compressed, not_a_page
 from workers.machine.engines.watch import Watch
 

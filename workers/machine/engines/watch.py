@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 
-from grading.errors import BudgetExceeded, Cancelled, EngineError, EngineStalled, OutputEndless
+from grading.domain.errors import BudgetExceeded, Cancelled, EngineError, EngineStalled, OutputEndless
 from workers.machine.engines.base import Cancel
 
 MAX_WIRE_BYTES = 20_000_000

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from grading.errors import EngineError
+from grading.domain.errors import EngineError
 from workers.machine.hybrid import errors
 from workers.machine.hybrid.errors import (
     ForeignCache,

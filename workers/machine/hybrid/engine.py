@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from grading.errors import ConfigError
-from grading.jobs import Tokens
+from grading.domain.errors import ConfigError
+from grading.domain.jobs import Tokens
 from workers.machine.engines.base import Generation, Measure, Progress, Request
 from workers.machine.engines.mlx import MlxEngine, Ready
 from workers.machine.hybrid import planner

@@ -5,7 +5,7 @@ Each of these ends in the answer being made directly; `code` tells the breakdown
 
 from __future__ import annotations
 
-from grading.errors import GraderError
+from grading.domain.errors import GraderError
 
 
 class TransferError(GraderError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from grading.errors import EngineError
+from grading.domain.errors import EngineError
 from workers.machine.engines.mlx_lane import Shape
 from workers.machine.engines.mlx_model import LoadedModel, load_model, model_digest
 from workers.machine.engines.mlx_prefixes import Prefixes, default_bytes

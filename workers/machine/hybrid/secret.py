@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 
 NAME = "GRADER_PREFILL_SECRET"
 LEAST = 16

@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 import structlog
 from pydantic import Field, ValidationError
 
-from grading.errors import GraderError
-from grading.rubric import Value
+from grading.domain.errors import GraderError
+from grading.domain.rubric import Value
 from workers.machine.hybrid.errors import (
     NotAuthentic,
     OutOfTime,

@@ -9,7 +9,7 @@ from types import FrameType
 
 import structlog
 
-from grading.errors import ConfigError
+from grading.domain.errors import ConfigError
 from grading.machines import Machine
 from workers.machine.hybrid.reader import Reader
 from workers.machine.hybrid.secret import secret

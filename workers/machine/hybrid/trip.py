@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from grading.jobs import Hybrid
+from grading.domain.jobs import Hybrid
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.mlx import Ready
 from workers.machine.engines.mlx_prefixes import Layers

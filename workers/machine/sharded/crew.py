@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from grading.errors import EngineError, EngineUnreachable, ModelMissing, model_faults
+from grading.domain.errors import EngineError, EngineUnreachable, ModelMissing, model_faults
 from workers.machine.engines.mlx_tally import Tally
 from workers.machine.sharded.links import Link, command, environment
 from workers.machine.sharded.sent import Sent

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast, get_args
 
-from grading.errors import ConfigError, EngineError, ModelMissing
+from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from workers.machine.engines.base import Generation, Measure, Progress, Request
 from workers.machine.engines.bounded import messages
 from workers.machine.engines.mlx_model import LoadedModel

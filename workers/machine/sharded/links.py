@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from grading.errors import EngineError, EngineUnreachable
+from grading.domain.errors import EngineError, EngineUnreachable
 from workers.machine.sharded.words import FromRank, from_rank
 
 log = logging.getLogger(__name__)

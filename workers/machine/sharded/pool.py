@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from grading.errors import EngineError
+from grading.domain.errors import EngineError
 from workers.machine.engines.base import Progress
 from workers.machine.engines.mlx_waiting import Patience
 from workers.machine.sharded.crew import Crew

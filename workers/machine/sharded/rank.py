@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import BinaryIO
 
-from grading.errors import EngineError
+from grading.domain.errors import EngineError
 from workers.machine.engines.mlx_constraint import Constraint
 from workers.machine.engines.mlx_lane import Lane, Shape, attempt
 from workers.machine.engines.mlx_model import LoadedModel, Prompt, model_digest

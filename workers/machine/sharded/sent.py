@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from grading.errors import EngineError
+from grading.domain.errors import EngineError
 from workers.machine.engines.mlx_ticket import Ticket
 from workers.machine.sharded.words import DROPPED, FAILED, Add, News
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from grading.errors import EngineGarbled
-from grading.rubric import Value
+from grading.domain.errors import EngineGarbled
+from grading.domain.rubric import Value
 from workers.machine.engines.base import Phase
 
 Mode = Literal["auto", "pipeline", "tensor"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from grading.errors import ConfigError, ModelMissing
+from grading.domain.errors import ConfigError, ModelMissing
 from workers.machine.engines.mlx_lane import Lane, Shape
 from workers.machine.engines.mlx_model import LoadedModel, load_model
 from workers.machine.engines.mlx_prefixes import Prefixes

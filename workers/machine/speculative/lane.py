@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from grading.errors import EngineError
-from grading.jobs import Speculative
+from grading.domain.errors import EngineError
+from grading.domain.jobs import Speculative
 from workers.machine.engines.mlx_lane import Lane, Shape
 from workers.machine.engines.mlx_model import LoadedModel
 from workers.machine.engines.mlx_prefixes import Prefixes

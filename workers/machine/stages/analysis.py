@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from grading.jobs import AnalysisOutput, Finding, Job, Judgement, Suggestion
+from grading.domain.jobs import AnalysisOutput, Finding, Job, Judgement, Suggestion
 from workers.machine.stages.base import Stage, judged
 from workers.machine.stages.places import PLACE_CHARS, split_place
 from workers.machine.stages.shape import Schema, Sizes, many, record, text

@@ -10,8 +10,8 @@ from typing import Any
 
 import pydantic
 
-from grading.errors import OutputInvalid
-from grading.jobs import AnalysisOutput, FeedbackOutput, Job, Judgement, Quote
+from grading.domain.errors import OutputInvalid
+from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Job, Judgement, Quote
 from workers.machine.stages import prompt, shape
 from workers.machine.stages.fit import DEFAULT_CONTEXT_TOKENS, budget
 from workers.machine.stages.places import PLACE_CHARS, split_place

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grading.jobs import Material, WorkedExample, heading
-from grading.rubric import Criterion
+from grading.domain.jobs import Material, WorkedExample, heading
+from grading.domain.rubric import Criterion
 from workers.machine.stages.text import defuse, flat
 
 _HEAD = """\

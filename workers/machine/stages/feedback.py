@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from grading.jobs import FeedbackOutput, Job, Judgement
+from grading.domain.jobs import FeedbackOutput, Job, Judgement
 from workers.machine.stages.base import Stage, judged
 from workers.machine.stages.shape import Schema, Sizes, many, text
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from grading.jobs import Material
-from grading.model import Flag
+from grading.domain.jobs import Material
+from grading.domain.model import Flag
 from workers.machine.stages.text import clip, head_and_tail
 
 CHARS_PER_TOKEN = 3

@@ -10,8 +10,8 @@ import hashlib
 import re
 from typing import Any
 
-from grading.jobs import Job
-from grading.model import Flag
+from grading.domain.jobs import Job
+from grading.domain.model import Flag
 
 _SHORTEST = 8
 """Shorter codes may stand in ordinary words; those of real jobs are longer."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from grading.model import Document, Location
+from grading.domain.model import Document, Location
 
 PLACE_CHARS = 12
 """Characters of a place and the blank after it: at most `99:9999:999 `."""

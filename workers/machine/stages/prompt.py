@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from grading.errors import JobInvalid
-from grading.jobs import ENGLISH, Job, Material
-from grading.model import Flag
-from grading.rubric import Criterion
+from grading.domain.errors import JobInvalid
+from grading.domain.jobs import ENGLISH, Job, Material
+from grading.domain.model import Flag
+from grading.domain.rubric import Criterion
 from workers.machine.stages.examples import of_criteria, shown_examples
 from workers.machine.stages.fit import SYSTEM_SHARE, Budget, fit_material, fit_pieces, shortened_flag
 from workers.machine.stages.leaks import canary

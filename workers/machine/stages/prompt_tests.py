@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grading.model import TestOutcome
+from grading.domain.model import TestOutcome
 from workers.machine.stages.text import flat
 
 MOST_FAILED = 12

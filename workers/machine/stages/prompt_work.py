@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from grading.jobs import Job
-from grading.model import Cell, CheckOutcome, Document, Output
-from grading.rubric import Criterion
+from grading.domain.jobs import Job
+from grading.domain.model import Cell, CheckOutcome, Document, Output
+from grading.domain.rubric import Criterion
 from workers.machine.stages.fit import Piece
 from workers.machine.stages.prompt_tests import counted, failed
 from workers.machine.stages.text import defuse, flat, smuggled

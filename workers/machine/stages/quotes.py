@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grading.jobs import AnalysisOutput, Finding, Judgement, Quote
-from grading.model import Document, Flag, Location
+from grading.domain.jobs import AnalysisOutput, Finding, Judgement, Quote
+from grading.domain.model import Document, Flag, Location
 from workers.machine.stages.base import Output
 from workers.machine.stages.text import normal
 

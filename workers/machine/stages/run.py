@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from grading.errors import (
+from grading.domain.errors import (
     BudgetExceeded,
     Cancelled,
     EngineError,
@@ -16,8 +16,8 @@ from grading.errors import (
     OutputInvalid,
     OutputTruncated,
 )
-from grading.jobs import Job, Provenance, Result, SentPrompt, Timings, Tokens
-from grading.model import Flag
+from grading.domain.jobs import Job, Provenance, Result, SentPrompt, Timings, Tokens
+from grading.domain.model import Flag
 from workers.machine.engines.base import Cancel, Engine, Generation, MeasuresPrompts, Progress, Request
 from workers.machine.stages import leaks
 from workers.machine.stages.base import Output, Stage, require_words

@@ -11,8 +11,8 @@ from typing import Any
 
 import jsonschema
 
-from grading.errors import OutputInvalid
-from grading.jobs import Job
+from grading.domain.errors import OutputInvalid
+from grading.domain.jobs import Job
 from workers.machine.stages.text import clip, visible
 
 Schema = dict[str, Any]

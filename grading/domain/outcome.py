@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from grading.jobs import AnalysisOutput, FeedbackOutput, Provenance, Quote
-from grading.model import CheckOutcome, Flag, Location, RoundState
-from grading.rubric import Value
+from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Provenance, Quote
+from grading.domain.model import CheckOutcome, Flag, Location, RoundState
+from grading.domain.rubric import Value
 
 Basis = Literal["checks", "rules", "model", "checks and model", "ungraded", "person"]
 
@@ -102,7 +102,7 @@ class Report(Value):
     """Who or what wrote this report, in plain words."""
     comments: tuple[PersonComment, ...] = Field(default=(), exclude_if=_nothing)
     corrected: dict[str, Corrected] = Field(default_factory=dict, exclude_if=lambda found: not found)
-    """What people changed of the words, by target (`grading/changes.py`), such as `finding:2`."""
+    """What people changed of the words, by target (`grading/domain/changes.py`), such as `finding:2`."""
     adjustments: tuple[Adjusted, ...] = Field(default=(), exclude_if=_nothing)
     bonus_at_most: float | None = Field(default=None, exclude_if=lambda most: most is None)
 

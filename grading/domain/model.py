@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from grading.rubric import Show, Value
+from grading.domain.rubric import Show, Value
 
 PRIORITIES = ("interactive", "batch")
 """Of a round: somebody waits for it, or it is one of many."""

@@ -13,7 +13,7 @@ from re import _constants as constants  # type: ignore[attr-defined]  # no publi
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
-from grading.errors import AssignmentError
+from grading.domain.errors import AssignmentError
 
 MAX_TEXT = 20_000
 MAX_PATTERN = 1_000

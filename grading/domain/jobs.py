@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from grading.errors import Retry
-from grading.model import Document, Evidence, Flag, Location
-from grading.rubric import Rubric, Value
+from grading.domain.errors import Retry
+from grading.domain.model import Document, Evidence, Flag, Location
+from grading.domain.rubric import Rubric, Value
 
 ENGLISH = "English"
 

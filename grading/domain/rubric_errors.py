@@ -7,9 +7,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from grading.errors import AssignmentError
-from grading.evidence.patterns import compiled
-from grading.rubric import Adjustment, Check, CheckBase, Count, Criterion, Rubric, Rung
+from grading.domain.errors import AssignmentError
+from grading.domain.patterns import compiled
+from grading.domain.rubric import Adjustment, Check, CheckBase, Count, Criterion, Rubric, Rung
 
 KINDS: dict[str, type[CheckBase]] = {m.model_fields["kind"].default: m for m in get_args(get_args(Check)[0])}
 """The check classes by kind."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from pydantic import Field
 
-from grading.rubric import Value
+from grading.domain.rubric import Value
 
 DAY = timedelta(days=1)
 
