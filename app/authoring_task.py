@@ -13,8 +13,8 @@ from app import markup, moments, who
 from app.authoring_base import ANY
 from app.language import gettext as _
 from app.services import services
+from grading.config.languages import english_name
 from grading.domain.errors import AssignmentError
-from grading.languages import english_name
 from grading.store import assignment_settings, drafting
 from grading.store.drafting import NothingChanged, SavedMeanwhile
 

@@ -16,7 +16,7 @@ from werkzeug.datastructures import FileStorage
 
 from app.services import services
 from grading import documents
-from grading.config import Server
+from grading.config.settings import Server
 from grading.documents import HandIn, Limits, UploadedFile
 from grading.domain.errors import EmptyUpload
 from grading.domain.permissions import Actor, Subject, may

@@ -12,8 +12,8 @@ from app.history import Bounded
 from app.metrics import Labels, counter, gauge
 from app.services import Services
 from grading.canaries import PartBeat
+from grading.config.machines import ENGINES
 from grading.machine_states import MachineState
-from grading.machines import ENGINES
 
 CIRCUIT = {"closed": 0, "probing": 1, "open": 2}
 

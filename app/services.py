@@ -11,7 +11,7 @@ from flask import current_app
 from app.gateway.services import Door
 from grading.beats import Lease
 from grading.canaries import PartBeat
-from grading.config import Config
+from grading.config.settings import Config
 from grading.machine_states import MachineState
 from grading.store import Store
 

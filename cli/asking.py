@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.gateway import Door
 from grading import queue
-from grading.config import Config
+from grading.config.settings import Config
 from grading.dispatch import Dispatch
 from grading.guests import CHAT, Talks, chat_queue
 from grading.store import Store

@@ -25,10 +25,10 @@ from cli.embedded import free_port
 from cli.settings import Settings
 from cli.submit import Client
 from cli.system import System
+from grading.config.sandbox import Checks
 from grading.domain.rubric import Criterion, Rubric, Uses
 from grading.store import Store, accounts, assignments
 from grading.store.assignments import NewVersion
-from grading.trials.settings import Checks
 from workers.checks.sandbox import open_sandbox
 from workers.checks.sandbox.bubblewrap import Bubblewrap
 from workers.checks.toolbox import find_toolbox

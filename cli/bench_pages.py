@@ -83,7 +83,7 @@ def _walk(
     from app import Services, create_app
     from bench.pages import school, things, walk
     from cli.web_server import settle
-    from grading.config import parse
+    from grading.config.settings import parse
     from grading.dispatch import open_dispatch
     from grading.store import Store, migrate
 

@@ -18,7 +18,7 @@ from cli.cluster_ssh import MachineError, remote_of
 from cli.deploy_files import program
 from cli.deploy_models import Wanted, look, wanted
 from cli.settings import Settings
-from grading.config import Machine
+from grading.config.settings import Machine
 
 WAIT_S = 60.0
 MACHINES = click.argument("machines", nargs=-1, metavar="[MACHINE]...")

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 from cli.cluster_ssh import MachineError
 from grading.beats import Beat
 from grading.cluster.weights import Claim, claims
-from grading.config import Config
+from grading.config.settings import Config
 from grading.dispatch import open_leases
 
 POLL_S = 0.2

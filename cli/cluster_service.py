@@ -10,7 +10,7 @@ from cli.cluster_beats import Beats
 from cli.cluster_ssh import MachineError, Remote
 from cli.deploy_files import THERE as FILES_THERE
 from cli.service_units import PREFILL_GRACE_S, Kind, Service
-from grading.config import Machine
+from grading.config.settings import Machine
 
 THERE = Path(__file__).with_name("cluster_there.py")
 SPARE_S = 60.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grading.config import Machine, Ssh
+from grading.config.settings import Machine, Ssh
 from grading.domain.errors import GraderError
 
 CONNECT_S = 8

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cli.cluster_ssh import MachineError
-from grading.config import Machine
+from grading.config.settings import Machine
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED_BY_OTHERS = {"packaging", "pyyaml"}

@@ -24,7 +24,7 @@ from cli.deploy_packages import fetch_wheels, lock_for, platforms
 from cli.service_units import env_line
 from cli.settings import Settings
 from grading.cluster.weights import Claim, Difference, differing
-from grading.config import Machine, Redis
+from grading.config.settings import Machine, Redis
 from workers.machine.hybrid import secret as prefill
 
 INSTALL_S = 3600.0

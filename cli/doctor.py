@@ -13,7 +13,7 @@ import click
 from cli.checks.finding import Bounds, Finding, Patient, failure, ok
 from cli.serve import ENGINE, FOLDER, PORT
 from cli.settings import Settings, with_own_redis
-from grading.config import Config
+from grading.config.settings import Config
 from grading.domain.errors import ConfigError, GraderError
 
 MARKS = {"ok": "✓", "warning": "!", "failure": "✗"}

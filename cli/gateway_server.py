@@ -8,7 +8,7 @@ from app.gateway import Door, create_gateway
 from cli.http_connections import Bounds
 from cli.http_server import HttpServer
 from grading import queue
-from grading.config import Config
+from grading.config.settings import Config
 from grading.dispatch import open_leases
 from grading.guests import CHAT, Talks, chat_queue
 from grading.store import Store

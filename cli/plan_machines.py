@@ -14,11 +14,11 @@ from grading.cluster import costs
 from grading.cluster.costs import Card, Size, Weights
 from grading.cluster.plan import Machine, pace_of
 from grading.cluster.view import Pace, Peer
-from grading.config import Config
+from grading.config.machines import Name
+from grading.config.settings import Config
 from grading.domain.errors import ConfigError
 from grading.domain.rubric import Value
 from grading.machine_states import MachineState
-from grading.machines import Name
 from grading.peers import peer
 
 Positive = Annotated[float, Field(gt=0)]

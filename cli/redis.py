@@ -8,8 +8,8 @@ import secrets
 import click
 
 from cli.settings import MIN_SECRET, Settings
+from grading.config.redis_url import on_loopback
 from grading.domain.errors import ConfigError
-from grading.redis_url import on_loopback
 
 VARIABLE = "GRADER_REDIS_PASSWORD_SERVER"
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from grading import config
-from grading.config import Config
+from grading.config import settings
+from grading.config.settings import Config
 from grading.domain.errors import ConfigError
 
 MIN_SECRET = 16
@@ -29,7 +29,7 @@ class Settings:
     @cached_property
     def config(self) -> Config:
         """The validated configuration, with addresses from the environment."""
-        return config.load(self.path, os.environ)
+        return settings.load(self.path, os.environ)
 
     @cached_property
     def running(self) -> Config:

@@ -15,7 +15,7 @@ from cli.http_connections import MIB, Bounds
 from cli.http_server import HttpServer
 from cli.settings import lms_secrets, secret_key
 from grading import tracing
-from grading.config import Config
+from grading.config.settings import Config
 from grading.dispatch import open_dispatch
 from grading.store import Store
 

@@ -23,7 +23,7 @@ from grading.backlog import Backlog
 from grading.beats import Beat, Lease
 from grading.breaker import Breaker
 from grading.canaries import Canaries, PartBeat, Waiting
-from grading.config import Config
+from grading.config.settings import Config
 from grading.domain.model import PRIORITIES
 from grading.leases import LEASES, Leases, connect, result_key
 from grading.machine_states import MachineState, as_beats_tell

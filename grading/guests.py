@@ -15,9 +15,9 @@ from pydantic import Field, ValidationError
 from redis import Redis
 
 from grading import lua
+from grading.config.machines import Placement
 from grading.domain.jobs import Tokens
 from grading.domain.rubric import Value
-from grading.machines import Placement
 from grading.scripts import Script
 
 CHAT = "grader.chat"

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from grading import queue
 from grading.backlog import BACKLOG
 from grading.canaries import ANSWERS, CANARIES, EXAMINATIONS
-from grading.config import Config, Machine
+from grading.config.settings import Config, Machine
 from grading.guests import KEYS as GUESTS
 from grading.guests import guest_queues
 from grading.leases import (

@@ -10,8 +10,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.retry import Retry
 
+from grading.config.redis_url import on_loopback, place, without_credentials
 from grading.domain.errors import GraderError
-from grading.redis_url import on_loopback, place, without_credentials
 
 log = logging.getLogger(__name__)
 PATIENCE_S = 2.0

@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 from grading import queue
 from grading.backlog import BACKLOG
 from grading.canaries import CANARIES, PARTS
-from grading.config import Config
+from grading.config.settings import Config
 from grading.guests import guest_queues
 from grading.leases import BEATS, DRAINED, LEASES, PACES
 

@@ -17,10 +17,10 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read_document
 from grading.trials.model import Code, Limits, Request, Trial, Work
 from grading.trials.paths import places_of, repair
-from grading.trials.settings import Checks
 from workers.checks.files import Shelf
 from workers.checks.sandbox import open_sandbox
 from workers.checks.toolbox_r import find_r

@@ -25,12 +25,12 @@ from typing import Any
 
 from grading import report
 from grading.assignment import Assignment, read_folder
+from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read, set_apart
 from grading.evidence import collect
 from grading.trials.model import Limits, Request, Trial
 from grading.trials.plan import make_plan
 from grading.trials.ran import Ran
-from grading.trials.settings import Checks
 from workers.checks.sandbox import open_sandbox
 from workers.checks.toolbox import find_toolbox
 from workers.checks.trial import Trials

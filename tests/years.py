@@ -17,7 +17,7 @@ from sqlalchemy.types import DateTime
 
 from grading import queue
 from grading.beats import Beat
-from grading.config import load
+from grading.config.settings import load
 from grading.domain.model import RoundState, StageState
 from grading.store import Store, migrate
 from grading.store.rounds import Recorded

@@ -12,8 +12,8 @@ from typing import cast
 from flask import current_app
 
 from app.gateway.errors import TooMany
-from grading.config import Config
-from grading.gateway import Gateway
+from grading.config.gateway import Gateway
+from grading.config.settings import Config
 from grading.guests import WITHOUT_MODEL, Talks, alias, chat_queue
 from grading.leases import Leases
 from grading.store import Store

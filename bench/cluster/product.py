@@ -24,7 +24,7 @@ from bench.cluster.runs import Ended, Plan
 from bench.cluster.sizes import mark
 from bench.cluster.world import HandIn as Coming
 from cli.embedded import start_redis
-from grading.config import load
+from grading.config.settings import load
 from grading.dispatch import Dispatch, open_dispatch
 from grading.documents import HandIn, UploadedFile, read
 from grading.documents.limits import Limits

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from grading.config import Config
+from grading.config.settings import Config
 
 Level = Literal["ok", "warning", "failure"]
 GB = 1_000_000_000

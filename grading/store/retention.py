@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, null, or_, select, update
 from sqlalchemy.orm import Session
 
-from grading.config import Retention
+from grading.config.settings import Retention
 from grading.domain.model import RoundState
 from grading.store import prompts
 from grading.store.database import now

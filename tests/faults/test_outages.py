@@ -26,7 +26,7 @@ from werkzeug.test import TestResponse
 from app import Services, create_app
 from cli.embedded import RedisProcess, start_redis
 from grading.beats import Beat
-from grading.config import load
+from grading.config.settings import load
 from grading.dispatch import Dispatch, open_dispatch
 from grading.domain.model import RoundState, RunState
 from grading.store import Store, migrate, tables

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import Evidence
 from grading.domain.rubric import Case, Criterion, PassesTests, Rubric
@@ -23,7 +24,6 @@ from grading.trials.model import Limits, Request, Trial
 from grading.trials.paths import beside
 from grading.trials.plan import make_plan
 from grading.trials.ran import Ran
-from grading.trials.settings import Checks
 from tests.hostile import bait
 from tests.hostile.bait import Bait
 from workers.checks.files import Shelf

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from grading.config.sandbox import Checks
 from grading.trials.model import Answer, Played, Tested
-from grading.trials.settings import Checks
 from workers.checks.toolbox import INSIDE, OWN, find_toolbox
 
 PATIENCE_S = 60.0

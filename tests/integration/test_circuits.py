@@ -11,7 +11,7 @@ import pytest
 from cli.embedded import free_port
 from grading.beats import Lease
 from grading.cluster.circuit import Rules
-from grading.config import Machine
+from grading.config.settings import Machine
 from grading.domain.errors import EngineError, EngineUnreachable
 from grading.leases import LEASES, Leases
 from tests.factories import result

@@ -22,7 +22,7 @@ from cli.embedded import free_port
 from cli.main import main
 from cli.settings import Settings
 from cli.system import System
-from grading.config import Ssh
+from grading.config.settings import Ssh
 from grading.store import Store
 from grading.store.tables import Run
 from tests.engines import ask, quiet

@@ -22,7 +22,7 @@ from cli.deploy_models import Models, Wanted
 from cli.deploy_packages import fetch_wheels, platforms
 from cli.deploy_steps import Deployment, Options
 from cli.settings import Settings
-from grading.config import Machine, Ssh
+from grading.config.settings import Machine, Ssh
 from grading.domain.errors import ConfigError
 from tests.ssh_server import SshServer, ssh_server
 

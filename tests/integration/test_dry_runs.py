@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import func, select
 
 from grading.beats import Beat
-from grading.config import load
+from grading.config.settings import load
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor

@@ -18,7 +18,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from cli.main import grader
-from grading.config import Retention
+from grading.config.settings import Retention
 from grading.documents import HandIn, UploadedFile
 from grading.domain.errors import Conflict, Forbidden, NotFound
 from grading.domain.model import Cell, Document

@@ -13,9 +13,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from redis import Redis
 
-from grading import config as configuration
 from grading import queue, redis_acl, redis_keys, signing
 from grading.beats import Beat, Lease
+from grading.config import settings as configuration
 from grading.domain.model import RunState
 from grading.leases import Leases, load_scripts
 from grading.store.tables import Round, Run

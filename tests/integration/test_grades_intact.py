@@ -14,7 +14,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from grading.config import load
+from grading.config.settings import load
 from grading.domain.changes import Change
 from grading.domain.errors import GraderError
 from grading.domain.lateness import LateRule

@@ -16,7 +16,7 @@ from redis.exceptions import TimeoutError as RedisTimeout
 from grading import queue
 from grading.beats import Beat, Claim, Lease
 from grading.condition import condition
-from grading.config import load
+from grading.config.settings import load
 from grading.dispatch import Dispatch
 from grading.leases import BEATS, LEASES, MAX_DELIVERIES, Leases, connect
 from grading.machine_states import MachineState

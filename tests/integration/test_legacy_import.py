@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from grading.assignment import Assignment, read_files
-from grading.config import Checks
+from grading.config.settings import Checks
 from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.documents.notebook import in_language
 from grading.domain.jobs import Provenance, Result

@@ -420,7 +420,7 @@ def test_people_may_be_called_as_long_as_lti_allows(here: Campus) -> None:
 
 KILLED = """
 import os, signal, sys
-from grading.config import Server
+from grading.config.settings import Server
 from grading.store import Store
 from workers.server.passback import Passback
 url, public, at = sys.argv[1:4]

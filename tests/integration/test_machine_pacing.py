@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from grading.config import Machine
+from grading.config.settings import Machine
 from grading.domain.errors import EngineError
 from grading.domain.jobs import Job, Provenance, Result, Tokens
 from grading.leases import PACES, Leases, connect

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from cli.embedded import start_redis
 from grading import queue
-from grading.config import Machine
+from grading.config.settings import Machine
 from grading.domain.errors import EngineError
 from grading.domain.jobs import Job, Material
 from grading.domain.model import Evidence

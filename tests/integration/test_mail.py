@@ -16,7 +16,7 @@ from sqlalchemy import select
 from app.language import FOLDER
 from cli.checks import mail as doctor_mail
 from cli.checks.finding import Patient
-from grading.config import Config
+from grading.config.settings import Config
 from grading.domain.errors import ConfigError
 from grading.domain.permissions import Actor
 from grading.mail import Mail, valid_address
@@ -434,7 +434,7 @@ def test_tries_end(school: School, box: Mailbox) -> None:
 )
 def test_configurations_that_cannot_work_are_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ConfigError) as raised:
-        from grading.config import parse
+        from grading.config.settings import parse
 
         stages = {stage: {"engine": "rules", "model": "m"} for stage in ("analysis", "feedback")}
         parse({"mail": wrong, "machines": [{"name": "m", "stages": stages}]})

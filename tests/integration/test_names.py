@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grading.beats import Beat
-from grading.config import load
+from grading.config.settings import load
 from grading.documents import UploadedFile, read
 from grading.domain.jobs import Result
 from grading.domain.model import Flag, Location

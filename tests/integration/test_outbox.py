@@ -19,7 +19,7 @@ from standardwebhooks import Webhook
 
 from cli.embedded import free_port
 from cli.settings import event_secrets
-from grading.config import Config, load, parse
+from grading.config.settings import Config, load, parse
 from grading.domain.errors import ConfigError
 from grading.store import Store, migrate, outbox, sending
 from grading.store.outbox import Delivery

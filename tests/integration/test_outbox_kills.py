@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from grading.config import load
+from grading.config.settings import load
 from grading.store import Store, migrate
 from grading.store.tables import Outbox
 from tests.factories import add_assignment, begin_round, hand_in, result

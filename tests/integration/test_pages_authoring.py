@@ -23,7 +23,7 @@ from app.gateway import Door
 from grading.assignment import read_files
 from grading.authoring.folder import compose
 from grading.beats import Beat
-from grading.config import parse
+from grading.config.settings import parse
 from grading.documents import Limits
 from grading.guests import DRAFTING, Event, Talks, chat_queue
 from grading.leases import Leases, connect

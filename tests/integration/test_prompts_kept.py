@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from grading.config import Retention, StageSettings
+from grading.config.settings import Retention, StageSettings
 from grading.domain.errors import NotFound
 from grading.domain.jobs import Job, Result, SentPrompt
 from grading.store import assignments, erasure, export, migrate, prompts, retention

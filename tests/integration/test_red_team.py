@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from grading.config.sandbox import Checks
 from grading.domain.model import Evidence
 from grading.domain.rubric import Case, Check, Criterion, OutputEquals, PassesTests, Rubric, RunsClean
 from grading.evidence import collect
@@ -33,7 +34,6 @@ from grading.trials.model import (
 )
 from grading.trials.plan import make_plan
 from grading.trials.ran import Ran
-from grading.trials.settings import Checks
 from tests.unit.evidence_samples import cell, notebook, script, shown
 from workers.checks.sandbox import open_sandbox
 from workers.checks.sandbox.base import Ending

@@ -11,8 +11,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from grading import config as configuration
 from grading import redis_acl, signing
+from grading.config import settings as configuration
 from grading.guests import chat_queue
 from tests.redis_servers import acl_file, client, redis_server
 

@@ -19,8 +19,8 @@ from redis.exceptions import NoPermissionError
 from sqlalchemy import select
 
 from cli.main import grader
-from grading import config as configuration
 from grading import redis_acl, redis_guard, signing
+from grading.config import settings as configuration
 from grading.guests import chat_queue
 from grading.leases import result_key
 from grading.redis_guard import RedisOpen, RedisUntrusted, refuse_open

@@ -14,7 +14,7 @@ import pytest
 from grading import queue
 from grading.backlog import BACKLOG, FRESH_S, Backlog
 from grading.beats import Beat
-from grading.config import Config, Database, load
+from grading.config.settings import Config, Database, load
 from grading.dispatch import DEEPEST, Dispatch, Outgoing, open_dispatch
 from grading.leases import BEATS, Leases
 from grading.store import Store, migrate, preparing

@@ -17,7 +17,7 @@ from sqlalchemy import select
 from cli.drain import _wait_out
 from cli.main import grader
 from grading.beats import DEAD_AFTER_S, Beat, Lease
-from grading.config import load
+from grading.config.settings import load
 from grading.dispatch import open_dispatch
 from grading.domain.errors import GraderError
 from grading.domain.jobs import Tokens

@@ -22,7 +22,7 @@ from cli.settings import secret_key
 from cli.supervisor import LIFELINE, LONGEST_WAIT_S, STEADY_S, Part, Supervisor
 from grading import queue
 from grading.beats import Beat, Lease
-from grading.config import load
+from grading.config.settings import load
 from grading.domain.errors import ConfigError
 from grading.domain.model import Document, Evidence, RoundState, RunState, StageState
 from grading.evidence import collect

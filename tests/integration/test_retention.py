@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, update
 
-from grading.config import Retention
+from grading.config.settings import Retention
 from grading.domain.permissions import Actor
 from grading.store import accounts, batches, erasure, grades, migrate, open_sessions, passwords
 from grading.store import retention as keeping

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grading.assignment import Assignment, read_folder
+from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import CheckOutcome, Evidence
 from grading.evidence import collect
@@ -16,7 +17,6 @@ from grading.evidence.showing import for_student
 from grading.trials.model import Request, Trial
 from grading.trials.plan import make_plan
 from grading.trials.ran import Ran
-from grading.trials.settings import Checks
 from tests.integration.test_samples import SAMPLES
 from workers.checks.sandbox import open_sandbox
 from workers.checks.sandbox.base import Mount

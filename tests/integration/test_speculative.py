@@ -16,8 +16,8 @@ import pytest
 
 from bench.models import Kind, make_model
 from cli.deploy_models import Wanted, wanted
+from grading.config.machines import EngineSettings, Machine, Placement
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
-from grading.machines import EngineSettings, Machine, Placement
 from tests.engines import SMALLER, ask, quiet
 from tests.lanes import Driven, alone, words
 from workers.machine.engines import Generation, Request, open_engine

@@ -17,7 +17,7 @@ from sqlalchemy import func, select, update
 from grading import queue
 from grading.beats import DEAD_AFTER_S, Beat, Lease
 from grading.cluster.stalls import MARGIN_S
-from grading.config import Config, Database, Machine, Placement, load
+from grading.config.settings import Config, Database, Machine, Placement, load
 from grading.dispatch import Outgoing
 from grading.domain.errors import for_student
 from grading.domain.model import RoundState, RunState, StageState

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.trials.settings import Checks
+from grading.config.sandbox import Checks
 from tests.integration.python_boxes import commands, driver
 from workers.checks import toolbox
 from workers.checks.toolbox import find_toolbox

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.trials.settings import Checks
+from grading.config.sandbox import Checks
 from workers.checks.toolbox_r import find_r
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import func, select, update
 
 from grading import queue
 from grading.canaries import Canaries
-from grading.config import Checks, load
+from grading.config.settings import Checks, load
 from grading.documents import Limits, UploadedFile, read
 from grading.domain.model import Evidence, RoundState
 from grading.domain.rubric import Case, Criterion, PassesTests, Rubric

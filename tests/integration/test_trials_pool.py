@@ -26,7 +26,7 @@ from app.live import live
 from app.progress import Progress
 from grading import queue
 from grading.canaries import Canaries
-from grading.config import Checks, Retention
+from grading.config.settings import Checks, Retention
 from grading.domain.errors import SandboxUnavailable
 from grading.domain.model import RoundState
 from grading.store import Store, backup, erasure, migrate, outbox, preparing, replay, retention

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from grading.config import Config, Database, Machine, Placement
+from grading.config.settings import Config, Database, Machine, Placement
 from grading.dispatch import Outgoing, open_dispatch
 from grading.domain.jobs import Result
 from grading.domain.model import RoundState, RunState, StageState

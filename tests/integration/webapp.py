@@ -25,7 +25,7 @@ from app import Services, create_app
 from app.who import SignedIn
 from grading.beats import Lease
 from grading.canaries import PartBeat
-from grading.config import Config, parse
+from grading.config.settings import Config, parse
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
 from grading.domain.jobs import (

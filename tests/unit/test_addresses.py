@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from grading.addresses import Allowed, Refused, plain, public, read, require
-from grading.config import Config, parse
+from grading.config.settings import Config, parse
 from grading.domain.errors import ConfigError
 
 NOTHING = Allowed()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grading.config import Config, load, parse
+from grading.config.settings import Config, load, parse
 from grading.domain.errors import ConfigError
 
 

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from grading.assignment import Manifest
-from grading.languages import LANGUAGES, MOST, REGIONAL, english_name
+from grading.config.languages import LANGUAGES, MOST, REGIONAL, english_name
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisAway
 
 from grading.beats import Beat, Look
 from grading.cluster.view import Pace, Peer
-from grading.machines import Machine, Placement
+from grading.config.machines import Machine, Placement
 from workers.machine import listening as module
 from workers.machine.listening import COMING_S, RETURN_S, Cycle, Here, Listening
 

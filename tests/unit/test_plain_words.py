@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.markup import markdown
 from cli.serve import _linked
-from grading.config import Config
+from grading.config.settings import Config
 from grading.evidence.check_output import _asked_for
 
 CONFIG = Path(__file__).parents[2] / "config.toml"

@@ -19,7 +19,7 @@ from grading.cluster import costs
 from grading.cluster.costs import Card, Size
 from grading.cluster.plan import Machine, NobodyDoes, pace_of, plan
 from grading.cluster.view import Peer
-from grading.config import parse
+from grading.config.settings import parse
 from grading.leases import connect
 from grading.machine_states import MachineState
 from grading.trials.rate import Rate

@@ -9,7 +9,7 @@ import pytest
 
 from cli.http_connections import MIB, Bounds
 from cli.http_server import DRAINED_BYTES
-from grading.config import Server
+from grading.config.settings import Server
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 EXAMPLES = {

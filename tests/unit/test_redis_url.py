@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grading.config import Redis
-from grading.redis_url import checked, on_loopback, place, without_credentials
+from grading.config.redis_url import checked, on_loopback, place, without_credentials
+from grading.config.settings import Redis
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from cli.deploy_packages import lock_for, platforms
 from cli.main import grader
 from cli.service_units import WRAPPER, Service, env_line
-from grading.config import Machine, parse
+from grading.config.settings import Machine, parse
 from grading.domain.errors import ConfigError, GraderError
 
 ODD = 'a "b" %h $HOME \\ c'

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from bench.models import Kind, make_model
+from grading.config.machines import EngineSettings, Machine
 from grading.domain.errors import ConfigError, EngineError, EngineUnreachable, ModelMissing
-from grading.machines import EngineSettings, Machine
 from tests.sharded import addresses
 from workers.machine.engines import open_engine
 from workers.machine.engines.mlx_model import Prompt

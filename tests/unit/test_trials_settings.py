@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from grading.trials.settings import Checks
+from grading.config.sandbox import Checks
 
 
 @pytest.mark.parametrize("cores", [1, 3, 200])

@@ -12,7 +12,7 @@ from celery import Celery
 
 from grading import queue
 from grading.canaries import Canaries
-from grading.config import Config
+from grading.config.settings import Config
 from grading.domain.errors import SandboxUnavailable
 from grading.store import preparing
 from grading.store.outbox import Hold

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grading.config.sandbox import Checks
 from grading.trials.model import TrialLanguage
-from grading.trials.settings import Checks
 from workers.checks.sandbox.base import Mount
 
 DRIVERS = Path(__file__).parent / "drivers"

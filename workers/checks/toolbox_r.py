@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from grading.trials.settings import Checks
+from grading.config.sandbox import Checks
 from workers.checks.sandbox.base import Mount
 from workers.checks.toolbox import Toolbox, find_toolbox
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grading.cluster.circuit import RULES, Circuit, Rules, verdict
-from grading.config import Machine
+from grading.config.settings import Machine
 from grading.domain.errors import Cancelled, EngineError, EngineUnreachable
 from grading.domain.jobs import Result
 from workers.machine.engines.base import Cancel, Engine

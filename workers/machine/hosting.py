@@ -10,10 +10,10 @@ from celery import Celery, Task
 
 from grading.cluster.routing import decide
 from grading.cluster.view import View
-from grading.config import Config
+from grading.config.machines import Placement
+from grading.config.settings import Config
 from grading.dispatch import AWAY
 from grading.guests import CHAT, DRAFTING, Talks, chat_queue
-from grading.machines import Placement
 from grading.queue import own_queue
 from workers.machine.guests import Guests, in_use, queues_of
 from workers.machine.process import MachineProcess

@@ -20,8 +20,8 @@ from grading.beats import Look
 from grading.cluster.guesses import lengths, with_guesses
 from grading.cluster.routing import Choice, decide
 from grading.cluster.view import BATCH, INTERACTIVE, PRIORITIES, Peer, View
-from grading.config import Machine
-from grading.machines import Placement
+from grading.config.machines import Placement
+from grading.config.settings import Machine
 from grading.peers import peer, takes_part
 from grading.queue import own_queue, stage_queue
 from workers.machine.guests import in_use

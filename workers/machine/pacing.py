@@ -18,9 +18,9 @@ from redis.exceptions import RedisError
 from grading.cluster.pace import Learner, Sample, Seen
 from grading.cluster.slots import Best
 from grading.cluster.view import Pace
+from grading.config.machines import Machine
 from grading.domain.jobs import Result
 from grading.leases import PACES
-from grading.machines import Machine
 from workers.machine.working import Working
 
 log = logging.getLogger(__name__)

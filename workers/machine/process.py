@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from grading.beats import BEAT_S, Beat
 from grading.cluster.circuit import RULES, Rules
-from grading.config import EngineSettings, Machine
+from grading.config.settings import EngineSettings, Machine
 from grading.domain.jobs import Job, Provenance, Result, read_job
 from grading.leases import Leases
 from grading.logs import working_on

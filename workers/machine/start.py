@@ -16,10 +16,10 @@ from redis import Redis
 from grading import queue
 from grading.canaries import Canaries
 from grading.cluster.view import Peer
-from grading.config import Config, EngineSettings, Machine
+from grading.config.machines import Placement
+from grading.config.settings import Config, EngineSettings, Machine
 from grading.dispatch import AWAY, open_leases
 from grading.logs import working_on
-from grading.machines import Placement
 from grading.signing import signer
 from workers import canary
 from workers.machine import examine

@@ -7,7 +7,7 @@ import math
 import threading
 from collections.abc import Mapping
 
-from grading.config import Machine
+from grading.config.settings import Machine
 from grading.domain.errors import EngineError
 from workers.machine.engines.base import COUNTERS, Counts, Engine, Identifies, LoadsModels
 

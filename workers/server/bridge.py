@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError
 
 from grading.canvas.talk import Talk, TokenRefused
 from grading.canvas.values import CanvasFailed, CanvasSilent
+from grading.config.server import Canvas
 from grading.domain.errors import GraderError
-from grading.server_settings import Canvas
 from grading.store import chores, outbox
 from grading.store.canvas import links, scores, wake
 from grading.store.canvas.links import Link

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from sqlalchemy.exc import DBAPIError
 from standardwebhooks import Webhook
 
-from grading.config import Config
+from grading.config.settings import Config
 from grading.domain.errors import ConfigError
 from grading.messages import Event, news
 from grading.outside import Answer, OutsideFailed, Refused, ask

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.exc import DBAPIError
 
-from grading.config import Server as ServerConfig
+from grading.config.settings import Server as ServerConfig
 from grading.domain.errors import GraderError
 from grading.lti.messages import line_item, score, with_path
 from grading.lti.talk import LINE_ITEM, LINE_ITEMS, SCORE, Talk, object_of, require_ok

@@ -10,7 +10,7 @@ from typing import Any
 
 from grading import queue
 from grading.canaries import Canaries
-from grading.config import Config
+from grading.config.settings import Config
 from workers import canary
 from workers.server.bridge import Bridge
 from workers.server.canary import beat_until

@@ -9,8 +9,8 @@ from types import FrameType
 
 import structlog
 
+from grading.config.machines import Machine
 from grading.domain.errors import ConfigError
-from grading.machines import Machine
 from workers.machine.hybrid.reader import Reader
 from workers.machine.hybrid.secret import secret
 from workers.machine.hybrid.serving import Serving

@@ -21,14 +21,14 @@ from pydantic import (
     model_validator,
 )
 
-from grading import redis_url
+from grading.config import redis_url
+from grading.config.gateway import Gateway
+from grading.config.machines import ENGINES, EngineSettings, Machine, Placement, Prefill, Ssh
+from grading.config.sandbox import Checks
+from grading.config.server import EventReceiver, Server
 from grading.domain.errors import ConfigError
 from grading.domain.rubric import Value
-from grading.gateway import Gateway
-from grading.machines import ENGINES, EngineSettings, Machine, Placement, Prefill, Ssh
 from grading.mail import Mail
-from grading.server_settings import EventReceiver, Server
-from grading.trials.settings import Checks
 
 __all__ = [
     "ENGINES",
