@@ -81,7 +81,7 @@ from app.lti import registering as lti_registering
 from app.points import level_said
 from app.said import said as in_words
 from app.services import Services
-from grading import logs
+from grading.shared import logs
 
 __all__ = ["Services", "create_app"]
 

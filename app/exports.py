@@ -14,7 +14,8 @@ from flask import Blueprint, Response, request
 from app import who
 from app.gradebook import seen
 from app.services import services
-from grading import gradefile, zipnames
+from grading import gradefile
+from grading.documents import zip_names
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.store import Store, courses, gradeout
@@ -151,5 +152,5 @@ def _zipped(files: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
 def _file(content: Iterator[bytes], name: str, kind: str) -> Response:
     response = Response(content, content_type=kind)
     with suppress(AttributeError):
-        response.headers.set("Content-Disposition", "attachment", filename=zipnames.part(name))
+        response.headers.set("Content-Disposition", "attachment", filename=zip_names.part(name))
     return response

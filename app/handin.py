@@ -20,11 +20,11 @@ from grading.config.settings import Server
 from grading.documents import HandIn, Limits, UploadedFile
 from grading.domain.errors import EmptyUpload
 from grading.domain.permissions import Actor, Subject, may
-from grading.logs import working_on
+from grading.shared.logs import working_on
+from grading.shared.tracing import mark
 from grading.store import door, groups, submissions, tables, uploads
 from grading.store.database import now
 from grading.store.submissions import Accepted, Idempotency, Incoming
-from grading.tracing import mark
 
 log = logging.getLogger(__name__)
 MIB = 1024 * 1024

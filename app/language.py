@@ -19,7 +19,7 @@ from babel.numbers import get_decimal_symbol, get_group_symbol
 from flask import Flask, g, has_request_context, request, session
 from flask_login import current_user
 
-from grading import catalogues
+from grading.shared import catalogues
 
 FOLDER = Path(__file__).parent / "translations"
 ENGLISH = "en"

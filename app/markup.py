@@ -19,7 +19,7 @@ from pygments.token import Text, _TokenType
 
 from app import colours
 from grading.domain.model import Cell
-from grading.remembered import Remembered
+from grading.shared.cache import Remembered
 
 TAGS = set("p br em strong code pre ul ol li blockquote h3 h4 h5 h6 hr".split())
 MARKDOWN_CHARS = 50_000

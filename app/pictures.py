@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grading.documents.outputs import joined
-from grading.remembered import Remembered
+from grading.shared.cache import Remembered
 
 MOST_BYTES = 2 * 1024 * 1024
 """Largest picture that is shown."""

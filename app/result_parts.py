@@ -18,7 +18,7 @@ from app import flags, points, render
 from app.language import current
 from grading.domain.model import Location
 from grading.domain.outcome import Report
-from grading.remembered import Remembered, mark
+from grading.shared.cache import Remembered, mark
 from grading.store.contents import HandedIn
 from grading.store.standing import Terms
 from grading.store.views import SubmissionView

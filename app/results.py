@@ -29,7 +29,7 @@ from grading.domain.model import Document
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
 from grading.evidence.showing import for_student
-from grading.remembered import mark
+from grading.shared.cache import mark
 from grading.store import contents, lists, regrade_lists, regrades, standing, tables, views
 from grading.store.contents import Whole
 from grading.store.lists import SubmissionLine

@@ -17,7 +17,7 @@ from app.language import current
 from app.language import gettext as _
 from grading.domain.errors import NotFound
 from grading.domain.rubric import Criterion, Rubric
-from grading.remembered import mark
+from grading.shared.cache import mark
 from grading.store import adjusting, lists, marking, review_list, tables
 from grading.store.review_filters import Filters, Page
 

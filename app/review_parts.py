@@ -18,7 +18,7 @@ from app.flags import place_words
 from app.language import current
 from app.review_shown import Given, pane
 from app.texts import form_token
-from grading.remembered import Remembered, mark
+from grading.shared.cache import Remembered, mark
 from grading.store.contents import HandedIn
 from grading.store.views import SubmissionView
 

@@ -11,8 +11,9 @@ import click
 from cli.logs import configure
 from cli.settings import OWN_FOLDER, Settings, canvas_tokens, event_secrets, mail_password
 from cli.supervisor import end_with_supervisor
-from grading import redis_guard, tracing
+from grading import redis_guard
 from grading.config.settings import Config
+from grading.shared import tracing
 
 TRANSLATIONS = Path(__file__).parents[1] / "app" / "translations"
 """Letters say it in the words of the pages; their package is not loaded for that."""

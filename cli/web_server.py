@@ -14,9 +14,9 @@ from cli.asking import open_door
 from cli.http_connections import MIB, Bounds
 from cli.http_server import HttpServer
 from cli.settings import lms_secrets, secret_key
-from grading import tracing
 from grading.config.settings import Config
 from grading.dispatch import open_dispatch
+from grading.shared import tracing
 from grading.store import Store
 
 

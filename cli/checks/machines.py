@@ -15,7 +15,7 @@ from grading.config.settings import Machine
 from grading.dispatch import AWAY, Dispatch, open_dispatch
 from grading.machine_states import MachineState
 from grading.queue import EXAMINE, own_queue
-from grading.software import software
+from grading.shared.software import software
 
 LOOK_EVERY_S = 0.1
 TRAVEL_S = 10.0

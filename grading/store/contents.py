@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from grading.documents import set_apart
 from grading.domain.model import Cell, Document
-from grading.remembered import Remembered, mark
+from grading.shared.cache import Remembered, mark
 from grading.store import standing, view_queries, views
 from grading.store.standing import Terms, terms_of
 from grading.store.tables import Extension, Round, RubricVersion, Submission

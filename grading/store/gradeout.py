@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading import zipnames
+from grading.documents import zip_names
 from grading.domain.outcome import Report
 from grading.domain.rubric import Value
 from grading.gradefile import ADJUSTMENT, column_of
@@ -173,7 +173,7 @@ def _some(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
 def everything(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]]:
     """Name and content of each file but the table; a transaction for each helping, none is kept open."""
     yield "README.txt", README.encode()
-    names = zipnames.Names()
+    names = zip_names.Names()
     with store.read() as session:
         query = select(Submission.id).join(Round, (Round.submission_id == Submission.id) & Round.current)
         query = query.where(Submission.assignment_id == assignment_id)
@@ -198,18 +198,18 @@ def _folders(session: Session, ids: Sequence[str]) -> dict[str, str]:
 
 
 def _folder(row: Any) -> str:
-    called = zipnames.part(f"{row.name} {row.subject or ''}", "student")
+    called = zip_names.part(f"{row.name} {row.subject or ''}", "student")
     return f"hand-ins/{called} ({row.user})/hand-in-{row.number}"
 
 
 def _of_hand_in(
-    session: Session, submission_id: str, folder: str, names: zipnames.Names
+    session: Session, submission_id: str, folder: str, names: zip_names.Names
 ) -> Iterator[tuple[str, bytes]]:
     files = select(SubmissionFile.path, SubmissionFile.sha256).where(
         SubmissionFile.submission_id == submission_id
     )
     for path, sha256 in session.execute(files.order_by(SubmissionFile.path)).all():
-        yield names.unique(f"{folder}/{zipnames.path(path)}"), fetch(session, sha256)
+        yield names.unique(f"{folder}/{zip_names.path(path)}"), fetch(session, sha256)
     query = select(Grade).join(Round, Round.id == Grade.round_id)
     grade = session.scalar(query.where(Round.submission_id == submission_id, Round.current))
     if grade is not None:

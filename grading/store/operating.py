@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import NotFound
 from grading.domain.model import RunState
-from grading.remembered import Remembered
+from grading.shared.cache import Remembered
 from grading.store.audit import note
 from grading.store.database import always, now
 from grading.store.tables import Assignment, Course, Outbox, Round, Run, Submission, Token, User

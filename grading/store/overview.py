@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, aliased, joinedload
 from grading.domain.errors import NotFound
 from grading.domain.lateness import LateRule, own_due, steps
 from grading.domain.rubric import Rubric, Value
-from grading.remembered import Remembered, mark
+from grading.shared.cache import Remembered, mark
 from grading.store import groups, lists, tables
 from grading.store.blobs import fetch
 from grading.store.database import clock, told

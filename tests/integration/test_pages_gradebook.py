@@ -16,7 +16,8 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading import gradefile, zipnames
+from grading import gradefile
+from grading.documents import zip_names
 from grading.gradefile import TableUnreadable
 from grading.report.course import Counted, course_standing
 from grading.store import accounts, courses, gradebook, gradein, tables
@@ -443,7 +444,7 @@ def test_the_zip_is_written_while_it_is_sent(school: School, monkeypatch: pytest
 
 @given(st.text(max_size=120))
 def test_names_stay_in_their_folder(text: str) -> None:
-    path = zipnames.path(text)
+    path = zip_names.path(text)
     parts = path.split("/")
     assert path
     assert all(
@@ -453,7 +454,7 @@ def test_names_stay_in_their_folder(text: str) -> None:
 
 
 def test_names_are_told_apart_whatever_their_capitals() -> None:
-    names = zipnames.Names()
+    names = zip_names.Names()
     found = [names.unique(one) for one in ("a/Work.py", "a/work.py", "a/work.py", "a/WORK-2.py", "a/.x")]
     assert len({one.casefold() for one in found}) == 5
 

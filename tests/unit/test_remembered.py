@@ -6,8 +6,8 @@ from threading import Barrier, Thread
 
 import pytest
 
-from grading import remembered as module
-from grading.remembered import Remembered, mark
+from grading.shared import cache as module
+from grading.shared.cache import Remembered, mark
 
 
 class Clock:

@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 from grading import queue
 from grading.canaries import EXAMINATIONS
 from grading.domain.errors import EngineError
-from grading.software import software
+from grading.shared.software import software
 from workers.machine.engines.probe import probe
 from workers.machine.process import MachineProcess
 from workers.machine.weights import counters

@@ -19,8 +19,8 @@ from grading.cluster.circuit import RULES, Rules
 from grading.config.settings import EngineSettings, Machine
 from grading.domain.jobs import Job, Provenance, Result, read_job
 from grading.leases import Leases
-from grading.logs import working_on
-from grading.tracing import outcome, span
+from grading.shared.logs import working_on
+from grading.shared.tracing import outcome, span
 from workers.machine import failures
 from workers.machine.circuits import Circuits
 from workers.machine.claiming import Claiming

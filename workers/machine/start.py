@@ -19,7 +19,7 @@ from grading.cluster.view import Peer
 from grading.config.machines import Placement
 from grading.config.settings import Config, EngineSettings, Machine
 from grading.dispatch import AWAY, open_leases
-from grading.logs import working_on
+from grading.shared.logs import working_on
 from grading.signing import signer
 from workers import canary
 from workers.machine import examine

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from grading import queue
 from grading.canaries import Canaries
-from grading.software import software
+from grading.shared.software import software
 from grading.trials.rate import Rate
 from workers.server.context import Server
 

@@ -16,12 +16,12 @@ from grading.domain.errors import JobInvalid, OutputInvalid, for_student
 from grading.domain.jobs import Provenance, Result, read_result
 from grading.domain.model import Evidence
 from grading.domain.outcome import Report
-from grading.logs import working_on
+from grading.shared.logs import working_on
+from grading.shared.tracing import outcome, span
 from grading.store import combining, rounds
 from grading.store.combining import Ending
 from grading.store.locking import LockedRound
 from grading.store.rounds import Recorded
-from grading.tracing import outcome, span
 from workers.server.context import Server
 from workers.server.names import rename_documents
 from workers.server.versions import DOCUMENTS

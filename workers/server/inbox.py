@@ -17,8 +17,8 @@ from typing import Any
 
 from grading.dispatch import AWAY, Entry, Left
 from grading.domain.jobs import Result
-from grading.logs import working_on
 from grading.queue import own_queue
+from grading.shared.logs import working_on
 from grading.signing import Forged
 from grading.store import rounds
 from grading.store.rounds import Recorded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grading.catalogues import catalogue
+from grading.shared.catalogues import catalogue
 
 
 def _(text: str) -> str:

@@ -15,8 +15,8 @@ from grading.beats import DEAD_AFTER_S, Lease
 from grading.cluster.stalls import stalled
 from grading.dispatch import AWAY
 from grading.domain.errors import MachineLost, MachineStalled
-from grading.logs import working_on
 from grading.queue import own_queue, stage_queues
+from grading.shared.logs import working_on
 from grading.store import rounds, waiting
 from grading.store.rounds import Loss
 from workers.server import finish, inbox

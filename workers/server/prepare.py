@@ -22,9 +22,9 @@ from grading.domain.model import Document, Evidence, Flag
 from grading.domain.rubric import Value
 from grading.evidence import collect
 from grading.evidence.showing import for_student
-from grading.logs import working_on
+from grading.shared.logs import working_on
+from grading.shared.tracing import span
 from grading.store import preparing
-from grading.tracing import span
 from grading.trials.model import Trial
 from grading.trials.paths import beside
 from grading.trials.plan import Plan, make_plan

@@ -15,11 +15,11 @@ from sqlalchemy.orm import Session
 
 from grading.dispatch import AWAY, Outgoing, Room
 from grading.domain.model import PRIORITIES
-from grading.logs import working_on
+from grading.shared.logs import working_on
+from grading.shared.tracing import mark
 from grading.store import combining, locking, rounds, waiting
 from grading.store.rounds import RunOrder, Work
 from grading.store.waiting import Again, Next
-from grading.tracing import mark
 from workers.server.context import Server
 from workers.server.teaching import Shown, examples_for
 

@@ -14,7 +14,7 @@ SHARED = ("grading", "workers/machine", "workers/start.py", "workers/canary.py")
 @cache
 def software() -> str:
     """Version and fingerprint of the code that server and machines share, such as `0.1.0+3fa9c2d1`."""
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for path in sorted(_files(root)):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
