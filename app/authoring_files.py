@@ -21,7 +21,7 @@ from grading.assignment import MANIFEST, Assignment, read_files
 from grading.authoring.folder import FOLDERS, Content, others
 from grading.documents import Limits, UploadedFile
 from grading.documents.files import upload_name
-from grading.documents.zipfiles import Budget, ZipReader
+from grading.documents.zip_format import Budget, ZipReader
 from grading.domain.errors import AssignmentError, DocumentError, EmptyUpload, NotFound
 from grading.domain.permissions import Actor
 from grading.store import assignment_settings, drafting

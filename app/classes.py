@@ -14,7 +14,7 @@ from app.language import gettext as _
 from app.language import ngettext, told
 from app.services import services
 from grading.documents import Limits
-from grading.documents.classzip import StudentFiles, open_class
+from grading.documents.class_zip import StudentFiles, open_class
 from grading.documents.files import UploadedFile, upload_name
 from grading.domain.errors import DocumentError, NotFound
 from grading.domain.permissions import Actor, Subject

@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
+from grading.documents.cell_context import comment_marks
 from grading.documents.lines import keys
-from grading.documents.places import comment_marks
 from grading.domain.model import Cell
 
 _WORD = re.compile(r"[^\W\d_]\w{2,}")

@@ -15,7 +15,7 @@ from grading.documents.files import (
     without_extension,
 )
 from grading.documents.limits import Limits
-from grading.documents.zipfiles import Budget, Entry, ZipReader
+from grading.documents.zip_format import Budget, Entry, ZipReader
 from grading.domain.errors import EmptyUpload
 
 __all__ = ["Budget", "Unpacked", "unpack"]

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from grading.documents.folding import fold, origins
-from grading.documents.forms import hide_form
-from grading.documents.names import (
+from grading.documents.case_folding import fold, origins
+from grading.documents.form_fields import hide_form
+from grading.documents.name_patterns import (
     COMMON_WORDS,
     all_parts,
     email_pattern,

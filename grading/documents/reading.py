@@ -21,10 +21,10 @@ from grading.documents.files import (
     without_extension,
 )
 from grading.documents.limits import Limits
+from grading.documents.markdown import read_chunks, read_markdown
 from grading.documents.notebook import read_notebook
-from grading.documents.prose import read_chunks, read_markdown
 from grading.documents.text import decode
-from grading.documents.zipfiles import Budget
+from grading.documents.zip_format import Budget
 from grading.domain.errors import DocumentError, EmptyUpload, UnsupportedFile, UploadTooLarge
 from grading.domain.model import Cell, Document
 

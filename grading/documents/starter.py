@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from grading.documents.align import align, likeness
+from grading.documents.cell_context import Place, places
 from grading.documents.files import same_name
 from grading.documents.lines import keys, new_lines
-from grading.documents.places import Place, places
 from grading.domain.model import Cell, Document
 
 _LEAST_ALIKE = 0.2

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.documents import HandIn
-from grading.documents.classzip import StudentFiles, name_key
+from grading.documents.class_zip import StudentFiles, name_key
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.permissions import Actor
 from grading.store import accounts, submissions, tables

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from grading.documents import UploadedFile
-from grading.documents.classzip import by_student, name_key, parse
+from grading.documents.class_zip import by_student, name_key, parse
 
 
 @pytest.mark.parametrize(

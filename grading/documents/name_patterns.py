@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from grading.documents.folding import fold
+from grading.documents.case_folding import fold
 
 _BETWEEN = r"[ \t_.,'\-]{1,3}"
 _BETWEEN_OR_NONE = r"[ \t_.,'\-]{0,3}"

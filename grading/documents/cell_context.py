@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grading.documents.lines import FORM_FIELD
-from grading.documents.prose import FENCE, HEADING
+from grading.documents.markdown import FENCE, HEADING
 from grading.domain.model import Cell
 
 _LONGEST = 160

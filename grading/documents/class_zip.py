@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from grading.documents.archive import unpack
 from grading.documents.files import UploadedFile
 from grading.documents.limits import Limits
-from grading.documents.zipfiles import Budget
+from grading.documents.zip_format import Budget
 
 _MOODLE = re.compile(
     r"^(?P<name>[^/]+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?/(?P<file>.+)$", re.IGNORECASE
