@@ -24,11 +24,11 @@ from app.language import gettext as _
 from app.pictures import Numbers, Picture
 from app.services import services
 from app.zipping import file_name
+from grading.checks.visibility import for_student
 from grading.domain.errors import NotFound
 from grading.domain.model import Document
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
-from grading.evidence.showing import for_student
 from grading.shared.cache import mark
 from grading.store import contents, lists, regrade_lists, regrades, standing, tables, views
 from grading.store.contents import Whole

@@ -10,9 +10,9 @@ from app.language import gettext as _
 from app.language import later as N_
 from app.language import ngettext
 from app.said import said as in_words
+from grading.checks.context import FIRST
 from grading.domain.model import Cell, CheckOutcome, Flag, TestOutcome
 from grading.domain.outcome import Report
-from grading.evidence.context import FIRST
 from grading.trials.model import Played
 from grading.trials.shown import ShownDocument
 

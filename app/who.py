@@ -9,10 +9,10 @@ from flask import Flask, current_app, g, request, session
 from flask_login import LoginManager, UserMixin, current_user
 
 from app.services import services
+from grading.checks.visibility import for_student
 from grading.domain.errors import Forbidden, NotFound, NotSignedIn
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
-from grading.evidence.showing import for_student
 from grading.store import accounts, open_sessions, signed_in
 from grading.store.signed_in import SignedInUser
 from grading.store.views import SubmissionView

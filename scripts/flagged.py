@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from grading.checks.manipulation import manipulation_flags
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.errors import GraderError
-from grading.evidence.manipulation import manipulation_flags
 
 ENDINGS = (".py", ".r", ".ipynb", ".rmd", ".md")
 GOAL = 0.02

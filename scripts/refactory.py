@@ -25,9 +25,9 @@ from typing import Any
 
 from grading import report
 from grading.assignment import Assignment, read_folder
+from grading.checks import collect
 from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read, set_apart
-from grading.evidence import collect
 from grading.trials.model import Limits, Request, Trial
 from grading.trials.plan import make_plan
 from grading.trials.ran import Ran

@@ -27,11 +27,11 @@ from app.api.guards import of_assignment, of_submission
 from app.api.matching import Changed
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, delete, get, post
+from grading.checks.visibility import for_student
 from grading.domain import changes as values
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.outcome import Adjusted, CriterionGrade
 from grading.domain.permissions import may
-from grading.evidence.showing import for_student
 from grading.store import grades as stored
 from grading.store import listed, review_history, reviewing, tables
 from grading.store.gradebook import Row

@@ -6,6 +6,9 @@ import keyword
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from grading.checks.code_facts import CodeFacts, Mention
+from grading.checks.parsing import FactReader
+from grading.checks.scope import Scopes
 from grading.domain.model import Document
 from grading.domain.rubric import (
     AllExecuted,
@@ -19,9 +22,6 @@ from grading.domain.rubric import (
     Uses,
     Words,
 )
-from grading.evidence.code import FactReader
-from grading.evidence.facts import CodeFacts, Mention
-from grading.evidence.scope import Scopes
 
 MOST_NAMES = 8
 FEWEST_LINES = 5

@@ -1,4 +1,4 @@
-"""What is graded: criteria, their levels and their checks. Values only; `grading.evidence` runs them.
+"""What is graded: criteria, their levels and their checks. Values only; `grading.checks` runs them.
 
 A check is deterministic and earns a share between 0 and 1; a criterion's evidence is the weighted mean of
 its checks. Names in checks may be any of the rubric's `equivalents`.

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from grading.checks.context import listed
 from grading.domain.errors import AssignmentError
 from grading.domain.rubric import Rubric
-from grading.evidence.context import listed
 from grading.legacy.contradictions import contradictions
 from grading.legacy.criteria import Draft, add_section
 from grading.legacy.deducting import add_adjustments, bonus_of

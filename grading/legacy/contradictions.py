@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from grading.evidence.context import listed
+from grading.checks.context import listed
 from grading.legacy.checks import same_names
 from grading.legacy.source import Legacy, Part, Section
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from grading.checks.context import Context, listed
+from grading.checks.registry import run
 from grading.domain.rubric import (
     DEFAULT_LEVELS,
     AllExecuted,
@@ -19,8 +21,6 @@ from grading.domain.rubric import (
     Uses,
     VariableEquals,
 )
-from grading.evidence.checks import run
-from grading.evidence.context import Context, listed
 from grading.legacy.checks import PIPES, Names, check_of, ladder_for, merged, same_names, shown_output
 from grading.legacy.results import SHARE, VALUES, results_for
 from grading.legacy.source import Legacy, Part, Section, Task, part_number

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from grading.checks.check_output import NUMBER, plain_output
+from grading.checks.scope import Piece
 from grading.domain.rubric import Check, OutputClose, OutputEquals, OutputMatches, VariableEquals
-from grading.evidence.check_output import NUMBER, plain_output
-from grading.evidence.scope import Piece
 from grading.legacy.works import Works, key_of, outputs_of, words_printed
 
 SHARE = 6

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from grading.checks.scope import Piece, Scopes
 from grading.domain.model import Cell, Document, Output
-from grading.evidence.scope import Piece, Scopes
 
 CLOCK = frozenset("today now Sys.time Sys.Date date proc.time system.time utcnow perf_counter".split())
 """Functions whose value is another one at every run, in R and Python."""

@@ -34,12 +34,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import BaseModel, ValidationError
 
+from grading.checks.level_support import OwnWork
 from grading.domain.errors import JobInvalid
 from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Judgement, Result
 from grading.domain.model import CriterionEvidence, Document, Evidence, Flag, RoundState
 from grading.domain.outcome import Basis, CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
-from grading.evidence.support import OwnWork
 from grading.report.adjusting import added_up, found_adjustments, undecided_flags
 from grading.report.weights import other_weights
 

@@ -10,11 +10,11 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, aliased
 
+from grading.checks.scope import Scopes
 from grading.documents import Identity, pseudonymise, set_apart
 from grading.documents.pseudonym import pseudonymise_texts
 from grading.domain.errors import NotFound
 from grading.domain.model import Document
-from grading.evidence.scope import Scopes
 from grading.store import tables
 from grading.store.tables.assignments import TRIAL
 

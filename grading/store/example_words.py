@@ -5,11 +5,11 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from grading.checks.manipulation import manipulation_flags
 from grading.documents import Identity
 from grading.documents.pseudonym import pseudonymise_texts
 from grading.domain.errors import GraderError
 from grading.domain.model import Cell, Document
-from grading.evidence.manipulation import manipulation_flags
 from grading.store import tables
 
 LONGEST = 2_000

@@ -13,9 +13,9 @@ from typing import IO, Any
 from sqlalchemy import inspect, or_, select
 from sqlalchemy.orm import Session, undefer
 
+from grading.checks.visibility import for_student
 from grading.domain.model import Evidence
 from grading.domain.outcome import Report
-from grading.evidence.showing import for_student
 from grading.report.text import as_text
 from grading.store import prompts
 from grading.store.audit import note

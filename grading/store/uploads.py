@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from grading.checks.upload_notes import Reading, reading
 from grading.documents import HandIn, UploadedFile, in_language
 from grading.domain.errors import NotFound
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric, Value
-from grading.evidence.reading import Reading, reading
 from grading.store import assignments, tables
 from grading.store.blobs import fetch, keep
 from grading.store.database import now

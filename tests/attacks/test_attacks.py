@@ -9,10 +9,10 @@ from itertools import product
 
 import pytest
 
+from grading.checks.manipulation import manipulation_flags
 from grading.documents import UploadedFile
 from grading.domain.model import Evidence
 from grading.domain.outcome import Report
-from grading.evidence.manipulation import manipulation_flags
 from tests.attacks import clean
 from tests.attacks.attacks import KINDS, Attack, every, load
 from tests.attacks.corpus import fresh

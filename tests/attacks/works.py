@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from grading.checks import collect
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.jobs import Job, Material, Result
 from grading.domain.model import Document, Evidence
 from grading.domain.outcome import Report
 from grading.domain.rubric import Rubric
-from grading.evidence import collect
 from grading.report import combine
 from tests.attacks.attacks import Attack
 from workers.machine.engines.base import Engine

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grading.checks import collect
 from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import Evidence
 from grading.domain.rubric import Case, Criterion, PassesTests, Rubric
-from grading.evidence import collect
 from grading.trials.model import Limits, Request, Trial
 from grading.trials.paths import beside
 from grading.trials.plan import make_plan

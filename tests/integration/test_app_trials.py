@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from grading.checks.visibility import for_student
 from grading.domain.model import CriterionEvidence, Evidence, Flag
-from grading.evidence.showing import for_student
 from grading.store import combining, contents, export, locking, tables, views
 from grading.store.database import now
 from grading.store.people import find_student

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from grading.assignment import Assignment, read_files
+from grading.checks import collect
 from grading.config.settings import Checks
 from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.documents.notebook import in_language
 from grading.domain.jobs import Provenance, Result
 from grading.domain.model import Document
-from grading.evidence import collect
 from grading.report import combine
 from grading.store import Store, migrate
 from tests.services import SqliteDatabases

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import pytest
 
+from grading.checks import collect
+from grading.checks.check_output import INDEX
+from grading.checks.compare_output import lines_of
+from grading.checks.compare_values import compare
+from grading.checks.lang_python import VALUE_MAGIC
+from grading.checks.numbers import MAX_DIGITS, number_of
+from grading.checks.scope import first_comments
+from grading.checks.visibility import for_student
 from grading.config.sandbox import Checks
 from grading.domain.model import Evidence
 from grading.domain.rubric import Case, Check, Criterion, OutputEquals, PassesTests, Rubric, RunsClean
-from grading.evidence import collect
-from grading.evidence.check_output import INDEX
-from grading.evidence.compare import compare
-from grading.evidence.compare_output import lines_of
-from grading.evidence.lang_python import VALUE_MAGIC
-from grading.evidence.numbers import MAX_DIGITS, number_of
-from grading.evidence.scope import first_comments
-from grading.evidence.showing import for_student
 from grading.trials.model import (
     Answer,
     Code,

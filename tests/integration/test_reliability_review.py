@@ -22,10 +22,10 @@ from cli.settings import secret_key
 from cli.supervisor import LIFELINE, LONGEST_WAIT_S, STEADY_S, Part, Supervisor
 from grading import queue
 from grading.beats import Beat, Lease
+from grading.checks import collect
 from grading.config.settings import load
 from grading.domain.errors import ConfigError
 from grading.domain.model import Document, Evidence, RoundState, RunState, StageState
-from grading.evidence import collect
 from grading.leases import BEATS, LEASES
 from grading.store import Store, migrate, rounds
 from grading.store.blobs import keep

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from grading.checks import collect
 from grading.documents import HandIn, UploadedFile, read, set_apart
 from grading.domain.jobs import Job, Material, Result
 from grading.domain.model import Document
 from grading.domain.outcome import Report
 from grading.domain.rubric import Rubric
-from grading.evidence import collect
 from grading.report import combine
 from workers.machine.engines.rules import RulesEngine
 from workers.machine.stages import STAGES, run_stage

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from grading.assignment import Assignment, read_folder
+from grading.checks import collect
+from grading.checks.visibility import for_student
 from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import CheckOutcome, Evidence
-from grading.evidence import collect
-from grading.evidence.showing import for_student
 from grading.trials.model import Request, Trial
 from grading.trials.plan import make_plan
 from grading.trials.ran import Ran

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from grading.checks import collect
 from grading.domain.model import Cell, CheckOutcome, Document, Output
 from grading.domain.rubric import Check, Criterion, Rubric
-from grading.evidence import collect
 
 
 def cell(

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from grading.assignment import read_files
+from grading.checks import collect
+from grading.checks.visibility import for_student
 from grading.documents import Limits
 from grading.domain.changes import Change
 from grading.domain.errors import AssignmentError
@@ -29,8 +31,6 @@ from grading.domain.rubric import (
     Uses,
     Words,
 )
-from grading.evidence import collect
-from grading.evidence.showing import for_student
 from grading.report import changed, combine, counted, settled
 from grading.report.adjusting import added_up, found_adjustments
 from grading.trials.model import Played, Trial

@@ -4,6 +4,10 @@ from typing import Any
 
 import pytest
 
+from grading.checks import collect
+from grading.checks.behaviour import MAX_TEXT
+from grading.checks.context import FIRST
+from grading.checks.registry import MAX_TESTS
 from grading.domain.model import Document, Evidence, Output
 from grading.domain.rubric import (
     Alternatives,
@@ -18,10 +22,6 @@ from grading.domain.rubric import (
     Uses,
     VariableEquals,
 )
-from grading.evidence import collect
-from grading.evidence.behaviour import MAX_TEXT
-from grading.evidence.checks import MAX_TESTS
-from grading.evidence.context import FIRST
 from grading.trials.model import Answer, Played, Request, Trial
 from grading.trials.plan import Plan
 from grading.trials.ran import Ran

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grading.checks.registry import label_of
 from grading.domain.errors import AssignmentError
 from grading.domain.rubric import Check, Count, Criterion, Rubric
 from grading.domain.rubric_errors import check_rubric
-from grading.evidence.checks import label_of
 from tests.unit.evidence_samples import cell, notebook, outcome, script
 
 PIPES = "a <- x %>%\n  filter(y > 1) %>%\n  select(y)\nb <- a |> nrow()"

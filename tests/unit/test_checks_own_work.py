@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grading.checks.question_parts import parts
 from grading.domain.model import Document
 from grading.domain.rubric import (
     AllExecuted,
@@ -20,7 +21,6 @@ from grading.domain.rubric import (
     Uses,
     Words,
 )
-from grading.evidence.parts import parts
 from tests.unit.evidence_samples import cell, notebook, outcome, script, shown
 
 GIVEN = "# Task 1: look at it\ndim(orders)"
@@ -165,7 +165,7 @@ def test_where_a_part_begins_and_ends(source: str, pattern: str, expected: list[
 
 
 def outcome_pieces(document: Document):  # type: ignore[no-untyped-def]
-    from grading.evidence.scope import Scopes
+    from grading.checks.scope import Scopes
 
     return Scopes([document]).find().pieces
 

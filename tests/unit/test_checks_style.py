@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grading.checks.context import Context
+from grading.checks.registry import label_of, run
+from grading.checks.scope import Scopes
 from grading.domain.rubric import (
     Check,
     Comments,
@@ -19,9 +22,6 @@ from grading.domain.rubric import (
     Rubric,
     Uses,
 )
-from grading.evidence.checks import label_of, run
-from grading.evidence.context import Context
-from grading.evidence.scope import Scopes
 from tests.unit.evidence_samples import cell, notebook, outcome, script
 
 PYTHON = '''"""Shapes."""

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from grading.evidence.compare import compare
-from grading.evidence.numbers import Tolerance
+from grading.checks.compare_values import compare
+from grading.checks.numbers import Tolerance
 from grading.trials.model import Shape
 from tests.unit.trial_samples import shape, table
 

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from grading.checks.compare_output import compare_outputs, lines_of
+from grading.checks.numbers import Tolerance
 from grading.domain.model import Output
-from grading.evidence.compare_output import compare_outputs, lines_of
-from grading.evidence.numbers import Tolerance
 
 
 def found(expected: str, got: str, rel: float = 1e-6) -> tuple[int, int]:

@@ -15,9 +15,9 @@ import pytest
 
 from app.api.submission_values import SubmissionAccepted, SubmissionStatus
 from cli.main import grader
+from grading.checks.manipulation import CODE as MANIPULATION
+from grading.checks.run_flags import BROKEN
 from grading.config import settings as config
-from grading.evidence.manipulation import CODE as MANIPULATION
-from grading.evidence.run_flags import BROKEN
 from workers.machine.engines import open_engine
 
 ROOT = Path(__file__).parent.parent.parent

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from grading.checks import collect
+from grading.checks.registry import CHECKS
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Output
 from grading.domain.patterns import compiled, matches
@@ -25,8 +27,6 @@ from grading.domain.rubric import (
     Words,
 )
 from grading.domain.rubric_errors import KINDS
-from grading.evidence import collect
-from grading.evidence.checks import CHECKS
 from tests.unit.evidence_samples import cell, notebook, outcome, script, shown
 
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from grading.checks import collect
+from grading.checks.code_facts import CodeFacts
+from grading.checks.parsing import code_facts
 from grading.domain.model import Document, Output
 from grading.domain.rubric import Criterion, Rubric, Uses, Words
-from grading.evidence import collect
-from grading.evidence.code import code_facts
-from grading.evidence.facts import CodeFacts
 from tests.unit.evidence_samples import cell, notebook, script
 
 RUBRIC = Rubric(
@@ -95,6 +95,6 @@ def test_each_cell_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
         parsed.append(source)
         return code_facts(source, language)
 
-    monkeypatch.setattr("grading.evidence.code.code_facts", counting)
+    monkeypatch.setattr("grading.checks.parsing.code_facts", counting)
     collect([notebook(cell("f()"), cell("g()"))], RUBRIC)
     assert sorted(parsed) == ["f()", "g()"]

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from grading.checks import collect
+from grading.checks.upload_notes import reading
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import Document, Evidence
 from grading.domain.patterns import readable
 from grading.domain.rubric import CodeMatches, NoErrors, RunsClean, Words
-from grading.evidence import collect
-from grading.evidence.reading import reading
 from tests.unit.evidence_samples import cell, notebook, script, shown
 from tests.unit.test_rules_languages import analysis, asked, feedback
 from tests.unit.trial_samples import collected, rubric_of, run_outcome

@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
+from grading.checks.manipulation import manipulation_flags
 from grading.domain.model import Flag
-from grading.evidence.manipulation import manipulation_flags
 from tests.unit.evidence_samples import cell, notebook, shown
 
 SIGNS = [

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from grading.checks.code_facts import Definition
+from grading.checks.parsing import MAX_BYTES, code_facts
+from grading.checks.scope import Scopes
 from grading.domain.model import Cell, Document
-from grading.evidence.code import MAX_BYTES, code_facts
-from grading.evidence.facts import Definition
-from grading.evidence.scope import Scopes
 
 JAVA = """/**
  * A shape with an area.

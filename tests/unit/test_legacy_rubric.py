@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from grading.checks import collect
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Document, Output
 from grading.domain.rubric import Ladder, Words
-from grading.evidence import collect
 from grading.legacy import Works, is_legacy, read_legacy_rubric
 from grading.legacy.criteria import scaled
 from tests.unit.evidence_samples import cell, notebook

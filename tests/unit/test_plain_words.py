@@ -7,8 +7,8 @@ from pathlib import Path
 
 from app.markup import markdown
 from cli.serve import _linked
+from grading.checks.check_output import _asked_for
 from grading.config.settings import Config
-from grading.evidence.check_output import _asked_for
 
 CONFIG = Path(__file__).parents[2] / "config.toml"
 

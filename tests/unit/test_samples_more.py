@@ -13,13 +13,13 @@ from grading.assignment import Assignment, read_folder
 from grading.authoring import form
 from grading.authoring.folder import plain
 from grading.authoring.toml import written
+from grading.checks import collect
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.jobs import Provenance, Result
 from grading.domain.model import CheckOutcome, Evidence
 from grading.domain.outcome import Report
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import checks_of
-from grading.evidence import collect
 from grading.report import combine
 
 MORE = Path(__file__).parents[2] / "samples" / "more"

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from grading.checks.visibility import HIDDEN as HIDDEN_TEST
+from grading.checks.visibility import UNNAMED, for_student
 from grading.domain.model import CheckOutcome, Document, RoundState
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Case, Ladder, PassesTests, Rung, Show, VariableEquals
-from grading.evidence.showing import HIDDEN as HIDDEN_TEST
-from grading.evidence.showing import UNNAMED, for_student
 from tests.unit.evidence_samples import script
 from tests.unit.trial_samples import collected, run_outcome
 

@@ -8,9 +8,9 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from grading.checks import collect
 from grading.domain.model import CheckOutcome, Document, Evidence, Output
 from grading.domain.rubric import Check, Criterion, Rubric
-from grading.evidence import collect
 from grading.trials.model import Answer, Limits, Played, Request, Shape, Tested, Trial
 from grading.trials.plan import Plan, make_plan
 from grading.trials.ran import Ran

@@ -10,12 +10,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from grading.assignment import Assignment
+from grading.checks import collect
 from grading.documents import set_apart
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Cell, Document, Evidence
 from grading.domain.outcome import CriterionGrade
 from grading.domain.rubric import Criterion, Value
-from grading.evidence import collect
 from grading.report.adjusting import added_up, found_adjustments
 from grading.trials.model import Limits
 from grading.trials.plan import make_plan

@@ -16,12 +16,12 @@ from pydantic import SerializerFunctionWrapHandler, ValidationError, model_seria
 from sqlalchemy.exc import DataError, DBAPIError
 from sqlalchemy.orm import Session
 
+from grading.checks import collect
+from grading.checks.visibility import for_student
 from grading.documents import Identity, pseudonymise, set_apart
 from grading.domain.errors import GraderError, SandboxUnavailable
 from grading.domain.model import Document, Evidence, Flag
 from grading.domain.rubric import Value
-from grading.evidence import collect
-from grading.evidence.showing import for_student
 from grading.shared.logs import working_on
 from grading.shared.tracing import span
 from grading.store import preparing

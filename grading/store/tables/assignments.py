@@ -182,7 +182,7 @@ class Upload(Base):
     documents: Mapped[list[Any]] = mapped_column(deferred=True)
     notes: Mapped[list[Any]]
     reading: Mapped[dict[str, Any]]
-    """The fields of a `grading.evidence.reading.Reading`."""
+    """The fields of a `grading.checks.upload_notes.Reading`."""
     fingerprint: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[datetime]
     """When the last byte was here."""

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from grading.checks.code_facts import CodeFacts, Definition
+from grading.checks.parsing import FactReader, code_facts, grammar_of
+from grading.checks.scope import COMMENT, Piece
 from grading.documents.lines import says_something
 from grading.domain.jobs import Job
 from grading.domain.model import Cell, Document, Location
-from grading.evidence.code import FactReader, code_facts, grammar_of
-from grading.evidence.facts import CodeFacts, Definition
-from grading.evidence.scope import COMMENT, Piece
 
 _CALL = re.compile(r"(?<![\w.$])((?:[A-Za-z][\w.]*::)?[A-Za-z_][\w.]*)\s*\(")
 _IMPORT = re.compile(r"^\s*(?:import\s+(?P<whole>[\w.]+)(?:\s+as\s+(?P<short>\w+))?|from\s)", re.MULTILINE)

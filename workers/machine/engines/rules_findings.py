@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from grading.checks.parsing import LOOSE
 from grading.domain.model import Cell, Document, Location
-from grading.evidence.code import LOOSE
 from workers.machine.engines.rules_facts import LONGEST_LINE, Facts, Line
 from workers.machine.engines.rules_lines import LINE_RULES, UNNAMED_NUMBER, Advice, Remark
 from workers.machine.engines.rules_words import Nouns

@@ -1,0 +1,176 @@
+"""Signs that a hand-in tries to talk to the model that reviews it.
+
+Looks at the sources the student added, at all outputs (a hidden one can be put into an untouched cell) and at
+the names of files; also at what codes in them say. Everything found holds the grade for a person; nobody
+loses points by it. Patterns ask for a whole phrase, not a word, so that `# ignore previous NA values` or a
+column named `marks` say nothing. All gaps in patterns are bounded: the work is linear in the text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+
+from grading.checks.decoding import decodings, plain
+from grading.checks.hidden_characters import hidden_text
+from grading.checks.phrase_prefilter import WORTH
+from grading.checks.phrases import FLOWING
+from grading.checks.phrases_forged import LINES
+from grading.checks.phrases_translated import ABROAD
+from grading.domain.model import Cell, Document, Flag, Location
+
+CODE = "manipulation"
+MAX_CHARS = 400_000
+"""Of one cell, looked at."""
+MOST_CHARS = 1_000_000
+"""Of a whole hand-in, looked at: about ten seconds. What is longer waits for a person."""
+TOO_LONG = "there is more text than the search for signs of manipulation reads"
+MAX_FLAGS = 10
+BLOB = re.compile(r"[A-Za-z0-9+/_-]{400,}={0,2}")
+LONG_BLOB = 5_000
+MARKERS = re.compile(r"^[\s#*>/|\-\"'`;%]+", re.MULTILINE)
+WORD_SIGNS = re.compile(r"[_.+-]+")
+"""What stands for a blank in names of files."""
+NAME = re.compile(r"\b[A-Za-z]\w{17,120}\b")
+"""Names long enough to hold a sentence."""
+HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+")
+MOST_NAMES = 500
+AROUND = 4
+"""Lines before and after a line worth a look."""
+
+
+def manipulation_flags(documents: Sequence[Document]) -> tuple[Flag, ...]:
+    """A flag that holds the grade for each sign found, at most ten."""
+    flags: list[Flag] = []
+    left = MOST_CHARS
+    for document in documents:
+        for _, message in _in_text(WORD_SIGNS.sub(" ", document.path), code=False):
+            place = Location(document=document.path)
+            flags.append(Flag(code=CODE, message=f"{message} (in a file's name)", hold=True, location=place))
+        for cell in document.cells:
+            left -= sum(len(text) for text in (cell.source, *(output.text for output in cell.outputs)))
+            if left < 0:
+                place = Location(document=document.path, cell=cell.number)
+                flags.append(Flag(code=CODE, message=TOO_LONG, hold=True, location=place))
+                return tuple(flags[-MAX_FLAGS:])
+            for line, message in _signs(cell):
+                place = Location(
+                    document=document.path,
+                    cell=cell.number,
+                    line=None if line is None else cell.first_line + line - 1,
+                )
+                flags.append(Flag(code=CODE, message=message, hold=True, location=place))
+                if len(flags) >= MAX_FLAGS:
+                    return tuple(flags[:MAX_FLAGS])
+    return tuple(flags[:MAX_FLAGS])
+
+
+def _signs(cell: Cell) -> Iterator[tuple[int | None, str]]:
+    lines = cell.lines
+    numbers = [n for n in cell.added if 1 <= n <= len(lines)]
+    own = "\n".join(lines[n - 1] for n in numbers)[:MAX_CHARS]
+    for index, message in _in_text(own, code=cell.kind == "code"):
+        yield numbers[min(index, len(numbers) - 1)], message
+    shown = "\n".join(output.text for output in cell.outputs)[:MAX_CHARS]
+    for _, message in _in_text(shown, code=False):
+        yield None, f"{message} (in an output)"
+
+
+def _in_text(text: str, *, code: bool) -> Iterator[tuple[int, str]]:
+    """Index of the line (from 0) and the sentence for each sign, one of a kind."""
+    if not text.strip():
+        return
+    hidden = hidden_text(text, code=code)
+    if hidden is not None:
+        yield hidden
+    blob = _blob(text)
+    if blob is not None:
+        yield blob
+    seen: set[str] = set()
+    shown = plain(text)
+    for index, message, words in _phrases(shown.split("\n")):
+        if message not in seen:
+            seen.add(message)
+            yield index, f"{message}: “{words}”"
+    # a brace ends every phrase, so that what one code says is not read together with the next
+    said = [(line, f"{part}{{") for line, text in _otherwise(shown) for part in text.split("\n")]
+    for index, message, words in _phrases([part for _, part in said]):
+        if message not in seen:
+            seen.add(message)
+            yield said[index][0], f"{message}, not to be read at a glance: “{words}”"
+
+
+def _phrases(lines: list[str]) -> Iterator[tuple[int, str, str]]:
+    """Index of the line, sentence and words of patterns that are found, at most one of each in a window."""
+    for first, window in _windows(lines):
+        for message, pattern in LINES:
+            hit = pattern.search(window)
+            if hit:
+                yield first + window.count("\n", 0, hit.start()), message, _excerpt(hit.group())
+        # phrases may run over lines and comment signs; one blank for each keeps the lines countable
+        flowing = MARKERS.sub(lambda hit: "\n" * hit.group().count("\n"), window)
+        for message, pattern in (*FLOWING, *ABROAD):
+            hit = pattern.search(flowing)
+            if hit:
+                yield first + flowing.count("\n", 0, hit.start()), message, _excerpt(hit.group())
+
+
+def _windows(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Index of the first line and text of each part with a word that patterns need, and what is around it."""
+    begin = end = 0
+    for index, line in enumerate(lines):
+        if not WORTH.search(line):
+            continue
+        if index - AROUND > end:
+            if end:
+                yield begin, "\n".join(lines[begin:end])
+            begin = index - AROUND
+        begin, end = max(0, begin), index + AROUND + 1
+    if end:
+        yield begin, "\n".join(lines[begin:end])
+
+
+def _otherwise(text: str) -> Iterator[tuple[int, str]]:
+    """What codes and long names in a text say, with the index of the line."""
+    yield from decodings(text)
+    for number, hit in enumerate(NAME.finditer(text)):
+        if number >= MOST_NAMES:
+            return
+        words = HUMP.sub(" ", hit.group())
+        if words.count(" ") >= 3:
+            yield text.count("\n", 0, hit.start()), words.lower()
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else line[:77] + "…"
+
+
+def _blob(text: str) -> tuple[int, str] | None:
+    """A long run of encoded characters that decodes to text, or a very long one. Pictures are left out."""
+    for hit in BLOB.finditer(text):
+        run = hit.group()
+        if re.search(
+            r"data:(?:image|font|audio|video)/[\w+.-]{1,40};base64,$",
+            text[max(0, hit.start() - 80) : hit.start()],
+        ):
+            continue
+        if not (re.search(r"[a-z]", run) and re.search(r"[A-Z]", run) and re.search(r"\d", run)):
+            continue
+        if len(run) >= LONG_BLOB or _decodes_to_words(run):
+            line = text.count("\n", 0, hit.start())
+            return line, f"a long run of encoded characters ({len(run)}) that a reader cannot check"
+    return None
+
+
+def _decodes_to_words(run: str) -> bool:
+    run = run.rstrip("=")[:2000]
+    run = run[: len(run) // 4 * 4].replace("-", "+").replace("_", "/")
+    try:
+        data = base64.b64decode(run, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    readable = sum(byte in b"\n\t" or 32 <= byte < 127 for byte in data)
+    return readable >= 0.95 * max(1, len(data))

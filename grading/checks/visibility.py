@@ -1,0 +1,104 @@
+"""What students, and the machines that write to them, may see of tests: as much as the instructor lets them.
+
+Hidden tests are only counted. Of the others `show` decides: everything, all but what was expected, the name,
+or only that there is one.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar, overload
+
+from grading.checks.check_behaviour import sentence
+from grading.checks.context import FIRST
+from grading.checks.run_flags import BROKEN
+from grading.domain.model import CheckOutcome, CriterionEvidence, Evidence, Flag, TestOutcome
+from grading.domain.outcome import CriterionGrade, Report
+
+UNNAMED = "a test"
+HIDDEN = "a hidden test"
+_Whole = TypeVar("_Whole", Evidence, Report)
+
+
+SETTLED = ("adjustment_undecided", "disagreement", "other_weights", "prompt_leaked", "unsupported")
+"""Doubts, which a person has settled before a student sees the report."""
+
+
+@overload
+def for_student(found: CheckOutcome) -> CheckOutcome: ...
+@overload
+def for_student(found: CriterionEvidence) -> CriterionEvidence: ...
+@overload
+def for_student(found: Evidence) -> Evidence: ...
+@overload
+def for_student(found: Report) -> Report: ...
+def for_student(
+    found: CheckOutcome | CriterionEvidence | Evidence | Report,
+) -> CheckOutcome | CriterionEvidence | Evidence | Report:
+    """The same without what a student may not see of tests."""
+    if isinstance(found, CheckOutcome):
+        return _outcome(found)
+    if isinstance(found, CriterionEvidence):
+        return _criterion(found)
+    if isinstance(found, Evidence):
+        criteria = tuple(_criterion(c) for c in found.criteria)
+        deciding = tuple(
+            one.model_copy(update={"outcomes": tuple(_outcome(o) for o in one.outcomes)})
+            for one in found.adjustments
+        )
+        return found.model_copy(
+            update={"criteria": criteria, "flags": _flags(found), "adjustments": deciding}
+        )
+    grades = tuple(_grade(grade) for grade in found.criteria)
+    flags = tuple(flag for flag in _flags(found) if flag.code not in SETTLED)
+    adjusted = tuple(
+        one.model_copy(update={"evidence": tuple(_outcome(o) for o in one.evidence)})
+        for one in found.adjustments
+    )
+    return found.model_copy(update={"criteria": grades, "flags": flags, "adjustments": adjusted})
+
+
+def _criterion(found: CriterionEvidence) -> CriterionEvidence:
+    return found.model_copy(update={"outcomes": tuple(_outcome(o) for o in found.outcomes)})
+
+
+def _grade(found: CriterionGrade) -> CriterionGrade:
+    return found.model_copy(update={"evidence": tuple(_outcome(o) for o in found.evidence)})
+
+
+def _flags(found: _Whole) -> tuple[Flag, ...]:
+    return tuple(flag for flag in found.flags if flag.code != BROKEN)
+
+
+def _outcome(outcome: CheckOutcome) -> CheckOutcome:
+    if not outcome.tests:
+        return outcome
+    tests = tuple(_test(test) for test in outcome.tests if not test.hidden)
+    # in an order of their own: the place of a hidden test among the others may tell which it is
+    unseen = sorted((test.passed for test in outcome.tests if test.hidden), reverse=True)
+    hidden = tuple(TestOutcome(name=HIDDEN, passed=p, hidden=True, show="nothing") for p in unseen)
+    message = outcome.message.partition(FIRST)[0]
+    first = next((test for test in tests if not test.passed and test.name != UNNAMED), None)
+    if first is not None:
+        message += f"{FIRST}{_sentence(first)}"
+    return outcome.model_copy(update={"message": message, "tests": tests + hidden})
+
+
+def _sentence(test: TestOutcome) -> str:
+    if test.message:
+        return sentence(test)
+    what = (test.input or test.name)[:200]
+    return f"{what} gave {test.got[:200]}" if test.got and test.show == "input" and test.input else what
+
+
+def _test(test: TestOutcome) -> TestOutcome:
+    """One test as its `show` says. Only a difference and the text of a test file tell what was expected."""
+    if test.show == "everything":
+        return test
+    if test.show == "input":
+        # what the work raised, or a limit, is the student's own; without an input, a test file's text is not
+        own = test.message if test.input and not test.got else ""
+        return test.model_copy(update={"expected": "", "message": own})
+    kept = {"input": "", "expected": "", "got": "", "message": ""}
+    if test.show == "nothing":
+        kept["name"] = UNNAMED
+    return test.model_copy(update=kept)
