@@ -11,7 +11,7 @@ from app.language import gettext as _
 from grading.domain.jobs import Finding, Suggestion
 from grading.domain.model import Location
 from grading.domain.outcome import Corrected, PersonComment, Report
-from grading.trials.shown import ShownDocument as Ran
+from grading.execution.display import ShownDocument as Ran
 
 
 @dataclass(frozen=True)

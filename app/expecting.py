@@ -19,13 +19,13 @@ from grading.cluster.eta import Forecast, Line, Running, Scene, forecast, left_o
 from grading.cluster.guesses import with_guesses
 from grading.cluster.view import Peer
 from grading.domain.model import RoundState, StageState
+from grading.execution.throughput import Rate, seconds_until_checked
 from grading.machine_states import MachineState
 from grading.peers import peer, takes_part
 from grading.store.places import Places, Sent, newcomers, places, sent, to_run
 from grading.store.speed import Speed, speed
 from grading.store.views import Queue, StageView
 from grading.store.waits import Standing
-from grading.trials.rate import Rate, seconds_until_checked
 
 LOOK_EVERY_S = 2.0
 REST = 20.0

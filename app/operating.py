@@ -20,11 +20,11 @@ from grading.beats import Lease
 from grading.canaries import PartBeat, rate_of_checks
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
+from grading.execution.throughput import seconds_until_checked
 from grading.store import figures, measures, operating
 from grading.store.figures import Figures
 from grading.store.measures import Waiting
 from grading.store.operating import InWork
-from grading.trials.rate import seconds_until_checked
 
 LONG_S = 60.0
 """So long a wait for the sandbox is told."""

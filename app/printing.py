@@ -17,9 +17,9 @@ from app.render import hand_in
 from app.said import said as in_words
 from grading.domain.model import CheckOutcome, Document
 from grading.domain.outcome import Corrected, CriterionGrade, Report
+from grading.execution.display import ShownTrial
 from grading.store.standing import Terms
 from grading.store.views import SubmissionView
-from grading.trials.shown import ShownTrial
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from app.markup import COLOURING_S, highlighted, seen
 from app.trials import RanCell, ran_cell, ran_document
 from grading.domain.model import Cell, Document, Location
 from grading.domain.outcome import Report
-from grading.trials.shown import ShownDocument as Ran
-from grading.trials.shown import ShownTrial
+from grading.execution.display import ShownDocument as Ran
+from grading.execution.display import ShownTrial
 
 SHOWN_OUTPUT = 4000
 """Characters of one output that a page shows."""

@@ -13,8 +13,8 @@ from app.said import said as in_words
 from grading.checks.context import FIRST
 from grading.domain.model import Cell, CheckOutcome, Flag, TestOutcome
 from grading.domain.outcome import Report
-from grading.trials.model import Played
-from grading.trials.shown import ShownDocument
+from grading.execution.display import ShownDocument
+from grading.execution.model import Played
 
 SHOWN_FAILED = 50
 SHOWN_PASSED = 200

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from grading.trials.model import Code, Expression, Limits, Request, Work
+from grading.execution.model import Code, Expression, Limits, Request, Work
 from workers.checks.sandbox.base import Sandbox
 from workers.checks.toolbox import Toolbox
 from workers.checks.trial import Trials

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from grading.trials.model import Code, Expression, Limits, Request, TrialLanguage, Work
+from grading.execution.model import Code, Expression, Limits, Request, TrialLanguage, Work
 from workers.checks.preparing import prepared
 from workers.checks.sandbox.base import Box, Sandbox
 from workers.checks.sandbox.bubblewrap import Bubblewrap

@@ -17,7 +17,7 @@ from grading.cluster import plan as planning
 from grading.cluster.costs import Size
 from grading.dispatch import open_dispatch
 from grading.domain.errors import ConfigError
-from grading.trials.rate import Rate, seconds_until_checked
+from grading.execution.throughput import Rate, seconds_until_checked
 
 OUTPUT = {"analysis": 1200, "feedback": 800}
 

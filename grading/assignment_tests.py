@@ -10,10 +10,10 @@ from grading.domain.errors import AssignmentError
 from grading.domain.model import Document
 from grading.domain.rubric import CheckBase, OutputEquals, PassesTests, Rubric, VariableEquals
 from grading.domain.rubric_errors import checks_of
-from grading.trials.drafts import MAX_EXPRESSIONS
-from grading.trials.model import TrialLanguage
-from grading.trials.plan import behaviour, language_of
-from grading.trials.suites import FOLDER, matching, pair_of, suite_of
+from grading.execution.model import TrialLanguage
+from grading.execution.plan import behaviour, language_of
+from grading.execution.planned_requests import MAX_EXPRESSIONS
+from grading.execution.test_suites import FOLDER, matching, pair_of, suite_of
 
 MAX_TESTS_BYTES = 5_000_000
 """Of all files below `tests/` together."""

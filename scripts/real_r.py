@@ -19,8 +19,8 @@ from pathlib import Path
 
 from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read_document
-from grading.trials.model import Code, Limits, Request, Trial, Work
-from grading.trials.paths import places_of, repair
+from grading.execution.model import Code, Limits, Request, Trial, Work
+from grading.execution.paths import places_of, repair
 from workers.checks.files import Shelf
 from workers.checks.sandbox import open_sandbox
 from workers.checks.toolbox_r import find_r

@@ -28,9 +28,9 @@ from grading.assignment import Assignment, read_folder
 from grading.checks import collect
 from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read, set_apart
-from grading.trials.model import Limits, Request, Trial
-from grading.trials.plan import make_plan
-from grading.trials.ran import Ran
+from grading.execution.model import Limits, Request, Trial
+from grading.execution.plan import make_plan
+from grading.execution.results import Ran
 from workers.checks.sandbox import open_sandbox
 from workers.checks.toolbox import find_toolbox
 from workers.checks.trial import Trials

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cli.checks.finding import Finding, Patient, ok, warning
-from grading.trials.model import TrialLanguage
+from grading.execution.model import TrialLanguage
 from workers.checks.sandbox import open_sandbox
 from workers.checks.toolbox import find_toolbox
 

@@ -12,8 +12,8 @@ from grading.checks.run_flags import run_flags
 from grading.checks.scope import Scopes
 from grading.domain.model import AdjustmentEvidence, CheckOutcome, CriterionEvidence, Document, Evidence
 from grading.domain.rubric import Adjustment, Check, Criterion, Rubric
-from grading.trials.plan import PLAYED, within
-from grading.trials.ran import Ran
+from grading.execution.plan import PLAYED, within
+from grading.execution.results import Ran
 
 __all__ = ["added_lines", "collect"]
 

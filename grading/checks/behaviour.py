@@ -10,10 +10,10 @@ from grading.checks.numbers import Tolerance
 from grading.checks.values import said
 from grading.domain.model import TestOutcome
 from grading.domain.rubric import PassesTests, VariableEquals
-from grading.trials.model import Answer, Tested, TestFile, Trial
-from grading.trials.plan import Asked, Question
-from grading.trials.ran import Ran
-from grading.trials.suites import test_names
+from grading.execution.model import Answer, Tested, TestFile, Trial
+from grading.execution.plan import Asked, Question
+from grading.execution.results import Ran
+from grading.execution.test_suites import test_names
 
 MAX_TEXT = 500
 """Characters of each text of a test that is kept."""

@@ -14,9 +14,9 @@ from grading.checks.numbers import Tolerance
 from grading.checks.scope import Piece, Scope
 from grading.domain.model import Location, Output, TestOutcome
 from grading.domain.rubric import Check, OutputEquals, PassesTests, RunsClean, VariableEquals
-from grading.trials.model import Played
-from grading.trials.plan import Asked
-from grading.trials.ran import Ran
+from grading.execution.model import Played
+from grading.execution.plan import Asked
+from grading.execution.results import Ran
 
 LEFT_OUT = "packages or files that the work needs are missing on the server"
 Compared = tuple[str, Sequence[Output], Sequence[Output], int]

@@ -17,7 +17,7 @@ from grading.checks.scope import Piece, Scope, executed, runs_recorded
 from grading.domain.model import Cell, Output
 from grading.domain.patterns import matches, readable
 from grading.domain.rubric import AllExecuted, CheckBase, HasOutput, NoErrors, OutputClose, OutputMatches
-from grading.trials.ran import Ran
+from grading.execution.results import Ran
 
 SIGNS = re.compile(r"[\\^$*+?{}\[\]|()]")
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

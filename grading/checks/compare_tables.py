@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from grading.checks.numbers import Tolerance, close
-from grading.trials.model import Shape
+from grading.execution.model import Shape
 
 INDEX = "(index"
 """What the columns begin with that hold a data frame's row names."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from grading.checks.compare_tables import difference_of_tables
 from grading.checks.numbers import Tolerance, close, number_of
 from grading.checks.values import OBJECT, is_own, kind_of, said
-from grading.trials.model import Shape
+from grading.execution.model import Shape
 
 MAX_DEPTH = 60
 MAX_NODES = 300_000

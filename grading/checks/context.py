@@ -10,7 +10,7 @@ from grading.checks.question_parts import parted
 from grading.checks.scope import Piece, Scope, Scopes, executed, runs_recorded
 from grading.domain.model import Location, Output, TestOutcome
 from grading.domain.rubric import CheckBase, Rubric
-from grading.trials.ran import Ran
+from grading.execution.results import Ran
 
 FIRST = "; the first that failed: "
 """What follows it in a message may tell what a test expects; what comes before never does."""

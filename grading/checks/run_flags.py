@@ -18,8 +18,8 @@ from grading.domain.rubric import (
     RunsClean,
     VariableEquals,
 )
-from grading.trials.plan import behaviour
-from grading.trials.ran import Ran
+from grading.execution.plan import behaviour
+from grading.execution.results import Ran
 
 BROKEN = "tests_broken"
 """The flag that names tests for the instructor; students do not see it."""

@@ -18,8 +18,8 @@ from grading.documents import set_apart
 from grading.documents.lines import says_something
 from grading.domain.model import Cell, Document
 from grading.domain.rubric import Check, Criterion, PassesTests, Rubric, Value
-from grading.trials.plan import behaviour
-from grading.trials.suites import file_name, matching
+from grading.execution.plan import behaviour
+from grading.execution.test_suites import file_name, matching
 
 COMPARED_CHARS = 300_000
 """Longest hand-in that is compared with the starter and checked at once."""

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from grading.domain.rubric import Value
-from grading.trials.model import Limits
+from grading.execution.model import Limits
 
 MOST_SLOTS = 64
 

@@ -12,12 +12,12 @@ from sqlalchemy.orm import Session
 
 from grading.documents import set_apart
 from grading.domain.model import Cell, Document
+from grading.execution.display import ShownTrial
 from grading.shared.cache import Remembered, mark
 from grading.store import standing, view_queries, views
 from grading.store.standing import Terms, terms_of
 from grading.store.tables import Extension, Round, RubricVersion, Submission
 from grading.store.views import SubmissionView
-from grading.trials.shown import ShownTrial
 
 DIMMED_CHARS = 300_000
 """Longest hand-in that is compared with the starter at each look."""

@@ -20,10 +20,10 @@ from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import Evidence
 from grading.domain.rubric import Case, Criterion, PassesTests, Rubric
-from grading.trials.model import Limits, Request, Trial
-from grading.trials.paths import beside
-from grading.trials.plan import make_plan
-from grading.trials.ran import Ran
+from grading.execution.model import Limits, Request, Trial
+from grading.execution.paths import beside
+from grading.execution.plan import make_plan
+from grading.execution.results import Ran
 from tests.hostile import bait
 from tests.hostile.bait import Bait
 from workers.checks.files import Shelf

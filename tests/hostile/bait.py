@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.trials.model import Trial
+from grading.execution.model import Trial
 
 NOT_PRIVATE = Path("/var/tmp")
 """Bait is readable for everyone there: only the box keeps it from a program."""

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from grading.trials.model import Limits
+from grading.execution.model import Limits
 from workers.checks.sandbox.base import Box, Ending, Mount, Sandbox, Session
 
 PATHS = "/usr/local/bin:/usr/bin:/bin"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.config.sandbox import Checks
-from grading.trials.model import Answer, Played, Tested
+from grading.execution.model import Answer, Played, Tested
 from workers.checks.toolbox import INSIDE, OWN, find_toolbox
 
 PATIENCE_S = 60.0

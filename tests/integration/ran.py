@@ -7,9 +7,9 @@ from typing import Any
 
 from grading.domain.model import CheckOutcome, Flag, Location, Output, TestOutcome
 from grading.domain.outcome import CriterionGrade, Report
-from grading.trials.model import Played
-from grading.trials.paths import Repair
-from grading.trials.shown import ShownDocument, ShownTrial
+from grading.execution.display import ShownDocument, ShownTrial
+from grading.execution.model import Played
+from grading.execution.paths import Repair
 from tests.integration.webapp import School, report
 
 EVIL = "<script>window.pwned=1</script><img src=//evil.example/x onerror=window.pwned=1>"

@@ -18,13 +18,13 @@ from grading.canvas.values import words
 from grading.documents import Identity
 from grading.domain.model import AdjustmentEvidence, CheckOutcome, Evidence
 from grading.domain.rubric import Adjustment, Criterion, Rubric, Uses
+from grading.execution.plan import Plan
 from grading.report import combine
 from grading.report.adjusting import added_up
 from grading.report.text import as_text
 from grading.store import assignments, carrying, listed, moves, settling, tables, views
 from grading.store.assignments import NewVersion
 from grading.store.lti import comparing
-from grading.trials.plan import Plan
 from tests.integration.test_pages_gradebook import make, points, upload
 from tests.integration.test_pages_review import audited, change, post, stamp
 from tests.integration.webapp import School, report

@@ -12,8 +12,8 @@ import pytest
 
 from grading import canaries as timing
 from grading.canaries import Canaries
+from grading.execution.throughput import Rate
 from grading.leases import connect
-from grading.trials.rate import Rate
 from tests.system import Site, site, until
 from workers.canary import EXIT_STATUS
 from workers.server import canary

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from grading.config.sandbox import Checks
-from grading.trials.model import Code, Expression, Limits, Request, TestFile, Trial, TrialLanguage, Work
+from grading.execution.model import Code, Expression, Limits, Request, TestFile, Trial, TrialLanguage, Work
 from workers.checks.preparing import packages, prepared
 from workers.checks.sandbox import forking
 from workers.checks.sandbox.base import Box

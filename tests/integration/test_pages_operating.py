@@ -16,9 +16,9 @@ from app.said import said
 from grading.beats import Lease
 from grading.canaries import PartBeat
 from grading.domain.errors import GraderError
+from grading.execution.throughput import Rate
 from grading.store import accounts, operating, preparing, tables
 from grading.store.database import now
-from grading.trials.rate import Rate
 from tests.integration.webapp import School, form_token, report, without_tokens
 
 

@@ -16,10 +16,10 @@ from app.live import live
 from app.progress import progress
 from grading.beats import Beat, Lease
 from grading.canaries import PartBeat
+from grading.execution.throughput import Rate
 from grading.machine_states import MachineState
 from grading.store import Store, preparing, tables, views, waiting
 from grading.store.places import places
-from grading.trials.rate import Rate
 from tests.integration.webapp import School
 
 PACE = {"alone_s": 100.0, "full_s": 100.0, "full": 4, "tokens": 1000, "seen": 9}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.trials.model import Played, Shape
+from grading.execution.model import Played, Shape
 from tests.integration.python_boxes import Driver, commands, driver
 
 

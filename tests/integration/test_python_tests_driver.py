@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.trials import model
+from grading.execution import model
 from tests.integration.python_boxes import commands, driver, run_tests
 
 WORK = '''

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from grading.trials.model import Answer, Played, Shape
+from grading.execution.model import Answer, Played, Shape
 from tests.r_boxes import Line, driver, pictures, text_of
 from tests.system import until
 

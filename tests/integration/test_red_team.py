@@ -19,7 +19,7 @@ from grading.checks.visibility import for_student
 from grading.config.sandbox import Checks
 from grading.domain.model import Evidence
 from grading.domain.rubric import Case, Check, Criterion, OutputEquals, PassesTests, Rubric, RunsClean
-from grading.trials.model import (
+from grading.execution.model import (
     Answer,
     Code,
     Expression,
@@ -32,8 +32,8 @@ from grading.trials.model import (
     TrialLanguage,
     Work,
 )
-from grading.trials.plan import make_plan
-from grading.trials.ran import Ran
+from grading.execution.plan import make_plan
+from grading.execution.results import Ran
 from tests.unit.evidence_samples import cell, notebook, script, shown
 from workers.checks.sandbox import open_sandbox
 from workers.checks.sandbox.base import Ending

@@ -14,9 +14,9 @@ from grading.checks.visibility import for_student
 from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import CheckOutcome, Evidence
-from grading.trials.model import Request, Trial
-from grading.trials.plan import make_plan
-from grading.trials.ran import Ran
+from grading.execution.model import Request, Trial
+from grading.execution.plan import make_plan
+from grading.execution.results import Ran
 from tests.integration.test_samples import SAMPLES
 from workers.checks.sandbox import open_sandbox
 from workers.checks.sandbox.base import Mount

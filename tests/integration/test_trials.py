@@ -17,12 +17,12 @@ from grading.config.settings import Checks, load
 from grading.documents import Limits, UploadedFile, read
 from grading.domain.model import Evidence, RoundState
 from grading.domain.rubric import Case, Criterion, PassesTests, Rubric
+from grading.execution.model import Code, Request, Work
 from grading.store import assignments, migrate, receipts, submissions
 from grading.store.assignments import NewVersion
 from grading.store.database import now
 from grading.store.submissions import Incoming
 from grading.store.tables import KeptTrial, Outbox, Round
-from grading.trials.model import Code, Request, Work
 from tests.factories import COURSE, add_student, hand_in
 from tests.services import SqliteDatabases
 from tests.system import close_dispatch

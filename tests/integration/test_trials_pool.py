@@ -29,13 +29,13 @@ from grading.canaries import Canaries
 from grading.config.settings import Checks, Retention
 from grading.domain.errors import SandboxUnavailable
 from grading.domain.model import RoundState
+from grading.execution.model import Limits
 from grading.store import Store, backup, erasure, migrate, outbox, preparing, replay, retention
 from grading.store.people import find_student
 from grading.store.places import places
 from grading.store.speed import speed
 from grading.store.tables import KeptTrial, Round
 from grading.store.views import submission_view
-from grading.trials.model import Limits
 from grading.withdrawal import withdraw
 from tests.integration.test_trials import RIGHT, School, made, share
 from tests.services import SqliteDatabases

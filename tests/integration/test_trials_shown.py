@@ -15,8 +15,8 @@ from grading.domain.jobs import Job, Result
 from grading.domain.model import Output
 from grading.domain.outcome import Report
 from grading.domain.rubric import Case, Criterion, PassesTests, Rubric, RunsClean
-from grading.trials.model import Answer, Limits, Played, Request, Shape, Trial
-from grading.trials.plan import make_plan
+from grading.execution.model import Answer, Limits, Played, Request, Shape, Trial
+from grading.execution.plan import make_plan
 from tests.integration.webapp import School
 from workers.machine.engines.rules import RulesEngine
 from workers.machine.stages import STAGES, run_stage

@@ -31,9 +31,9 @@ from grading.domain.rubric import (
     Uses,
     Words,
 )
+from grading.execution.model import Played, Trial
 from grading.report import changed, combine, counted, settled
 from grading.report.adjusting import added_up, found_adjustments
-from grading.trials.model import Played, Trial
 from tests.unit.evidence_samples import script
 from tests.unit.trial_samples import collected
 from workers.server.versions import UNSENT

@@ -22,9 +22,9 @@ from grading.domain.rubric import (
     Uses,
     VariableEquals,
 )
-from grading.trials.model import Answer, Played, Request, Trial
-from grading.trials.plan import Plan
-from grading.trials.ran import Ran
+from grading.execution.model import Answer, Played, Request, Trial
+from grading.execution.plan import Plan
+from grading.execution.results import Ran
 from tests.unit.evidence_samples import cell, notebook, script, shown
 from tests.unit.trial_samples import collected, planned, play, rubric_of, run_outcome
 

@@ -6,7 +6,7 @@ import pytest
 
 from grading.checks.compare_values import compare
 from grading.checks.numbers import Tolerance
-from grading.trials.model import Shape
+from grading.execution.model import Shape
 from tests.unit.trial_samples import shape, table
 
 NESTED = shape(1)

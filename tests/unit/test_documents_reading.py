@@ -26,7 +26,7 @@ from grading.documents.files import KINDS, listed
 from grading.documents.outputs import html_text
 from grading.domain.errors import DocumentError, EmptyUpload, UnsupportedFile, UploadTooLarge
 from grading.domain.model import Document
-from grading.trials.plan import language_of
+from grading.execution.plan import language_of
 
 
 def one(name: str, data: bytes | str, limits: Limits | None = None) -> Document:

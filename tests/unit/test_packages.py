@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grading.trials.packages import imported
+from grading.execution.packages import imported
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ from grading.cluster.costs import Card, Size
 from grading.cluster.plan import Machine, NobodyDoes, pace_of, plan
 from grading.cluster.view import Peer
 from grading.config.settings import parse
+from grading.execution.throughput import Rate
 from grading.leases import connect
 from grading.machine_states import MachineState
-from grading.trials.rate import Rate
 
 BOTH = ("analysis", "feedback")
 FILE = """

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from grading.domain.errors import SandboxUnavailable
-from grading.trials.model import Limits
+from grading.execution.model import Limits
 from workers.checks.sandbox import advice, open_sandbox
 from workers.checks.sandbox.base import Box
 from workers.checks.sandbox.none import NoSandbox

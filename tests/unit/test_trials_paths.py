@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from grading.trials.model import TrialLanguage
-from grading.trials.paths import beside, places_of, repair
+from grading.execution.model import TrialLanguage
+from grading.execution.paths import beside, places_of, repair
 
 PLACES = places_of(["data/sales.csv", "data/big table.xlsx", "extra.txt"])
 

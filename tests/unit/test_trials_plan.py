@@ -11,8 +11,8 @@ from grading.domain.rubric import (
     Uses,
     VariableEquals,
 )
-from grading.trials.drafts import MAX_EXPRESSIONS
-from grading.trials.plan import MAX_WORKS, Plan, key_of
+from grading.execution.plan import MAX_WORKS, Plan, key_of
+from grading.execution.planned_requests import MAX_EXPRESSIONS
 from tests.unit.evidence_samples import cell, notebook, script
 from tests.unit.trial_samples import planned, rubric_of
 

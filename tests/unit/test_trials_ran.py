@@ -4,8 +4,8 @@ import pytest
 
 from grading.domain.model import Output
 from grading.domain.rubric import RunsClean
-from grading.trials.model import Played, Trial
-from grading.trials.ran import Ran, lacks
+from grading.execution.model import Played, Trial
+from grading.execution.results import Ran, lacks
 from tests.unit.evidence_samples import cell, notebook
 from tests.unit.trial_samples import planned
 

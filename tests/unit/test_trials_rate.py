@@ -2,7 +2,7 @@
 
 import pytest
 
-from grading.trials.rate import Mean, Rate, seconds_until_checked, together
+from grading.execution.throughput import Mean, Rate, seconds_until_checked, together
 
 
 @pytest.mark.parametrize(("waiting", "seconds"), [(0, 0.0), (1, 3.0), (2, 3.0), (3, 4.5), (60, 90.0)])

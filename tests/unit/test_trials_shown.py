@@ -21,10 +21,7 @@ from grading.domain.model import (
     TestOutcome,
 )
 from grading.domain.rubric import Criterion, Rubric, RunsClean
-from grading.trials.model import Code, Limits, Played, Request, Trial, Work
-from grading.trials.paths import Repair
-from grading.trials.plan import Plan, make_plan
-from grading.trials.shown import (
+from grading.execution.display import (
     LEFT_OUT,
     MOST_BYTES,
     PLAYED_CHARS,
@@ -33,6 +30,9 @@ from grading.trials.shown import (
     add_played,
     shown,
 )
+from grading.execution.model import Code, Limits, Played, Request, Trial, Work
+from grading.execution.paths import Repair
+from grading.execution.plan import Plan, make_plan
 from workers.server.names import hide_names
 
 

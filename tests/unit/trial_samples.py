@@ -11,9 +11,9 @@ from typing import Any
 from grading.checks import collect
 from grading.domain.model import CheckOutcome, Document, Evidence, Output
 from grading.domain.rubric import Check, Criterion, Rubric
-from grading.trials.model import Answer, Limits, Played, Request, Shape, Tested, Trial
-from grading.trials.plan import Plan, make_plan
-from grading.trials.ran import Ran
+from grading.execution.model import Answer, Limits, Played, Request, Shape, Tested, Trial
+from grading.execution.plan import Plan, make_plan
+from grading.execution.results import Ran
 
 ERRORS = (
     ArithmeticError,

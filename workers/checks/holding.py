@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from grading.execution.throughput import Mean
 from grading.store import outbox, preparing
 from grading.store.outbox import Hold
-from grading.trials.rate import Mean
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)

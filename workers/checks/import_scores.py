@@ -16,10 +16,10 @@ from grading.domain.errors import AssignmentError
 from grading.domain.model import Cell, Document, Evidence
 from grading.domain.outcome import CriterionGrade
 from grading.domain.rubric import Criterion, Value
+from grading.execution.model import Limits
+from grading.execution.plan import make_plan
+from grading.execution.results import Ran
 from grading.report.adjusting import added_up, found_adjustments
-from grading.trials.model import Limits
-from grading.trials.plan import make_plan
-from grading.trials.ran import Ran
 from workers.checks.lab import Lab
 
 LEAST, MOST = 0.95, 0.05

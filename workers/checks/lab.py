@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError
 
 from grading.domain.errors import SandboxUnavailable
+from grading.execution.model import Request, Trial
+from grading.execution.plan import Plan
 from grading.store import Store, trials
-from grading.trials.model import Request, Trial
-from grading.trials.plan import Plan
 from workers.checks.files import Shelf
 from workers.checks.trial import Trials, repeatable
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-from grading.trials.model import Request, TrialLanguage
+from grading.execution.model import Request, TrialLanguage
 from workers.checks.sandbox.base import Prepared
 from workers.checks.toolbox import Toolbox
 

@@ -14,9 +14,9 @@ from grading import queue
 from grading.canaries import Canaries
 from grading.config.settings import Config
 from grading.domain.errors import SandboxUnavailable
+from grading.execution.throughput import Rate
 from grading.store import preparing
 from grading.store.outbox import Hold
-from grading.trials.rate import Rate
 from workers import canary
 from workers.checks.files import Shelf
 from workers.checks.holding import HOLD_S, Holding

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.config.sandbox import Checks
-from grading.trials.model import TrialLanguage
+from grading.execution.model import TrialLanguage
 from workers.checks.sandbox.base import Mount
 
 DRIVERS = Path(__file__).parent / "drivers"

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from grading.domain.errors import SandboxUnavailable
 from grading.domain.rubric import Value
-from grading.trials.model import (
+from grading.execution.model import (
     Answer,
     End,
     Expression,

@@ -12,8 +12,8 @@ from redis.exceptions import RedisError
 
 from grading import queue
 from grading.canaries import Canaries
+from grading.execution.throughput import Rate
 from grading.shared.software import software
-from grading.trials.rate import Rate
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)

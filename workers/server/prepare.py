@@ -22,14 +22,14 @@ from grading.documents import Identity, pseudonymise, set_apart
 from grading.domain.errors import GraderError, SandboxUnavailable
 from grading.domain.model import Document, Evidence, Flag
 from grading.domain.rubric import Value
+from grading.execution.display import ShownTrial, add_played, shown
+from grading.execution.model import Trial
+from grading.execution.paths import beside
+from grading.execution.plan import Plan, make_plan
+from grading.execution.results import Ran
 from grading.shared.logs import working_on
 from grading.shared.tracing import span
 from grading.store import preparing
-from grading.trials.model import Trial
-from grading.trials.paths import beside
-from grading.trials.plan import Plan, make_plan
-from grading.trials.ran import Ran
-from grading.trials.shown import ShownTrial, add_played, shown
 from workers.server.context import Server
 from workers.server.names import hide_names
 from workers.server.versions import DOCUMENTS, Version

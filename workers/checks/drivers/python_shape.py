@@ -1,4 +1,4 @@
-"""Turns a value of the work into a `Shape` (grading/trials/model.py), bounded and of JSON values only."""
+"""Turns a value of the work into a `Shape` (grading/execution/model.py), bounded and of JSON values only."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from grading.trials.model import End, Limits
+from grading.execution.model import End, Limits
 
 
 @dataclass(frozen=True)

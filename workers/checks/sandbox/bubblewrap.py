@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from grading.domain.errors import SandboxUnavailable
-from grading.trials.model import Limits
+from grading.execution.model import Limits
 from workers.checks.sandbox import advice, seccomp, view
 from workers.checks.sandbox.base import Box, Prepared, Session
 from workers.checks.sandbox.forking import CannotFork, Forked, ForkServer, ForkServers

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from grading.domain.errors import SandboxUnavailable
-from grading.trials.model import Limits
+from grading.execution.model import Limits
 from workers.checks.sandbox import view
 from workers.checks.sandbox.base import Box, Mount, Session
 from workers.checks.sandbox.pipes import PipedSession, environment

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
-from grading.trials.model import Limits
+from grading.execution.model import Limits
 from workers.checks.sandbox import seccomp
 from workers.checks.sandbox.base import Prepared
 from workers.checks.sandbox.held import Held, goes_first, kernel_limits

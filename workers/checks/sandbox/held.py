@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from grading.domain.errors import SandboxUnavailable
-from grading.trials.model import Limits
+from grading.execution.model import Limits
 
 _START_S = 10.0
 _END_S = 10.0

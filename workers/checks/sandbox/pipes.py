@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol, Self
 
-from grading.trials.model import End, Limits
+from grading.execution.model import End, Limits
 from workers.checks.sandbox.base import Box, Ending
 from workers.checks.sandbox.watch import Watcher, memory, too_long
 

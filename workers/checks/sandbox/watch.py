@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from grading.trials.model import End, Limits
+from grading.execution.model import End, Limits
 
 TICK_S = 0.05
 """Time between two looks."""

@@ -23,11 +23,11 @@ from grading.domain.rubric import (
     Show,
     VariableEquals,
 )
-from grading.trials.drafts import Drafts, Slot
-from grading.trials.model import Limits, Request, TestFile, TrialLanguage
-from grading.trials.packages import known_packages
-from grading.trials.paths import Repair
-from grading.trials.suites import Suite, file_name, language_of_file, suite_of
+from grading.execution.model import Limits, Request, TestFile, TrialLanguage
+from grading.execution.packages import known_packages
+from grading.execution.paths import Repair
+from grading.execution.planned_requests import Drafts, Slot
+from grading.execution.test_suites import Suite, file_name, language_of_file, suite_of
 
 MAX_WORKS = 8
 """Documents of one hand-in that are run."""

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from grading.domain.model import Cell, Document, Output
 from grading.domain.rubric import Value
-from grading.trials.model import End, Played, Trial
-from grading.trials.paths import Repair
-from grading.trials.plan import Plan
-from grading.trials.ran import Ran
+from grading.execution.model import End, Played, Trial
+from grading.execution.paths import Repair
+from grading.execution.plan import Plan
+from grading.execution.results import Ran
 
 MOST_BYTES = 200_000
 """Of all outputs and errors of a hand-in together, as UTF-8."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 
 from grading.domain.rubric import Case, PassesTests
-from grading.trials.model import TestFile, TrialLanguage
+from grading.execution.model import TestFile, TrialLanguage
 
 FOLDER = "tests/"
 _R_TEST = re.compile(r"^[ \t]*(?:testthat::)?test_that\s*\(", re.MULTILINE)

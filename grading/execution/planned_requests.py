@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grading.domain.model import Document, Location
-from grading.trials.model import Code, Expression, Limits, Request, TestFile, TrialLanguage, Work
-from grading.trials.paths import Repair, places_of, repair
+from grading.execution.model import Code, Expression, Limits, Request, TestFile, TrialLanguage, Work
+from grading.execution.paths import Repair, places_of, repair
 
 MAX_EXPRESSIONS = 1_000
 """Of one trial."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from grading.domain.model import Location
 from grading.domain.rubric import Value
-from grading.trials.model import TrialLanguage
+from grading.execution.model import TrialLanguage
 
 MAX_SOURCE = 200_000
 """Characters of a cell that are looked at; of a longer one nothing is changed."""

@@ -9,9 +9,9 @@ from functools import cached_property
 from types import MappingProxyType
 
 from grading.domain.model import Output
-from grading.trials.drafts import Slot
-from grading.trials.model import Answer, Played, Request, Tested, Trial
-from grading.trials.plan import Plan
+from grading.execution.model import Answer, Played, Request, Tested, Trial
+from grading.execution.plan import Plan
+from grading.execution.planned_requests import Slot
 
 NOT_REACHED = Answer(state="not reached")
 _PACKAGE = re.compile(
