@@ -15,7 +15,7 @@ from app.language import ngettext
 from app.services import services
 from grading.domain.errors import GraderError
 from grading.domain.permissions import Actor
-from grading.report.curves import Curve
+from grading.scoring.curves import Curve
 from grading.store import adjusting, grades, lists
 from grading.store.adjusting import CurveRefused, MovedMeanwhile, Preview
 from grading.store.marking import MOST

@@ -15,7 +15,7 @@ from grading.domain.jobs import Finding, Suggestion
 from grading.domain.model import Document
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Rubric
-from grading.report.changing import at_level
+from grading.scoring.changes import at_level
 from grading.store import review_history, reviewing
 from grading.store.contents import HandedIn, Whole
 from grading.store.review_history import Made

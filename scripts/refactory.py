@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grading import report
+from grading import scoring
 from grading.assignment import Assignment, read_folder
 from grading.checks import collect
 from grading.config.sandbox import Checks
@@ -87,7 +87,7 @@ def grade(path: Path, assignment: Assignment, trials: Trials, known: dict[str, T
     seconds = time.perf_counter() - began
     ran = Ran(plan, {**known, **own})
     evidence = collect(documents, assignment.rubric, assignment.solution, ran=ran)
-    graded = report.combine(assignment.rubric, evidence, {}, {})
+    graded = scoring.combine(assignment.rubric, evidence, {}, {})
     return Graded(
         question=path.parent.parent.name,
         name=path.name,

@@ -8,7 +8,7 @@ from typing import Literal
 
 from grading.domain.changes import Change
 from grading.domain.outcome import CriterionGrade, Report
-from grading.report.changing import LISTS
+from grading.scoring.changes import LISTS
 
 Why = Literal["gone", "too_many", "worth", "judged", "remark"]
 """gone       the criterion or adjustment is not in the new rubric: the change is left behind

@@ -1,4 +1,4 @@
-"""What a person may change in a report, as values; `grading.report.changed` puts them in."""
+"""What a person may change in a report, as values; `grading.scoring.changed` puts them in."""
 
 from __future__ import annotations
 

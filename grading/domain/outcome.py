@@ -1,4 +1,4 @@
-"""The combined outcome of a round, as values; the formulas are in `grading/report/`."""
+"""The combined outcome of a round, as values; the formulas are in `grading/scoring/`."""
 
 from __future__ import annotations
 

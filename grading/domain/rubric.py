@@ -339,7 +339,7 @@ Check = Annotated[
 
 
 class Criterion(Value):
-    """One thing that earns points: `points` × level / highest level, computed by `grading.report`."""
+    """One thing that earns points: `points` × level / highest level, computed by `grading.scoring`."""
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)
     title: str
@@ -368,7 +368,7 @@ class Criterion(Value):
 
 
 class Adjustment(Value):
-    """A deduction, or a cap, of the points of some criteria or of the whole; `grading.report` computes it.
+    """A deduction, or a cap, of the points of some criteria or of the whole; `grading.scoring` computes it.
 
     It applies as far as the checks `unless` are not met. Exactly one of `deduct` and `cap` is given.
     """

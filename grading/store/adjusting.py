@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session, defer
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric, Value
-from grading.report.curves import Curve, Moved, Standing, distribution, moved
-from grading.report.settling import counted
+from grading.scoring.curves import Curve, Moved, Standing, distribution, moved
+from grading.scoring.final_score import counted
 from grading.store import assignments, grades
 from grading.store.audit import note
 from grading.store.counting import counts_of

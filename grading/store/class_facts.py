@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from grading.domain.changes import Change
 from grading.domain.model import RoundState
 from grading.domain.outcome import CriterionGrade, Report
-from grading.report import changed
+from grading.scoring import changed
 from grading.statistics.wording import Remark
 from grading.statistics.works import Judged, Looked, PersonLevel, StageRun, Tested, Took, Work, Works
 from grading.store import tables

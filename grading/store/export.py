@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, undefer
 from grading.checks.visibility import for_student
 from grading.domain.model import Evidence
 from grading.domain.outcome import Report
-from grading.report.text import as_text
+from grading.scoring.text import as_text
 from grading.store import prompts
 from grading.store.audit import note
 from grading.store.blobs import fetch

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.lateness import own_due
 from grading.domain.rubric import Value
-from grading.report.course import Counted, CourseStanding, course_standing
+from grading.scoring.course import Counted, CourseStanding, course_standing
 from grading.store.database import clock, now, told
 from grading.store.gradebook_cells import ASSIGNMENTS, STUDENTS, Cell, Column, cells_of
 from grading.store.removal import chunks

@@ -17,9 +17,9 @@ from grading.domain.outcome import Adjusted, CriterionGrade, Report
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Value
 from grading.gradefile import ADJUSTMENT, Table, Wish
-from grading.report import changed
-from grading.report.adjusting import added_up
-from grading.report.settling import counted
+from grading.scoring import changed
+from grading.scoring.adjustments import added_up
+from grading.scoring.final_score import counted
 from grading.store import reviewing, tables
 from grading.store.audit import note
 from grading.store.gradebook import columns

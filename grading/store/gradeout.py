@@ -12,8 +12,8 @@ from grading.documents import zip_names
 from grading.domain.outcome import Report
 from grading.domain.rubric import Value
 from grading.gradefile import ADJUSTMENT, column_of
-from grading.report import changed
-from grading.report.text import as_text
+from grading.scoring import changed
+from grading.scoring.text import as_text
 from grading.store import Store, courses
 from grading.store.blobs import fetch
 from grading.store.gradebook import Row, columns, everybody

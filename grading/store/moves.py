@@ -14,7 +14,7 @@ from grading.authoring.moves import Points
 from grading.domain.errors import NotFound
 from grading.domain.outcome import Report
 from grading.domain.rubric import Value
-from grading.report import settled
+from grading.scoring import settled
 from grading.store import tables
 from grading.store.carrying import carry
 from grading.store.dry_runs import REASONS

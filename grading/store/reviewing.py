@@ -15,7 +15,7 @@ from grading.domain.changes import Change
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
-from grading.report import changed
+from grading.scoring import changed
 from grading.store import grades, tables
 from grading.store.audit import note
 from grading.store.database import now

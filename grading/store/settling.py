@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from grading.domain.changes import Change
 from grading.domain.lateness import Lateness, LateRule, lateness, own_due
 from grading.domain.outcome import Report
-from grading.report import Settled, settled
+from grading.scoring import Settled, settled
 from grading.store import tables
 
 

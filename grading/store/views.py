@@ -14,7 +14,7 @@ from grading.domain.errors import NotFound, for_student
 from grading.domain.model import RoundState, StageState
 from grading.domain.outcome import Report
 from grading.domain.rubric import Value
-from grading.report import changed
+from grading.scoring import changed
 from grading.shared.cache import Remembered, mark
 from grading.store import review_history, view_queries
 from grading.store.database import moment_of

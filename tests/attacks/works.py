@@ -16,7 +16,7 @@ from grading.domain.jobs import Job, Material, Result
 from grading.domain.model import Document, Evidence
 from grading.domain.outcome import Report
 from grading.domain.rubric import Rubric
-from grading.report import combine
+from grading.scoring import combine
 from tests.attacks.attacks import Attack
 from workers.machine.engines.base import Engine
 from workers.machine.stages import STAGES, run_stage

@@ -19,9 +19,9 @@ from grading.documents import Identity
 from grading.domain.model import AdjustmentEvidence, CheckOutcome, Evidence
 from grading.domain.rubric import Adjustment, Criterion, Rubric, Uses
 from grading.execution.plan import Plan
-from grading.report import combine
-from grading.report.adjusting import added_up
-from grading.report.text import as_text
+from grading.scoring import combine
+from grading.scoring.adjustments import added_up
+from grading.scoring.text import as_text
 from grading.store import assignments, carrying, listed, moves, settling, tables, views
 from grading.store.assignments import NewVersion
 from grading.store.lti import comparing

@@ -21,8 +21,8 @@ from grading.domain.lateness import LateRule
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Adjustment, Criterion, Rubric, RunsClean, Uses
-from grading.report import settled
-from grading.report.curves import Curve
+from grading.scoring import settled
+from grading.scoring.curves import Curve
 from grading.store import (
     Store,
     accounts,

@@ -15,7 +15,7 @@ from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.documents.notebook import in_language
 from grading.domain.jobs import Provenance, Result
 from grading.domain.model import Document
-from grading.report import combine
+from grading.scoring import combine
 from grading.store import Store, migrate
 from tests.services import SqliteDatabases
 from workers.checks.files import Shelf

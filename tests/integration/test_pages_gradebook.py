@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from grading import gradefile
 from grading.documents import zip_names
 from grading.gradefile import TableUnreadable
-from grading.report.course import Counted, course_standing
+from grading.scoring.course import Counted, course_standing
 from grading.store import accounts, courses, gradebook, gradein, tables
 from grading.store.database import now
 from tests.integration.webapp import School, form_token, report, without_tokens

@@ -16,7 +16,7 @@ from flask.testing import FlaskClient
 from grading.domain.model import RoundState
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
-from grading.report.curves import Curve
+from grading.scoring.curves import Curve
 from grading.store import (
     adjusting,
     chores,

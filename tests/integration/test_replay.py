@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from sqlalchemy import select
 
 from cli.main import grader
-from grading import report
+from grading import scoring
 from grading.domain.model import Evidence, RoundState, StageState
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
@@ -57,7 +57,7 @@ def run_all(store: Store, round_id: str, *, release: bool = False, **ok: bool) -
 def outcome(session: object, round_id: str) -> Report:
     results = {r.stage: r for r in combining.accepted_results(session, round_id)}  # type: ignore[arg-type]
     failures = {s: "It did not work." for s in ("analysis", "feedback") if s not in results}
-    return report.combine(RUBRIC, Evidence(added_lines=1), results, failures)
+    return scoring.combine(RUBRIC, Evidence(added_lines=1), results, failures)
 
 
 def states(store: Store, round_id: str) -> tuple[str, dict[str, str]]:

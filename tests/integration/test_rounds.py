@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
-from grading import report
+from grading import scoring
 from grading.domain.model import PRIORITIES, Evidence, RoundState, StageState
 from grading.store import Store, combining, locking, migrate, preparing, rounds, touches, waiting
 from grading.store.keys import KeyUsed
@@ -61,7 +61,7 @@ def combine(store: Store, round_id: str) -> bool:
             return False
         results = {r.stage: r for r in combining.accepted_results(session, round_id)}
         dead = {s.stage: s.message for s in current.stages.values() if s.state == StageState.DEAD}
-        made = report.combine(RUBRIC, Evidence(added_lines=1), results, dead)
+        made = scoring.combine(RUBRIC, Evidence(added_lines=1), results, dead)
         combining.finish(session, current, made, combining.ending(session, current.id), release=False)
         return True
 

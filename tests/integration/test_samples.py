@@ -17,7 +17,7 @@ from grading.domain.jobs import Job, Material, Result
 from grading.domain.model import Document
 from grading.domain.outcome import Report
 from grading.domain.rubric import Rubric
-from grading.report import combine
+from grading.scoring import combine
 from workers.machine.engines.rules import RulesEngine
 from workers.machine.stages import STAGES, run_stage
 

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from grading.domain.permissions import Actor
-from grading.report.curves import Curve
+from grading.scoring.curves import Curve
 from grading.store import adjusting, grades, tables, touches
 from tests.integration.classroom import a_report, change, mark
 from tests.integration.webapp import School

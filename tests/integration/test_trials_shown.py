@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grading import report
+from grading import scoring
 from grading.documents import Identity, UploadedFile, read
 from grading.documents.limits import Limits as ReadingLimits
 from grading.domain.jobs import Job, Result
@@ -120,7 +120,7 @@ def combined(prepared: Prepared) -> Report:
     for stage in STAGES:
         results[stage] = run_stage(job(prepared, stage), RulesEngine(), "rules", "m", _silent)
         assert results[stage].ok, results[stage].message
-    return report.combine(RUBRIC, prepared.evidence, results, {})
+    return scoring.combine(RUBRIC, prepared.evidence, results, {})
 
 
 @pytest.mark.parametrize("stage", sorted(STAGES))

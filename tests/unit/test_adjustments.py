@@ -32,8 +32,8 @@ from grading.domain.rubric import (
     Words,
 )
 from grading.execution.model import Played, Trial
-from grading.report import changed, combine, counted, settled
-from grading.report.adjusting import added_up, found_adjustments
+from grading.scoring import changed, combine, counted, settled
+from grading.scoring.adjustments import added_up, found_adjustments
 from tests.unit.evidence_samples import script
 from tests.unit.trial_samples import collected
 from workers.server.versions import UNSENT

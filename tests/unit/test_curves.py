@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.report.curves import Curve, Standing, distribution, moved
+from grading.scoring.curves import Curve, Standing, distribution, moved
 
 POINTS = (2.0, 4.0, 6.25, 8.0)
 CLASS = [Standing(points=one, max_points=10, by_criterion={"a": one / 2, "b": None}) for one in POINTS]

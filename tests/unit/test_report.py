@@ -12,7 +12,7 @@ from grading.domain.jobs import Provenance, Result
 from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Flag, RoundState
 from grading.domain.outcome import Report
 from grading.domain.rubric import Criterion, Rubric, Words
-from grading.report import combine, valid
+from grading.scoring import combine, valid
 
 RUBRIC = Rubric(
     criteria=(

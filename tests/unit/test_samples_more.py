@@ -20,7 +20,7 @@ from grading.domain.model import CheckOutcome, Evidence
 from grading.domain.outcome import Report
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import checks_of
-from grading.report import combine
+from grading.scoring import combine
 
 MORE = Path(__file__).parents[2] / "samples" / "more"
 INDEX: list[dict[str, Any]] = tomllib.loads((MORE / "submissions/index.toml").read_text("utf-8"))[

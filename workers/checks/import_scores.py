@@ -19,7 +19,7 @@ from grading.domain.rubric import Criterion, Value
 from grading.execution.model import Limits
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
-from grading.report.adjusting import added_up, found_adjustments
+from grading.scoring.adjustments import added_up, found_adjustments
 from workers.checks.lab import Lab
 
 LEAST, MOST = 0.95, 0.05

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy.exc import DataError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.orm import Session
 
-from grading import report
+from grading import scoring
 from grading.domain.errors import JobInvalid, OutputInvalid, for_student
 from grading.domain.jobs import Provenance, Result, read_result
 from grading.domain.model import Evidence
@@ -60,7 +60,7 @@ def read(content: Any) -> Result | None:
 def record(server: Server, results: Sequence[Result]) -> list[Recorded]:
     """Write results down, and combine each round that waited for nothing else. Raises SQL_AWAY."""
     began_ns = time.time_ns()
-    kept = [_without_output(one) if one.ok and not report.valid(one) else one for one in results]
+    kept = [_without_output(one) if one.ok and not scoring.valid(one) else one for one in results]
     try:
         recorded = _together(server, kept) if kept else []
     except SQL_AWAY:
@@ -169,5 +169,5 @@ def _outcome(server: Server, session: Session, current: LockedRound, end: Ending
     # reports are read by students; staff find the operator's sentence at the stage
     failures = {stage: for_student(code) for stage, code in combining.dead_codes(current).items()}
     judged = DOCUMENTS.validate_python(end.prepared["documents"])
-    combined = report.combine(version.rubric, evidence, results, failures, judged)
+    combined = scoring.combine(version.rubric, evidence, results, failures, judged)
     return rename_documents(combined, end.prepared["paths"])

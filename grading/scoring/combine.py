@@ -1,7 +1,7 @@
 """From evidence and results to points.
 
 Points of a criterion = its points × level / highest level; how they add up, with deductions, caps and bonus,
-is in `grading/report/adjusting.py`. The level comes from
+is in `grading/scoring/adjustments.py`. The level comes from
 
 - the checks alone, when no model judged the criterion (or only the `rules` engine, which reads the same
   checks): share × highest, a fraction of a level where checks give partial credit;
@@ -40,8 +40,8 @@ from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Judgement, Resul
 from grading.domain.model import CriterionEvidence, Document, Evidence, Flag, RoundState
 from grading.domain.outcome import Basis, CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
-from grading.report.adjusting import added_up, found_adjustments, undecided_flags
-from grading.report.weights import other_weights
+from grading.scoring.adjustments import added_up, found_adjustments, undecided_flags
+from grading.scoring.model_digests import other_weights
 
 APART = 1.0
 """Levels that model and checks may differ by before a person must look."""

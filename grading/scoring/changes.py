@@ -11,7 +11,7 @@ from grading.domain.changes import Change
 from grading.domain.jobs import AnalysisOutput, Finding, Suggestion
 from grading.domain.model import Location, RoundState
 from grading.domain.outcome import Corrected, CriterionGrade, PersonComment, Report
-from grading.report.adjusting import added_up, decided
+from grading.scoring.adjustments import added_up, decided
 
 LISTS: Mapping[str, tuple[str, str]] = {
     # target -> (field of the analysis, what of it is said)

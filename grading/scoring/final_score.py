@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from grading.domain.changes import Change
 from grading.domain.outcome import Report
 from grading.domain.rubric import Value
-from grading.report.changing import changed
+from grading.scoring.changes import changed
 
 
 class Settled(Value):

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from grading.domain.rubric import Value
-from grading.report.settling import counted
+from grading.scoring.final_score import counted
 
 Kind = Literal["add", "best", "median", "floor", "root"]
 """add      so many points more (or less)
