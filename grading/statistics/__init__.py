@@ -8,10 +8,10 @@ from grading.statistics.agreement import (
     between_people,
     weighted_kappa,
 )
+from grading.statistics.distribution import Bin, Spread, bins, spread
+from grading.statistics.finding_groups import Group, Remark, grouped, words_of
 from grading.statistics.items import Item, correlation, item
-from grading.statistics.spread import Bin, Spread, bins, spread
 from grading.statistics.students_t import t_quantile
-from grading.statistics.wording import Group, Remark, grouped, words_of
 
 __all__ = [
     "FEWEST",

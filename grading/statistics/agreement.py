@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from grading.statistics.distribution import spread
 from grading.statistics.items import TINY
-from grading.statistics.spread import spread
 from grading.statistics.students_t import t_quantile
 
 FEWEST = 10

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grading.statistics.spread import Spread, spread
+from grading.statistics.distribution import Spread, spread
 
 
 @dataclass(frozen=True)

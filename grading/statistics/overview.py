@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from grading.statistics.agreement import Agreement, Between, agreement, between_people
+from grading.statistics.distribution import Bin, Spread, bins, spread
+from grading.statistics.finding_groups import Group, grouped
 from grading.statistics.items import Item, item
-from grading.statistics.spread import Bin, Spread, bins, spread
-from grading.statistics.wording import Group, grouped
 from grading.statistics.works import Judged, PersonLevel, StageRun, Tested, Work, Works
 
 MOST_GROUPS = 40

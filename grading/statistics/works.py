@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from grading.statistics.wording import Remark
+from grading.statistics.finding_groups import Remark
 
 Looked = Literal["blind", "seen", "changed", "accepted"]
 """How a person came to a level: marked without having seen the grader's, marked having seen it, changed it,

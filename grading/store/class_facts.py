@@ -14,7 +14,7 @@ from grading.domain.changes import Change
 from grading.domain.model import RoundState
 from grading.domain.outcome import CriterionGrade, Report
 from grading.scoring import changed
-from grading.statistics.wording import Remark
+from grading.statistics.finding_groups import Remark
 from grading.statistics.works import Judged, Looked, PersonLevel, StageRun, Tested, Took, Work, Works
 from grading.store import tables
 from grading.store.counting import counting
