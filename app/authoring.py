@@ -17,15 +17,15 @@ from app import who
 from app.authoring_base import ANY
 from app.language import gettext as _
 from app.services import services
-from grading.authoring import form as forms
-from grading.authoring.acting import act
-from grading.authoring.diff import differences
-from grading.authoring.form import Problem, Raw
-from grading.authoring.toml import written
+from grading.assignments.editor import form as forms
+from grading.assignments.editor.diff import differences
+from grading.assignments.editor.form import Problem, Raw
+from grading.assignments.editor.form_actions import act
+from grading.assignments.editor.toml_writer import written
+from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubric
 from grading.domain.errors import AssignmentError
 from grading.domain.rubric import Adjustment, CheckBase, Criterion, Rubric
 from grading.domain.rubric_errors import KINDS
-from grading.legacy import Works, is_legacy, read_legacy_rubric
 from grading.store import drafting
 from grading.store.drafting import NothingChanged, SavedMeanwhile
 

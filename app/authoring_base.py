@@ -17,8 +17,8 @@ from app.language import gettext as _
 from app.language import later as N_
 from app.language import ngettext
 from app.services import services
-from grading.authoring.folder import Settings
-from grading.authoring.template import template
+from grading.assignments.editor.folder import Settings
+from grading.assignments.editor.template_proposal import template
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Document
 from grading.domain.permissions import Actor, Subject

@@ -17,8 +17,8 @@ from app import handin, who
 from app.authoring_base import ANY
 from app.language import gettext as _
 from app.services import services
-from grading.assignment import MANIFEST, Assignment, read_files
-from grading.authoring.folder import FOLDERS, Content, others
+from grading.assignments.editor.folder import FOLDERS, Content, others
+from grading.assignments.loader import MANIFEST, Assignment, read_files
 from grading.documents import Limits, UploadedFile
 from grading.documents.files import upload_name
 from grading.documents.zip_format import Budget, ZipReader

@@ -25,7 +25,7 @@ from app.language import gettext as _
 from app.language import later as N_
 from app.language import told
 from app.services import services
-from grading.authoring import proposal
+from grading.assignments.editor import proposal
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric

@@ -15,9 +15,9 @@ from app import markup, moments, who
 from app.authoring_base import ANY
 from app.language import gettext as _
 from app.services import services
-from grading.authoring.diff import differences
-from grading.authoring.folder import Content, Settings
-from grading.authoring.texts import slug
+from grading.assignments.editor.diff import differences
+from grading.assignments.editor.folder import Content, Settings
+from grading.assignments.editor.text_lists import slug
 from grading.domain.errors import AssignmentError, DocumentError
 from grading.store import courses, drafting
 from grading.store.drafting import NothingChanged

@@ -8,10 +8,10 @@ from functools import lru_cache
 from app.language import current
 from app.language import gettext as _
 from app.said import said as in_words
-from grading.authoring.carrying import Conflict
-from grading.authoring.diff import Difference
-from grading.authoring.form import Problem, Raw, Shape
-from grading.authoring.texts import number
+from grading.assignments.editor.carry_over import Conflict
+from grading.assignments.editor.diff import Difference
+from grading.assignments.editor.form import Problem, Raw, Shape
+from grading.assignments.editor.text_lists import number
 from grading.domain.rubric_errors import KINDS
 
 

@@ -15,8 +15,8 @@ from app.authoring_base import ANY
 from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
-from grading.authoring import moves as figures
-from grading.authoring.diff import differences
+from grading.assignments.editor import impact as figures
+from grading.assignments.editor.diff import differences
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor

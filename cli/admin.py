@@ -11,7 +11,7 @@ import click
 from sqlalchemy.orm import Session
 
 from cli.settings import Settings
-from grading.assignment import Assignment, read_folder
+from grading.assignments.loader import Assignment, read_folder
 from grading.domain.errors import AssignmentError, NotFound
 from grading.store import Store, accounts, assignments, lateness_again, migrate, tokens
 from grading.store.audit import note

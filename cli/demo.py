@@ -22,7 +22,7 @@ from cli.embedded import free_port
 from cli.settings import Settings
 from cli.submit import Client
 from cli.system import System
-from grading.assignment import read_folder
+from grading.assignments.loader import read_folder
 from grading.domain.errors import GraderError
 from grading.store import Store, accounts, assignments
 

@@ -8,7 +8,7 @@ from contextlib import closing
 import click
 
 from cli.settings import Settings
-from grading.assignment import Assignment
+from grading.assignments.loader import Assignment
 from grading.domain.errors import SandboxUnavailable
 from grading.store import Store, migrate
 from workers.checks.files import Shelf

@@ -27,7 +27,7 @@ from cli.admin import store_assignment
 from cli.embedded import free_port
 from cli.settings import Settings
 from cli.system import System
-from grading.assignment import read_folder
+from grading.assignments.loader import read_folder
 from grading.store import Store, accounts
 
 COURSE = "real"

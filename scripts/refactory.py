@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from grading import scoring
-from grading.assignment import Assignment, read_folder
+from grading.assignments.loader import Assignment, read_folder
 from grading.checks import collect
 from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read, set_apart

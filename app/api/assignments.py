@@ -17,9 +17,9 @@ from app.api.guards import anybody, of_assignment, of_course
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, get, patch, post
 from app.services import services
-from grading.assignment import Counts, Release
-from grading.authoring.folder import Content, Settings
-from grading.authoring.template import template
+from grading.assignments.editor.folder import Content, Settings
+from grading.assignments.editor.template_proposal import template
+from grading.assignments.loader import Counts, Release
 from grading.domain.lateness import LateRule
 from grading.store import assignment_settings, drafting, listed, tables
 

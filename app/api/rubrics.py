@@ -15,7 +15,7 @@ from app.api.matching import Changed
 from app.api.paging import Page, Paged, cut, number
 from app.api.parsing import InvalidField
 from app.api.routes import Call, get, post, put
-from grading.authoring import form
+from grading.assignments.editor import form
 from grading.domain.rubric import Rubric as Read
 from grading.store import drafting, tables
 from grading.store.drafting import SavedMeanwhile

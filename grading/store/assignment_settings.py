@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading.authoring.folder import Settings
+from grading.assignments.editor.folder import Settings
 from grading.domain.errors import AssignmentError
 from grading.domain.lateness import LateRule
 from grading.domain.permissions import Actor

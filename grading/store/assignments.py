@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading import assignment as folders
+from grading.assignments import loader as folders
 from grading.domain.errors import NotFound
 from grading.domain.jobs import ENGLISH
 from grading.domain.model import Document

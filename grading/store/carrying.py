@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from grading.authoring.carrying import Carried, carried
+from grading.assignments.editor.carry_over import Carried, carried
 from grading.domain.changes import Change
 from grading.domain.outcome import Report
 from grading.store import settling, tables

@@ -12,15 +12,15 @@ from typing import Any
 from sqlalchemy import BindParameter, Integer, ScalarSelect, Select, Text, bindparam, cast, select
 from sqlalchemy.orm import Session, aliased
 
-from grading.assignment import Assignment, read_files
-from grading.authoring.diff import Side, differences
-from grading.authoring.folder import Content, Settings, compose, exported, others
+from grading.assignments.editor.diff import Side, differences
+from grading.assignments.editor.folder import Content, Settings, compose, exported, others
+from grading.assignments.legacy_import import Works
+from grading.assignments.loader import Assignment, read_files
 from grading.documents import Limits
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import Document
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric, Value
-from grading.legacy import Works
 from grading.store import assignments, tables, trials
 from grading.store.assignment_settings import lock, require_free, set_columns, settings_of
 from grading.store.audit import note as audit

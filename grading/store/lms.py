@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from grading.authoring.folder import Content, Settings
-from grading.authoring.template import template
+from grading.assignments.editor.folder import Content, Settings
+from grading.assignments.editor.template_proposal import template
 from grading.domain.errors import NotFound
 from grading.domain.permissions import STAFF, Actor
 from grading.messages import Assigned, Member, Roster

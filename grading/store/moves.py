@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from grading.authoring.carrying import Conflict
-from grading.authoring.moves import Points
+from grading.assignments.editor.carry_over import Conflict
+from grading.assignments.editor.impact import Points
 from grading.domain.errors import NotFound
 from grading.domain.outcome import Report
 from grading.domain.rubric import Value

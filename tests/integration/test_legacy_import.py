@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grading.assignment import Assignment, read_files
+from grading.assignments.loader import Assignment, read_files
 from grading.checks import collect
 from grading.config.settings import Checks
 from grading.documents import Limits, UploadedFile, read, set_apart

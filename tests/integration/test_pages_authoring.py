@@ -20,8 +20,8 @@ from sqlalchemy import func, select
 
 from app import create_app
 from app.gateway import Door
-from grading.assignment import read_files
-from grading.authoring.folder import compose
+from grading.assignments.editor.folder import compose
+from grading.assignments.loader import read_files
 from grading.beats import Beat
 from grading.config.settings import parse
 from grading.documents import Limits

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.assignment import Assignment, read_folder
+from grading.assignments.loader import Assignment, read_folder
 from grading.checks import collect
 from grading.checks.visibility import for_student
 from grading.config.sandbox import Checks

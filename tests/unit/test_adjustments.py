@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from grading.assignment import read_files
+from grading.assignments.loader import read_files
 from grading.checks import collect
 from grading.checks.visibility import for_student
 from grading.documents import Limits

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.assignment import read_folder
+from grading.assignments.loader import read_folder
 from grading.documents import Limits
 from grading.domain.errors import AssignmentError
 from grading.domain.rubric import CheckBase, Uses

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.assignment import Assignment, read_folder
+from grading.assignments.loader import Assignment, read_folder
 from grading.domain.errors import AssignmentError
 
 HEAD = """

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.assignment import read_files, read_folder
-from grading.authoring import form, moves, proposal, texts
-from grading.authoring.acting import act
-from grading.authoring.carrying import carried
-from grading.authoring.diff import Side, differences
-from grading.authoring.folder import Content, Settings, compose, exported, others, plain
-from grading.authoring.moves import Points
-from grading.authoring.template import template
-from grading.authoring.toml import written
+from grading.assignments.editor import form, impact, proposal, text_lists
+from grading.assignments.editor.carry_over import carried
+from grading.assignments.editor.diff import Side, differences
+from grading.assignments.editor.folder import Content, Settings, compose, exported, others, plain
+from grading.assignments.editor.form_actions import act
+from grading.assignments.editor.impact import Points
+from grading.assignments.editor.template_proposal import template
+from grading.assignments.editor.toml_writer import written
+from grading.assignments.loader import read_files, read_folder
 from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.domain.changes import Change
 from grading.domain.jobs import AnalysisOutput, Finding
@@ -122,12 +122,12 @@ def test_every_kind_of_check_has_a_form() -> None:
 
 @given(st.lists(st.text(max_size=12), max_size=5))
 def test_lists_are_typed_and_read_without_loss(entries: list[str]) -> None:
-    assert texts.lines(texts.lines_of(entries)) == entries
+    assert text_lists.lines(text_lists.lines_of(entries)) == entries
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=4))
 def test_tables_are_typed_and_read_without_loss(table: dict[str, str]) -> None:
-    assert texts.pairs(texts.pairs_of(table, several=False), several=False) == table
+    assert text_lists.pairs(text_lists.pairs_of(table, several=False), several=False) == table
 
 
 def test_what_is_wrong_is_said_at_its_field() -> None:
@@ -403,9 +403,9 @@ def test_remarks_are_found_again_or_left_behind() -> None:
 
 def test_the_figures_of_a_dry_run() -> None:
     found = [Points(4, 10, 6, 10), Points(6, 10, 4, 10), Points(5, 10, 5, 10), Points(4, 10, 9, 20)]
-    made = moves.summary(found)
+    made = impact.summary(found)
     assert (made.compared, made.up, made.down, made.same) == (4, 2, 1, 1)
     assert (made.mean, made.middle, made.most) == (1.25, 1.0, 5)
     assert (made.over, made.under) == (1, 1)
-    assert moves.summary([]).mean is None
-    assert {dot.count for dot in moves.dots([*found, found[0]])} == {1, 2}
+    assert impact.summary([]).mean is None
+    assert {dot.count for dot in impact.dots([*found, found[0]])} == {1, 2}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from grading.assignment import Manifest
+from grading.assignments.loader import Manifest
 from grading.config.languages import LANGUAGES, MOST, REGIONAL, english_name
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubric
+from grading.assignments.legacy_import.criteria import scaled
 from grading.checks import collect
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Document, Output
 from grading.domain.rubric import Ladder, Words
-from grading.legacy import Works, is_legacy, read_legacy_rubric
-from grading.legacy.criteria import scaled
 from tests.unit.evidence_samples import cell, notebook
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from grading.assignment import Assignment, read_folder
-from grading.authoring import form
-from grading.authoring.folder import plain
-from grading.authoring.toml import written
+from grading.assignments.editor import form
+from grading.assignments.editor.folder import plain
+from grading.assignments.editor.toml_writer import written
+from grading.assignments.loader import Assignment, read_folder
 from grading.checks import collect
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.jobs import Provenance, Result

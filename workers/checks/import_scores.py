@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from grading.assignment import Assignment
+from grading.assignments.loader import Assignment
 from grading.checks import collect
 from grading.documents import set_apart
 from grading.domain.errors import AssignmentError

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from grading.authoring import texts
-from grading.authoring.folder import plain
+from grading.assignments.editor import text_lists
+from grading.assignments.editor.folder import plain
 from grading.domain.errors import AssignmentError
 from grading.domain.rubric import CheckBase, Rubric
 from grading.domain.rubric_errors import KINDS, check_rubric, mistakes
@@ -139,12 +139,14 @@ def _shown(shape: Shape, value: Any) -> Any:
     if shape.kind == "yes":
         return "yes" if value else ""
     if shape.kind in ("lines", "numbers"):
-        return texts.lines_of([texts.number(one) if shape.kind == "numbers" else one for one in value or ()])
+        return text_lists.lines_of(
+            [text_lists.number(one) if shape.kind == "numbers" else one for one in value or ()]
+        )
     if shape.kind in ("pairs", "lists"):
-        return texts.pairs_of(value or {}, several=shape.kind == "lists")
+        return text_lists.pairs_of(value or {}, several=shape.kind == "lists")
     if value is None:
         return ""
-    return texts.number(value) if shape.kind in ("number", "whole") else str(value)
+    return text_lists.number(value) if shape.kind in ("number", "whole") else str(value)
 
 
 def blank(model: type[BaseModel]) -> Raw:
@@ -255,7 +257,7 @@ def _data(raw: Raw, model: type[BaseModel], place: str, problems: list[Problem])
         name = f"{place}.{shape.name}" if place else shape.name
         try:
             value = _meant(shape, raw.get(shape.name), name, problems)
-        except texts.NotReadable as error:
+        except text_lists.NotReadable as error:
             problems.append(Problem(name, str(error)))
             continue
         if value is not None or not (shape.optional or shape.required):
@@ -275,12 +277,12 @@ def _meant(shape: Shape, raw: Any, name: str, problems: list[Problem]) -> Any:
     if shape.kind == "yes":
         return bool(text)
     if shape.kind in ("lines", "numbers"):
-        said = texts.lines(text)
-        return [texts.read_number(one) for one in said] if shape.kind == "numbers" else said
+        said = text_lists.lines(text)
+        return [text_lists.read_number(one) for one in said] if shape.kind == "numbers" else said
     if shape.kind in ("pairs", "lists"):
-        return texts.pairs(text, several=shape.kind == "lists")
+        return text_lists.pairs(text, several=shape.kind == "lists")
     if shape.kind in ("number", "whole"):
-        return texts.read_number(text, whole=shape.kind == "whole") if text.strip() else None
+        return text_lists.read_number(text, whole=shape.kind == "whole") if text.strip() else None
     if not text and (shape.optional or shape.kind == "choice"):
         return None
     return text
@@ -300,7 +302,7 @@ def _name(data: dict[str, Any]) -> None:
         taken = {one.get("id") for one in data.get(key, ())}
         for one in data.get(key, ()):
             if not one.get("id"):
-                one["id"] = texts.unused(texts.slug(str(one.get("title", ""))) or otherwise, taken)
+                one["id"] = text_lists.unused(text_lists.slug(str(one.get("title", ""))) or otherwise, taken)
                 taken.add(one["id"])
     ids = {one["id"] for one in data.get("criteria", ())}
     titled = {str(one.get("title", "")): one["id"] for one in reversed(data.get("criteria", ()))}

@@ -10,14 +10,8 @@ from typing import Any, get_args
 
 from pydantic import AwareDatetime, BaseModel, Field, model_validator
 
-from grading.assignment import (
-    MANIFEST,
-    Counts,
-    Language,
-    Release,
-    read_manifest,
-)
-from grading.authoring.toml import written
+from grading.assignments.editor.toml_writer import written
+from grading.assignments.loader import MANIFEST, Counts, Language, Release, read_manifest
 from grading.domain.errors import AssignmentError
 from grading.domain.jobs import ENGLISH
 from grading.domain.lateness import LateRule

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from grading.assignments.legacy_import.example_works import Works, key_of, outputs_of, words_printed
 from grading.checks.check_output import NUMBER, plain_output
 from grading.checks.scope import Piece
 from grading.domain.rubric import Check, OutputClose, OutputEquals, OutputMatches, VariableEquals
-from grading.legacy.works import Works, key_of, outputs_of, words_printed
 
 SHARE = 6
 """How many times as much results weigh as the search strings of the same place, together."""

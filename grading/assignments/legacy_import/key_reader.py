@@ -1,7 +1,8 @@
 """Reads a JSON object key by key and tells which of its values nobody asked for.
 
 A rubric of another autograder has keys that are not known here. Each of them is named to the instructor, so
-every value of the file is either asked for by `grading.legacy.source` or left in `Keys.left`.
+every value of the file is either asked for by `grading.assignments.legacy_import.source` or left in
+`Keys.left`.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
 
-from grading.assignment import MANIFEST
-from grading.authoring.folder import RUBRIC, TASK, plain
-from grading.authoring.texts import number
+from grading.assignments.editor.folder import RUBRIC, TASK, plain
+from grading.assignments.editor.text_lists import number
+from grading.assignments.loader import MANIFEST
 from grading.domain.jobs import ENGLISH
 from grading.domain.rubric import CheckBase, Criterion, Rubric, Value
 

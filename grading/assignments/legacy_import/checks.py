@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from grading.assignments.legacy_import.source import Rule
 from grading.domain.errors import AssignmentError
 from grading.domain.patterns import compiled
 from grading.domain.rubric import (
@@ -20,7 +21,6 @@ from grading.domain.rubric import (
     Rung,
     Uses,
 )
-from grading.legacy.source import Rule
 
 FUNCTION = re.compile(r"[A-Za-z_.][\w.]*(?:::[\w.]+)?\(\)?")
 MAKES = re.compile(r"([A-Za-z_.][\w.]*)\s*(?:<-|<<-|=)")

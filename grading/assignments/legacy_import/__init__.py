@@ -7,15 +7,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from grading.assignments.legacy_import.contradictions import contradictions
+from grading.assignments.legacy_import.criteria import Draft, add_section
+from grading.assignments.legacy_import.deductions import add_adjustments, bonus_of
+from grading.assignments.legacy_import.example_works import Works
+from grading.assignments.legacy_import.key_reader import untaken
+from grading.assignments.legacy_import.source import OTHERS, Section, parse
 from grading.checks.context import listed
 from grading.domain.errors import AssignmentError
 from grading.domain.rubric import Rubric
-from grading.legacy.contradictions import contradictions
-from grading.legacy.criteria import Draft, add_section
-from grading.legacy.deducting import add_adjustments, bonus_of
-from grading.legacy.keys import untaken
-from grading.legacy.source import OTHERS, Section, parse
-from grading.legacy.works import Works
 
 __all__ = ["Works", "is_legacy", "read_legacy_rubric"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from grading.assignments.legacy_import.checks import same_names
+from grading.assignments.legacy_import.source import Legacy, Part, Section
 from grading.checks.context import listed
-from grading.legacy.checks import same_names
-from grading.legacy.source import Legacy, Part, Section
 
 
 def contradictions(legacy: Legacy) -> list[str]:

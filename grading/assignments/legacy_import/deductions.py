@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from math import ceil
 
+from grading.assignments.legacy_import.checks import PIPES, check_of, merged
+from grading.assignments.legacy_import.criteria import Draft, is_technical, slug
+from grading.assignments.legacy_import.key_reader import percent
+from grading.assignments.legacy_import.output_checks import results_for
+from grading.assignments.legacy_import.source import Bonus, Section, Validation, humanised
 from grading.domain.rubric import Adjustment, Check, Count, Criterion, Defines, Uses, Words
-from grading.legacy.checks import PIPES, check_of, merged
-from grading.legacy.criteria import Draft, is_technical, slug
-from grading.legacy.keys import percent
-from grading.legacy.results import results_for
-from grading.legacy.source import Bonus, Section, Validation, humanised
 
 LITTLE = 0.25
 """Share of the results below which it says little that work runs."""

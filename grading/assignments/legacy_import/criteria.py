@@ -6,6 +6,18 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from grading.assignments.legacy_import.checks import (
+    PIPES,
+    Names,
+    check_of,
+    ladder_for,
+    merged,
+    same_names,
+    shown_output,
+)
+from grading.assignments.legacy_import.example_works import Works
+from grading.assignments.legacy_import.output_checks import SHARE, VALUES, results_for
+from grading.assignments.legacy_import.source import Legacy, Part, Section, Task, part_number
 from grading.checks.context import Context, listed
 from grading.checks.registry import run
 from grading.domain.rubric import (
@@ -21,10 +33,6 @@ from grading.domain.rubric import (
     Uses,
     VariableEquals,
 )
-from grading.legacy.checks import PIPES, Names, check_of, ladder_for, merged, same_names, shown_output
-from grading.legacy.results import SHARE, VALUES, results_for
-from grading.legacy.source import Legacy, Part, Section, Task, part_number
-from grading.legacy.works import Works
 
 THINKING = re.compile(
     r"reflecti|thinking|understanding|communication|interpretation|insight|justification|documentation"

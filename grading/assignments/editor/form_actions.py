@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from grading.authoring.form import MOST, Raw, Shape, blank, shapes
+from grading.assignments.editor.form import MOST, Raw, Shape, blank, shapes
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.rubric_errors import KINDS
 

@@ -1,4 +1,4 @@
-"""Reads a rubric file of the older autograder into plain values; `grading.legacy` maps them."""
+"""Reads a rubric file of the older autograder into plain values, which the package maps."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from grading.assignments.legacy_import.key_reader import Keys, first_number, parse_json, percent
 from grading.domain.errors import AssignmentError
-from grading.legacy.keys import Keys, first_number, parse_json, percent
 
 HINTS = ("note", "grading_note", "accepts", "accepts_approaches", "required_scenarios", "category")
 """Keys of a task that tell whoever judges it what to accept."""

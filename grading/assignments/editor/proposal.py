@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from grading.authoring.texts import slug, unused
+from grading.assignments.editor.text_lists import slug, unused
 from grading.domain.errors import GraderError
 from grading.domain.rubric import (
     Check,

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field, ValidationError, field_validator, model_validator
 
-from grading.assignment_tests import check_tests
+from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubric
+from grading.assignments.test_files import check_tests
 from grading.config.languages import english_name
 from grading.documents import Limits, UploadedFile, in_language, read, set_apart
 from grading.documents.files import KINDS, extension
@@ -24,7 +25,6 @@ from grading.domain.lateness import LateRule
 from grading.domain.model import Document
 from grading.domain.rubric import Adjustment, Criterion, Rubric, Value
 from grading.domain.rubric_errors import check_rubric, explain
-from grading.legacy import Works, is_legacy, read_legacy_rubric
 
 MANIFEST = "assignment.toml"
 Release = Literal["at_once", "after_review", "at"]
