@@ -14,13 +14,13 @@ from flask import Blueprint, Response, request
 from app import who
 from app.gradebook import seen
 from app.services import services
-from grading import gradefile
 from grading.documents import zip_names
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.store import Store, courses, gradeout
 from grading.store.audit import note
 from grading.store.tables import Assignment
+from grading.tabular import grades_csv
 
 pages = Blueprint("exports", __name__)
 PIECE = 256 * 1024
@@ -63,7 +63,7 @@ def table(actor: Actor, course_id: int, assignment: Assignment | None, how: How)
 
 
 def _table(store: Store, course_id: int, assignment: Assignment | None, how: How) -> Iterator[bytes]:
-    separator = gradefile.SEPARATORS.get(how.separator, ",")
+    separator = grades_csv.SEPARATORS.get(how.separator, ",")
 
     def lines() -> Iterator[bytes]:
         with store.read() as session:
@@ -71,7 +71,7 @@ def _table(store: Store, course_id: int, assignment: Assignment | None, how: How
                 header, rows = gradeout.course_table(session, course_id)
             else:
                 header, rows = gradeout.assignment_table(session, assignment, criteria=how.criteria)
-            yield from gradefile.lines(header, rows, separator, bom=how.bom)
+            yield from grades_csv.lines(header, rows, separator, bom=how.bom)
 
     return lines()
 
@@ -109,7 +109,7 @@ def _files(store: Store, assignment: Assignment) -> Iterator[tuple[str, bytes]]:
     yield from gradeout.everything(store, assignment.id)
     with store.read() as session:
         header, rows = gradeout.assignment_table(session, assignment, criteria=True)
-        yield "grades.csv", b"".join(gradefile.lines(header, rows, bom=True))
+        yield "grades.csv", b"".join(grades_csv.lines(header, rows, bom=True))
 
 
 class _Pipe(io.RawIOBase):

@@ -14,9 +14,9 @@ from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
 from grading.domain.permissions import Actor, Subject
-from grading.groupsfile import GroupProblem, read_groups
 from grading.store import grouping, groups, tables
 from grading.store.groups import Group
+from grading.tabular.groups_csv import GroupProblem, read_groups
 
 pages = Blueprint("groups", __name__)
 

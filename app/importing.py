@@ -10,13 +10,13 @@ from app.exports import assignment_of
 from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
-from grading import gradefile
 from grading.domain.errors import DocumentError
 from grading.domain.permissions import Actor, Subject
-from grading.gradefile import Table, TableUnreadable
-from grading.rosterfile import text_of
 from grading.store import gradein, gradeout
 from grading.store.tables import Assignment
+from grading.tabular import grades_csv
+from grading.tabular.grades_csv import Table, TableUnreadable
+from grading.tabular.roster_csv import text_of
 
 pages = Blueprint("imports", __name__)
 LONGEST_REASON = 1000
@@ -73,7 +73,7 @@ def _mine(assignment_id: int) -> tuple[Actor, Assignment]:
 
 
 def _table(text: str, criteria: tuple[gradeout.Criterion, ...]) -> Table:
-    return gradefile.parse(text.encode(), {one.id: one.title for one in criteria})
+    return grades_csv.parse(text.encode(), {one.id: one.title for one in criteria})
 
 
 def _form(assignment: Assignment, problem: str = "", reason: str = "", table: str = "") -> str:
@@ -86,7 +86,7 @@ def _form(assignment: Assignment, problem: str = "", reason: str = "", table: st
         problem=problem,
         reason=reason,
         table=table,
-        column_of=gradefile.column_of,
+        column_of=grades_csv.column_of,
     )
 
 

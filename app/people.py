@@ -10,12 +10,12 @@ from app import who
 from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
-from grading import rosterfile
 from grading.domain.errors import Conflict, GraderError
 from grading.domain.permissions import Actor, Subject, may
-from grading.rosterfile import Roster
 from grading.store import courses, links, members, roster
 from grading.store.roster import Plan
+from grading.tabular import roster_csv
+from grading.tabular.roster_csv import Roster
 
 pages = Blueprint("people", __name__, url_prefix="/courses/<int(max=2147483647):course_id>/people")
 PERSON = "/<int(max=2147483647):user_id>"
@@ -34,7 +34,7 @@ def _listing(course_id: int, problem: str = "") -> str:
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
     with services().store.look() as session:
         course = courses.named(session, course_id)
-        people = members.listing(session, course_id, search, role if role in rosterfile.ROLES else "", number)
+        people = members.listing(session, course_id, search, role if role in roster_csv.ROLES else "", number)
         changes = may(actor, "roster.change", Subject(course_id))
         uninvited = members.uninvited(session, course_id) if changes else 0
     return render_template(
@@ -47,7 +47,7 @@ def _listing(course_id: int, problem: str = "") -> str:
 def add(course_id: int) -> tuple[str, int] | BaseResponse:
     """Add one person; what is wrong is said above the list."""
     actor = who.in_course("roster.change", course_id)
-    table = rosterfile.one(*(request.form.get(name, "") for name in ("id", "name", "email", "role")))
+    table = roster_csv.one(*(request.form.get(name, "") for name in ("id", "name", "email", "role")))
     with services().store.write() as session:
         done = roster.apply(session, course_id, table, actor)
     if done.problems:
@@ -69,7 +69,7 @@ def preview(course_id: int) -> str | tuple[str, int]:
     actor = who.in_course("roster.change", course_id)
     try:
         text = _given()
-        table = rosterfile.parse(text)
+        table = roster_csv.parse(text)
     except GraderError as error:
         return _import_page(course_id, error.message), error.status
     return _preview_page(course_id, text, table, actor)
@@ -81,7 +81,7 @@ def confirm(course_id: int) -> tuple[str, int] | BaseResponse:
     actor = who.in_course("roster.change", course_id)
     text = request.form.get("table", "")
     try:
-        table = rosterfile.parse(text)
+        table = roster_csv.parse(text)
     except GraderError as error:
         return _import_page(course_id, error.message), error.status
     try:
@@ -112,7 +112,7 @@ def invite(course_id: int) -> Response | BaseResponse:
         )
         return redirect(url_for("people.roster", course_id=course_id), 303)
     cells = [[one.sign_in_name, one.name, one.email, shown_links.address(made[one.user_id])] for one in rows]
-    body = rosterfile.as_csv(("id", "name", "email", "link"), cells)
+    body = roster_csv.as_csv(("id", "name", "email", "link"), cells)
     name = f"{course.slug}-links.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(body, mimetype="text/csv", headers=headers)
@@ -131,7 +131,7 @@ def person(course_id: int, user_id: int) -> str:
     own = user_id == actor.user_id and not actor.administrator
     return render_template(
         "people/person.html", course=course, person=one, linkable=linkable, changes=changes, own=own,
-        roles=rosterfile.ROLES,
+        roles=roster_csv.ROLES,
     )  # fmt: skip
 
 
@@ -169,11 +169,11 @@ def link(course_id: int, user_id: int) -> str:
 def _given() -> str:
     """The table that was uploaded or pasted."""
     file = request.files.get("file")
-    data = file.stream.read(rosterfile.MAX_BYTES + 1) if file is not None else b""
+    data = file.stream.read(roster_csv.MAX_BYTES + 1) if file is not None else b""
     text = request.form.get("table", "")
     if not data and not text.strip():
-        raise rosterfile.RosterUnreadable(_("Choose a file or paste a table first."))
-    return rosterfile.text_of(data or text.encode())
+        raise roster_csv.RosterUnreadable(_("Choose a file or paste a table first."))
+    return roster_csv.text_of(data or text.encode())
 
 
 def _import_page(course_id: int, problem: str = "") -> str:

@@ -11,10 +11,10 @@ from app.api.guards import of_course, of_member
 from app.api.paging import Page, Paged, cut, number
 from app.api.parsing import InvalidField
 from app.api.routes import Call, delete, get, patch, post
-from grading import rosterfile
-from grading.rosterfile import Problem, Roster
 from grading.store import listed, members, roster, tables
 from grading.store.members import Person
+from grading.tabular import roster_csv
+from grading.tabular.roster_csv import Problem, Roster
 
 Role = Literal["student", "grader", "instructor"]
 MOST = 1000
@@ -131,14 +131,14 @@ def _table(body: NewMembers) -> Roster:
     """The same as a table that was read. Raises InvalidField."""
     rows, seen = [], set()
     for place, one in enumerate(body.members, 1):
-        read = rosterfile.one(one.id, one.name, one.email, one.role or "")
+        read = roster_csv.one(one.id, one.name, one.email, one.role or "")
         if read.problems:
             raise _refused((Problem(place, read.problems[0].words),))
         (row,) = read.rows
         if row.id in seen:
             raise _refused((Problem(place, "The same id is there twice."),))
         seen.add(row.id)
-        rows.append(rosterfile.Row(place, row.id, row.name, row.email, row.role))
+        rows.append(roster_csv.Row(place, row.id, row.name, row.email, row.role))
     return Roster(tuple(rows))
 
 

@@ -16,7 +16,6 @@ from grading.domain.errors import Conflict
 from grading.domain.outcome import Adjusted, CriterionGrade, Report
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Value
-from grading.gradefile import ADJUSTMENT, Table, Wish
 from grading.scoring import changed
 from grading.scoring.adjustments import added_up
 from grading.scoring.final_score import counted
@@ -28,6 +27,7 @@ from grading.store.gradeout import Criterion, criteria_of
 from grading.store.removal import chunks
 from grading.store.review_history import stamp
 from grading.store.settling import changes_of
+from grading.tabular.grades_csv import ADJUSTMENT, Table, Wish
 
 MOST_PROBLEMS = 200
 MOST_ADJUSTED = 10.0

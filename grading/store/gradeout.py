@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from grading.documents import zip_names
 from grading.domain.outcome import Report
 from grading.domain.rubric import Value
-from grading.gradefile import ADJUSTMENT, column_of
 from grading.scoring import changed
 from grading.scoring.text import as_text
 from grading.store import Store, courses
@@ -30,6 +29,7 @@ from grading.store.tables import (
     SubmissionFile,
     User,
 )
+from grading.tabular.grades_csv import ADJUSTMENT, column_of
 
 TOGETHER = 20
 """Hand-ins that are read together, so that memory does not grow with the class."""

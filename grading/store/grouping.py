@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from grading.groupsfile import GroupProblem
 from grading.store import groups
 from grading.store.tables import Assignment, GroupMember, new_id
+from grading.tabular.groups_csv import GroupProblem
 
 
 def arrange(

@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.rubric import Value
-from grading.groupsfile import GroupProblem
 from grading.store import accounts, tables
 from grading.store.audit import note
 from grading.store.tables import Assignment, GroupMember, Membership, User, new_id
+from grading.tabular.groups_csv import GroupProblem
 
 
 class Person(Value):

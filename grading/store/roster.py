@@ -13,11 +13,11 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, Forbidden, GraderError, NotFound
 from grading.domain.permissions import STAFF, Actor, Subject, may
-from grading.rosterfile import ROLES, Problem, Roster, Row
 from grading.store import accounts, tables
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.removal import chunks
+from grading.tabular.roster_csv import ROLES, Problem, Roster, Row
 
 COUNTED = {"new": "made", "add": "joined", "change": "changed", "same": "unchanged"}
 """What the audit calls each kind of entry."""

@@ -16,12 +16,12 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading import gradefile
 from grading.documents import zip_names
-from grading.gradefile import TableUnreadable
 from grading.scoring.course import Counted, course_standing
 from grading.store import accounts, courses, gradebook, gradein, tables
 from grading.store.database import now
+from grading.tabular import grades_csv
+from grading.tabular.grades_csv import TableUnreadable
 from tests.integration.webapp import School, form_token, report, without_tokens
 
 CRITERIA = {"load": "Loads the data", "think": "Thinks about it"}
@@ -197,7 +197,7 @@ FORMULAS = (
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_no_cell_begins_like_a_formula(text: str) -> None:
-    said = gradefile.cell(text)
+    said = grades_csv.cell(text)
     assert said.startswith("'")
     assert "\n" not in said
     assert "\r" not in said
@@ -205,14 +205,14 @@ def test_no_cell_begins_like_a_formula(text: str) -> None:
 
 @given(st.text(max_size=30))
 def test_any_text_stays_one_harmless_cell(text: str) -> None:
-    content = b"".join(gradefile.lines(["id"], [[text, "next"]], ";"))
+    content = b"".join(grades_csv.lines(["id"], [[text, "next"]], ";"))
     (_, row) = read(content, ";")
     assert row[1] == "next"
-    assert not row[0].lstrip().startswith(gradefile.FORMULA)
+    assert not row[0].lstrip().startswith(grades_csv.FORMULA)
 
 
 def test_numbers_stay_numbers() -> None:
-    values = [gradefile.cell(one) for one in (-1.5, 0.0, 12, None, True, 7.125)]
+    values = [grades_csv.cell(one) for one in (-1.5, 0.0, 12, None, True, 7.125)]
     assert values == ["-1.5", "0", "12", "", "yes", "7.12"]
 
 
@@ -242,8 +242,8 @@ def test_the_course_and_an_assignment_as_csv(school: School) -> None:
 # --- tables in ----------------------------------------------------------------------------------------
 
 
-def parse(text: str) -> gradefile.Table:
-    return gradefile.parse(text.encode(), CRITERIA)
+def parse(text: str) -> grades_csv.Table:
+    return grades_csv.parse(text.encode(), CRITERIA)
 
 
 def test_a_quoted_decimal_comma_is_one_where_commas_separate_columns() -> None:
@@ -378,7 +378,7 @@ def test_out_and_in_again_changes_nothing(school: School) -> None:
     out = school.client("teacher").get(url, query_string={"assignment": school.assignment, "criteria": "1"})
     with school.store.read() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
-        plan = gradein.plan(session, assignment, gradefile.parse(out.data, CRITERIA))
+        plan = gradein.plan(session, assignment, grades_csv.parse(out.data, CRITERIA))
     assert (plan.changes, plan.problems, plan.ignored) == ((), (), ())
     assert plan.same == 3
 

@@ -20,12 +20,12 @@ from sqlalchemy import event
 from werkzeug.test import TestResponse
 
 from grading.domain.errors import Conflict, Forbidden
-from grading.rosterfile import parse
 from grading.store import accounts, links, members, migrate, open_sessions, passwords, roster, tables
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.links import LinkGone
 from grading.store.sign_in_tries import OF_ONE, Caller
+from grading.tabular.roster_csv import parse
 from tests.integration.webapp import School, form_token, report, stop_the_clock
 
 PASSWORD = "correct horse battery"

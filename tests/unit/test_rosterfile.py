@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.rosterfile import MAX_BYTES, RosterUnreadable, Row, as_csv, one, parse, text_of
+from grading.tabular.roster_csv import MAX_BYTES, RosterUnreadable, Row, as_csv, one, parse, text_of
 
 PLAIN = "id,name,email,role\ns-1,Ada Lovelace,ada@school.example,\ns-2,Ben,ben@school.example,grader\n"
 ADA = Row(2, "s-1", "Ada Lovelace", "ada@school.example")

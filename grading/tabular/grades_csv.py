@@ -14,7 +14,7 @@ from typing import Any
 
 from grading.domain.errors import DocumentError
 from grading.domain.rubric import Value
-from grading.rosterfile import COLUMNS, text_of
+from grading.tabular.roster_csv import COLUMNS, text_of
 
 SEPARATORS: Mapping[str, str] = {"comma": ",", "semicolon": ";", "tab": "\t"}
 FORMULA = tuple("=+-@|%\t\r\n\uff1d\uff0b\uff0d\uff20")

@@ -1,0 +1,1 @@
+"""Grades, rosters and groups as CSV, without a database."""
