@@ -15,13 +15,13 @@ from sqlalchemy.orm import Session
 from app.services import Dispatch
 from grading.beats import Lease
 from grading.canaries import rate_of_checks
-from grading.cluster.eta import Forecast, Line, Running, Scene, forecast, left_of
-from grading.cluster.guesses import with_guesses
-from grading.cluster.view import Peer
 from grading.domain.model import RoundState, StageState
 from grading.execution.throughput import Rate, seconds_until_checked
 from grading.machine_states import MachineState
 from grading.peers import peer, takes_part
+from grading.scheduling.cluster_view import Peer
+from grading.scheduling.eta import Forecast, Line, Running, Scene, forecast, left_of
+from grading.scheduling.speed_estimates import with_guesses
 from grading.store.places import Places, Sent, newcomers, places, sent, to_run
 from grading.store.speed import Speed, speed
 from grading.store.views import Queue, StageView

@@ -28,9 +28,9 @@ from app.machines_seen import look
 from app.metrics import FromStore
 from app.services import Services, services
 from app.tokens import MAY
-from grading.cluster import weights
 from grading.domain.errors import NotFound, NotSignedIn
 from grading.domain.permissions import may
+from grading.scheduling import model_digests
 from grading.store import drains, measures, migrate
 from grading.store import operating as stored
 
@@ -81,7 +81,12 @@ def machines() -> str:
     """The machines and the queues, for staff."""
     actor = who.actor()
     who.require(actor, "machines.see")
-    words: dict[str, Any] = {"an_hour": an_hour, "duration": duration, "span": span, "short": weights.short}
+    words: dict[str, Any] = {
+        "an_hour": an_hour,
+        "duration": duration,
+        "span": span,
+        "short": model_digests.short,
+    }
     words["operates"] = may(actor, "administer")
     return render_template("machines.html", seen=look(), **words)
 

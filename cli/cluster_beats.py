@@ -9,9 +9,9 @@ from redis.exceptions import RedisError
 
 from cli.cluster_ssh import MachineError
 from grading.beats import Beat
-from grading.cluster.weights import Claim, claims
 from grading.config.settings import Config
 from grading.dispatch import open_leases
+from grading.scheduling.model_digests import Claim, claims
 
 POLL_S = 0.2
 

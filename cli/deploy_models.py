@@ -13,8 +13,8 @@ from cli.cluster_ssh import MachineError, Remote
 from cli.deploy_files import THERE as FILES_THERE
 from cli.deploy_files import File, Progress, copy, file, files_of, manifest, size
 from cli.deploy_models_there import ollama_manifest
-from grading.cluster.weights import Claim
 from grading.config.settings import Machine
+from grading.scheduling.model_digests import Claim
 
 THERE = Path(__file__).with_name("deploy_models_there.py")
 VERIFY_S = 3600.0

@@ -23,8 +23,8 @@ from cli.deploy_models import Models, wanted
 from cli.deploy_packages import fetch_wheels, lock_for, platforms
 from cli.service_units import env_line
 from cli.settings import Settings
-from grading.cluster.weights import Claim, Difference, differing
 from grading.config.settings import Machine, Redis
+from grading.scheduling.model_digests import Claim, Difference, differing
 from workers.machine.hybrid import secret as prefill
 
 INSTALL_S = 3600.0

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.settings import Settings
-from grading.cluster.weights import short
 from grading.condition import Condition, an_hour, condition
 from grading.dispatch import open_dispatch
 from grading.domain.errors import GraderError
 from grading.machine_states import MachineState, machines_that_differ
+from grading.scheduling.model_digests import short
 
 
 @click.command()

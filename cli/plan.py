@@ -13,11 +13,11 @@ from rich.table import Table
 from cli.plan_machines import from_config, from_file
 from cli.settings import Settings
 from grading.canaries import rate_of_checks
-from grading.cluster import plan as planning
-from grading.cluster.costs import Size
 from grading.dispatch import open_dispatch
 from grading.domain.errors import ConfigError
 from grading.execution.throughput import Rate, seconds_until_checked
+from grading.scheduling import capacity_plan as planning
+from grading.scheduling.cost_model import Size
 
 OUTPUT = {"analysis": 1200, "feedback": 800}
 

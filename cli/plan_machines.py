@@ -10,23 +10,23 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
-from grading.cluster import costs
-from grading.cluster.costs import Card, Size, Weights
-from grading.cluster.plan import Machine, pace_of
-from grading.cluster.view import Pace, Peer
 from grading.config.machines import Name
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError
 from grading.domain.rubric import Value
 from grading.machine_states import MachineState
 from grading.peers import peer
+from grading.scheduling import cost_model
+from grading.scheduling.capacity_plan import Machine, pace_of
+from grading.scheduling.cluster_view import Pace, Peer
+from grading.scheduling.cost_model import Card, Size, Weights
 
 Positive = Annotated[float, Field(gt=0)]
 SECONDS = 3600.0
 
 
 class PlannedModel(Value):
-    """A model's size, as in `grading.cluster.costs.Weights`; what a step of one at once reads, in GB."""
+    """A model's size, as in `grading.scheduling.cost_model.Weights`; what a step of one at once reads, in GB."""
 
     always_gb: Positive
     active_billions: Positive
@@ -87,7 +87,9 @@ def from_file(path: Path, sizes: Mapping[str, Size]) -> list[Machine]:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}.") from None
-    models = dict(costs.MODELS) | {name: Weights(**one.model_dump()) for name, one in told.models.items()}
+    models = dict(cost_model.MODELS) | {
+        name: Weights(**one.model_dump()) for name, one in told.models.items()
+    }
     return [
         Machine(
             Peer(
@@ -125,16 +127,16 @@ def _pace(
             f"{where}: model '{place.model}' is not known; known: {known}. Add it under [models]."
         )
     card, model, size = _card(machine), models[place.model], sizes.get(stage, Size())
-    alone_s, full_s = (n / costs.rate(card, model, size, n) for n in (1, machine.slots))
+    alone_s, full_s = (n / cost_model.rate(card, model, size, n) for n in (1, machine.slots))
     return Pace(alone_s, full_s, machine.slots)
 
 
 def _card(machine: PlannedMachine) -> Card:
     if machine.card is not None:
-        if machine.card not in costs.CARDS:
-            known = ", ".join(sorted(costs.CARDS))
+        if machine.card not in cost_model.CARDS:
+            known = ", ".join(sorted(cost_model.CARDS))
             raise ConfigError(f"machine {machine.name}: card '{machine.card}' is not known; known: {known}.")
-        return costs.CARDS[machine.card]
+        return cost_model.CARDS[machine.card]
     if machine.bandwidth_gb_s is None or machine.tflops is None:
         raise ConfigError(
             f"machine {machine.name}: a model's cost needs a card, or bandwidth_gb_s and tflops."

@@ -75,7 +75,7 @@ class Beat:
     left: Mapping[str, float] = field(default_factory=dict)
     """stage -> jobs' worth of work that is left of those."""
     paces: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """stage -> the fields of a `grading.cluster.view.Pace`."""
+    """stage -> the fields of a `grading.scheduling.cluster_view.Pace`."""
     load_s: Mapping[str, float] = field(default_factory=dict)
     """stage -> seconds until its model is loaded."""
     circuits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from grading.beats import Beat
 from grading.canaries import OVERDUE_S
-from grading.cluster.weights import Difference, claims, differing
+from grading.scheduling.model_digests import Difference, claims, differing
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from grading.beats import Beat
-from grading.cluster.view import Pace, Peer
+from grading.scheduling.cluster_view import Pace, Peer
 
 
 def takes_part(beat: Beat) -> bool:

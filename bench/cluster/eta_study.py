@@ -18,8 +18,8 @@ from bench.cluster.ours import Ours
 from bench.cluster.scenarios import SCENARIOS, Scenario
 from bench.cluster.simulate import quantile, warm
 from bench.cluster.world import PRIORITIES, Cluster, Run
-from grading.cluster.eta import Forecast, Line, Running, Scene, forecast, left_of
-from grading.cluster.pace import with_guesses
+from grading.scheduling.eta import Forecast, Line, Running, Scene, forecast, left_of
+from grading.scheduling.speed_profile import with_guesses
 
 EVERY_S = 30.0
 COMING_S = 300.0

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from bench.cluster.cards import STAGES, job_s
 from bench.cluster.policies import Passive
 from bench.cluster.world import Cluster, Key, Machine, Run, Setting
-from grading.cluster.guesses import lengths
-from grading.cluster.pace import Learner, Seen, with_guesses
-from grading.cluster.routing import decide
-from grading.cluster.view import Pace, Peer, View
+from grading.scheduling.cluster_view import Pace, Peer, View
+from grading.scheduling.routing import decide
+from grading.scheduling.speed_estimates import lengths
+from grading.scheduling.speed_profile import Learner, Seen, with_guesses
 
 MOST = 1.5
 """What a run may write, over what is usual."""
@@ -23,7 +23,7 @@ Said = Mapping[str, Mapping[str, object]]
 
 @dataclass
 class Ours(Passive):
-    """`grading.cluster.routing.decide`. With `oracle` speeds are known, else they are learned on the way.
+    """`grading.scheduling.routing.decide`. With `oracle` speeds are known, else they are learned on the way.
 
     `said` is what was learned earlier. Who decides knows itself exactly, the others by their beats.
     """

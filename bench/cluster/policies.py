@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bench.cluster.bound import rates
 from bench.cluster.cards import STAGES
 from bench.cluster.world import PRIORITIES, Cluster, Key, Machine, Run, Setting
-from grading.cluster.view import Peer
+from grading.scheduling.cluster_view import Peer
 
 HOME = {
     "dgx-spark-1": "analysis",

@@ -10,12 +10,12 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     "grading.backlog": ("FRESH_S",),
     "grading.beats": ("BEAT_S", "DEAD_AFTER_S"),
     "grading.canaries": ("EVERY_S", "OVERDUE_S", "LOST_AFTER_S", "PART_ALIVE_S"),
-    "grading.cluster.curve": ("MEMORY_S", "CERTAIN_S", "FIRM_S"),
-    "grading.cluster.eta": ("TICK_S", "COMING_FOR_S"),
-    "grading.cluster.guesses": ("NOTHING_KNOWN_S",),
-    "grading.cluster.pace": ("WINDOW_S", "LEAST_WINDOW_S", "RELAX_S", "GAP_S"),
-    "grading.cluster.routing": ("SOON_S",),
-    "grading.cluster.slots": (
+    "grading.scheduling.speed_curve": ("MEMORY_S", "CERTAIN_S", "FIRM_S"),
+    "grading.scheduling.eta": ("TICK_S", "COMING_FOR_S"),
+    "grading.scheduling.speed_estimates": ("NOTHING_KNOWN_S",),
+    "grading.scheduling.speed_profile": ("WINDOW_S", "LEAST_WINDOW_S", "RELAX_S", "GAP_S"),
+    "grading.scheduling.routing": ("SOON_S",),
+    "grading.scheduling.concurrency": (
         "LOOK_S",
         "TRY_S",
         "LONGEST_TRY_S",
@@ -25,7 +25,7 @@ SCALED: Mapping[str, tuple[str, ...]] = {
         "LATEST_AGAIN_S",
         "MEMORY_S",
     ),
-    "grading.cluster.stalls": ("LOADING_S", "CHUNK_S", "WAITING_S", "MARGIN_S"),
+    "grading.scheduling.stalls": ("LOADING_S", "CHUNK_S", "WAITING_S", "MARGIN_S"),
     "grading.store.rounds": ("BACKOFF_S",),
     "grading.store.speed": ("TYPICAL_S",),
     "workers.canary": ("LOOK_EVERY_S", "STEADY_S", "LET_FINISH_S"),
@@ -64,8 +64,8 @@ EXEMPT: Mapping[str, str] = {
     "grading.canvas": _LIMIT,
     "grading.canaries.KEEP_S": _KEEPING,
     "grading.canaries.FORGET_PARTS_S": _KEEPING,
-    "grading.cluster.curve.LEAST_S": _TINY,
-    "grading.cluster.usual.LEAST_S": _TINY,
+    "grading.scheduling.speed_curve.LEAST_S": _TINY,
+    "grading.scheduling.stage_profile.LEAST_S": _TINY,
     "grading.guests": _LIMIT,
     "grading.leases.KEEP_S": _KEEPING,
     "grading.lti": _LIMIT,
@@ -118,7 +118,7 @@ def edits(factor: float) -> Mapping[str, Sequence[tuple[str, str]]]:
     piece = ("self.chunks += 1", "self.chunks += max(1, len(text))")
     return {
         "grading.canaries": [CLOCK],
-        "grading.cluster.circuit": [
+        "grading.scheduling.circuit_breaker": [
             (f"{name}: float = {value}", f"{name}: float = {value / factor}")
             for name, value in (("within_s", 600.0), ("first_s", 5.0), ("most_s", 60.0))
         ],

@@ -12,7 +12,7 @@ from bench.cluster.asking import Request
 from bench.cluster.cards import Card, Work
 from bench.cluster.costs import Box
 from bench.cluster.worlds import OWN, World
-from grading.cluster.view import Peer
+from grading.scheduling.cluster_view import Peer
 
 PRIORITIES = ("interactive", "batch")
 Key = tuple[str, str]

@@ -16,7 +16,7 @@ from bench.cluster.asking import Refused, Request
 from bench.cluster.cards import STAGES, Card
 from bench.cluster.costs import Box
 from bench.cluster.state import PRIORITIES, Beat, HandIn, Key, Look, Machine, Run, Setting
-from grading.cluster.view import Peer
+from grading.scheduling.cluster_view import Peer
 
 __all__ = [
     "PRIORITIES",

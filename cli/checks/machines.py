@@ -10,11 +10,11 @@ from typing import Any, cast
 
 from cli.checks.finding import Finding, Patient, disk, failure, ok, size, warning
 from grading.canaries import EXAMINATIONS
-from grading.cluster.weights import Claim, claims, differing, short
 from grading.config.settings import Machine
 from grading.dispatch import AWAY, Dispatch, open_dispatch
 from grading.machine_states import MachineState
 from grading.queue import EXAMINE, own_queue
+from grading.scheduling.model_digests import Claim, claims, differing, short
 from grading.shared.software import software
 
 LOOK_EVERY_S = 0.1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from grading.cluster.weights import Claim, differing, short
 from grading.domain.jobs import Result
 from grading.domain.model import Flag
+from grading.scheduling.model_digests import Claim, differing, short
 
 
 def other_weights(results: Mapping[str, Result]) -> list[Flag]:

@@ -10,10 +10,10 @@ import pytest
 
 from cli.embedded import free_port
 from grading.beats import Lease
-from grading.cluster.circuit import Rules
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError, EngineUnreachable
 from grading.leases import LEASES, Leases
+from grading.scheduling.circuit_breaker import Rules
 from tests.factories import result
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, sent
 from tests.servers.base import Behaviour, ModelServer

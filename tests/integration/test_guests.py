@@ -23,13 +23,13 @@ from app.gateway.errors import Refused
 from app.gateway.services import Door
 from grading import redis_acl
 from grading.beats import Beat
-from grading.cluster.circuit import Rules
-from grading.cluster.view import Pace, Peer, View
 from grading.config.machines import Placement
 from grading.config.settings import Config, Machine, parse
 from grading.domain.jobs import Tokens
 from grading.guests import DRAFTING, ENDING, PREEMPTED, Ask, Event, Said, Talks, alias, chat_queue
 from grading.leases import Leases, connect
+from grading.scheduling.circuit_breaker import Rules
+from grading.scheduling.cluster_view import Pace, Peer, View
 from tests.engines import PATIENT
 from tests.redis_servers import acl_file, password, redis_server
 from tests.servers.base import ModelServer

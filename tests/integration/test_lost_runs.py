@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import select, update
 
 from grading.beats import DEAD_AFTER_S
-from grading.cluster import stalls
 from grading.domain.model import RunState, StageState
 from grading.leases import LEASES
+from grading.scheduling import stalls
 from grading.store import rounds, waiting
 from grading.store.tables import Run
 from tests.factories import add_assignment

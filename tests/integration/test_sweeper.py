@@ -16,12 +16,12 @@ from sqlalchemy import func, select, update
 
 from grading import queue
 from grading.beats import DEAD_AFTER_S, Beat, Lease
-from grading.cluster.stalls import MARGIN_S
 from grading.config.settings import Config, Database, Machine, Placement, load
 from grading.dispatch import Outgoing
 from grading.domain.errors import for_student
 from grading.domain.model import RoundState, RunState, StageState
 from grading.leases import BEATS, LEASES, Leases
+from grading.scheduling.stalls import MARGIN_S
 from grading.store import drains, migrate, rounds
 from grading.store.database import now
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run

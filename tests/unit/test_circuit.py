@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.cluster.circuit import RULES, Circuit, Rules, State, Verdict, verdict
 from grading.domain.errors import model_faults
+from grading.scheduling.circuit_breaker import RULES, Circuit, Rules, State, Verdict, verdict
 
 
 def after(*ends: Verdict, every_s: float = 1.0) -> Circuit:

@@ -27,7 +27,7 @@ for module in (*SCALED, *edits(10)):
 from kombu.transport.redis import Transport
 from grading.lua import BEAT
 from workers.machine.process import BEAT_S
-from grading.cluster.circuit import RULES
+from grading.scheduling.circuit_breaker import RULES
 more = {"brpop": Transport.brpop_timeout, "lua": BEAT, "imported": BEAT_S, "rules": RULES.first_s}
 print(json.dumps([found, more]))
 """

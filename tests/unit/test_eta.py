@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from grading.cluster.eta import Running, Scene, forecast, left_of
-from grading.cluster.view import Pace, Peer
+from grading.scheduling.cluster_view import Pace, Peer
+from grading.scheduling.eta import Running, Scene, forecast, left_of
 
 ALONE = Pace(alone_s=100.0, full_s=100.0, full=4, tokens=1000, seen=9)
 """As fast in a batch as alone."""

@@ -11,8 +11,8 @@ import pytest
 from redis.exceptions import ConnectionError as RedisAway
 
 from grading.beats import Beat, Look
-from grading.cluster.view import Pace, Peer
 from grading.config.machines import Machine, Placement
+from grading.scheduling.cluster_view import Pace, Peer
 from workers.machine import listening as module
 from workers.machine.listening import COMING_S, RETURN_S, Cycle, Here, Listening
 

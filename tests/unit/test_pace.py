@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from grading.cluster import curve
-from grading.cluster import pace as module
-from grading.cluster.curve import Curve
-from grading.cluster.guesses import lengths
-from grading.cluster.pace import NONE, Learner, Sample, Seen, with_guesses
-from grading.cluster.view import Pace, Peer
+from grading.scheduling import speed_curve
+from grading.scheduling import speed_profile as module
+from grading.scheduling.cluster_view import Pace, Peer
+from grading.scheduling.speed_curve import Curve
+from grading.scheduling.speed_estimates import lengths
+from grading.scheduling.speed_profile import NONE, Learner, Sample, Seen, with_guesses
 
 FIRST_S = 1.0
 TOKENS = 300
@@ -209,7 +209,7 @@ def test_a_batch_of_a_size_never_seen_says_nothing_about_health() -> None:
 
 
 def test_a_lasting_change_becomes_what_is_usual(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(curve, "MEMORY_S", 100.0)
+    monkeypatch.setattr(speed_curve, "MEMORY_S", 100.0)
     toy = Toy()
     toy.work(300, feedback=8)
     usual = toy.pace("feedback").seconds(8)

@@ -15,14 +15,14 @@ from cli.plan_machines import from_config
 from cli.settings import Settings
 from grading.beats import Beat
 from grading.canaries import Canaries
-from grading.cluster import costs
-from grading.cluster.costs import Card, Size
-from grading.cluster.plan import Machine, NobodyDoes, pace_of, plan
-from grading.cluster.view import Peer
 from grading.config.settings import parse
 from grading.execution.throughput import Rate
 from grading.leases import connect
 from grading.machine_states import MachineState
+from grading.scheduling import cost_model
+from grading.scheduling.capacity_plan import Machine, NobodyDoes, pace_of, plan
+from grading.scheduling.cluster_view import Peer
+from grading.scheduling.cost_model import Card, Size
 
 BOTH = ("analysis", "feedback")
 FILE = """
@@ -62,8 +62,8 @@ def test_reckoned_costs_are_those_of_the_data_sheets(
     card: str, model: str, output: int, at_once: int, an_hour: int
 ) -> None:
     """Ideal figures worked out by hand for 5,000 prompt tokens, 4,000 of them shared."""
-    ideal: Card = replace(costs.CARDS[card], alone=1.0, batched=1.0)
-    found = 3600 * costs.rate(ideal, costs.MODELS[model], Size(5000, 4000, output), at_once)
+    ideal: Card = replace(cost_model.CARDS[card], alone=1.0, batched=1.0)
+    found = 3600 * cost_model.rate(ideal, cost_model.MODELS[model], Size(5000, 4000, output), at_once)
     assert found == pytest.approx(an_hour, rel=0.03)
 
 

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from grading.cluster.guesses import with_guesses
-from grading.cluster.routing import (
+from grading.scheduling.cluster_view import Pace, Peer, View
+from grading.scheduling.routing import (
     BATCH,
     BATCH_EVERY,
     CROWDED,
@@ -17,7 +17,7 @@ from grading.cluster.routing import (
     decide,
     patience_s,
 )
-from grading.cluster.view import Pace, Peer, View
+from grading.scheduling.speed_estimates import with_guesses
 
 STAGES = ("analysis", "feedback")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from grading.cluster.slots import Best, steps
+from grading.scheduling.concurrency import Best, steps
 
 Throughput = Callable[[int], float]
 SECOND_S = 5.0

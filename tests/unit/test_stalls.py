@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grading.cluster.stalls import CHUNK_S, LOADING_S, MARGIN_S, WAITING_S, stalled
+from grading.scheduling.stalls import CHUNK_S, LOADING_S, MARGIN_S, WAITING_S, stalled
 
 BUDGET_S = 600.0
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from grading.cluster.circuit import RULES, Circuit, Rules, verdict
 from grading.config.settings import Machine
 from grading.domain.errors import Cancelled, EngineError, EngineUnreachable
 from grading.domain.jobs import Result
+from grading.scheduling.circuit_breaker import RULES, Circuit, Rules, verdict
 from workers.machine.engines.base import Cancel, Engine
 from workers.machine.engines.probe import probe
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 
 from celery import Celery, Task
 
-from grading.cluster.routing import decide
-from grading.cluster.view import View
 from grading.config.machines import Placement
 from grading.config.settings import Config
 from grading.dispatch import AWAY
 from grading.guests import CHAT, DRAFTING, Talks, chat_queue
 from grading.queue import own_queue
+from grading.scheduling.cluster_view import View
+from grading.scheduling.routing import decide
 from workers.machine.guests import Guests, in_use, queues_of
 from workers.machine.process import MachineProcess
 

@@ -1,6 +1,6 @@
 """Which queues a machine's consumer reads now: asked each time before it takes a message.
 
-A thread looks at the cluster about once a second. The decision (`grading.cluster.routing`) is made with that
+A thread looks at the cluster about once a second. The decision (`grading.scheduling.routing`) is made with that
 and with what this process knows of itself at the moment, on the consumer's thread and without waiting.
 """
 
@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from redis.exceptions import RedisError
 
 from grading.beats import Look
-from grading.cluster.guesses import lengths, with_guesses
-from grading.cluster.routing import Choice, decide
-from grading.cluster.view import BATCH, INTERACTIVE, PRIORITIES, Peer, View
 from grading.config.machines import Placement
 from grading.config.settings import Machine
 from grading.peers import peer, takes_part
 from grading.queue import own_queue, stage_queue
+from grading.scheduling.cluster_view import BATCH, INTERACTIVE, PRIORITIES, Peer, View
+from grading.scheduling.routing import Choice, decide
+from grading.scheduling.speed_estimates import lengths, with_guesses
 from workers.machine.guests import in_use
 
 log = logging.getLogger(__name__)

@@ -15,12 +15,12 @@ from typing import Any, Literal, cast
 from redis import Redis
 from redis.exceptions import RedisError
 
-from grading.cluster.pace import Learner, Sample, Seen
-from grading.cluster.slots import Best
-from grading.cluster.view import Pace
 from grading.config.machines import Machine
 from grading.domain.jobs import Result
 from grading.leases import PACES
+from grading.scheduling.cluster_view import Pace
+from grading.scheduling.concurrency import Best
+from grading.scheduling.speed_profile import Learner, Sample, Seen
 from workers.machine.working import Working
 
 log = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from grading.beats import BEAT_S, Beat
-from grading.cluster.circuit import RULES, Rules
 from grading.config.settings import EngineSettings, Machine
 from grading.domain.jobs import Job, Provenance, Result, read_job
 from grading.leases import Leases
+from grading.scheduling.circuit_breaker import RULES, Rules
 from grading.shared.logs import working_on
 from grading.shared.tracing import outcome, span
 from workers.machine import failures

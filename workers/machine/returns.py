@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from grading.cluster.circuit import AWAY as ENGINE_AWAY
 from grading.dispatch import AWAY
 from grading.domain.jobs import Result
 from grading.leases import Leases
+from grading.scheduling.circuit_breaker import AWAY as ENGINE_AWAY
 from workers.machine.circuits import Circuits
 from workers.machine.working import Message, Working
 

@@ -15,10 +15,10 @@ from redis import Redis
 
 from grading import queue
 from grading.canaries import Canaries
-from grading.cluster.view import Peer
 from grading.config.machines import Placement
 from grading.config.settings import Config, EngineSettings, Machine
 from grading.dispatch import AWAY, open_leases
+from grading.scheduling.cluster_view import Peer
 from grading.shared.logs import working_on
 from grading.signing import signer
 from workers import canary

@@ -12,10 +12,10 @@ from itertools import groupby, takewhile
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from grading.beats import DEAD_AFTER_S, Lease
-from grading.cluster.stalls import stalled
 from grading.dispatch import AWAY
 from grading.domain.errors import MachineLost, MachineStalled
 from grading.queue import own_queue, stage_queues
+from grading.scheduling.stalls import stalled
 from grading.shared.logs import working_on
 from grading.store import rounds, waiting
 from grading.store.rounds import Loss

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from grading.cluster.routing import decide, rate
-from grading.cluster.station import Station
-from grading.cluster.view import BATCH, INTERACTIVE, Pace, Peer, View
+from grading.scheduling.cluster_view import BATCH, INTERACTIVE, Pace, Peer, View
+from grading.scheduling.machine_state import Station
+from grading.scheduling.routing import decide, rate
 
 Line = tuple[str, str]
 """(stage, priority): what waits for a stage, in its order."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from grading.cluster.view import BATCH, INTERACTIVE, PRIORITIES, Pace, Peer, View
+from grading.scheduling.cluster_view import BATCH, INTERACTIVE, PRIORITIES, Pace, Peer, View
 
 BATCH_EVERY = 8
 """One of so many runs a machine takes is batch work, even while people wait."""

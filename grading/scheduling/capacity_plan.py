@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grading.cluster.curve import grown
-from grading.cluster.eta import Worked, worked_off
-from grading.cluster.routing import rate
-from grading.cluster.view import INTERACTIVE, Pace, Peer
+from grading.scheduling.cluster_view import INTERACTIVE, Pace, Peer
+from grading.scheduling.eta import Worked, worked_off
+from grading.scheduling.routing import rate
+from grading.scheduling.speed_curve import grown
 
 STEP = 0.1
 """How much is changed to see what limits; less would drown in which run ends last."""

@@ -45,7 +45,7 @@ class Peer:
 
     name: str
     slots: int
-    """Generations at once that it takes now; see `grading/cluster/slots.py`."""
+    """Generations at once that it takes now; see `grading/scheduling/concurrency.py`."""
     stages: tuple[str, ...] = ()
     """Stages it can do now: those of a drained, dead or broken one are left out."""
     joins_after_s: float = 0.0
@@ -53,7 +53,7 @@ class Peer:
     reserved: str = ""
     """`batch`: it takes batch work only; `testing`: nothing but what is sent to it by name."""
     paces: Mapping[str, Pace] = field(default_factory=dict)
-    """Of those of its stages whose speed is known; see `grading.cluster.pace.with_guesses` for the others."""
+    """Of those of its stages whose speed is known; `grading.scheduling.speed_profile.with_guesses` has the others."""
     running: Mapping[str, int] = field(default_factory=dict)
     """stage -> runs in hand."""
     left: Mapping[str, float] = field(default_factory=dict)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from grading.cluster.curve import Curve, grown
-from grading.cluster.view import Pace
+from grading.scheduling.cluster_view import Pace
+from grading.scheduling.speed_curve import Curve, grown
 
 JOBS = 50.0
 """Tokens of a usual job: the mean of about so many jobs."""

@@ -1,4 +1,4 @@
-"""A machine in the forecast: its batch as it goes on, with the speeds of `grading.cluster.routing`."""
+"""A machine in the forecast: its batch as it goes on, with the speeds of `grading.scheduling.routing`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from grading.cluster.routing import seconds
-from grading.cluster.view import Peer
+from grading.scheduling.cluster_view import Peer
+from grading.scheduling.routing import seconds
 
 
 class Station:

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from grading.cluster.curve import bucket
-from grading.cluster.guesses import with_guesses
-from grading.cluster.usual import Usual
-from grading.cluster.view import Pace
+from grading.scheduling.cluster_view import Pace
+from grading.scheduling.speed_curve import bucket
+from grading.scheduling.speed_estimates import with_guesses
+from grading.scheduling.stage_profile import Usual
 
 __all__ = ["Learner", "Sample", "Seen", "with_guesses"]
 WINDOW_S = 25.0

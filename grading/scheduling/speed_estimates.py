@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from grading.cluster.curve import grown
-from grading.cluster.view import Pace, Peer
+from grading.scheduling.cluster_view import Pace, Peer
+from grading.scheduling.speed_curve import grown
 
 NOTHING_KNOWN_S = 60.0
 """Seconds of a job alone when nobody knows anything; only that all are equal matters."""
