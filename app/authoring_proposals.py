@@ -26,10 +26,10 @@ from app.language import later as N_
 from app.language import told
 from app.services import services
 from grading.assignments.editor import proposal
+from grading.broker.gateway_requests import DRAFTING, Ask, Said
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric
-from grading.guests import DRAFTING, Ask, Said
 from grading.store import drafting, tables
 from grading.store.drafting import NothingChanged
 

@@ -13,12 +13,12 @@ from flask import current_app
 from sqlalchemy.orm import Session
 
 from app.services import Dispatch
-from grading.beats import Lease
-from grading.canaries import rate_of_checks
+from grading.broker.canaries import rate_of_checks
+from grading.broker.heartbeats import Lease
+from grading.broker.machine_states import MachineState
+from grading.broker.peers import peer, takes_part
 from grading.domain.model import RoundState, StageState
 from grading.execution.throughput import Rate, seconds_until_checked
-from grading.machine_states import MachineState
-from grading.peers import peer, takes_part
 from grading.scheduling.cluster_view import Peer
 from grading.scheduling.eta import Forecast, Line, Running, Scene, forecast, left_of
 from grading.scheduling.speed_estimates import with_guesses

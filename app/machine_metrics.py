@@ -11,9 +11,9 @@ from prometheus_client.registry import Collector
 from app.history import Bounded
 from app.metrics import Labels, counter, gauge
 from app.services import Services
-from grading.canaries import PartBeat
+from grading.broker.canaries import PartBeat
+from grading.broker.machine_states import MachineState
 from grading.config.machines import ENGINES
-from grading.machine_states import MachineState
 
 CIRCUIT = {"closed": 0, "probing": 1, "open": 2}
 

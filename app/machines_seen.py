@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from app.expecting import expecting
 from app.services import services
-from grading.condition import Condition, condition
-from grading.machine_states import MachineState, machines_that_differ
+from grading.broker.machine_condition import Condition, condition
+from grading.broker.machine_states import MachineState, machines_that_differ
 from grading.scheduling.model_digests import Difference
 from grading.store import drains
 from grading.store.taken import Taken, last_taken

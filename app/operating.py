@@ -16,8 +16,8 @@ from app.live import TITLES
 from app.machine_words import span
 from app.machines_seen import Seen, look_in
 from app.services import Services, services
-from grading.beats import Lease
-from grading.canaries import PartBeat, rate_of_checks
+from grading.broker.canaries import PartBeat, rate_of_checks
+from grading.broker.heartbeats import Lease
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.execution.throughput import seconds_until_checked

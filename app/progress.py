@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.expecting import expecting
 from app.services import services
-from grading.beats import MOST_DRAFT, Lease
+from grading.broker.heartbeats import MOST_DRAFT, Lease
 from grading.domain.model import StageState
 from grading.domain.rubric import Value
 from grading.store.views import Queue, StageView

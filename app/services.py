@@ -9,15 +9,15 @@ from typing import Protocol, cast
 from flask import current_app
 
 from app.gateway.services import Door
-from grading.beats import Lease
-from grading.canaries import PartBeat
+from grading.broker.canaries import PartBeat
+from grading.broker.heartbeats import Lease
+from grading.broker.machine_states import MachineState
 from grading.config.settings import Config
-from grading.machine_states import MachineState
 from grading.store import Store
 
 
 class Dispatch(Protocol):
-    """What the app needs of `grading.dispatch.Dispatch`; nothing here raises when Redis is away."""
+    """What the app needs of `grading.broker.dispatch.Dispatch`; nothing here raises when Redis is away."""
 
     def announce(self, round_id: str) -> bool:
         """Say after the commit that a round waits; best effort."""

@@ -16,7 +16,7 @@ from app.language import speak
 from app.live import live, next_look_s
 from app.progress import open_runs, progress
 from app.services import Dispatch, services
-from grading.beats import Lease
+from grading.broker.heartbeats import Lease
 from grading.domain.errors import NotFound, NotSignedIn
 from grading.domain.permissions import Actor, Subject, may
 from grading.store import Store, waits

@@ -16,8 +16,8 @@ from celery import Celery, chord
 from celery.backends.redis import RedisBackend
 from celery.canvas import Signature
 
-from grading.leases import connect
-from grading.queue import celery_app
+from grading.broker.celery_app import celery_app
+from grading.broker.leases import connect
 
 QUEUES = ("bare-a", "bare-b", "bare-body")
 DONE = "bare:done"

@@ -83,8 +83,8 @@ def _walk(
     from app import Services, create_app
     from bench.pages import school, things, walk
     from cli.web_server import settle
+    from grading.broker.dispatch import open_dispatch
     from grading.config.settings import parse
-    from grading.dispatch import open_dispatch
     from grading.store import Store, migrate
 
     migrate.upgrade(database)

@@ -8,9 +8,9 @@ from types import TracebackType
 from redis.exceptions import RedisError
 
 from cli.cluster_ssh import MachineError
-from grading.beats import Beat
+from grading.broker.dispatch import open_leases
+from grading.broker.heartbeats import Beat
 from grading.config.settings import Config
-from grading.dispatch import open_leases
 from grading.scheduling.model_digests import Claim, claims
 
 POLL_S = 0.2

@@ -9,10 +9,10 @@ import click
 
 from cli.admin import writing
 from cli.settings import Settings
-from grading.beats import DEAD_AFTER_S
-from grading.dispatch import Dispatch, open_dispatch
+from grading.broker.dispatch import Dispatch, open_dispatch
+from grading.broker.heartbeats import DEAD_AFTER_S
+from grading.broker.machine_states import MachineState
 from grading.domain.errors import GraderError
-from grading.machine_states import MachineState
 from grading.store import drains
 
 BY = "cli"

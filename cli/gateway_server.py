@@ -7,10 +7,10 @@ from flask import Flask
 from app.gateway import Door, create_gateway
 from cli.http_connections import Bounds
 from cli.http_server import HttpServer
-from grading import queue
+from grading.broker import celery_app
+from grading.broker.dispatch import open_leases
+from grading.broker.gateway_requests import CHAT, Talks, chat_queue
 from grading.config.settings import Config
-from grading.dispatch import open_leases
-from grading.guests import CHAT, Talks, chat_queue
 from grading.store import Store
 
 SPARE_THREADS = 8
@@ -19,11 +19,13 @@ SPARE_THREADS = 8
 
 def build(config: Config) -> Flask:
     """The gateway, wired to the store and the queue."""
-    celery = queue.celery_app(config.redis.url, config.redis.visibility_timeout_s)
+    celery = celery_app.celery_app(config.redis.url, config.redis.visibility_timeout_s)
 
     def send(guest: str, model: str) -> None:
         to = chat_queue(model)
-        celery.send_task(CHAT, args=[guest], task_id=guest, queue=to, ignore_result=True, **queue.unsaid())
+        celery.send_task(
+            CHAT, args=[guest], task_id=guest, queue=to, ignore_result=True, **celery_app.unsaid()
+        )
 
     leases = open_leases(config)
     return create_gateway(Door(config, Store(config.database.url), leases, Talks(leases.redis), send))

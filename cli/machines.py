@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.settings import Settings
-from grading.condition import Condition, an_hour, condition
-from grading.dispatch import open_dispatch
+from grading.broker.dispatch import open_dispatch
+from grading.broker.machine_condition import Condition, an_hour, condition
+from grading.broker.machine_states import MachineState, machines_that_differ
 from grading.domain.errors import GraderError
-from grading.machine_states import MachineState, machines_that_differ
 from grading.scheduling.model_digests import short
 
 

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from cli.plan_machines import from_config, from_file
 from cli.settings import Settings
-from grading.canaries import rate_of_checks
-from grading.dispatch import open_dispatch
+from grading.broker.canaries import rate_of_checks
+from grading.broker.dispatch import open_dispatch
 from grading.domain.errors import ConfigError
 from grading.execution.throughput import Rate, seconds_until_checked
 from grading.scheduling import capacity_plan as planning

@@ -10,12 +10,12 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
+from grading.broker.machine_states import MachineState
+from grading.broker.peers import peer
 from grading.config.machines import Name
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError
 from grading.domain.rubric import Value
-from grading.machine_states import MachineState
-from grading.peers import peer
 from grading.scheduling import cost_model
 from grading.scheduling.capacity_plan import Machine, pace_of
 from grading.scheduling.cluster_view import Pace, Peer

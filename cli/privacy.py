@@ -11,13 +11,13 @@ import click
 from redis.exceptions import RedisError
 
 from cli.settings import Settings
-from grading.dispatch import open_dispatch
+from grading.broker.dispatch import open_dispatch
+from grading.broker.purge import withdraw
 from grading.domain.errors import GraderError
 from grading.store import Store, erasure, migrate
 from grading.store import export as exports
 from grading.store import retention as keeping
 from grading.store.people import Student, find_student
-from grading.withdrawal import withdraw
 
 
 class RedisAway(GraderError):

@@ -29,7 +29,7 @@ def acl(settings: Settings, only: str | None) -> None:
     is made. Those of machines are made of it and of chance. users.acl holds their hashes only; each
     computer's GRADER_REDIS_URL goes to standard error, once.
     """
-    from grading import redis_acl, signing
+    from grading.broker import redis_acl, signing
 
     config = settings.config
     names = [config.machine(only).name] if only else [machine.name for machine in config.machines]
@@ -47,7 +47,7 @@ def acl(settings: Settings, only: str | None) -> None:
 
 def _password(url: str, *, must_be_known: bool) -> str:
     """The server's. That of a machine must be made of the one that the server has."""
-    from grading import signing
+    from grading.broker import signing
 
     given = os.environ.get(VARIABLE)
     if given is None:

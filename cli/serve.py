@@ -11,7 +11,7 @@ import click
 from cli.logs import configure
 from cli.settings import OWN_FOLDER, Settings, canvas_tokens, event_secrets, mail_password
 from cli.supervisor import end_with_supervisor
-from grading import redis_guard
+from grading.broker import redis_guard
 from grading.config.settings import Config
 from grading.shared import tracing
 

@@ -19,9 +19,9 @@ import requests
 from cli.settings import Settings, forget_redis, remember_redis, secret_key
 from cli.supervised_redis import SupervisedRedis
 from cli.supervisor import GRACE_S, Part, Supervisor, part_argv
-from grading import redis_guard
+from grading.broker import redis_guard
+from grading.broker.dispatch import open_dispatch
 from grading.config.settings import Config
-from grading.dispatch import open_dispatch
 from grading.domain.errors import ConfigError, GraderError
 from grading.store import Store, accounts, migrate
 

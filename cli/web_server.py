@@ -14,8 +14,8 @@ from cli.asking import open_door
 from cli.http_connections import MIB, Bounds
 from cli.http_server import HttpServer
 from cli.settings import lms_secrets, secret_key
+from grading.broker.dispatch import open_dispatch
 from grading.config.settings import Config
-from grading.dispatch import open_dispatch
 from grading.shared import tracing
 from grading.store import Store
 

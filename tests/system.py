@@ -19,8 +19,8 @@ from typing import Any
 from sqlalchemy import func, select
 
 from cli.submit import Client
+from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.config.settings import Config, load
-from grading.dispatch import Dispatch, open_dispatch
 from grading.domain.model import RoundState
 from grading.store import Store, accounts, assignments, migrate
 from grading.store.assignments import NewVersion

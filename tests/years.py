@@ -15,8 +15,8 @@ from typing import Any
 from sqlalchemy import MetaData, create_engine, func, null, select, text
 from sqlalchemy.types import DateTime
 
-from grading import queue
-from grading.beats import Beat
+from grading.broker import celery_app
+from grading.broker.heartbeats import Beat
 from grading.config.settings import load
 from grading.domain.model import RoundState, StageState
 from grading.store import Store, migrate
@@ -128,7 +128,7 @@ class Played:
     def messages(self) -> Iterator[dict[str, Any]]:
         """The jobs that wait in the stages' queues, taken out."""
         redis: Any = self.server.dispatch.registry.redis
-        for name in queue.stage_queues(list(STAGES)):
+        for name in celery_app.stage_queues(list(STAGES)):
             while row := redis.rpop(name):
                 _, kwargs, _ = json.loads(base64.b64decode(json.loads(row)["body"]))
                 yield kwargs["job"]

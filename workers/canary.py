@@ -13,8 +13,8 @@ from celery import Celery
 from celery.worker.state import active_requests, all_total_count
 from redis.exceptions import RedisError
 
-from grading import queue
-from grading.canaries import OVERDUE_S, Canaries, Waiting
+from grading.broker import celery_app
+from grading.broker.canaries import OVERDUE_S, Canaries, Waiting
 
 log = logging.getLogger(__name__)
 LOOK_EVERY_S = 5.0
@@ -93,7 +93,7 @@ class Watch:
 def register(app: Celery, canaries: Canaries, own_queue: str) -> None:
     """Make the canary known to a worker's application."""
 
-    @app.task(name=queue.CANARY, ignore_result=True)
+    @app.task(name=celery_app.CANARY, ignore_result=True)
     def canary() -> None:
         canaries.answer(own_queue)
 

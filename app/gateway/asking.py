@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from app.gateway.errors import Refused
-from grading.guests import Ask, Said
+from grading.broker.gateway_requests import Ask, Said
 
 MOST_MESSAGES = 500
 MOST_SCHEMA = 20_000

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from app.gateway.errors import fault
 from app.gateway.services import Door
-from grading.guests import ENDING, PREEMPTED, Ask, Event
+from grading.broker.gateway_requests import ENDING, PREEMPTED, Ask, Event
 
 log = logging.getLogger(__name__)
 PAUSE_S = 0.5

@@ -10,9 +10,9 @@ from flask import Flask, Response, jsonify
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 
-from grading.dispatch import AWAY
+from grading.broker.dispatch import AWAY
+from grading.broker.gateway_requests import ENDING, PREEMPTED
 from grading.domain.errors import Forbidden, GraderError, NotSignedIn
-from grading.guests import ENDING, PREEMPTED
 
 log = logging.getLogger(__name__)
 SOON_S, LATER_S = 5, 30

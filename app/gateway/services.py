@@ -12,10 +12,10 @@ from typing import cast
 from flask import current_app
 
 from app.gateway.errors import TooMany
+from grading.broker.gateway_requests import WITHOUT_MODEL, Talks, alias, chat_queue
+from grading.broker.leases import Leases
 from grading.config.gateway import Gateway
 from grading.config.settings import Config
-from grading.guests import WITHOUT_MODEL, Talks, alias, chat_queue
-from grading.leases import Leases
 from grading.store import Store
 
 HOLD_S = 10.0

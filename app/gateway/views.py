@@ -16,11 +16,11 @@ from app.gateway import asking
 from app.gateway.conversation import ClientGone, Conversation
 from app.gateway.errors import Away, NoSuchModel, Refused, TooMany, content, fault
 from app.gateway.services import HOLD_S, Doors, doors
-from grading.dispatch import AWAY
+from grading.broker.dispatch import AWAY
+from grading.broker.gateway_requests import Event
 from grading.domain.errors import Forbidden, NotSignedIn
 from grading.domain.jobs import Tokens
 from grading.domain.permissions import Actor, may
-from grading.guests import Event
 from grading.store import accounts
 
 log = logging.getLogger(__name__)

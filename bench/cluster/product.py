@@ -24,8 +24,8 @@ from bench.cluster.runs import Ended, Plan
 from bench.cluster.sizes import mark
 from bench.cluster.world import HandIn as Coming
 from cli.embedded import start_redis
+from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.config.settings import load
-from grading.dispatch import Dispatch, open_dispatch
 from grading.documents import HandIn, UploadedFile, read
 from grading.documents.limits import Limits
 from grading.domain.model import RoundState

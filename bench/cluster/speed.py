@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 SCALED: Mapping[str, tuple[str, ...]] = {
     "app.gateway.conversation": ("LOOK_FOR_MACHINES_S",),
     "app.gateway.services": ("HOLD_S",),
-    "grading.backlog": ("FRESH_S",),
-    "grading.beats": ("BEAT_S", "DEAD_AFTER_S"),
-    "grading.canaries": ("EVERY_S", "OVERDUE_S", "LOST_AFTER_S", "PART_ALIVE_S"),
+    "grading.broker.backlog": ("FRESH_S",),
+    "grading.broker.heartbeats": ("BEAT_S", "DEAD_AFTER_S"),
+    "grading.broker.canaries": ("EVERY_S", "OVERDUE_S", "LOST_AFTER_S", "PART_ALIVE_S"),
     "grading.scheduling.speed_curve": ("MEMORY_S", "CERTAIN_S", "FIRM_S"),
     "grading.scheduling.eta": ("TICK_S", "COMING_FOR_S"),
     "grading.scheduling.speed_estimates": ("NOTHING_KNOWN_S",),
@@ -59,19 +59,19 @@ _TOLD = "is told to clients in whole seconds; those of the benchmark wait as lon
 EXEMPT: Mapping[str, str] = {
     "app.gateway.conversation.PAUSE_S": _LEFT,
     "app.gateway.errors": _TOLD,
-    "grading.backlog.KEEP_S": _KEEPING,
-    "grading.breaker": _LIMIT,
+    "grading.broker.backlog.KEEP_S": _KEEPING,
+    "grading.broker.redis_breaker": _LIMIT,
     "grading.canvas": _LIMIT,
-    "grading.canaries.KEEP_S": _KEEPING,
-    "grading.canaries.FORGET_PARTS_S": _KEEPING,
+    "grading.broker.canaries.KEEP_S": _KEEPING,
+    "grading.broker.canaries.FORGET_PARTS_S": _KEEPING,
     "grading.scheduling.speed_curve.LEAST_S": _TINY,
     "grading.scheduling.stage_profile.LEAST_S": _TINY,
-    "grading.guests": _LIMIT,
-    "grading.leases.KEEP_S": _KEEPING,
+    "grading.broker.gateway_requests": _LIMIT,
+    "grading.broker.leases.KEEP_S": _KEEPING,
     "grading.lti": _LIMIT,
-    "grading.redis_guard": _LIMIT,
-    "grading.redis_keys": _KEEPING,
-    "grading.scripts": _LIMIT,
+    "grading.broker.redis_guard": _LIMIT,
+    "grading.broker.redis_keys": _KEEPING,
+    "grading.broker.lua_scripts": _LIMIT,
     "grading.shared.cache": _KEEPING,
     "grading.store.backup": _UNUSED,
     "grading.store.chores": _KEEPING,
@@ -79,7 +79,7 @@ EXEMPT: Mapping[str, str] = {
     "grading.store.erasure": _UNUSED,
     "grading.store.measures": _BUCKETS,
     "grading.shared.tracing": _LIMIT,
-    "grading.withdrawal": _KEEPING,
+    "grading.broker.purge": _KEEPING,
     "workers.checks": _UNUSED,
     "workers.machine.engines.mlx_runner": _UNUSED,
     "workers.machine.engines.openai_schemas.LOOK_S": _LIMIT,
@@ -117,11 +117,11 @@ def edits(factor: float) -> Mapping[str, Sequence[tuple[str, str]]]:
     # the emulated servers send few pieces, with as many characters as tokens
     piece = ("self.chunks += 1", "self.chunks += max(1, len(text))")
     return {
-        "grading.canaries": [CLOCK],
+        "grading.broker.canaries": [CLOCK],
         "grading.scheduling.circuit_breaker": [
             (f"{name}: float = {value}", f"{name}: float = {value / factor}")
             for name, value in (("within_s", 600.0), ("first_s", 5.0), ("most_s", 60.0))
         ],
-        "grading.lua": [CLOCK, handed],
+        "grading.broker.lua": [CLOCK, handed],
         "workers.machine.engines.bounded": [piece],
     }

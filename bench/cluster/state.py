@@ -115,7 +115,7 @@ class Setting:
     release: Literal["any", "all", "everything"] = "any"
     """Rounds leave SQL while any stage's queue has room, as in the product; or all have; or at once."""
     deepest: int = 8
-    """No queue gets longer than this many times the live slots, as in `grading.dispatch`."""
+    """No queue gets longer than this many times the live slots, as in `grading.broker.dispatch`."""
 
     @property
     def cards(self) -> Mapping[str, Card]:

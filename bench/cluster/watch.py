@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from bench.cluster.measures import recognised_s, returned_s, returns
 from bench.cluster.runs import Plan, Reacted
 from bench.cluster.scenarios import Scenario
-from grading.beats import Beat, Lease
-from grading.leases import Leases
+from grading.broker.heartbeats import Beat, Lease
+from grading.broker.leases import Leases
 
 LOOK_S = 0.04
 """Real seconds between two looks."""

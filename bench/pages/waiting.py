@@ -24,8 +24,8 @@ from redis import Redis
 from sqlalchemy import select, update
 
 from bench.pages.school import School, report
-from grading import leases
-from grading.beats import Beat, Lease
+from grading.broker import leases
+from grading.broker.heartbeats import Beat, Lease
 from grading.store import Store, accounts, open_sessions, tables
 from grading.store.database import now
 

@@ -21,11 +21,11 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from cli.checks.finding import Bounds, Finding, Patient, failure, ok, size, warning
-from grading import redis_keys
+from grading.broker import redis_keys
+from grading.broker.dispatch import AWAY
+from grading.broker.leases import connect
+from grading.broker.redis_guard import open_to_strangers, reason_sentence, untrusted
 from grading.config.redis_url import on_loopback, place
-from grading.dispatch import AWAY
-from grading.leases import connect
-from grading.redis_guard import open_to_strangers, reason_sentence, untrusted
 
 OLDEST = (6, 2)
 PASSWORD = "set requirepass (or users, see `grader redis acl`) there, and GRADER_REDIS_URL here"  # noqa: S105

@@ -11,9 +11,9 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from cli.checks.finding import Finding, Patient, disk, failure, ok, warning
-from grading.dispatch import AWAY
+from grading.broker.dispatch import AWAY
+from grading.broker.leases import Leases, connect
 from grading.domain.errors import GraderError
-from grading.leases import Leases, connect
 from grading.store import Store, measures, migrate
 from grading.store.facts import DatabaseFacts, facts, file_of
 from grading.store.measures import Open, Waiting

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from cli.checks.finding import Finding, Patient, disk, failure, ok, size, warning
-from grading.canaries import EXAMINATIONS
+from grading.broker.canaries import EXAMINATIONS
+from grading.broker.celery_app import EXAMINE, own_queue
+from grading.broker.dispatch import AWAY, Dispatch, open_dispatch
+from grading.broker.machine_states import MachineState
 from grading.config.settings import Machine
-from grading.dispatch import AWAY, Dispatch, open_dispatch
-from grading.machine_states import MachineState
-from grading.queue import EXAMINE, own_queue
 from grading.scheduling.model_digests import Claim, claims, differing, short
 from grading.shared.software import software
 

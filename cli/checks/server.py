@@ -11,11 +11,11 @@ import requests
 
 from cli.checks.finding import Finding, Patient, disk, failure, ok, warning
 from cli.settings import MIN_SECRET, event_secrets
-from grading.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
-from grading.dispatch import AWAY
+from grading.broker.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
+from grading.broker.celery_app import CHECKS, STORE
+from grading.broker.dispatch import AWAY
+from grading.broker.leases import connect
 from grading.domain.errors import ConfigError
-from grading.leases import connect
-from grading.queue import CHECKS, STORE
 
 PARTS = {"store": "grader store", "sweeper": "grader sweep", "checks": "grader checks"}
 CANARIES = {"store": STORE, "checks": CHECKS}

@@ -1,6 +1,6 @@
 """Erasing a student from the store: everything that is theirs goes, and the audit knows them by number only.
 
-What Redis holds is withdrawn by `grading.withdrawal`; a chore written here in the same transaction sees to it
+What Redis holds is withdrawn by `grading.broker.purge`; a chore written here in the same transaction sees to it
 that late answers of machines go, too.
 """
 

@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 from redis import Redis
 from redis.exceptions import NoPermissionError, ResponseError
 
-from grading.signing import MACHINE, Signer
+from grading.broker.signing import MACHINE, Signer
 
 ENDLESS = "while true do end"
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from grading.beats import Lease
+from grading.broker.heartbeats import Lease
 from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, SentPrompt, Suggestion
 from grading.domain.model import CheckOutcome, Flag, Location, RoundState, TestOutcome
 from grading.domain.outcome import CriterionGrade, Report

@@ -6,8 +6,8 @@ import json
 import signal
 from pathlib import Path
 
-from grading import queue
-from grading.dispatch import Outgoing
+from grading.broker import celery_app
+from grading.broker.dispatch import Outgoing
 from tests.integration.test_machine_process import job
 from tests.servers.ollama_server import ollama_server
 from tests.services import SqliteDatabases
@@ -44,6 +44,8 @@ def test_what_a_worker_cannot_finish_stops_at_the_model_server(
         assert worker.wait(60) == 0
         assert (server.stats.active, server.stats.finished) == (0, 0)
         assert system.dispatch.registry.held() == []
-        told = [json.loads(row) for row in system.dispatch.registry.redis.lrange(queue.inbox("spark"), 0, -1)]
+        told = [
+            json.loads(row) for row in system.dispatch.registry.redis.lrange(celery_app.inbox("spark"), 0, -1)
+        ]
         assert [one["kind"] for one in told] == ["return", "ready"]  # and no result
         assert json.loads(told[0]["body"]) == {"run_id": "run", "to": "analysis"}

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cli.embedded import free_port, start_redis
 from cli.system import accepts_uploads
-from grading.beats import Beat
+from grading.broker.heartbeats import Beat
 from grading.store import Store, locking, migrate, preparing, rounds
 from grading.store.database import now
 from tests.factories import add_assignment, begin_round, hand_in, result

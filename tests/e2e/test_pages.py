@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from grading.beats import Beat, Lease
+from grading.broker.heartbeats import Beat, Lease
+from grading.broker.machine_states import MachineState
 from grading.domain.jobs import AnalysisOutput, Finding, SentPrompt
 from grading.domain.model import Location
-from grading.machine_states import MachineState
 from grading.store import tables
 from tests.e2e.browsing import follow, look, sign_in, with_passwords
 from tests.integration import ran

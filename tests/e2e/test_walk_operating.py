@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from grading.beats import Lease
+from grading.broker.heartbeats import Lease
 from grading.store import tables
 from grading.store.database import now
 from tests.e2e.browsing import come_in, follow, look

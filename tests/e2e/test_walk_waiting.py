@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from grading.beats import Lease
+from grading.broker.heartbeats import Lease
 from grading.mail import Mail
 from grading.store import accounts, tables
 from tests.e2e.browsing import come_in, look

@@ -14,7 +14,7 @@ from cli.embedded import free_port, start_redis
 from cli.main import grader
 from cli.submit import Client
 from cli.system import accepts_uploads
-from grading.beats import Beat
+from grading.broker.heartbeats import Beat
 from grading.store import accounts, assignments, migrate
 from grading.store.people import find_student
 from tests.factories import COURSE

@@ -20,8 +20,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from cli.embedded import RedisProcess, start_redis
-from grading.leases import RESULTS, connect, result_key
-from grading.queue import INBOX
+from grading.broker.celery_app import INBOX
+from grading.broker.leases import RESULTS, connect, result_key
 from workers.server.inbox import RUN_ID
 
 COPY = "copy-of-a-test"

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from cli.embedded import free_port
 from cli.system import accepts_uploads
-from grading.beats import Lease
+from grading.broker.heartbeats import Lease
 from grading.store import Store
 from tests.faults.boxes import Box, config_of
 from tests.faults.broker import Broker, running_broker

@@ -25,9 +25,9 @@ from werkzeug.test import TestResponse
 
 from app import Services, create_app
 from cli.embedded import RedisProcess, start_redis
-from grading.beats import Beat
+from grading.broker.dispatch import Dispatch, open_dispatch
+from grading.broker.heartbeats import Beat
 from grading.config.settings import load
-from grading.dispatch import Dispatch, open_dispatch
 from grading.domain.model import RoundState, RunState
 from grading.store import Store, migrate, tables
 from grading.store.database import now

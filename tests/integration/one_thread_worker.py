@@ -5,14 +5,14 @@ import sys
 
 from redis import Redis
 
-from grading import queue
+from grading.broker import celery_app
 from workers.start import run_worker
 
 
 def main(url: str) -> None:
     """Answer until SIGTERM; `fill_quietly` fills Redis, `spoil` breaks what stores results."""
     logging.basicConfig()
-    app, client = queue.celery_app(url, 60), Redis.from_url(url)
+    app, client = celery_app.celery_app(url, 60), Redis.from_url(url)
 
     @app.task(name="grader.fill_quietly", ignore_result=True)
     def fill_quietly() -> None:

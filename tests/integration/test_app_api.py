@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grading.beats import Lease
+from grading.broker.heartbeats import Lease
 from grading.domain.model import RoundState
 from grading.store import accounts, migrate, tables
 from tests.integration.webapp import CODE, School, report

@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.live import PHASES
 from app.machine_metrics import ENGINE_COUNTERS, ENGINE_GAUGES
 from cli import machines as machines_command
-from grading.beats import Beat, Lease
-from grading.condition import an_hour
-from grading.machine_states import MachineState
+from grading.broker.heartbeats import Beat, Lease
+from grading.broker.machine_condition import an_hour
+from grading.broker.machine_states import MachineState
 from grading.store import tables
 from tests.integration.webapp import School, report, without_tokens
 from workers.machine.engines.base import COUNTERS

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
 from app import create_app, history
-from grading.beats import Beat
-from grading.machine_states import MachineState
+from grading.broker.heartbeats import Beat
+from grading.broker.machine_states import MachineState
 from grading.store import rounds, tables
 from tests.factories import begin_round, result
 from tests.integration.webapp import School

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from grading import canaries as timing
-from grading.canaries import Canaries
+from grading.broker import canaries as timing
+from grading.broker.canaries import Canaries
+from grading.broker.leases import connect
 from grading.execution.throughput import Rate
-from grading.leases import connect
 from tests.system import Site, site, until
 from workers.canary import EXIT_STATUS
 from workers.server import canary
@@ -101,7 +101,7 @@ def one(tmp_path: Path, redis_url: str) -> Iterator[Site]:
 def test_a_worker_whose_consumer_hangs_is_seen_and_ends_itself(
     one: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grading.machine_states.OVERDUE_S", 0.4)
+    monkeypatch.setattr("grading.broker.machine_states.OVERDUE_S", 0.4)
     server = Server(one.config, one.store, one.dispatch)
     config = ["--config", str(one.folder / "config.toml")]
     with (one.folder / "one.log").open("wb") as log:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cli.embedded import free_port
-from grading.beats import Lease
+from grading.broker.heartbeats import Lease
+from grading.broker.leases import LEASES, Leases
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError, EngineUnreachable
-from grading.leases import LEASES, Leases
 from grading.scheduling.circuit_breaker import Rules
 from tests.factories import result
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, sent

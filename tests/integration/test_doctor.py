@@ -18,10 +18,10 @@ from cli.checks import database as database_checks
 from cli.embedded import free_port
 from cli.main import grader
 from cli.settings import forget_redis, remember_redis
-from grading.beats import Beat
-from grading.canaries import CANARIES
+from grading.broker.canaries import CANARIES
+from grading.broker.heartbeats import Beat
+from grading.broker.leases import Leases, connect
 from grading.domain.errors import GraderError
-from grading.leases import Leases, connect
 from grading.store import Store, migrate
 from tests.redis_servers import certificates, redis_server
 from tests.servers.base import Behaviour, ModelServer

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from grading.beats import Beat
+from grading.broker.heartbeats import Beat
 from grading.config.settings import load
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import RoundState

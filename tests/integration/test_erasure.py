@@ -18,6 +18,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from cli.main import grader
+from grading.broker.purge import withdraw
 from grading.config.settings import Retention
 from grading.documents import HandIn, UploadedFile
 from grading.domain.errors import Conflict, Forbidden, NotFound
@@ -37,7 +38,6 @@ from grading.store.tables import (
     Submission,
     User,
 )
-from grading.withdrawal import withdraw
 from tests.canaries import CANARY, hits, other, planted
 from tests.factories import COURSE, add_assignment, hand_in
 from tests.services import SqliteDatabases

@@ -13,11 +13,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from redis import Redis
 
-from grading import queue, redis_acl, redis_keys, signing
-from grading.beats import Beat, Lease
+from grading.broker import celery_app, redis_acl, redis_keys, signing
+from grading.broker.heartbeats import Beat, Lease
+from grading.broker.leases import Leases, load_scripts
 from grading.config import settings as configuration
 from grading.domain.model import RunState
-from grading.leases import Leases, load_scripts
 from grading.store.tables import Round, Run
 from tests import factories
 from tests.attacks import forged_results
@@ -244,7 +244,7 @@ def test_a_queue_of_another_type_is_set_aside_and_said(
 
 def test_what_a_machine_took_long_ago_is_forgotten(world: World) -> None:
     redis = world.made.dispatch.registry.redis
-    taken, times = queue.handed_out("one")
+    taken, times = celery_app.handed_out("one")
     for tag, age_s in (("old", 5000.0), ("new", 5.0)):
         redis.hset(taken, tag, "a message")
         redis.zadd(times, {tag: time.time() - age_s})

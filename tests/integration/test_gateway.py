@@ -13,9 +13,9 @@ import pytest
 import requests
 
 from cli.embedded import RedisProcess, free_port
-from grading.dispatch import Outgoing
-from grading.guests import chat_queue
-from grading.leases import LEASES
+from grading.broker.dispatch import Outgoing
+from grading.broker.gateway_requests import chat_queue
+from grading.broker.leases import LEASES
 from grading.store import accounts
 from tests.engines import job
 from tests.servers.base import ModelServer

@@ -21,13 +21,23 @@ from app.gateway import asking, errors
 from app.gateway.conversation import ClientGone, Conversation
 from app.gateway.errors import Refused
 from app.gateway.services import Door
-from grading import redis_acl
-from grading.beats import Beat
+from grading.broker import redis_acl
+from grading.broker.gateway_requests import (
+    DRAFTING,
+    ENDING,
+    PREEMPTED,
+    Ask,
+    Event,
+    Said,
+    Talks,
+    alias,
+    chat_queue,
+)
+from grading.broker.heartbeats import Beat
+from grading.broker.leases import Leases, connect
 from grading.config.machines import Placement
 from grading.config.settings import Config, Machine, parse
 from grading.domain.jobs import Tokens
-from grading.guests import DRAFTING, ENDING, PREEMPTED, Ask, Event, Said, Talks, alias, chat_queue
-from grading.leases import Leases, connect
 from grading.scheduling.circuit_breaker import Rules
 from grading.scheduling.cluster_view import Pace, Peer, View
 from tests.engines import PATIENT

@@ -13,14 +13,14 @@ import pytest
 from redis import Redis
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from grading import queue
-from grading.beats import Beat, Claim, Lease
-from grading.condition import condition
+from grading.broker import celery_app
+from grading.broker.dispatch import Dispatch
+from grading.broker.heartbeats import Beat, Claim, Lease
+from grading.broker.leases import BEATS, LEASES, MAX_DELIVERIES, Leases, connect
+from grading.broker.machine_condition import condition
+from grading.broker.machine_states import MachineState
+from grading.broker.peers import peer
 from grading.config.settings import load
-from grading.dispatch import Dispatch
-from grading.leases import BEATS, LEASES, MAX_DELIVERIES, Leases, connect
-from grading.machine_states import MachineState
-from grading.peers import peer
 from tests.system import until
 
 HERE = "dgx-spark-1"
@@ -137,7 +137,7 @@ def test_a_machines_stages_keep_the_order_of_the_configuration(
     leases: Leases, redis_url: str, root: Path
 ) -> None:
     config = load(root / "config.toml", {"GRADER_REDIS_URL": redis_url})
-    dispatch = Dispatch(config, queue.celery_app(redis_url, 1200), leases)
+    dispatch = Dispatch(config, celery_app.celery_app(redis_url, 1200), leases)
     for machine in config.machines:
         leases.beat(Beat(machine.name, machine.name, 1, 0, {stage: {} for stage in sorted(machine.stages)}))
     seen = {state.name: list(state.stages) for state in dispatch.machines()}
@@ -146,7 +146,7 @@ def test_a_machines_stages_keep_the_order_of_the_configuration(
 
 def test_guests_of_all_live_processes_are_counted(leases: Leases, redis_url: str, root: Path) -> None:
     config = load(root / "config.toml", {"GRADER_REDIS_URL": redis_url})
-    dispatch = Dispatch(config, queue.celery_app(redis_url, 1200), leases)
+    dispatch = Dispatch(config, celery_app.celery_app(redis_url, 1200), leases)
     name = config.machines[0].name
     for process, guests in (("new", 2), ("old", 1)):
         leases.beat(Beat(process, name, 8, 5, {}, guests=guests))
@@ -159,7 +159,7 @@ def test_guests_of_all_live_processes_are_counted(leases: Leases, redis_url: str
 
 def test_a_beat_with_strange_counters_hides_no_machine(leases: Leases, redis_url: str, root: Path) -> None:
     config = load(root / "config.toml", {"GRADER_REDIS_URL": redis_url})
-    dispatch = Dispatch(config, queue.celery_app(redis_url, 1200), leases)
+    dispatch = Dispatch(config, celery_app.celery_app(redis_url, 1200), leases)
     strange: Any = {"mlx": {"running": "many", "requests": 3}}
     leases.beat(Beat("p", "mac-studio-1", 1, 0, {"feedback": {}}, engines=strange))
     state = next(one for one in dispatch.machines() if one.name == "mac-studio-1")
@@ -167,9 +167,9 @@ def test_a_beat_with_strange_counters_hides_no_machine(leases: Leases, redis_url
 
 
 def test_messages_are_seen_by_their_run(leases: Leases, redis_url: str) -> None:
-    app = queue.celery_app(redis_url, 1200)
-    app.send_task(queue.RUN, kwargs={"job": {}}, queue="analysis.batch", task_id="run")
-    queues = queue.stage_queues(["analysis", "feedback"])
+    app = celery_app.celery_app(redis_url, 1200)
+    app.send_task(celery_app.RUN, kwargs={"job": {}}, queue="analysis.batch", task_id="run")
+    queues = celery_app.stage_queues(["analysis", "feedback"])
     assert leases.waiting(queues) == {"run"}
     assert leases.lengths(queues) == {"analysis": 0, "feedback": 0, "analysis.batch": 1, "feedback.batch": 0}
     app.close()

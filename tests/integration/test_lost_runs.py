@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from grading.beats import DEAD_AFTER_S
+from grading.broker.heartbeats import DEAD_AFTER_S
+from grading.broker.leases import LEASES
 from grading.domain.model import RunState, StageState
-from grading.leases import LEASES
 from grading.scheduling import stalls
 from grading.store import rounds, waiting
 from grading.store.tables import Run

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from grading.broker.leases import PACES, Leases, connect
+from grading.broker.peers import peer
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError
 from grading.domain.jobs import Job, Provenance, Result, Tokens
-from grading.leases import PACES, Leases, connect
-from grading.peers import peer
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, process, sent
 from tests.system import until
 from workers.machine import pacing as module

@@ -12,13 +12,13 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from cli.embedded import start_redis
-from grading import queue
+from grading.broker import celery_app
+from grading.broker.leases import MAX_DELIVERIES, Leases, connect
+from grading.broker.signing import signer
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError
 from grading.domain.jobs import Job, Material
 from grading.domain.model import Evidence
-from grading.leases import MAX_DELIVERIES, Leases, connect
-from grading.signing import signer
 from tests.factories import RUBRIC, document
 from tests.system import until
 from workers.machine.engines.base import Generation, Progress, Request
@@ -276,7 +276,7 @@ def test_a_result_waits_for_a_redis_that_is_away(tmp_path: Path, engine: Scripte
     with start_redis(tmp_path, redis.port, password):
         worker.join(60)
         assert not worker.is_alive()
-        assert client.llen(queue.inbox(MACHINE.name)) == 1
+        assert client.llen(celery_app.inbox(MACHINE.name)) == 1
         client.close()
         inbox.redis.close()
     assert returned[0] is not None

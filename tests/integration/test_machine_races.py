@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from grading.beats import Claim
+from grading.broker.heartbeats import Claim
+from grading.broker.leases import MAX_DELIVERIES, Leases
 from grading.domain.jobs import Job, Provenance, Result
-from grading.leases import MAX_DELIVERIES, Leases
 from tests.integration.test_machine_process import (
     MACHINE,
     Scripted,

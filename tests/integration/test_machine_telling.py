@@ -12,10 +12,10 @@ import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisAway
 
-from grading.beats import Beat, Lease
+from grading.broker.heartbeats import Beat, Lease
+from grading.broker.leases import BEATS, LEASES, Leases
+from grading.broker.purge import withdraw
 from grading.domain.errors import Cancelled
-from grading.leases import BEATS, LEASES, Leases
-from grading.withdrawal import withdraw
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, process, sent
 from tests.system import until
 from workers.machine.engines.base import Generation, Progress, Request

@@ -14,7 +14,7 @@ import pytest
 from markupsafe import escape
 from sqlalchemy import select, update
 
-from grading.dispatch import Outgoing, Room
+from grading.broker.dispatch import Outgoing, Room
 from grading.domain.errors import EngineError, OutputEmpty, for_student, model_faults
 from grading.domain.jobs import Job, Tokens
 from grading.domain.model import PRIORITIES, RoundState, StageState

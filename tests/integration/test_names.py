@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.beats import Beat
+from grading.broker.heartbeats import Beat
 from grading.config.settings import load
 from grading.documents import UploadedFile, read
 from grading.domain.jobs import Result

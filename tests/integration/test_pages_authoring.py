@@ -22,11 +22,11 @@ from app import create_app
 from app.gateway import Door
 from grading.assignments.editor.folder import compose
 from grading.assignments.loader import read_files
-from grading.beats import Beat
+from grading.broker.gateway_requests import DRAFTING, Event, Talks, chat_queue
+from grading.broker.heartbeats import Beat
+from grading.broker.leases import Leases, connect
 from grading.config.settings import parse
 from grading.documents import Limits
-from grading.guests import DRAFTING, Event, Talks, chat_queue
-from grading.leases import Leases, connect
 from grading.store import assignment_settings, assignments, drafting, tables
 from grading.store.tables import Grade, Outbox, Round, RubricVersion
 from tests.integration.webapp import School, form_token, report

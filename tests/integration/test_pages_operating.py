@@ -13,8 +13,8 @@ from sqlalchemy.exc import OperationalError
 
 from app import language
 from app.said import said
-from grading.beats import Lease
-from grading.canaries import PartBeat
+from grading.broker.canaries import PartBeat
+from grading.broker.heartbeats import Lease
 from grading.domain.errors import GraderError
 from grading.execution.throughput import Rate
 from grading.store import accounts, operating, preparing, tables

@@ -14,7 +14,7 @@ from app import waiting
 from app.live import AT_WORK, REVIEW, STEPS, Live, next_look_s
 from app.progress import Progress, StageStatus
 from bench.pages.walk import counted
-from grading.beats import Lease
+from grading.broker.heartbeats import Lease
 from grading.store import accounts, tables
 from grading.store.views import Queue
 from tests.integration.webapp import School, form_token, report

@@ -14,10 +14,10 @@ from sqlalchemy import event, update
 from app.expecting import Expecting
 from app.live import live
 from app.progress import progress
-from grading.beats import Beat, Lease
-from grading.canaries import PartBeat
+from grading.broker.canaries import PartBeat
+from grading.broker.heartbeats import Beat, Lease
+from grading.broker.machine_states import MachineState
 from grading.execution.throughput import Rate
-from grading.machine_states import MachineState
 from grading.store import Store, preparing, tables, views, waiting
 from grading.store.places import places
 from tests.integration.webapp import School

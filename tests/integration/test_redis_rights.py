@@ -11,9 +11,9 @@ import pytest
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from grading import redis_acl, signing
+from grading.broker import redis_acl, signing
+from grading.broker.gateway_requests import chat_queue
 from grading.config import settings as configuration
-from grading.guests import chat_queue
 from tests.redis_servers import acl_file, client, redis_server
 
 MACHINES = {

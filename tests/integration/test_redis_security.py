@@ -19,11 +19,11 @@ from redis.exceptions import NoPermissionError
 from sqlalchemy import select
 
 from cli.main import grader
-from grading import redis_acl, redis_guard, signing
+from grading.broker import redis_acl, redis_guard, signing
+from grading.broker.gateway_requests import chat_queue
+from grading.broker.leases import result_key
+from grading.broker.redis_guard import RedisOpen, RedisUntrusted, refuse_open
 from grading.config import settings as configuration
-from grading.guests import chat_queue
-from grading.leases import result_key
-from grading.redis_guard import RedisOpen, RedisUntrusted, refuse_open
 from grading.store.tables import Base, Run
 from tests import factories
 from tests.redis_servers import Certificates, acl_file, certificates, client, password, redis_server

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from grading import queue
-from grading.backlog import BACKLOG, FRESH_S, Backlog
-from grading.beats import Beat
+from grading.broker import celery_app
+from grading.broker.backlog import BACKLOG, FRESH_S, Backlog
+from grading.broker.dispatch import DEEPEST, Dispatch, Outgoing, open_dispatch
+from grading.broker.heartbeats import Beat
+from grading.broker.leases import BEATS, Leases
 from grading.config.settings import Config, Database, load
-from grading.dispatch import DEEPEST, Dispatch, Outgoing, open_dispatch
-from grading.leases import BEATS, Leases
 from grading.store import Store, migrate, preparing
 from tests.factories import add_assignment, hand_in
 from tests.many_waiting import PREPARED, all_steps, fill
@@ -173,7 +173,7 @@ def test_people_find_room_beside_a_batch_and_it_goes_on_beside_them(server: Serv
             assert release(server) == 2 * 4
             assert release(server) == 0
     assert release(server) == 2 * 4  # people find theirs all the same
-    lengths = server.dispatch.registry.lengths(queue.stage_queues(list(BOTH)))
+    lengths = server.dispatch.registry.lengths(celery_app.stage_queues(list(BOTH)))
     assert set(lengths.values()) == {4}
     server.dispatch.registry.redis.delete("analysis.batch", "feedback.batch")
     assert release(server) == 2 * 4  # and people who still wait do not stop it
@@ -188,10 +188,10 @@ def test_a_helping_costs_the_same_whatever_waits(on_sqlite: Server) -> None:
         for priority, of in first.items():
             fill(server.store, of, more, priority=priority, after=after)
         redis = server.dispatch.registry.redis
-        redis.delete(*queue.stage_queues(list(BOTH)))
+        redis.delete(*celery_app.stage_queues(list(BOTH)))
         beat(server.dispatch.registry)
         release(server)
-        redis.delete(*queue.stage_queues(list(BOTH)))
+        redis.delete(*celery_app.stage_queues(list(BOTH)))
         with all_steps(server.store) as steps:
             assert release(server) == 2 * AT_ONCE
         costs.append(steps[0])
@@ -248,7 +248,7 @@ def test_much_is_counted_once_a_second(server: Server) -> None:
 def test_a_look_tells_how_long_the_oldest_has_waited(dispatch: Dispatch) -> None:
     leases = dispatch.registry
     beat(leases)
-    names = queue.stage_queues(list(BOTH))
+    names = celery_app.stage_queues(list(BOTH))
     assert leases.look(names).oldest_s == {}
     for number in range(3):
         send(dispatch, number, content="x" * 200_000)
@@ -279,7 +279,7 @@ def test_a_run_that_begins_again_is_taken_next(dispatch: Dispatch) -> None:
 def age_message(leases: Leases, name: str, by_s: float) -> None:
     """The oldest message was sent earlier than it was."""
     message = json.loads(leases.redis.rpop(name))
-    message["headers"][queue.SENT] -= by_s
+    message["headers"][celery_app.SENT] -= by_s
     leases.redis.rpush(name, json.dumps(message))
 
 
@@ -288,7 +288,7 @@ def test_a_message_without_a_time_has_no_age(dispatch: Dispatch) -> None:
     said = '"grader_sent": 1.0'
     send(dispatch, 1, content=said)
     message = json.loads(dispatch.registry.redis.rpop("analysis"))
-    del message["headers"][queue.SENT]
+    del message["headers"][celery_app.SENT]
     dispatch.registry.redis.rpush("analysis", json.dumps(message))
     look = dispatch.registry.look(["analysis"])
     assert (look.lengths, look.oldest_s) == ({"analysis": 1}, {})
@@ -302,7 +302,7 @@ def test_runs_of_a_round_say_when_they_were_sent(server: Server) -> None:
     assert release(server) == 2
     for stage in BOTH:
         row = server.dispatch.registry.redis.lindex(stage, -1)
-        assert before - 1 <= json.loads(row)["headers"][queue.SENT] <= server.dispatch.registry.time()
+        assert before - 1 <= json.loads(row)["headers"][celery_app.SENT] <= server.dispatch.registry.time()
     assert set(server.dispatch.registry.look(list(BOTH)).oldest_s) == set(BOTH)
 
 

@@ -16,15 +16,15 @@ from sqlalchemy import select
 
 from cli.drain import _wait_out
 from cli.main import grader
-from grading.beats import DEAD_AFTER_S, Beat, Lease
+from grading.broker.dispatch import open_dispatch
+from grading.broker.heartbeats import DEAD_AFTER_S, Beat, Lease
+from grading.broker.leases import BEATS, LEASES
 from grading.config.settings import load
-from grading.dispatch import open_dispatch
 from grading.domain.errors import GraderError
 from grading.domain.jobs import Tokens
 from grading.domain.model import RoundState, RunState, StageState
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion, Rubric
-from grading.leases import BEATS, LEASES
 from grading.store import (
     accounts,
     assignments,

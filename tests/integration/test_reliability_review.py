@@ -20,13 +20,13 @@ from sqlalchemy import update
 
 from cli.settings import secret_key
 from cli.supervisor import LIFELINE, LONGEST_WAIT_S, STEADY_S, Part, Supervisor
-from grading import queue
-from grading.beats import Beat, Lease
+from grading.broker import celery_app
+from grading.broker.heartbeats import Beat, Lease
+from grading.broker.leases import BEATS, LEASES
 from grading.checks import collect
 from grading.config.settings import load
 from grading.domain.errors import ConfigError
 from grading.domain.model import Document, Evidence, RoundState, RunState, StageState
-from grading.leases import BEATS, LEASES
 from grading.store import Store, migrate, rounds
 from grading.store.blobs import keep
 from grading.store.database import now
@@ -182,7 +182,9 @@ def test_a_stage_without_machines_does_not_hold_up_the_tries_of_the_other(
         again = session.get_one(RoundStage, (session.get_one(Run, waits).round_id, "analysis"))
         assert again.state == StageState.DISPATCHED
     assert release(server) == 0
-    assert server.dispatch.registry.lengths([queue.STORE]) == {queue.STORE: 0}  # nor asks for itself again
+    assert server.dispatch.registry.lengths([celery_app.STORE]) == {
+        celery_app.STORE: 0
+    }  # nor asks for itself again
 
 
 def lost(server: Server, run_id: str) -> None:

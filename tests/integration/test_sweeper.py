@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from grading import queue
-from grading.beats import DEAD_AFTER_S, Beat, Lease
+from grading.broker import celery_app
+from grading.broker.dispatch import Outgoing
+from grading.broker.heartbeats import DEAD_AFTER_S, Beat, Lease
+from grading.broker.leases import BEATS, LEASES, Leases
 from grading.config.settings import Config, Database, Machine, Placement, load
-from grading.dispatch import Outgoing
 from grading.domain.errors import for_student
 from grading.domain.model import RoundState, RunState, StageState
-from grading.leases import BEATS, LEASES, Leases
 from grading.scheduling.stalls import MARGIN_S
 from grading.store import drains, migrate, rounds
 from grading.store.database import now
@@ -75,7 +75,7 @@ class Cluster:
     def take(self, round_id: str, stage: str, machine: str = "dgx-spark-2", phase: str = "starting") -> str:
         """A machine takes a run out of its queue and claims it."""
         run_id = self.current(round_id, stage)
-        for name in queue.stage_queues([stage]):
+        for name in celery_app.stage_queues([stage]):
             for row in self.leases.redis.lrange(name, 0, -1):
                 if json.loads(row)["headers"]["id"] == run_id:
                     self.leases.redis.lrem(name, 1, row)
@@ -95,7 +95,7 @@ class Cluster:
 
     def message(self, run_id: str) -> dict[str, Any]:
         """The job that waits in a queue for this run."""
-        for name in queue.stage_queues(list(BOTH)):
+        for name in celery_app.stage_queues(list(BOTH)):
             for row in self.leases.redis.lrange(name, 0, -1):
                 content = json.loads(row)
                 if content["headers"]["id"] == run_id:
@@ -130,7 +130,7 @@ class Cluster:
         self.clock.at += seconds
 
     def waiting(self) -> set[str]:
-        return self.leases.waiting(queue.stage_queues(list(BOTH)))
+        return self.leases.waiting(celery_app.stage_queues(list(BOTH)))
 
     def sweep(self) -> None:
         self.sweeper.step()
@@ -226,7 +226,7 @@ def test_a_message_handed_to_a_worker_that_died_before_its_claim_is_sent_again(c
 
 def hand_to(cluster: Cluster, machine: str) -> None:
     """Move the message of the analysis into the machine's own queue."""
-    cluster.leases.redis.lmove("analysis", queue.own_queue(machine), "LEFT", "RIGHT")
+    cluster.leases.redis.lmove("analysis", celery_app.own_queue(machine), "LEFT", "RIGHT")
 
 
 def test_what_was_handed_to_a_live_machine_waits_there(cluster: Cluster) -> None:
@@ -370,7 +370,9 @@ def test_two_sweepers_at_once_change_nothing_twice(cluster: Cluster) -> None:
     with cluster.server.store.read() as session:
         assert session.scalar(select(func.count()).select_from(Grade)) == 1
     sent = [
-        row for name in queue.stage_queues(list(BOTH)) for row in cluster.leases.redis.lrange(name, 0, -1)
+        row
+        for name in celery_app.stage_queues(list(BOTH))
+        for row in cluster.leases.redis.lrange(name, 0, -1)
     ]
     assert len(sent) == len(cluster.waiting()) == 4
 
@@ -407,7 +409,7 @@ def test_people_are_served_before_batches_and_only_as_much_as_machines_can_take(
     assert release(cluster.server) == 2 * 2 * 2  # twice what it takes, of each stage and priority
     cluster.beat()  # 4 slots
     assert release(cluster.server) == 2 * 2 * (8 - 2)
-    lengths = cluster.leases.lengths(queue.stage_queues(list(BOTH)))
+    lengths = cluster.leases.lengths(celery_app.stage_queues(list(BOTH)))
     assert lengths == {"analysis": 8, "feedback": 8, "analysis.batch": 8, "feedback.batch": 8}
     assert release(cluster.server) == 0
 

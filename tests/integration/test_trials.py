@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, update
 
-from grading import queue
-from grading.canaries import Canaries
+from grading.broker import celery_app
+from grading.broker.canaries import Canaries
 from grading.config.settings import Checks, load
 from grading.documents import Limits, UploadedFile, read
 from grading.domain.model import Evidence, RoundState
@@ -127,7 +127,9 @@ class School:
             session.execute(update(Outbox).where(Outbox.key == round_id).values(not_before=earlier))
 
     def waiting(self) -> dict[str, int]:
-        return {name: int(self.server.dispatch.registry.redis.llen(name)) for name in queue.CHECKS_QUEUES}
+        return {
+            name: int(self.server.dispatch.registry.redis.llen(name)) for name in celery_app.CHECKS_QUEUES
+        }
 
     def kept(self) -> int:
         with self.server.store.read() as session:
@@ -355,7 +357,7 @@ def test_a_forgotten_round_is_sent_again_when_a_pool_lives(school: School) -> No
     round_id = school.received("ada")
     prepare(school.server, round_id)
     redis = school.server.dispatch.registry.redis
-    redis.delete(*queue.CHECKS_QUEUES)  # the message is lost
+    redis.delete(*celery_app.CHECKS_QUEUES)  # the message is lost
     sweeper = Sweeper(school.server)
     school.later(round_id)
     sweeper.step()

@@ -24,8 +24,9 @@ from sqlalchemy.orm import Session as SqlSession
 from app.expecting import Outlook
 from app.live import live
 from app.progress import Progress
-from grading import queue
-from grading.canaries import Canaries
+from grading.broker import celery_app
+from grading.broker.canaries import Canaries
+from grading.broker.purge import withdraw
 from grading.config.settings import Checks, Retention
 from grading.domain.errors import SandboxUnavailable
 from grading.domain.model import RoundState
@@ -36,7 +37,6 @@ from grading.store.places import places
 from grading.store.speed import speed
 from grading.store.tables import KeptTrial, Round
 from grading.store.views import submission_view
-from grading.withdrawal import withdraw
 from tests.integration.test_trials import RIGHT, School, made, share
 from tests.services import SqliteDatabases
 from tests.years import redis_rows
@@ -195,9 +195,9 @@ def test_the_pool_also_prepares_what_an_older_web_app_announces(lite: School) ->
     app = lite.server.dispatch.celery
     register(app, lite.server, lite.lab, lite.holding)
     round_id = lite.received("ada")
-    app.tasks[queue.PREPARE](round_id)
+    app.tasks[celery_app.PREPARE](round_id)
     assert lite.waiting()["checks"] == 1
-    app.tasks[queue.TRIAL](round_id)
+    app.tasks[celery_app.TRIAL](round_id)
     assert share(lite.evidence(round_id)) == 1.0
 
 
@@ -305,11 +305,11 @@ def test_the_database_goes_away_in_the_middle(lite: School, monkeypatch: pytest.
 def test_the_sweeper_gives_nothing_up_while_redis_takes_no_messages(lite: School) -> None:
     round_id = handed_on(lite)
     redis: Any = lite.server.dispatch.registry.redis
-    redis.delete(*queue.CHECKS_QUEUES)
+    redis.delete(*celery_app.CHECKS_QUEUES)
     Canaries(redis).beat("checks", "here:1", "v")
     sweeper = Sweeper(lite.server)
     for _ in range(12):
-        redis.delete(*queue.CHECKS_QUEUES)
+        redis.delete(*celery_app.CHECKS_QUEUES)
         lite.later(round_id)
         sweeper.step()
     assert lite.row(round_id).state == RoundState.RECEIVED
@@ -349,7 +349,7 @@ def test_a_row_that_nothing_waits_for_is_closed(lite: School) -> None:
         outbox.again(session, "trial", round_id)
     lite.later(round_id)
     Canaries(lite.server.dispatch.registry.redis).beat("checks", "here:1", "v")
-    lite.server.dispatch.registry.redis.delete(*queue.CHECKS_QUEUES)
+    lite.server.dispatch.registry.redis.delete(*celery_app.CHECKS_QUEUES)
     Sweeper(lite.server).step()
     assert lite.rows(round_id)["trial"].done_at is not None
 

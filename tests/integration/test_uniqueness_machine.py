@@ -22,8 +22,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from grading.broker.dispatch import Outgoing, open_dispatch
 from grading.config.settings import Config, Database, Machine, Placement
-from grading.dispatch import Outgoing, open_dispatch
 from grading.domain.jobs import Result
 from grading.domain.model import RoundState, RunState, StageState
 from grading.store import Store, migrate, replay, rounds, waiting

@@ -17,8 +17,8 @@ from cli.deploy_models_there import fingerprint as there
 from cli.deploy_models_there import mlx
 from cli.main import grader
 from cli.settings import Settings
-from grading.beats import Beat
-from grading.leases import Leases, connect
+from grading.broker.heartbeats import Beat
+from grading.broker.leases import Leases, connect
 from tests.integration.test_deploy import MODEL, deployment, ollama, ollama_store, remote, server
 from tests.ssh_server import SshServer
 from workers.machine.engines.mlx_model import fingerprint as by_the_worker

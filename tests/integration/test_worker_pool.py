@@ -12,7 +12,7 @@ from celery import Celery
 from redis import Redis
 
 from cli.embedded import start_redis
-from grading import queue
+from grading.broker import celery_app
 from tests.system import until
 
 WORKER = [sys.executable, "-m", "tests.integration.one_thread_worker"]
@@ -26,7 +26,7 @@ def worker(folder: Path) -> Iterator[tuple[Celery, Redis]]:
             process = subprocess.Popen([*WORKER, own.url], stdout=log, stderr=log)
         try:
             told(client)
-            yield queue.celery_app(own.url, 60), client
+            yield celery_app.celery_app(own.url, 60), client
         finally:
             client.config_set("maxmemory", 0)
             process.terminate()

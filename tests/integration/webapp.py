@@ -23,8 +23,9 @@ from werkzeug.routing import Rule
 
 from app import Services, create_app
 from app.who import SignedIn
-from grading.beats import Lease
-from grading.canaries import PartBeat
+from grading.broker.canaries import PartBeat
+from grading.broker.heartbeats import Lease
+from grading.broker.machine_states import MachineState
 from grading.config.settings import Config, parse
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
@@ -42,7 +43,6 @@ from grading.domain.jobs import (
 from grading.domain.model import CheckOutcome, Flag, Location, RoundState
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
-from grading.machine_states import MachineState
 from grading.store import Store, accounts, assignments, open_sessions, prompts, signed_in, submissions, tables
 from grading.store.assignments import NewVersion
 from grading.store.database import now

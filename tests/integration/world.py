@@ -11,7 +11,7 @@ from typing import Any
 from redis.exceptions import ConnectionError as RedisAway
 from sqlalchemy import Row, select
 
-from grading.dispatch import Dispatch, Outgoing, Room
+from grading.broker.dispatch import Dispatch, Outgoing, Room
 from grading.domain.model import PRIORITIES
 from grading.store import Store
 from grading.store.tables import Grade, Round, RoundStage, Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grading.breaker import MOST_S, Breaker
+from grading.broker.redis_breaker import MOST_S, Breaker
 
 
 @dataclass

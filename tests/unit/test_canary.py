@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from grading.canaries import Waiting
+from grading.broker.canaries import Waiting
 from workers.canary import Watch
 
 

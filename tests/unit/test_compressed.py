@@ -25,7 +25,7 @@ for module in (*SCALED, *edits(10)):
     loaded = importlib.import_module(module)
     found |= {f"{module}.{name}": getattr(loaded, name) for name in SCALED.get(module, ())}
 from kombu.transport.redis import Transport
-from grading.lua import BEAT
+from grading.broker.lua import BEAT
 from workers.machine.process import BEAT_S
 from grading.scheduling.circuit_breaker import RULES
 more = {"brpop": Transport.brpop_timeout, "lua": BEAT, "imported": BEAT_S, "rules": RULES.first_s}
@@ -84,15 +84,15 @@ def test_constants_are_divided_for_whoever_reads_them() -> None:
 def test_it_refuses_what_would_be_half_done() -> None:
     with pytest.raises(ValueError, match="between 1 and 20"):
         compressed.install(50)
-    importlib.import_module("grading.leases")
+    importlib.import_module("grading.broker.leases")
     with pytest.raises(ValueError, match="imported before"):
         compressed.install(10)
 
 
 def test_a_constant_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(speed.SCALED, "grading.backlog", ("GONE_S",))  # type: ignore[attr-defined]
+    monkeypatch.setitem(speed.SCALED, "grading.broker.backlog", ("GONE_S",))  # type: ignore[attr-defined]
     finder = compressed._Finder(10)
-    spec = finder.find_spec("grading.backlog", importlib.import_module("grading").__path__)
+    spec = finder.find_spec("grading.broker.backlog", importlib.import_module("grading").__path__)
     assert spec is not None
     with pytest.raises(LookupError, match="GONE_S"):
-        spec.loader.get_code("grading.backlog")  # type: ignore[union-attr, attr-defined]
+        spec.loader.get_code("grading.broker.backlog")  # type: ignore[union-attr, attr-defined]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisAway
 
-from grading.beats import Beat, Look
+from grading.broker.heartbeats import Beat, Look
 from grading.config.machines import Machine, Placement
 from grading.scheduling.cluster_view import Pace, Peer
 from workers.machine import listening as module

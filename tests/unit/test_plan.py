@@ -13,12 +13,12 @@ from click.testing import CliRunner, Result
 from cli.plan import plan as command
 from cli.plan_machines import from_config
 from cli.settings import Settings
-from grading.beats import Beat
-from grading.canaries import Canaries
+from grading.broker.canaries import Canaries
+from grading.broker.heartbeats import Beat
+from grading.broker.leases import connect
+from grading.broker.machine_states import MachineState
 from grading.config.settings import parse
 from grading.execution.throughput import Rate
-from grading.leases import connect
-from grading.machine_states import MachineState
 from grading.scheduling import cost_model
 from grading.scheduling.capacity_plan import Machine, NobodyDoes, pace_of, plan
 from grading.scheduling.cluster_view import Peer

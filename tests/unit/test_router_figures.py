@@ -19,7 +19,7 @@ from bench.cluster.scenarios import Scenario, backlog, lost, slow
 from bench.cluster.sizes import Asked, padded
 from bench.cluster.watch import Watched
 from cli.bench_router import bench_router
-from grading.beats import Beat, Lease
+from grading.broker.heartbeats import Beat, Lease
 
 MAC, OTHER = "mac-studio-1", "mac-studio-2"
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from grading.beats import MOST_DRAFT, Lease
+from grading.broker.heartbeats import MOST_DRAFT, Lease
+from grading.broker.leases import Leases
 from grading.domain.jobs import Job, Material
 from grading.domain.model import Evidence
-from grading.leases import Leases
 from tests.factories import RUBRIC, document
 from workers.machine.stages.leaks import canary
 from workers.machine.telling import FIRST_S, Telling

@@ -10,8 +10,8 @@ from typing import Any
 
 from celery import Celery
 
-from grading import queue
-from grading.canaries import Canaries
+from grading.broker import celery_app
+from grading.broker.canaries import Canaries
 from grading.config.settings import Config
 from grading.domain.errors import SandboxUnavailable
 from grading.execution.throughput import Rate
@@ -101,14 +101,14 @@ def look_again(server: Server, round_id: str, wait_s: float) -> None:
 def register(app: Celery, server: Server, lab: Lab, holding: Holding) -> None:
     """Make the tasks known to a worker's application."""
 
-    @app.task(name=queue.TRIAL, ignore_result=True, **UNTIL_SQL_IS_BACK)
+    @app.task(name=celery_app.TRIAL, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def run_work(round_id: str) -> None:
         wait_s = try_round(server, lab, holding, round_id)
         if wait_s is not None:
             look_again(server, round_id, wait_s)
 
     # web apps from before there was this pool announce every round here; theirs are prepared, too
-    @app.task(name=queue.PREPARE, ignore_result=True, **UNTIL_SQL_IS_BACK)
+    @app.task(name=celery_app.PREPARE, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def prepare_round(round_id: str) -> None:
         if prepare(server, round_id):
             release(server)
@@ -146,7 +146,9 @@ def start_checks(config: Config) -> None:
     def ready(_consumer: Any) -> None:
         threading.Thread(target=beat_until, args=(stop, canaries, "checks", rate), daemon=True).start()
         threading.Thread(target=holding.keep, args=(stop,), daemon=True).start()
-        canary.keep_watch(canary.Watch(canaries, queue.CHECKS, settings.at_once, holding.ending.is_set), stop)
+        canary.keep_watch(
+            canary.Watch(canaries, celery_app.CHECKS, settings.at_once, holding.ending.is_set), stop
+        )
 
     def stopping() -> None:
         # rounds stay held, and the part beats, until the last is done or given back
@@ -155,9 +157,9 @@ def start_checks(config: Config) -> None:
     with Shelf() as shelf:
         lab = Lab(server.store, Trials(sandbox, lambda language: find_toolbox(language, settings)), shelf)
         register(app, server, lab, holding)
-        canary.register(app, canaries, queue.CHECKS)
+        canary.register(app, canaries, celery_app.CHECKS)
         try:
-            run_worker(app, "checks", queue.CHECKS_QUEUES, settings.at_once, ready, stopping)
+            run_worker(app, "checks", celery_app.CHECKS_QUEUES, settings.at_once, ready, stopping)
         finally:
             stop.set()
             server.store.close()

@@ -9,10 +9,10 @@ import logging
 
 from redis.exceptions import RedisError
 
-from grading.beats import Answer, Claim, Lease
-from grading.dispatch import AWAY
-from grading.leases import Leases
-from grading.queue import own_queue
+from grading.broker.celery_app import own_queue
+from grading.broker.dispatch import AWAY
+from grading.broker.heartbeats import Answer, Claim, Lease
+from grading.broker.leases import Leases
 from workers.machine.working import Working
 
 log = logging.getLogger(__name__)

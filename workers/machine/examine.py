@@ -19,8 +19,8 @@ from celery import Celery
 from redis import Redis
 from redis.exceptions import RedisError
 
-from grading import queue
-from grading.canaries import EXAMINATIONS
+from grading.broker import celery_app
+from grading.broker.canaries import EXAMINATIONS
 from grading.domain.errors import EngineError
 from grading.shared.software import software
 from workers.machine.engines.probe import probe
@@ -124,7 +124,7 @@ def register(app: Celery, process: MachineProcess) -> None:
     """Make the examination known to a worker's application."""
     software()  # read now: later the files may be another version's
 
-    @app.task(name=queue.EXAMINE, ignore_result=True)
+    @app.task(name=celery_app.EXAMINE, ignore_result=True)
     def examine_machine(examination: str, patience_s: float, until: float) -> None:
         if process.leases.time() > until:
             return  # nobody waits for it any more

@@ -9,12 +9,12 @@ from typing import Literal
 
 from redis.exceptions import RedisError
 
+from grading.broker.gateway_requests import Ask, Event, Talks
 from grading.config.machines import Placement
 from grading.domain.errors import Cancelled, OutputEmpty, OutputTruncated
 from grading.domain.jobs import Job, Material, Tokens
 from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
-from grading.guests import Ask, Event, Talks
 from workers.machine.engines.base import Cancel, Engine, Generation, MeasuresPrompts, Phase, Request
 
 Reason = Literal["stop", "length"]

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Set
 
 from redis.exceptions import RedisError
 
+from grading.broker.gateway_requests import ENDING, PREEMPTED, Ask, Event, Talks, guest_queues, served
 from grading.config.machines import Placement
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError, EngineUnreachable
-from grading.guests import ENDING, PREEMPTED, Ask, Event, Talks, guest_queues, served
 from workers.machine.circuits import Circuits, Place
 from workers.machine.engines.base import Engine
 from workers.machine.gate import Gate

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 
 from celery import Celery, Task
 
+from grading.broker.celery_app import own_queue
+from grading.broker.dispatch import AWAY
+from grading.broker.gateway_requests import CHAT, DRAFTING, Talks, chat_queue
 from grading.config.machines import Placement
 from grading.config.settings import Config
-from grading.dispatch import AWAY
-from grading.guests import CHAT, DRAFTING, Talks, chat_queue
-from grading.queue import own_queue
 from grading.scheduling.cluster_view import View
 from grading.scheduling.routing import decide
 from workers.machine.guests import Guests, in_use, queues_of

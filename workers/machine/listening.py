@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 
 from redis.exceptions import RedisError
 
-from grading.beats import Look
+from grading.broker.celery_app import own_queue, stage_queue
+from grading.broker.heartbeats import Look
+from grading.broker.peers import peer, takes_part
 from grading.config.machines import Placement
 from grading.config.settings import Machine
-from grading.peers import peer, takes_part
-from grading.queue import own_queue, stage_queue
 from grading.scheduling.cluster_view import BATCH, INTERACTIVE, PRIORITIES, Peer, View
 from grading.scheduling.routing import Choice, decide
 from grading.scheduling.speed_estimates import lengths, with_guesses

@@ -15,9 +15,9 @@ from typing import Any, Literal, cast
 from redis import Redis
 from redis.exceptions import RedisError
 
+from grading.broker.leases import PACES
 from grading.config.machines import Machine
 from grading.domain.jobs import Result
-from grading.leases import PACES
 from grading.scheduling.cluster_view import Pace
 from grading.scheduling.concurrency import Best
 from grading.scheduling.speed_profile import Learner, Sample, Seen
@@ -141,7 +141,7 @@ class Pacing:
         return found
 
     def told(self) -> dict[str, Any]:
-        """All this as fields of a `grading.beats.Beat`."""
+        """All this as fields of a `grading.broker.heartbeats.Beat`."""
         return {
             "limit": self.limit(),
             "limit_why": self.why(),

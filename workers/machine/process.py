@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
-from grading.beats import BEAT_S, Beat
+from grading.broker.heartbeats import BEAT_S, Beat
+from grading.broker.leases import Leases
 from grading.config.settings import EngineSettings, Machine
 from grading.domain.jobs import Job, Provenance, Result, read_job
-from grading.leases import Leases
 from grading.scheduling.circuit_breaker import RULES, Rules
 from grading.shared.logs import working_on
 from grading.shared.tracing import outcome, span

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from grading.dispatch import AWAY
+from grading.broker.dispatch import AWAY
+from grading.broker.leases import Leases
 from grading.domain.jobs import Result
-from grading.leases import Leases
 from grading.scheduling.circuit_breaker import AWAY as ENGINE_AWAY
 from workers.machine.circuits import Circuits
 from workers.machine.working import Message, Working

@@ -12,11 +12,11 @@ from typing import Any
 
 from redis import Redis
 
-from grading import queue
-from grading.dispatch import AWAY
+from grading.broker import celery_app
+from grading.broker.dispatch import AWAY
+from grading.broker.leases import result_key
+from grading.broker.signing import Kind, Signer
 from grading.domain.jobs import Result
-from grading.leases import result_key
-from grading.signing import Kind, Signer
 
 log = logging.getLogger(__name__)
 SEND_FOR_S = 600.0
@@ -64,7 +64,7 @@ class Inbox:
 
     @property
     def _key(self) -> str:
-        return queue.inbox(self.signer.machine)
+        return celery_app.inbox(self.signer.machine)
 
     def _sign(self, kind: Kind, content: Mapping[str, Any], secret: str = "") -> str:
         return self.signer.sign(kind, content, secret)

@@ -13,14 +13,14 @@ from celery import Celery, Task
 from celery.exceptions import Ignore
 from redis import Redis
 
-from grading import queue
-from grading.canaries import Canaries
+from grading.broker import celery_app
+from grading.broker.canaries import Canaries
+from grading.broker.dispatch import AWAY, open_leases
+from grading.broker.signing import signer
 from grading.config.machines import Placement
 from grading.config.settings import Config, EngineSettings, Machine
-from grading.dispatch import AWAY, open_leases
 from grading.scheduling.cluster_view import Peer
 from grading.shared.logs import working_on
-from grading.signing import signer
 from workers import canary
 from workers.machine import examine
 from workers.machine.engines import open_engine
@@ -64,7 +64,7 @@ def _settings(machine: Machine, engine: str) -> dict[str, Any]:
 def _message(task: Task, machine: str, inbox: Inbox) -> Message:
     request = task.request  # now: it belongs to this thread, and another one may have to send it back
     came_by = (request.delivery_info or {}).get("routing_key")
-    settled = came_by == queue.own_queue(machine)
+    settled = came_by == celery_app.own_queue(machine)
     job = request.kwargs.get("job", {})
     stage = job.get("stage", "")
     resend = partial(inbox.give_up, str(job.get("run_id")), str(job.get("secret", "")))
@@ -78,7 +78,7 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
     Then it takes nothing new, and has `grace_s` seconds (the machine's own setting without it) to finish.
     """
     machine = config.machine(name)
-    app = queue.celery_app(config.redis.url, config.redis.visibility_timeout_s, name)
+    app = celery_app.celery_app(config.redis.url, config.redis.visibility_timeout_s, name)
     app.conf.worker_send_task_events = config.redis.monitor
     process = open_machine(config, machine)
     inbox = open_inbox(config, machine, process.leases.redis)
@@ -99,7 +99,7 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
         patience = machine.grace_s if grace_s is None else grace_s
         threading.Thread(target=_end_after, args=(process, ended, patience), daemon=True).start()
 
-    queues = [*queue.machine_queues(name, list(machine.stages)), *guest_queues]
+    queues = [*celery_app.machine_queues(name, list(machine.stages)), *guest_queues]
     try:
         run_worker(app, name, queues, machine.slots, ready, stopping)
     finally:
@@ -128,17 +128,17 @@ def _answer_tasks(app: Celery, process: MachineProcess, listening: Listening, in
     """What the worker does with a message: a run, a canary, an examination."""
     name = process.machine.name
 
-    @app.task(name=queue.RUN, bind=True)
+    @app.task(name=celery_app.RUN, bind=True)
     def run(self: Task, job: dict[str, Any]) -> dict[str, Any]:
         if isinstance(job, dict):  # else it is refused below
             listening.begun(str(job.get("stage")))
-        with working_on(submission=str(self.request.get(queue.SUBMISSION) or "")[:32]):
+        with working_on(submission=str(self.request.get(celery_app.SUBMISSION) or "")[:32]):
             result = process.run(job, _message(self, name, inbox))
         if result is None:
             raise Ignore  # the server sends it to another machine
         return result
 
-    canary.register(app, Canaries(process.leases.redis), queue.own_queue(name))
+    canary.register(app, Canaries(process.leases.redis), celery_app.own_queue(name))
     examine.register(app, process)
 
 
@@ -150,7 +150,7 @@ def _begin_threads(process: MachineProcess, listening: Listening, guests: Guests
     def paused() -> bool:
         return process.stopping or process.drained
 
-    own, slots = queue.own_queue(process.machine.name), process.machine.slots
+    own, slots = celery_app.own_queue(process.machine.name), process.machine.slots
     canary.keep_watch(canary.Watch(Canaries(process.leases.redis), own, slots, paused), process.stop)
     _thread("telling", process.telling.until_stopped, process.stop)
     _thread("load", process.get_ready)
@@ -191,7 +191,7 @@ def listen(
         Here(
             machine,
             tuple(config.stages),
-            partial(process.leases.look, mine=queue.stage_queues(list(machine.stages))),
+            partial(process.leases.look, mine=celery_app.stage_queues(list(machine.stages))),
             hand=process.in_hand,
             peer=me,
             expect=process.pacing.expect,

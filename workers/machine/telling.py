@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 
 from redis.exceptions import RedisError
 
-from grading.beats import BEAT_S, MOST_DRAFT, Lease
+from grading.broker.heartbeats import BEAT_S, MOST_DRAFT, Lease
+from grading.broker.leases import Leases
 from grading.domain.jobs import Job
-from grading.leases import Leases
 from workers.machine.stages.drafts import readable
 from workers.machine.stages.leaks import leaked
 from workers.machine.working import Working

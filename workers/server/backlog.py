@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from grading.dispatch import Dispatch
+from grading.broker.dispatch import Dispatch
 from grading.store import Store, waiting
 
 MOST = 2_000

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from redis.exceptions import RedisError
 
-from grading import queue
-from grading.canaries import Canaries
+from grading.broker import celery_app
+from grading.broker.canaries import Canaries
 from grading.execution.throughput import Rate
 from grading.shared.software import software
 from workers.server.context import Server
@@ -30,14 +30,14 @@ def sweep(server: Server) -> None:
     canaries = Canaries(server.dispatch.registry.redis)
     canaries.beat("sweeper", me(), software())
     queues = {
-        queue.own_queue(b.machine) for b in server.dispatch.registry.beats() if b.alive and not b.drained
+        celery_app.own_queue(b.machine) for b in server.dispatch.registry.beats() if b.alive and not b.drained
     }
     alive = {part.part for part in canaries.parts() if part.alive}
-    queues |= {name for name in (queue.STORE, queue.CHECKS) if name in alive}
+    queues |= {name for name in (celery_app.STORE, celery_app.CHECKS) if name in alive}
     for name in sorted(queues):
         if canaries.due(name):
             # without an expiry, which would ask the machine's own clock; there is never more than one
-            server.dispatch.celery.send_task(queue.CANARY, queue=name, ignore_result=True)
+            server.dispatch.celery.send_task(celery_app.CANARY, queue=name, ignore_result=True)
 
 
 def beat_until(

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.config.settings import Config
-from grading.dispatch import Dispatch, open_dispatch
 from grading.store import Store
 from workers.server.backlog import Told
 from workers.server.versions import Versions

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grading.dispatch import AWAY, Entry, Left
+from grading.broker.celery_app import own_queue
+from grading.broker.dispatch import AWAY, Entry, Left
+from grading.broker.signing import Forged
 from grading.domain.jobs import Result
-from grading.queue import own_queue
 from grading.shared.logs import working_on
-from grading.signing import Forged
 from grading.store import rounds
 from grading.store.rounds import Recorded
 from workers.server import finish

@@ -11,10 +11,10 @@ from itertools import groupby, takewhile
 
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from grading.beats import DEAD_AFTER_S, Lease
-from grading.dispatch import AWAY
+from grading.broker.celery_app import own_queue, stage_queues
+from grading.broker.dispatch import AWAY
+from grading.broker.heartbeats import DEAD_AFTER_S, Lease
 from grading.domain.errors import MachineLost, MachineStalled
-from grading.queue import own_queue, stage_queues
 from grading.scheduling.stalls import stalled
 from grading.shared.logs import working_on
 from grading.store import rounds, waiting

@@ -13,7 +13,7 @@ from typing import TypeVar
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from grading.dispatch import AWAY, Outgoing, Room
+from grading.broker.dispatch import AWAY, Outgoing, Room
 from grading.domain.model import PRIORITIES
 from grading.shared.logs import working_on
 from grading.shared.tracing import mark

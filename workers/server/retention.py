@@ -7,10 +7,10 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
+from grading.broker.purge import withdraw
 from grading.store import chores, grades, open_sessions, retention, sign_in_tries, touches
 from grading.store.database import now
 from grading.store.erasure import WITHDRAW
-from grading.withdrawal import withdraw
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)

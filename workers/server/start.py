@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grading import queue
-from grading.canaries import Canaries
+from grading.broker import celery_app
+from grading.broker.canaries import Canaries
 from grading.config.settings import Config
 from workers import canary
 from workers.server.bridge import Bridge
@@ -34,16 +34,16 @@ def start_store(config: Config) -> None:
     register(app, server)
     stop = threading.Event()
     canaries = Canaries(server.dispatch.registry.redis)
-    canary.register(app, canaries, queue.STORE)
+    canary.register(app, canaries, celery_app.STORE)
 
     def ready(_consumer: Any) -> None:
         threading.Thread(target=beat_until, args=(stop, canaries, "store"), daemon=True).start()
-        canary.keep_watch(canary.Watch(canaries, queue.STORE, STORE_THREADS), stop)
+        canary.keep_watch(canary.Watch(canaries, celery_app.STORE, STORE_THREADS), stop)
 
     reading = threading.Thread(target=Inboxes(server, stop).read, name="inboxes")
     reading.start()
     try:
-        run_worker(app, "store", [queue.STORE], STORE_THREADS, ready, stop.set)
+        run_worker(app, "store", [celery_app.STORE], STORE_THREADS, ready, stop.set)
     finally:
         stop.set()
         reading.join()

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.exc import DBAPIError
 
-from grading import redis_keys
-from grading.dispatch import AWAY
-from grading.leases import load_scripts
-from grading.queue import CHECKS_QUEUES, STORE
+from grading.broker import redis_keys
+from grading.broker.celery_app import CHECKS_QUEUES, STORE
+from grading.broker.dispatch import AWAY
+from grading.broker.leases import load_scripts
 from grading.store import drains, outbox, preparing, waiting
 from workers.server import canary, finish
 from workers.server.context import Server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import Celery
 
-from grading import queue
+from grading.broker import celery_app
 from workers.server import finish
 from workers.server.context import Server
 from workers.server.prepare import prepare
@@ -21,11 +21,11 @@ UNTIL_SQL_IS_BACK = {
 def register(app: Celery, server: Server) -> None:
     """Make the tasks known to a worker's application."""
 
-    @app.task(name=queue.PREPARE, ignore_result=True, **UNTIL_SQL_IS_BACK)
+    @app.task(name=celery_app.PREPARE, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def prepare_round(round_id: str) -> None:
         if prepare(server, round_id):
             release(server)
 
-    @app.task(name=queue.RELEASE, ignore_result=True, **UNTIL_SQL_IS_BACK)
+    @app.task(name=celery_app.RELEASE, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def release_rounds() -> None:
         release(server)

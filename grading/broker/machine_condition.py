@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from grading.beats import Beat
-from grading.machine_states import MachineState
-from grading.peers import pace_told
+from grading.broker.heartbeats import Beat
+from grading.broker.machine_states import MachineState
+from grading.broker.peers import pace_told
 
 USUAL = 0.1
 """A speed so near to the usual one is not worth a word."""

@@ -18,16 +18,16 @@ from kombu.exceptions import BatchPublishError, LimitExceeded, OperationalError
 from kombu.messaging import Producer
 from redis.exceptions import RedisError
 
-from grading import queue
-from grading.backlog import Backlog
-from grading.beats import Beat, Lease
-from grading.breaker import Breaker
-from grading.canaries import Canaries, PartBeat, Waiting
+from grading.broker import celery_app
+from grading.broker.backlog import Backlog
+from grading.broker.canaries import Canaries, PartBeat, Waiting
+from grading.broker.heartbeats import Beat, Lease
+from grading.broker.leases import LEASES, Leases, connect, result_key
+from grading.broker.machine_states import MachineState, as_beats_tell
+from grading.broker.redis_breaker import Breaker
+from grading.broker.signing import Keyring, keyring
 from grading.config.settings import Config
 from grading.domain.model import PRIORITIES
-from grading.leases import LEASES, Leases, connect, result_key
-from grading.machine_states import MachineState, as_beats_tell
-from grading.signing import Keyring, keyring
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -88,15 +88,15 @@ class Dispatch:
 
     def announce(self, round_id: str) -> bool:
         """After the commit: say that a round waits. Best effort, the sweeper finds it otherwise."""
-        return self._publish(queue.PREPARE, queue.STORE, [round_id])
+        return self._publish(celery_app.PREPARE, celery_app.STORE, [round_id])
 
     def announce_trial(self, round_id: str, priority: str, in_s: float = 0.0) -> bool:
         """After the commit: say that a round's work is to be run, now or later. Best effort, as above."""
-        return self._publish(queue.TRIAL, queue.checks_queue(priority), [round_id], in_s)
+        return self._publish(celery_app.TRIAL, celery_app.checks_queue(priority), [round_id], in_s)
 
     def release(self) -> bool:
         """Ask for waiting rounds to be dispatched. Best effort."""
-        return self._publish(queue.RELEASE, queue.STORE, [])
+        return self._publish(celery_app.RELEASE, celery_app.STORE, [])
 
     def _publish(self, task: str, to: str, args: list[str], in_s: float = 0.0) -> bool:
         later = {"countdown": in_s} if in_s else {}
@@ -112,23 +112,23 @@ class Dispatch:
         sent = self.registry.make_current({(one.round_id, one.stage): one.run_id for one in outgoing})
         with self.celery.producer_or_acquire() as producer, producer.batch():
             for one in outgoing:
-                self._send(one, to or queue.stage_queue(one.stage, one.priority), sent, producer)
+                self._send(one, to or celery_app.stage_queue(one.stage, one.priority), sent, producer)
 
     def _send(self, one: Outgoing, to: str, sent: float, producer: Producer) -> None:
         self.celery.send_task(
-            queue.RUN,
+            celery_app.RUN,
             kwargs={"job": {**one.job, "secret": self.keys.run_secret(one.run_id)}},
             task_id=one.run_id,
             queue=to,
             headers={
-                queue.SUBMISSION: one.submission_id,
-                queue.SENT: round(sent, 3),
-                queue.NEXT: one.again,
+                celery_app.SUBMISSION: one.submission_id,
+                celery_app.SENT: round(sent, 3),
+                celery_app.NEXT: one.again,
             },
             producer=producer,
             add_to_parent=False,
             ignore_result=True,
-            **queue.unsaid(),
+            **celery_app.unsaid(),
         )
 
     @cached_property
@@ -138,7 +138,7 @@ class Dispatch:
 
     def wait_for_entry(self, wait_s: float) -> list[Entry]:
         """(machine, entry) of the first of the machines' inboxes that holds any. Raises redis errors."""
-        names = {queue.inbox(machine.name): machine.name for machine in self.config.machines}
+        names = {celery_app.inbox(machine.name): machine.name for machine in self.config.machines}
         found = cast("list[str] | None", self.registry.redis.brpop(list(names), timeout=wait_s))
         return [(names[found[0]], found[1])] if found else []
 
@@ -150,7 +150,7 @@ class Dispatch:
         machines = [machine.name for machine in self.config.machines]
         with self.registry.redis.pipeline(transaction=False) as pipe:
             for name in machines if more else ():
-                pipe.rpop(queue.inbox(name), more)
+                pipe.rpop(celery_app.inbox(name), more)
             if runs:
                 pipe.mget([result_key(*run) for run in runs])
             for _, run_id in runs:
@@ -194,11 +194,12 @@ class Dispatch:
             return found
         unknown: dict[str, Waiting] = {}
         waiting = self._or(
-            unknown, lambda: Canaries(self.registry.redis).waiting([queue.own_queue(s.name) for s in found])
+            unknown,
+            lambda: Canaries(self.registry.redis).waiting([celery_app.own_queue(s.name) for s in found]),
         )
         return [
             replace(state, canary_age_s=canary.waits_s)
-            if (canary := waiting.get(queue.own_queue(state.name)))
+            if (canary := waiting.get(celery_app.own_queue(state.name)))
             else state
             for state in found
         ]
@@ -216,14 +217,21 @@ class Dispatch:
 
     def backlog(self) -> dict[str, int] | None:
         """Messages in each queue; nothing when Redis is away."""
-        names = [*queue.stage_queues(list(self.config.stages)), queue.STORE, *queue.CHECKS_QUEUES]
-        inboxes = [queue.inbox(machine.name) for machine in self.config.machines]
+        names = [
+            *celery_app.stage_queues(list(self.config.stages)),
+            celery_app.STORE,
+            *celery_app.CHECKS_QUEUES,
+        ]
+        inboxes = [celery_app.inbox(machine.name) for machine in self.config.machines]
         lengths = self._or(None, lambda: self.registry.lengths([*names, *inboxes]))
         if lengths is None:
             return None
         # the same process reads both
         results = sum(lengths[name] for name in inboxes)
-        return {**{name: lengths[name] for name in names}, queue.STORE: lengths[queue.STORE] + results}
+        return {
+            **{name: lengths[name] for name in names},
+            celery_app.STORE: lengths[celery_app.STORE] + results,
+        }
 
     def parts(self) -> list[PartBeat]:
         """The last word of every process beside the database; empty when Redis is away."""
@@ -238,12 +246,12 @@ class Dispatch:
         no room from the other. Raises redis errors, also when Redis only answers and takes nothing more: then
         nothing may be begun.
         """
-        lengths, beats = self.registry.load(queue.stage_queues(list(self.config.stages)), writable=True)
+        lengths, beats = self.registry.load(celery_app.stage_queues(list(self.config.stages)), writable=True)
         free = {}
         for stage in self.config.stages:
             for priority in PRIORITIES:
                 slots = sum(_takes(beat, stage, priority) for beat in beats)
-                free[stage, priority] = _room(slots, lengths[queue.stage_queue(stage, priority)])
+                free[stage, priority] = _room(slots, lengths[celery_app.stage_queue(stage, priority)])
         return free
 
     def tell_backlog(self, runs: Mapping[tuple[str, str], int]) -> None:
@@ -282,7 +290,7 @@ def open_leases(config: Config) -> Leases:
 
 def open_dispatch(config: Config) -> Dispatch:
     """The producer side for a configuration; connects at the first use."""
-    app = queue.celery_app(config.redis.url, config.redis.visibility_timeout_s)
+    app = celery_app.celery_app(config.redis.url, config.redis.visibility_timeout_s)
     return Dispatch(config, app, open_leases(config))
 
 

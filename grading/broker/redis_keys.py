@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from grading import queue
-from grading.backlog import BACKLOG
-from grading.canaries import CANARIES, PARTS
+from grading.broker import celery_app
+from grading.broker.backlog import BACKLOG
+from grading.broker.canaries import CANARIES, PARTS
+from grading.broker.gateway_requests import guest_queues
+from grading.broker.leases import BEATS, DRAINED, LEASES, PACES
 from grading.config.settings import Config
-from grading.guests import guest_queues
-from grading.leases import BEATS, DRAINED, LEASES, PACES
 
 PRIORITIES = ("", "\x06\x163", "\x06\x166", "\x06\x169")
 """What kombu adds to the name of a queue, for each priority a list."""
@@ -30,11 +30,11 @@ HANDED_OUT = ("unacked", "unacked_index")
 def expected(config: Config) -> dict[str, str]:
     """The type of each key of a fixed name, where the key is there."""
     names = [machine.name for machine in config.machines]
-    stages = queue.stage_queues(list(config.stages))
-    queues = [*stages, queue.STORE, *queue.CHECKS_QUEUES]
-    queues += [of(name) for name in names for of in (queue.own_queue, queue.inbox)]
+    stages = celery_app.stage_queues(list(config.stages))
+    queues = [*stages, celery_app.STORE, *celery_app.CHECKS_QUEUES]
+    queues += [of(name) for name in names for of in (celery_app.own_queue, celery_app.inbox)]
     queues += [name for machine in config.machines for name in guest_queues(machine.stages)]
-    pairs = [HANDED_OUT, *(queue.handed_out(name) for name in names)]
+    pairs = [HANDED_OUT, *(celery_app.handed_out(name) for name in names)]
     hashes = [
         DRAINED,
         BACKLOG,
@@ -74,7 +74,7 @@ def forget_handed_out(client: Redis, machines: Iterable[str], older_s: float) ->
     """Forget what machines took so long ago and never settled: such runs are found by other means."""
     gone = 0
     for name in machines:
-        taken, times = queue.handed_out(name)
+        taken, times = celery_app.handed_out(name)
         # by the clock of the machine, which kombu asks
         old = client.zrange(times, "-inf", f"{time.time() - older_s:.0f}", byscore=True)
         if old:

@@ -18,13 +18,13 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from grading import lua, scripts
-from grading.backlog import BACKLOG, believed
-from grading.beats import DEAD_AFTER_S, Answer, Beat, Claim, Lease, Look, read_beats, read_lease
-from grading.canaries import ANSWER
-from grading.queue import own_queue
-from grading.scripts import Script
-from grading.withdrawal import withdrawn
+from grading.broker import lua, lua_scripts
+from grading.broker.backlog import BACKLOG, believed
+from grading.broker.canaries import ANSWER
+from grading.broker.celery_app import own_queue
+from grading.broker.heartbeats import DEAD_AFTER_S, Answer, Beat, Claim, Lease, Look, read_beats, read_lease
+from grading.broker.lua_scripts import Script
+from grading.broker.purge import withdrawn
 
 LEASES = "grader:leases:"
 BEATS = "grader:beats:"
@@ -312,7 +312,7 @@ class Leases:
 def load_scripts(client: Redis) -> int:
     """Load what machines call, which may not load it; how many were missing. Raises redis errors."""
     called = (lua.CLAIM, lua.PROGRESS, lua.FINISH, lua.GIVE_BACK, lua.UNCLAIM, lua.BEAT, lua.LOOK, ANSWER)
-    return scripts.load(client, called)
+    return lua_scripts.load(client, called)
 
 
 def result_key(machine: str, run_id: str) -> str:

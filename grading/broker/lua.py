@@ -1,6 +1,6 @@
 """The scripts that run inside Redis: each is one indivisible step, on Redis' own clock.
 
-Keys and arguments stand above each script. `cjson` values are as written by `grading/leases.py`.
+Keys and arguments stand above each script. `cjson` values are as written by `grading/broker/leases.py`.
 """
 
 # KEYS: current run of (round, stage), the run's mark of the withdrawn, drained machines, then for each

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from grading.beats import Beat
+from grading.broker.heartbeats import Beat
 from grading.scheduling.cluster_view import Pace, Peer
 
 

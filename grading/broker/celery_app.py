@@ -6,8 +6,8 @@ from typing import Any
 
 from celery import Celery
 
-from grading import transport
-from grading.signing import own_user
+from grading.broker import transport
+from grading.broker.signing import own_user
 
 STORE = "store"
 CHECKS = "checks"
@@ -20,7 +20,7 @@ EXAMINE = "grader.examine"
 SUBMISSION = "grader_submission"
 """A header of messages that says which hand-in they are about."""
 SENT = "grader_sent"
-"""A header of runs that says when they were sent, by Redis' clock; `LOOK` of grading/lua.py reads it."""
+"""A header of runs that says when they were sent, by Redis' clock; `LOOK` (grading/broker/lua.py) reads it."""
 NEXT = transport.NEXT
 INBOX = "results."
 """And a machine's name: a list of what that machine tells the server."""

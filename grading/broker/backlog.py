@@ -7,8 +7,8 @@ from typing import cast
 
 from redis import Redis
 
-from grading import lua
-from grading.scripts import Script
+from grading.broker import lua
+from grading.broker.lua_scripts import Script
 
 BACKLOG = "grader:backlog"
 FRESH_S = 30.0

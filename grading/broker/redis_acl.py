@@ -11,13 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from grading import queue
-from grading.backlog import BACKLOG
-from grading.canaries import ANSWERS, CANARIES, EXAMINATIONS
-from grading.config.settings import Config, Machine
-from grading.guests import KEYS as GUESTS
-from grading.guests import guest_queues
-from grading.leases import (
+from grading.broker import celery_app
+from grading.broker.backlog import BACKLOG
+from grading.broker.canaries import ANSWERS, CANARIES, EXAMINATIONS
+from grading.broker.gateway_requests import KEYS as GUESTS
+from grading.broker.gateway_requests import guest_queues
+from grading.broker.leases import (
     BEATS,
     CURRENT,
     DELIVERIES,
@@ -29,7 +28,8 @@ from grading.leases import (
     PLACES,
     RESULTS,
 )
-from grading.signing import SERVER, machine_user
+from grading.broker.signing import SERVER, machine_user
+from grading.config.settings import Config, Machine
 
 NOBODY = "user default off resetkeys resetchannels -@all"
 """Without a name and a password nothing is allowed."""
@@ -88,7 +88,7 @@ def _server(config: Config) -> list[str]:
         *_with_priorities([*_all_queues(config)]),
         *(
             "machine.*",
-            f"{queue.INBOX}*",
+            f"{celery_app.INBOX}*",
             "chat.*",
             "unacked*",
             "_kombu.*",
@@ -112,24 +112,24 @@ def _server(config: Config) -> list[str]:
 def rights(config: Config, machine: Machine) -> list[Right]:
     """All that a machine's user may do with keys; each with commands of one type, so it keeps that."""
     me = machine.name
-    taken, times = queue.handed_out(me)
-    queues = _with_priorities(queue.machine_queues(me, list(machine.stages)))
+    taken, times = celery_app.handed_out(me)
+    queues = _with_priorities(celery_app.machine_queues(me, list(machine.stages)))
     guests = _with_priorities(guest_queues(machine.stages))
-    stages = _with_priorities(queue.stage_queues(list(config.stages)))
+    stages = _with_priorities(celery_app.stage_queues(list(config.stages)))
     return [
         # its work, and what it took of it
         _own("brpop", *queues, *guests),
         Right("lindex", read=tuple(queues)),
-        Right("llen", read=(*queues, *guests, *stages, queue.own_queue("*"))),
+        Right("llen", read=(*queues, *guests, *stages, celery_app.own_queue("*"))),
         _own("hset hget hdel watch", taken),
         _own("zadd zrem", times),
         # what it tells the server, and nobody else may tell in its place
-        Right("lpush", write=(queue.inbox(me),)),
+        Right("lpush", write=(celery_app.inbox(me),)),
         Right(
             "set",
             write=(
                 *(f"{family}{me}:*" for family in (RESULTS, OVER, HANDED, EXAMINATIONS)),
-                f"{ANSWERS}{queue.own_queue(me)}",
+                f"{ANSWERS}{celery_app.own_queue(me)}",
             ),
         ),
         _own("get del", f"{EXAMINATIONS}{me}:block-*"),
@@ -145,10 +145,10 @@ def rights(config: Config, machine: Machine) -> list[Right]:
         Right("exists", read=(f"{OVER}*", f"{HANDED}*", f"{CURRENT}*")),
         Right("hkeys hexists", read=(DRAINED,)),
         Right("hmget", read=(CANARIES,)),
-        Right("mget", read=(f"{ANSWERS}{queue.own_queue(me)}",)),
+        Right("mget", read=(f"{ANSWERS}{celery_app.own_queue(me)}",)),
         _own("hset hgetall", PACES + me),
         # a script's keys count as read and written; what it does is held to the rules above
-        _own("evalsha", "grader:*", queue.own_queue("*")),
+        _own("evalsha", "grader:*", celery_app.own_queue("*")),
         *(_guests() if guests else ()),
     ]
 
@@ -174,7 +174,7 @@ def _machine(config: Config, machine: Machine) -> list[str]:
 
 
 def _all_queues(config: Config) -> list[str]:
-    return [*queue.stage_queues(list(config.stages)), queue.STORE, *queue.CHECKS_QUEUES]
+    return [*celery_app.stage_queues(list(config.stages)), celery_app.STORE, *celery_app.CHECKS_QUEUES]
 
 
 def _with_priorities(names: Iterable[str]) -> list[str]:

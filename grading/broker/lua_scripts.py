@@ -12,7 +12,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import NoScriptError
 
-from grading.signing import MACHINE
+from grading.broker.signing import MACHINE
 
 log = logging.getLogger(__name__)
 MISSING_S = 8.0

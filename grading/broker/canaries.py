@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from redis import Redis
 
+from grading.broker.lua_scripts import Script
 from grading.execution.throughput import Rate, together
-from grading.scripts import Script
 
 CANARIES = "grader:canaries"
 PARTS = "grader:parts"

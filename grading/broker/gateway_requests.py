@@ -14,11 +14,11 @@ from typing import Any, Literal, cast
 from pydantic import Field, ValidationError
 from redis import Redis
 
-from grading import lua
+from grading.broker import lua
+from grading.broker.lua_scripts import Script
 from grading.config.machines import Placement
 from grading.domain.jobs import Tokens
 from grading.domain.rubric import Value
-from grading.scripts import Script
 
 CHAT = "grader.chat"
 SIGN_S = 5.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from grading.beats import Beat
-from grading.canaries import OVERDUE_S
+from grading.broker.canaries import OVERDUE_S
+from grading.broker.heartbeats import Beat
 from grading.scheduling.model_digests import Difference, claims, differing
 
 
