@@ -6,8 +6,8 @@ import time
 
 from app.services import services
 from grading.domain.errors import GraderError, UploadTooLarge
-from grading.messages import File
-from grading.outside import OutsideFailed, Refused, TooMuch, ask
+from grading.integrations.events import File
+from grading.integrations.http_client import OutsideFailed, Refused, TooMuch, ask
 
 FETCH_S = 6.0
 """For all files of a message together."""

@@ -12,7 +12,7 @@ from app.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Value
-from grading.mail import valid_address
+from grading.integrations.mail import valid_address
 from grading.store import mails, views
 from grading.store.views import SubmissionView
 

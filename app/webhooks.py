@@ -18,10 +18,10 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from app import fetching, handin
 from app.api.parsing import InvalidField, parse
 from app.services import services
-from grading import messages
 from grading.documents import HandIn, UploadedFile
 from grading.domain.errors import Conflict, GraderError, NotFound, SignatureInvalid
-from grading.messages import Assigned, HandedIn, Part, Roster
+from grading.integrations import events
+from grading.integrations.events import Assigned, HandedIn, Part, Roster
 from grading.store import accounts, assignments, lms, tables, webhook_secrets
 from grading.store.database import now
 from grading.store.submissions import Incoming
@@ -59,9 +59,9 @@ class Event(BaseModel):
 @endpoints.get("/schemas/<kind>.json")
 def schema(kind: str) -> Response:
     """The JSON schema of a type of messages, to Grader or from it, with examples."""
-    found = messages.schema(kind)
+    found = events.schema(kind)
     if found is None:
-        raise NotFound(f"There is no such type of messages; there are {', '.join(messages.kinds())}.")
+        raise NotFound(f"There is no such type of messages; there are {', '.join(events.kinds())}.")
     return jsonify(found)
 
 

@@ -10,8 +10,8 @@ import click
 
 from cli.admin import writing
 from cli.settings import Settings, canvas_tokens
-from grading.canvas.values import NotForTheBridge, place
 from grading.domain.errors import GraderError
+from grading.integrations.canvas.values import NotForTheBridge, place
 from grading.store import assignments, migrate
 from grading.store.canvas import links, scores
 from workers.server.bridge import Bridge

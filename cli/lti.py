@@ -12,7 +12,7 @@ import click
 from cli.admin import writing
 from cli.settings import Settings
 from grading.domain.errors import GraderError
-from grading.lti.keys import new_key
+from grading.integrations.lti.keys import new_key
 from grading.store import Store, assignments, migrate
 from grading.store.lti import altering, keys, launching, platforms, roster
 from grading.store.lti.platforms import NewPlatform

@@ -17,8 +17,8 @@ from cli.admin import writing
 from cli.serve import FOLDER
 from cli.settings import Settings, lms_secrets, secret_key
 from grading.domain.errors import GraderError, NotFound
-from grading.messages import EXAMPLES, INWARD
-from grading.outside import Allowed, ask
+from grading.integrations.events import EXAMPLES, INWARD
+from grading.integrations.http_client import Allowed, ask
 from grading.store import sending, webhook_secrets
 
 BY = "cli"

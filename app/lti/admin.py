@@ -10,8 +10,8 @@ from app.language import gettext as _
 from app.services import services
 from grading.domain.errors import Conflict, GraderError
 from grading.domain.permissions import Actor
-from grading.lti.keys import new_key
-from grading.lti.values import PlatformRefused
+from grading.integrations.lti.keys import new_key
+from grading.integrations.lti.values import PlatformRefused
 from grading.store import courses
 from grading.store.lti import altering, keys, launching, platforms
 from grading.store.lti.platforms import NewPlatform

@@ -20,8 +20,8 @@ from app import who
 from app.lti import framing
 from app.services import services
 from grading.domain.errors import GraderError
-from grading.lti import claims, talk
-from grading.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform
+from grading.integrations.lti import claims, client
+from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform
 from grading.store.database import now
 from grading.store.lti import keys, launching, platforms
 from grading.store.lti.launching import Arrived
@@ -173,7 +173,7 @@ def _keys(platform: Platform, token: str) -> dict[str, Any]:
         else:
             return dict(platform.jwks)
     try:
-        found = talk.fetch_jwks(platform, services().config.server.allowed)
+        found = client.fetch_jwks(platform, services().config.server.allowed)
     except GraderError as error:
         log.warning("keys of platform %d: %s", platform.id, error.message)
         if platform.jwks:

@@ -9,10 +9,10 @@ from flask import Blueprint, Response, jsonify, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.services import services
-from grading.addresses import read
-from grading.lti import messages, talk
-from grading.lti.values import PlatformRefused
-from grading.outside import OutsideFailed, ask
+from grading.integrations.http_client import OutsideFailed, ask
+from grading.integrations.lti import client, messages
+from grading.integrations.lti.values import PlatformRefused
+from grading.integrations.ssrf import read
 from grading.store.lti import keys, platforms
 from grading.store.lti.platforms import NewPlatform, TicketGone
 
@@ -31,7 +31,7 @@ def register(ticket: str) -> BaseResponse:
         raise PlatformRefused(
             "The platform did not say how it is set up. Give this link to its registration."
         )
-    said = talk.fetch_json(url, services().config.server.allowed)
+    said = client.fetch_json(url, services().config.server.allowed)
     _same_host(url, said)
     keys.signing(services().store)
     answer = _ask(said, token)

@@ -10,10 +10,10 @@ from flask import Response, g, render_template
 
 from app.lti import framing
 from app.services import services
-from grading.addresses import read
-from grading.lti.keys import signed
-from grading.lti.messages import chosen
-from grading.lti.values import Platform
+from grading.integrations.lti.keys import signed
+from grading.integrations.lti.messages import chosen
+from grading.integrations.lti.values import Platform
+from grading.integrations.ssrf import read
 from grading.store.database import now
 from grading.store.lti import keys
 

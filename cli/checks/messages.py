@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cli.checks.finding import Finding, Patient, failure, warning
 from cli.settings import canvas_tokens, lms_secrets
-from grading.addresses import Refused, read, require
+from grading.integrations.ssrf import Refused, read, require
 from grading.store import Store, sending, webhook_secrets
 from grading.store.facts import file_of
 

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from cli.lti_platform.world import World
-from grading.lti.values import ASSIGNMENT
+from grading.integrations.lti.values import ASSIGNMENT
 from grading.store.lti import launching, platforms
 from grading.store.lti.platforms import NewPlatform
 from grading.store.tables import LtiContext, LtiPlatform

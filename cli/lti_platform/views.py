@@ -17,8 +17,8 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from cli.lti_platform import pages
 from cli.lti_platform.world import Item, Refusal, World
-from grading.lti.talk import LINE_ITEM, LINE_ITEMS, RESULTS, ROSTER
-from grading.lti.values import (
+from grading.integrations.lti.client import LINE_ITEM, LINE_ITEMS, RESULTS, ROSTER
+from grading.integrations.lti.values import (
     CLAIM,
     DEEP,
     ROLE,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from grading.lti.keys import ToolKey, new_key, public_jwk, signed
-from grading.lti.values import (
+from grading.integrations.lti.keys import ToolKey, new_key, public_jwk, signed
+from grading.integrations.lti.values import (
     AGS,
     CLAIM,
     DEEP,

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, field_validator
 
-from grading.addresses import Allowed
 from grading.config.machines import HttpUrl, Name
 from grading.domain.rubric import Value
+from grading.integrations.ssrf import Allowed
 
 EVERY_COURSE = "*"
 BoundCourse = Annotated[str, StringConstraints(pattern=r"^(\*|[a-z0-9][a-z0-9-]*)$", max_length=64)]
@@ -87,7 +87,7 @@ class Server(Value):
 
     @property
     def allowed(self) -> Allowed:
-        """The same, for `grading.outside`."""
+        """The same, for `grading.integrations.http_client`."""
         return Allowed.of(self.outside_allowed)
 
     def admits(self, connection: str, course: str) -> bool:

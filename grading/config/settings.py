@@ -28,7 +28,7 @@ from grading.config.sandbox import Checks
 from grading.config.server import EventReceiver, Server
 from grading.domain.errors import ConfigError
 from grading.domain.rubric import Value
-from grading.mail import Mail
+from grading.integrations.mail import Mail
 
 __all__ = [
     "ENGINES",

@@ -13,7 +13,7 @@ from grading.domain.jobs import Result
 from grading.domain.lateness import LateRule, lateness, own_due
 from grading.domain.model import RoundState, StageState
 from grading.domain.outcome import Report
-from grading.messages import GRADED
+from grading.integrations.events import GRADED
 from grading.scoring import settled
 from grading.store import carrying, mails, outbox, replacing
 from grading.store.database import now

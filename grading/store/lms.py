@@ -12,7 +12,7 @@ from grading.assignments.editor.folder import Content, Settings
 from grading.assignments.editor.template_proposal import template
 from grading.domain.errors import NotFound
 from grading.domain.permissions import STAFF, Actor
-from grading.messages import Assigned, Member, Roster
+from grading.integrations.events import Assigned, Member, Roster
 from grading.store import accounts, drafting, roster, tables
 from grading.store.assignment_settings import change_settings, settings_of
 from grading.store.audit import note

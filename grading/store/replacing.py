@@ -14,7 +14,7 @@ from grading.domain.errors import Conflict
 from grading.domain.lateness import LateRule, lateness, own_due
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
-from grading.messages import GRADED
+from grading.integrations.events import GRADED
 from grading.store import dry_runs, grades, mails, tables
 from grading.store.audit import note
 from grading.store.carrying import copy

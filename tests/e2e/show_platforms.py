@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from grading.canvas.values import Task
+from grading.integrations.canvas.values import Task
 from grading.store import tables, webhook_secrets
 from grading.store.canvas import links
 from grading.store.database import now

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from grading.broker.heartbeats import Lease
-from grading.mail import Mail
+from grading.integrations.mail import Mail
 from grading.store import accounts, tables
 from tests.e2e.browsing import come_in, look
 from tests.integration.webapp import School, report

@@ -14,11 +14,11 @@ from flask.testing import FlaskClient
 
 from app import printing, results
 from app.dry_runs import _adjusted
-from grading.canvas.values import words
 from grading.documents import Identity
 from grading.domain.model import AdjustmentEvidence, CheckOutcome, Evidence
 from grading.domain.rubric import Adjustment, Criterion, Rubric, Uses
 from grading.execution.plan import Plan
+from grading.integrations.canvas.values import words
 from grading.scoring import combine
 from grading.scoring.adjustments import added_up
 from grading.scoring.text import as_text

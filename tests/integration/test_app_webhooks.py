@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
 from app import Services, create_app
-from grading import messages
+from grading.integrations import events
 from grading.store import tables
 from tests.integration.webapp import CODE, SECRET, School
 
@@ -241,8 +241,8 @@ def broken_bodies(draw: st.DrawFn) -> bytes:
     """A documented message with something else in one or two places, or cut, or other bytes altogether."""
     if draw(st.integers(0, 5)) == 0:
         return draw(st.binary(max_size=300))
-    kind = draw(st.sampled_from(list(messages.INWARD)))
-    whole = json.loads(json.dumps(draw(st.sampled_from(messages.examples(kind)))))
+    kind = draw(st.sampled_from(list(events.INWARD)))
+    whole = json.loads(json.dumps(draw(st.sampled_from(events.examples(kind)))))
     for place in draw(st.lists(st.sampled_from(PLACES), min_size=1, max_size=2)):
         inside: Any = whole
         for step in place[:-1]:

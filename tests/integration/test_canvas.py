@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from cli.canvas import canvas as command
 from cli.settings import Settings
-from grading.canvas import transport, values
-from grading.canvas.values import CanvasFailed, NotForTheBridge
 from grading.domain.permissions import Actor
+from grading.integrations.canvas import transport, values
+from grading.integrations.canvas.values import CanvasFailed, NotForTheBridge
 from grading.store import accounts, grades, tables
 from grading.store.canvas import links, scores
 from tests.integration.webapp import CODE, School, form_token, report

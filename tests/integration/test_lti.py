@@ -19,7 +19,7 @@ from flask.testing import FlaskClient
 
 from cli.lti_platform.world import Person
 from grading.domain.permissions import Actor
-from grading.lti.keys import new_key, signed
+from grading.integrations.lti.keys import new_key, signed
 from grading.store import accounts, grades
 from grading.store.lti import altering, keys, overview, platforms, roster, scores
 from grading.store.tables import (

@@ -19,7 +19,7 @@ from cli.checks.finding import Patient
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError
 from grading.domain.permissions import Actor
-from grading.mail import Mail, valid_address
+from grading.integrations.mail import Mail, valid_address
 from grading.store import Store, combining, erasure, grades, mails, outbox, regrades, tables
 from grading.store.locking import locked
 from grading.store.people import find_student

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from grading import outside
-from grading.addresses import Address
-from grading.outside import Allowed, Answer, OutsideFailed, Refused, ask
+from grading.integrations import http_client
+from grading.integrations.http_client import Allowed, Answer, OutsideFailed, Refused, ask
+from grading.integrations.ssrf import Address
 from tests.redis_servers import certificates
 
 HERE = Allowed.of(["127.0.0.1/32"])
@@ -85,13 +85,13 @@ def test_an_answer_with_its_headers_and_body() -> None:
 def test_nothing_is_asked_at_an_address_that_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these names has such an address; the connection is never even begun."""
     connected: list[Address] = []
-    monkeypatch.setattr(outside, "connect", lambda address, *_: connected.append(address))
+    monkeypatch.setattr(http_client, "connect", lambda address, *_: connected.append(address))
     for text in (
         "127.0.0.1", "10.1.1.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fd00::1", "64:ff9b::7f00:1",
         "0.0.0.0",
     ):  # fmt: skip
         monkeypatch.setattr(
-            outside, "resolve", lambda *_, text=text: [ip_address("8.8.8.8"), ip_address(text)]
+            http_client, "resolve", lambda *_, text=text: [ip_address("8.8.8.8"), ip_address(text)]
         )
         with pytest.raises(Refused):
             ask("GET", "https://lms.example/", allow=Allowed())
@@ -109,8 +109,8 @@ def test_a_name_that_changes_its_address_is_looked_up_once(monkeypatch: pytest.M
         connected.append(address)
         raise ConnectionRefusedError("nobody")
 
-    monkeypatch.setattr(outside, "resolve", lambda *_: next(answers))
-    monkeypatch.setattr(outside, "connect", connect)
+    monkeypatch.setattr(http_client, "resolve", lambda *_: next(answers))
+    monkeypatch.setattr(http_client, "connect", connect)
     monkeypatch.setattr(socket, "getaddrinfo", None)  # nothing below looks anything up
     with pytest.raises(OutsideFailed, match="nobody"):
         ask("GET", "https://lms.example/", allow=Allowed())
@@ -189,7 +189,7 @@ def test_every_answer_ends_in_time(name: str) -> None:
 
 def test_a_name_service_that_does_not_answer_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
-    monkeypatch.setattr(outside, "resolve", lambda *_: over.wait(60) and [])
+    monkeypatch.setattr(http_client, "resolve", lambda *_: over.wait(60) and [])
     with pytest.raises(OutsideFailed, match="not looked up in time"):
         ask("GET", "https://lms.example/", allow=Allowed(), timeout_s=0.1)
     over.set()
@@ -214,7 +214,7 @@ def test_a_certificate_must_be_for_the_name(tmp_path: Path, monkeypatch: pytest.
     made = certificates(tmp_path / "tls")
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(made.certificate, made.key)
-    monkeypatch.setattr(outside, "resolve", lambda *_: [ip_address("127.0.0.1")])
+    monkeypatch.setattr(http_client, "resolve", lambda *_: [ip_address("127.0.0.1")])
     with talker(saying(OK), server) as port:
         with pytest.raises(OutsideFailed, match="certificate is not valid"):  # of no authority we know
             ask("GET", f"https://localhost:{port}/", allow=HERE)
@@ -230,5 +230,5 @@ def test_a_certificate_must_be_for_the_name(tmp_path: Path, monkeypatch: pytest.
 def test_another_address_of_the_host_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     with talker(saying(OK)) as port:
         both = [ip_address("127.0.0.2"), ip_address("127.0.0.1")]
-        monkeypatch.setattr(outside, "resolve", lambda *_: both)
+        monkeypatch.setattr(http_client, "resolve", lambda *_: both)
         assert ask("GET", f"http://lms.example:{port}/", allow=Allowed.of(["127.0.0.0/8"])).status == 200

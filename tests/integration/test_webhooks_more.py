@@ -21,8 +21,8 @@ from app import Services, create_app, fetching, webhooks
 from cli.settings import Settings
 from cli.webhook import webhook
 from cli.webhook_listener import Listener
-from grading import messages
 from grading.domain.errors import Conflict
+from grading.integrations import events
 from grading.store import accounts, tables, webhook_secrets
 from tests.integration.test_app_webhooks import URL, message, signed
 from tests.integration.webapp import CODE, SECRET, School, configuration, form_token
@@ -291,7 +291,7 @@ def test_secrets_are_made_changed_and_ended_on_a_page(school: School) -> None:
 
 def test_every_message_has_a_schema_that_its_examples_follow(school: School) -> None:
     client = school.client()
-    for kind in messages.kinds():
+    for kind in events.kinds():
         found = client.get(f"/webhooks/schemas/{kind}.json").get_json()
         Draft202012Validator.check_schema(found)
         check = Draft202012Validator(found, format_checker=FormatChecker())
@@ -304,7 +304,7 @@ def test_every_message_has_a_schema_that_its_examples_follow(school: School) -> 
 
 def test_the_documented_examples_are_taken(school: School) -> None:
     for kind in ("roster.updated", "assignment.upserted"):
-        for number, example in enumerate(messages.examples(kind)):
+        for number, example in enumerate(events.examples(kind)):
             data = {**example["data"], "course": "ba"}
             assert post(school, told(kind, **data), f"{kind}{number}")[0] == 200
 
@@ -344,7 +344,7 @@ def test_the_listener_verifies_what_comes() -> None:
     heard: list[str] = []
     secret = "whsec_" + "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
     with Listener(0, secret, 500, heard.append) as listener:
-        from grading.outside import Allowed, ask
+        from grading.integrations.http_client import Allowed, ask
 
         moment, body = datetime.now(UTC), b'{"type": "x"}'
         headers = {"webhook-id": "m", "webhook-timestamp": str(int(moment.timestamp()))}

@@ -6,9 +6,9 @@ from ipaddress import ip_address
 
 import pytest
 
-from grading.addresses import Allowed, Refused, plain, public, read, require
 from grading.config.settings import Config, parse
 from grading.domain.errors import ConfigError
+from grading.integrations.ssrf import Allowed, Refused, plain, public, read, require
 
 NOTHING = Allowed()
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from joserfc.jwk import RSAKey
 
-from grading.lti.claims import UnknownKey, checked, verified
-from grading.lti.keys import ToolKey, new_key, public_jwk, signed
-from grading.lti.values import (
+from grading.integrations.lti.claims import UnknownKey, checked, verified
+from grading.integrations.lti.keys import ToolKey, new_key, public_jwk, signed
+from grading.integrations.lti.values import (
     CLAIM,
     DEEP,
     DEEP_LINKING,

@@ -15,10 +15,10 @@ from datetime import timedelta
 
 from sqlalchemy.exc import DBAPIError
 
-from grading.canvas.talk import Talk, TokenRefused
-from grading.canvas.values import CanvasFailed, CanvasSilent
 from grading.config.server import Canvas
 from grading.domain.errors import GraderError
+from grading.integrations.canvas.client import Talk, TokenRefused
+from grading.integrations.canvas.values import CanvasFailed, CanvasSilent
 from grading.store import chores, outbox
 from grading.store.canvas import links, scores, wake
 from grading.store.canvas.links import Link

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from sqlalchemy.exc import DBAPIError
 
 from grading.domain.errors import GraderError
-from grading.mail import valid_address
+from grading.integrations.mail import valid_address
 from grading.store import mails, outbox
 from grading.store.mails import Letter
 from grading.store.outbox import Delivery

@@ -23,8 +23,8 @@ from standardwebhooks import Webhook
 
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError
-from grading.messages import Event, news
-from grading.outside import Answer, OutsideFailed, Refused, ask
+from grading.integrations.events import Event, news
+from grading.integrations.http_client import Answer, OutsideFailed, Refused, ask
 from grading.store import outbox, sending
 from grading.store.database import now
 from grading.store.outbox import Delivery

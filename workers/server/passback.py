@@ -17,9 +17,15 @@ from sqlalchemy.exc import DBAPIError
 
 from grading.config.settings import Server as ServerConfig
 from grading.domain.errors import GraderError
-from grading.lti.messages import line_item, score, with_path
-from grading.lti.talk import LINE_ITEM, LINE_ITEMS, SCORE, Talk, object_of, require_ok
-from grading.lti.values import SCOPE_LINE_ITEMS, SCOPE_RESULTS, SCOPE_SCORES, PlatformFailed, PlatformSilent
+from grading.integrations.lti.client import LINE_ITEM, LINE_ITEMS, SCORE, Talk, object_of, require_ok
+from grading.integrations.lti.messages import line_item, score, with_path
+from grading.integrations.lti.values import (
+    SCOPE_LINE_ITEMS,
+    SCOPE_RESULTS,
+    SCOPE_SCORES,
+    PlatformFailed,
+    PlatformSilent,
+)
 from grading.store import chores, outbox
 from grading.store.database import Store, now
 from grading.store.lti import comparing, keys, roster, scores, wake

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from grading import documents
-from grading.canvas.talk import Talk
-from grading.canvas.transport import FileGone
-from grading.canvas.values import Attempt, CanvasFailed, CanvasSilent
 from grading.documents import Limits, UploadedFile
 from grading.domain.errors import Forbidden, GraderError
-from grading.messages import Member, Roster
+from grading.integrations.canvas.client import Talk
+from grading.integrations.canvas.transport import FileGone
+from grading.integrations.canvas.values import Attempt, CanvasFailed, CanvasSilent
+from grading.integrations.events import Member, Roster
 from grading.store import lms
 from grading.store.canvas import links, taking
 from grading.store.canvas.links import Link

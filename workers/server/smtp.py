@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from grading.domain.errors import GraderError
-from grading.mail import Mail
+from grading.integrations.mail import Mail
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 FAILURES = (OSError, smtplib.SMTPException)

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from grading.canvas.values import NotForTheBridge, Task
 from grading.domain.errors import Conflict, NotFound
+from grading.integrations.canvas.values import NotForTheBridge, Task
 from grading.store.audit import note
 from grading.store.canvas import wake
 from grading.store.database import now

@@ -12,8 +12,8 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
-from grading.canvas import values
-from grading.canvas.values import There, Wanted
+from grading.integrations.canvas import values
+from grading.integrations.canvas.values import There, Wanted
 from grading.store import views
 from grading.store.canvas import links, wake
 from grading.store.canvas.links import Link

@@ -6,8 +6,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from grading.canvas.values import Attempt
 from grading.documents import HandIn
+from grading.integrations.canvas.values import Attempt
 from grading.store import accounts, submissions, tables
 from grading.store.canvas.links import Link
 from grading.store.database import Store, now

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from grading.lti.talk import RESULTS
+from grading.integrations.lti.client import RESULTS
 from grading.store.database import now
 from grading.store.lti import scores
 from grading.store.lti.scores import Column

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from grading.lti.keys import ToolKey, new_key, public_jwk
+from grading.integrations.lti.keys import ToolKey, new_key, public_jwk
 from grading.store.audit import note
 from grading.store.database import Store, now
 from grading.store.tables import LtiKey

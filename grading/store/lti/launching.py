@@ -16,9 +16,9 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import Forbidden, NotFound
 from grading.domain.rubric import Rubric
-from grading.lti.claims import LEEWAY_S
-from grading.lti.messages import item
-from grading.lti.values import Launch, LaunchRefused, Platform
+from grading.integrations.lti.claims import LEEWAY_S
+from grading.integrations.lti.messages import item
+from grading.integrations.lti.values import Launch, LaunchRefused, Platform
 from grading.store import accounts, assignments
 from grading.store.audit import note
 from grading.store.database import now

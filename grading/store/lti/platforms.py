@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from grading.addresses import read
 from grading.domain.errors import Conflict, GraderError, NotFound
-from grading.lti.values import Platform, PlatformRefused
+from grading.integrations.lti.values import Platform, PlatformRefused
+from grading.integrations.ssrf import read
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.tables import LtiContext, LtiDeployment, LtiPlatform, LtiTicket

@@ -10,8 +10,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Forbidden, NotFound
-from grading.lti.talk import ROSTER, Talk
-from grading.lti.values import LONGEST_SUBJECT, SCOPE_ROSTER, PlatformFailed, role_of
+from grading.integrations.lti.client import ROSTER, Talk
+from grading.integrations.lti.values import LONGEST_SUBJECT, SCOPE_ROSTER, PlatformFailed, role_of
 from grading.store import outbox
 from grading.store.audit import note
 from grading.store.database import Store, now

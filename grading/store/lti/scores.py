@@ -13,8 +13,8 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
-from grading.lti.messages import Standing, rising
-from grading.lti.values import Platform
+from grading.integrations.lti.messages import Standing, rising
+from grading.integrations.lti.values import Platform
 from grading.store.database import now
 from grading.store.lti import platforms, wake
 from grading.store.removal import chunks

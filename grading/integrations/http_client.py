@@ -19,8 +19,8 @@ from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any
 
-from grading.addresses import Address, Allowed, Refused, Target, read, require
 from grading.domain.errors import GraderError
+from grading.integrations.ssrf import Address, Allowed, Refused, Target, read, require
 
 __all__ = ["Allowed", "Answer", "OutsideFailed", "Refused", "TooMuch", "ask"]
 

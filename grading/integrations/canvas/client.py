@@ -18,10 +18,10 @@ from canvasapi.requester import Requester
 from canvasapi.submission import Submission
 from requests import RequestException
 
-from grading.canvas import transport, values
-from grading.canvas.values import Attempt, CanvasFailed, CanvasFile, Person, Task, There, Wanted
 from grading.domain.errors import GraderError
-from grading.outside import Allowed
+from grading.integrations.canvas import transport, values
+from grading.integrations.canvas.values import Attempt, CanvasFailed, CanvasFile, Person, Task, There, Wanted
+from grading.integrations.http_client import Allowed
 
 MOST = 20_000
 """People or submissions of one list."""

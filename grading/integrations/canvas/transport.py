@@ -1,7 +1,8 @@
 """The requests of `canvasapi` by the one safe way out, and files that lie elsewhere.
 
 canvasapi speaks with `requests`, which looks hosts up again, follows redirects and has no limit of time. So
-its session has this adapter only: every request goes by `grading.outside`, to this Canvas alone.
+its session has this adapter only: every request goes by `grading.integrations.http_client`, to this
+Canvas alone.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from urllib.parse import urljoin, urlsplit
 import requests
 from requests.adapters import BaseAdapter
 
-from grading.canvas.values import CanvasFailed, CanvasSilent
-from grading.outside import Allowed, Answer, OutsideFailed, Refused, TooMuch, ask
+from grading.integrations.canvas.values import CanvasFailed, CanvasSilent
+from grading.integrations.http_client import Allowed, Answer, OutsideFailed, Refused, TooMuch, ask
 
 TIMEOUT_S = 15.0
 WAITS_S = (1.0, 3.0, 9.0)

@@ -12,7 +12,7 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 
-from grading.lti.values import (
+from grading.integrations.lti.values import (
     AGS,
     ASSIGNMENT,
     CLAIM,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from grading.lti.values import ASSIGNMENT, CLAIM, DEEP, SCOPES, Platform
+from grading.integrations.lti.values import ASSIGNMENT, CLAIM, DEEP, SCOPES, Platform
 
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 TOOL = "https://purl.imsglobal.org/spec/lti-tool-configuration"

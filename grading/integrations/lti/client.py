@@ -1,4 +1,4 @@
-"""Talking with a platform: its keys, tokens, lists of several pages. Only by `grading.outside`."""
+"""Talking with a platform by `grading.integrations.http_client`: its keys, tokens, lists of several pages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import urljoin
 
-from grading.lti.keys import ToolKey, signed
-from grading.lti.messages import assertion, token_form
-from grading.lti.values import Platform, PlatformFailed, PlatformSilent
-from grading.outside import Allowed, Answer, OutsideFailed, ask
+from grading.integrations.http_client import Allowed, Answer, OutsideFailed, ask
+from grading.integrations.lti.keys import ToolKey, signed
+from grading.integrations.lti.messages import assertion, token_form
+from grading.integrations.lti.values import Platform, PlatformFailed, PlatformSilent
 
 TIMEOUT_S = 15.0
 KEYS_TIMEOUT_S = 5.0
