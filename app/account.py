@@ -11,9 +11,11 @@ from app.language import gettext as _
 from app.language import languages, title_of
 from app.services import services
 from grading.domain.errors import GraderError
-from grading.store import accounts, passwords, users
-from grading.store.sign_in_tries import TriedTooOften
-from grading.store.users import Wishes
+from grading.store.accounts import passwords
+from grading.store.accounts import users as accounts
+from grading.store.accounts.sign_in_attempts import TriedTooOften
+from grading.store.courses import user_admin
+from grading.store.courses.user_admin import Wishes
 
 pages = Blueprint("account", __name__, url_prefix="/account")
 
@@ -36,7 +38,7 @@ def save() -> tuple[str, int] | Response:
     )
     try:
         with services().store.write() as store:
-            users.wish(store, actor.user_id, wanted)
+            user_admin.wish(store, actor.user_id, wanted)
     except GraderError as error:
         return _page(error.message, wanted), error.status
     session.pop("language", None)  # what this browser chose before
@@ -86,7 +88,7 @@ def _go_on(user_id: int) -> Response:
 def _page(problem: str = "", wanted: Wishes | None = None) -> str:
     actor = who.actor()
     with services().store.look() as store:
-        account, wishes = users.own(store, actor.user_id)
+        account, wishes = user_admin.own(store, actor.user_id)
     chosen = [(one, title_of(one)) for one in languages()]
     return render_template(
         "account/mine.html", account=account, wishes=wanted or wishes, offered=chosen, problem=problem,

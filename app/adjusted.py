@@ -12,7 +12,7 @@ from app.markup import one_line
 from grading.domain.model import CheckOutcome
 from grading.domain.outcome import Adjusted, Corrected, Report
 from grading.domain.rubric import Adjustment
-from grading.store.overview import ShownAdjustment
+from grading.store.views.assignment import ShownAdjustment
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ from grading.documents import ALLOWED_FILES
 from grading.documents.files import DATA, KINDS
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
-from grading.store import overview, tables, uploads
-from grading.store.overview import Overview
+from grading.store import tables
+from grading.store.submissions import uploads
+from grading.store.views import assignment as overview
+from grading.store.views.assignment import Overview
 
 pages = Blueprint("assignments", __name__)
 

@@ -17,8 +17,9 @@ from app.language import number, when
 from app.services import services
 from app.texts import address
 from app.tokens import MAY
-from grading.store import courses, trail
-from grading.store.trail import Line, Named, Trail, Wanted
+from grading.store.courses import courses
+from grading.store.views import audit_log
+from grading.store.views.audit_log import Line, Named, Trail, Wanted
 
 pages = Blueprint("audit", __name__)
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -51,7 +52,7 @@ def course(course_id: int) -> str:
     who.in_course("course.audit", course_id)
     with services().store.look() as session:
         found = courses.named(session, course_id)
-        lines = trail.read(session, _wanted(OF_COURSE, course_id))
+        lines = audit_log.read(session, _wanted(OF_COURSE, course_id))
     return _page(lines, OF_COURSE, course=found)
 
 
@@ -60,7 +61,7 @@ def everything() -> str:
     """Who did what anywhere, for administrators."""
     who.require(who.actor(), "administer")
     with services().store.look() as session:
-        lines = trail.read(session, _wanted(tuple(KINDS)))
+        lines = audit_log.read(session, _wanted(tuple(KINDS)))
     return _page(lines, tuple(KINDS), course=None)
 
 

@@ -26,8 +26,8 @@ from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubr
 from grading.domain.errors import AssignmentError
 from grading.domain.rubric import Adjustment, CheckBase, Criterion, Rubric
 from grading.domain.rubric_errors import KINDS
-from grading.store import drafting
-from grading.store.drafting import NothingChanged, SavedMeanwhile
+from grading.store.assignments import drafts
+from grading.store.assignments.drafts import NothingChanged, SavedMeanwhile
 
 pages = Blueprint("authoring", __name__)
 MOST_TEXT = 1_000_000
@@ -43,7 +43,7 @@ def edit(assignment_id: int) -> str:
     actor = who.actor()
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        now = drafting.working(session, found)
+        now = drafts.working(session, found)
         top, rubric = shared.head(session, found, now), Rubric.model_validate(now.version.rubric)
     return _editor(top, forms.to_raw(rubric), top.number)
 
@@ -74,10 +74,10 @@ def _saved(actor: Any, assignment_id: int, rubric: Rubric, report: Sequence[str]
     with services().store.write() as session:
         found = shared.seen(session, actor, assignment_id)
         base = shared.base()
-        said = drafting.content(session, drafting.version(session, assignment_id, base))
+        said = drafts.content(session, drafts.version(session, assignment_id, base))
         try:
             new, note = replace(said, rubric=rubric), request.form.get("note", "")
-            made = drafting.save(session, found, new, base, actor, note, report).number
+            made = drafts.save(session, found, new, base, actor, note, report).number
         except NothingChanged as error:
             made, same = base, error.message
             flash(same)
@@ -93,8 +93,8 @@ def _meanwhile(assignment_id: int, raw: Raw, error: SavedMeanwhile) -> str:
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
         top = shared.head(session, found)
-        theirs = drafting.side(drafting.version(session, assignment_id, error.number))
-        mine = drafting.side(drafting.version(session, assignment_id, before))
+        theirs = drafts.side(drafts.version(session, assignment_id, error.number))
+        mine = drafts.side(drafts.version(session, assignment_id, before))
     other = [words.difference_words(one) for one in differences(mine, theirs)]
     return _editor(top, raw, error.number, meanwhile=(error.message, before, other))
 
@@ -165,7 +165,7 @@ def as_text(assignment_id: int) -> str:
     actor = who.actor()
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        now = drafting.working(session, found)
+        now = drafts.working(session, found)
         top, rubric = shared.head(session, found, now), Rubric.model_validate(now.version.rubric)
     how = "json" if request.args.get("as") == "json" else "toml"
     said = forms.as_json(rubric)
@@ -179,7 +179,7 @@ def save_text(assignment_id: int) -> tuple[str, int] | Response:
     actor, typed = who.actor(), shared.text("text")
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        top, works = shared.head(session, found), drafting.works(drafting.working(session, found).version)
+        top, works = shared.head(session, found), drafts.works(drafts.working(session, found).version)
     try:
         rubric, problems, report = _of_text(typed, works)
         if rubric is None:

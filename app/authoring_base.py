@@ -24,7 +24,9 @@ from grading.domain.model import Document
 from grading.domain.permissions import Actor, Subject
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import mistakes
-from grading.store import drafting, overview, tables
+from grading.store import tables
+from grading.store.assignments import drafts
+from grading.store.views import assignment as overview
 
 TITLES = (
     N_("Uses the functions the task asks for"),
@@ -69,9 +71,9 @@ def require(actor: Actor, found: tables.Assignment, action: str) -> None:
     who.require(actor, action, Subject(found.course_id))
 
 
-def head(session: Session, assignment: tables.Assignment, now: drafting.Stand | None = None) -> Head:
+def head(session: Session, assignment: tables.Assignment, now: drafts.Stand | None = None) -> Head:
     """What stands above every page of it; `now` where it is known what is written on."""
-    known = now or drafting.stand(session, assignment.id)
+    known = now or drafts.stand(session, assignment.id)
     return Head(
         id=assignment.id,
         course_id=assignment.course_id,

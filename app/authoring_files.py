@@ -24,9 +24,9 @@ from grading.documents.files import upload_name
 from grading.documents.zip_format import Budget, ZipReader
 from grading.domain.errors import AssignmentError, DocumentError, EmptyUpload, NotFound
 from grading.domain.permissions import Actor
-from grading.store import assignment_settings, drafting
+from grading.store.assignments import drafts, settings
+from grading.store.assignments.drafts import NothingChanged, SavedMeanwhile
 from grading.store.blobs import fetch
-from grading.store.drafting import NothingChanged, SavedMeanwhile
 
 pages = Blueprint("authoring_files", __name__)
 _PART = re.compile(r"[^/\\\x00-\x1f\x7f]{1,120}")
@@ -46,7 +46,7 @@ def download(assignment_id: int, path: str) -> Response:
     actor = who.actor()
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        row = drafting.working(session, found).version
+        row = drafts.working(session, found).version
         if path not in row.files:
             raise NotFound(_("There is no such file."))
         data = fetch(session, row.files[path])
@@ -78,7 +78,7 @@ def export(assignment_id: int, version_number: int) -> Response:
     actor = who.actor()
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        files = drafting.zip_of(session, found, drafting.version(session, assignment_id, number))
+        files = drafts.zip_of(session, found, drafts.version(session, assignment_id, number))
         name = f"{found.slug}-{number}"
     return attached(zipped(files, name), f"{name}.zip", "application/zip")
 
@@ -95,10 +95,10 @@ def bring(assignment_id: int) -> tuple[str, int] | BaseResponse:
             found = shared.seen(session, actor, assignment_id)
             note = request.form.get("note", "") or _("Imported from a zip")
             if request.form.get("settings"):
-                said = from_folder(assignment_settings.settings_of(found), read)
-                assignment_settings.change_settings(session, found, said, actor)
+                said = from_folder(settings.settings_of(found), read)
+                settings.change_settings(session, found, said, actor)
             base = shared.base()
-            made = drafting.save(session, found, content, base, actor, note, read.notes).number
+            made = drafts.save(session, found, content, base, actor, note, read.notes).number
         flash(_("Read as version %(number)s. It is a draft until you publish it.", number=made))
         shared.flash_report(read.notes)
     except NothingChanged as error:
@@ -118,14 +118,14 @@ def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: 
     """Raises AssignmentError, SavedMeanwhile and NotFound."""
     with services().store.write() as session:
         found = shared.seen(session, actor, assignment_id)
-        said = drafting.content(session, drafting.version(session, assignment_id, shared.base()))
+        said = drafts.content(session, drafts.version(session, assignment_id, shared.base()))
         if removed and removed not in said.files:
             raise NotFound(_("There is no such file."))
         files = {path: data for path, data in {**said.files, **new}.items() if path != removed}
         _require_room(files)
         note = _("Removed %(path)s", path=removed) if removed else _("Files: %(paths)s", paths=", ".join(new))
         try:
-            made = drafting.save(session, found, replace(said, files=files), shared.base(), actor, note)
+            made = drafts.save(session, found, replace(said, files=files), shared.base(), actor, note)
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made.number))
         except NothingChanged as error:
             flash(error.message)
@@ -135,7 +135,7 @@ def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: 
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        now = drafting.working(session, found)
+        now = drafts.working(session, found)
         top, paths = shared.head(session, found, now), sorted(now.version.files)
     told = {folder: [p for p in paths if p.startswith(f"{folder}/")] for folder in FOLDERS}
     return render_template(

@@ -30,8 +30,9 @@ from grading.broker.gateway_requests import DRAFTING, Ask, Said
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric
-from grading.store import drafting, tables
-from grading.store.drafting import NothingChanged
+from grading.store import tables
+from grading.store.assignments import drafts
+from grading.store.assignments.drafts import NothingChanged
 
 log = logging.getLogger(__name__)
 pages = Blueprint("authoring_proposals", __name__)
@@ -108,7 +109,7 @@ def ask_form(assignment_id: int) -> str:
     actor = who.actor()
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        now = drafting.working(session, found)
+        now = drafts.working(session, found)
         top, row = shared.head(session, found, now), now.version
         made = shared.first_rubric(_documents(row.solution))
         has = {"task": bool(row.task.strip()), "solution": bool(row.solution)}
@@ -121,7 +122,7 @@ def ask(assignment_id: int) -> Response:
     actor, door = who.actor(), services().door
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        row = drafting.working(session, found).version
+        row = drafts.working(session, found).version
         asked = _question(row)
     if door is None or not _model():
         flash(_("No machine with a model is there now. Begin with the template, or try again later."))
@@ -171,7 +172,7 @@ def take(assignment_id: int) -> Response:
     actor, draft_id = who.actor(), request.form.get("draft", "")
     with services().store.write() as session:
         found = shared.seen(session, actor, assignment_id)
-        row = drafting.working(session, found).version
+        row = drafts.working(session, found).version
         if draft_id:
             draft = _drafts().find(draft_id, actor.user_id, assignment_id)
             rubric, note = draft.rubric, _("Drafted by %(model)s", model=draft.model)
@@ -180,9 +181,9 @@ def take(assignment_id: int) -> Response:
             note = _("Made from the solution")
         if rubric is None:
             raise NotFound(_("This draft has no rubric."))
-        said = drafting.content(session, row)
+        said = drafts.content(session, row)
         try:
-            drafting.save(session, found, replace(said, rubric=rubric), row.number, actor, note)
+            drafts.save(session, found, replace(said, rubric=rubric), row.number, actor, note)
             flash(_("It is a draft now. Go through every line of it before you publish it."))
         except NothingChanged as error:
             flash(error.message)

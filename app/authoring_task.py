@@ -15,8 +15,9 @@ from app.language import gettext as _
 from app.services import services
 from grading.config.languages import english_name
 from grading.domain.errors import AssignmentError
-from grading.store import assignment_settings, drafting
-from grading.store.drafting import NothingChanged, SavedMeanwhile
+from grading.store.assignments import drafts
+from grading.store.assignments import settings as assignment_settings
+from grading.store.assignments.drafts import NothingChanged, SavedMeanwhile
 
 pages = Blueprint("authoring_task", __name__)
 
@@ -27,7 +28,7 @@ def task(assignment_id: int) -> str:
     actor = who.actor()
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        now = drafting.working(session, found)
+        now = drafts.working(session, found)
         top, row = shared.head(session, found, now), now.version
     fields = {
         "task": row.task,
@@ -64,7 +65,7 @@ def _save_task(actor: Any, assignment_id: int, fields: dict[str, str], ticked: d
     known = shared.stages()
     with services().store.write() as session:
         found = shared.seen(session, actor, assignment_id)
-        said = drafting.content(session, drafting.version(session, assignment_id, shared.base()))
+        said = drafts.content(session, drafts.version(session, assignment_id, shared.base()))
         # those of stages that are not configured now stay as they are
         told = {**said.instructions, **{stage: fields[f"instructions:{stage}"].strip() for stage in known}}
         made = replace(
@@ -76,7 +77,7 @@ def _save_task(actor: Any, assignment_id: int, fields: dict[str, str], ticked: d
             show_draft=ticked["show_draft"],
         )
         try:
-            row = drafting.save(session, found, made, shared.base(), actor, request.form.get("note", ""))
+            row = drafts.save(session, found, made, shared.base(), actor, request.form.get("note", ""))
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=row.number))
         except NothingChanged as error:
             flash(error.message)

@@ -10,7 +10,7 @@ from app.language import gettext as _
 from app.language import number
 from app.markup import one_line
 from grading.domain.outcome import Report
-from grading.store.standing import Made
+from grading.store.views.grade_history import Made
 
 LONGEST = 300
 """Characters of words that were changed, in the list."""

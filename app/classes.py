@@ -18,8 +18,9 @@ from grading.documents.class_zip import StudentFiles, open_class
 from grading.documents.files import UploadedFile, upload_name
 from grading.domain.errors import DocumentError, NotFound
 from grading.domain.permissions import Actor, Subject
-from grading.store import batches, tables
-from grading.store.batches import Choice
+from grading.store import tables
+from grading.store.submissions import class_uploads
+from grading.store.submissions.class_uploads import Choice
 
 pages = Blueprint("classes", __name__)
 MAX_STUDENTS_FILES = 2000
@@ -49,7 +50,7 @@ def upload(assignment_id: int) -> tuple[str, int] | Response:
         )
         return page, error.status
     with given.store.write() as session:
-        batch_id = batches.add(session, assignment_id, actor, upload_name(file.name), file.data)
+        batch_id = class_uploads.add(session, assignment_id, actor, upload_name(file.name), file.data)
     return redirect(url_for("classes.preview", batch_id=batch_id), 303)
 
 
@@ -59,8 +60,8 @@ def preview(batch_id: str) -> str:
     actor = who.actor()
     with services().store.look() as session:
         batch, assignment = _batch(session, actor, batch_id)
-        known = batches.members(session, assignment.course_id)
-        matches = batches.match(_entries(session, batch), known)
+        known = class_uploads.members(session, assignment.course_id)
+        matches = class_uploads.match(_entries(session, batch), known)
     return render_template(
         "class_preview.html", batch=batch, assignment=assignment, matches=matches, members=known
     )
@@ -79,8 +80,8 @@ def confirm(batch_id: str) -> Response:
             flash(sentence, "warning")
         return redirect(url_for("classes.preview", batch_id=batch_id), 303)
     with given.store.write() as session:
-        accepted = batches.confirm(
-            session, batches.locked(session, batch_id), assignment.course_id, choices, actor
+        accepted = class_uploads.confirm(
+            session, class_uploads.locked(session, batch_id), assignment.course_id, choices, actor
         )
     for one in accepted:
         given.dispatch.announce(one.round_id)
@@ -117,11 +118,11 @@ def _limits() -> Limits:
 
 
 def _entries(session: Session, batch: tables.Batch) -> tuple[StudentFiles, ...]:
-    return open_class(UploadedFile(batch.filename, batches.data(session, batch)), _limits())
+    return open_class(UploadedFile(batch.filename, class_uploads.data(session, batch)), _limits())
 
 
 def _batch(session: Session, actor: Actor, batch_id: str) -> tuple[tables.Batch, tables.Assignment]:
-    batch = batches.find(session, batch_id)
+    batch = class_uploads.find(session, batch_id)
     return batch, _assignment(session, actor, batch.assignment_id)
 
 

@@ -10,8 +10,8 @@ from app.language import gettext as _
 from app.services import services
 from grading.domain.errors import GraderError
 from grading.domain.permissions import Subject, may
-from grading.store import courses
-from grading.store.courses import Settings
+from grading.store.courses import courses
+from grading.store.courses.courses import Settings
 
 pages = Blueprint("courses", __name__, url_prefix="/courses")
 NEW = "authoring_versions.new"

@@ -9,7 +9,7 @@ from app import who
 from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
-from grading.store import sending
+from grading.store.integrations import event_deliveries
 
 pages = Blueprint("deliveries", __name__, url_prefix="/operations/deliveries")
 STATES = ("taken", "failed")
@@ -24,8 +24,8 @@ def listing() -> str:
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
     configured = [one.name for one in services().config.server.event_receivers]
     with services().store.look() as session:
-        found = sending.listing(session, receiver, state if state in STATES else "", number)
-        standings = sending.standings(session)
+        found = event_deliveries.listing(session, receiver, state if state in STATES else "", number)
+        standings = event_deliveries.standings(session)
     names = sorted({*configured, *(one.name for one in standings)})
     return render_template(
         "operations/deliveries.html",
@@ -38,7 +38,7 @@ def one(delivery_id: int) -> str:
     """A try: what was sent, and what came back."""
     who.require(who.actor(), "administer")
     with services().store.read() as session:
-        found = sending.one(session, delivery_id)
+        found = event_deliveries.one(session, delivery_id)
     return render_template("operations/delivery.html", one=found)
 
 
@@ -48,7 +48,7 @@ def replay(delivery_id: int) -> Response:
     actor = who.actor()
     who.require(actor, "administer")
     with services().store.write() as session:
-        sent = sending.replay(session, delivery_id, actor.name)
+        sent = event_deliveries.replay(session, delivery_id, actor.name)
     flash(_("The message will be sent to %(name)s again, under the same id.", name=sent.receiver), "success")
     return redirect(url_for("deliveries.listing", receiver=sent.receiver), 303)
 
@@ -59,7 +59,7 @@ def resume(receiver: str) -> Response:
     actor = who.actor()
     who.require(actor, "administer")
     with services().store.write() as session:
-        count = sending.resume(session, receiver[:40], actor.name)
+        count = event_deliveries.resume(session, receiver[:40], actor.name)
     told = ngettext(
         "One message goes out to %(name)s now.", "%(count)s messages go out to %(name)s now.", count,
         name=receiver,

@@ -20,8 +20,11 @@ from grading.assignments.editor.diff import differences
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
-from grading.store import assignments, drafting, dry_run_lists, dry_runs, moves, replacing, tables, trying
-from grading.store.dry_runs import Begun, Purpose
+from grading.store import tables
+from grading.store.assignments import drafts, versions
+from grading.store.experiments import apply as replacing
+from grading.store.experiments import dry_run_lists, dry_runs, impact, sample_submissions
+from grading.store.experiments.dry_runs import Begun, Purpose
 
 pages = Blueprint("dry_runs", __name__)
 AT_ONCE = 12
@@ -37,7 +40,7 @@ def listing(assignment_id: int) -> str:
     actor = who.actor()
     with services().store.look() as session:
         found = shared.seen(session, actor, assignment_id)
-        now, has = drafting.stand_and_has(session, assignment_id)
+        now, has = drafts.stand_and_has(session, assignment_id)
         top, runs = shared.head(session, found, now), dry_run_lists.lines(session, assignment_id)
         recent, more = dry_run_lists.recent(session, assignment_id)
     return render_template("authoring/dry_runs.html", head=top, runs=runs, recent=recent, more=more, has=has)
@@ -64,16 +67,16 @@ def begin(assignment_id: int) -> Response:
 
 def _begin(session: Session, found: tables.Assignment, purpose: Purpose, actor: Actor) -> Begun:
     """Raises Conflict where nothing is chosen, or there is nothing to compare."""
-    working = drafting.working(session, found)
+    working = drafts.working(session, found)
     version = working.version
     chosen: list[str] = []
     if purpose == "rerun":
-        version = assignments.version(session, found)
+        version = versions.version(session, found)
     elif purpose == "rubric" and not working.draft:
         raise Conflict(_("There is no draft. Change the rubric first; then its effect can be compared."))
     if purpose == "try":
         wanted = [one for one in ("starter", "solution") if request.form.get(one)]
-        tried = [trying.trial(session, found, version, one, actor) for one in wanted]  # type: ignore[arg-type]
+        tried = [sample_submissions.trial(session, found, version, one, actor) for one in wanted]  # type: ignore[arg-type]
         chosen += [one for one in tried if one is not None]
     return dry_runs.begin(session, found, version, [*chosen, *_chosen(session, found.id)], purpose, actor)
 
@@ -105,7 +108,7 @@ def show(dry_run_id: str) -> str:
         run, found = _seen(session, actor, dry_run_id)
         top = shared.head(session, found)
         (line,) = dry_run_lists.lines(session, found.id, run.id)
-        moved = moves.moves(session, run)
+        moved = impact.moves(session, run)
         changed = [] if top.counting_id == run.rubric_version_id else _changed(session, found, run)
     boundary = _boundary()
     points = [one.points for one in moved.rows if one.points is not None and not one.trial]
@@ -150,7 +153,7 @@ def one(dry_run_id: str, submission_id: str) -> str:
         run, found = _seen(session, actor, dry_run_id)
         top = shared.head(session, found)
         (line,) = dry_run_lists.lines(session, found.id, run.id)
-        tried = moves.tried(session, run, submission_id)
+        tried = impact.tried(session, run, submission_id)
     return render_template(
         "authoring/tried.html",
         head=top,
@@ -161,14 +164,14 @@ def one(dry_run_id: str, submission_id: str) -> str:
     )
 
 
-def _beside(tried: moves.Tried) -> list[tuple[Any, Any]]:
+def _beside(tried: impact.Tried) -> list[tuple[Any, Any]]:
     """Criteria as they count and as they were tried, matched by their ids."""
     before = {one.criterion: one for one in tried.before.criteria} if tried.before else {}
     after = {one.criterion: one for one in tried.after.criteria} if tried.after else {}
     return [(before.get(key), after.get(key)) for key in dict.fromkeys([*after, *before])]
 
 
-def _adjusted(tried: moves.Tried) -> list[tuple[str, float | None, float | None]]:
+def _adjusted(tried: impact.Tried) -> list[tuple[str, float | None, float | None]]:
     """Title and points taken on each side, of deductions and caps, and of bonus above its limit."""
     sides = [
         {} if report is None else {one.adjustment: one for one in report.adjustments}
@@ -246,11 +249,11 @@ def _seen(
 
 def _changed(session: Session, found: tables.Assignment, run: tables.DryRun) -> list[str]:
     """What the tried version changes of the one that counts."""
-    counts = assignments.counting(session, found)
+    counts = versions.counting(session, found)
     if counts is None:
         return []
     tried = session.get_one(tables.RubricVersion, run.rubric_version_id)
-    return [words.difference_words(d) for d in differences(drafting.side(counts), drafting.side(tried))]
+    return [words.difference_words(d) for d in differences(drafts.side(counts), drafts.side(tried))]
 
 
 def _boundary() -> float:
@@ -262,7 +265,7 @@ def _boundary() -> float:
     return value if 0 < value <= 100 else figures.PASS
 
 
-def _said(rows: tuple[moves.Move, ...]) -> dict[str, int]:
+def _said(rows: tuple[impact.Move, ...]) -> dict[str, int]:
     """How many wait, are under way, and did not come to an end."""
     waiting = (RoundState.RECEIVED, RoundState.QUEUED)
     states = [one.state for one in rows]

@@ -17,8 +17,9 @@ from app.language import ngettext
 from app.services import services
 from grading.domain.errors import GraderError
 from grading.domain.permissions import Actor
-from grading.store import Store, erasure, export
-from grading.store.people import Known, find_known, find_student
+from grading.store import Store
+from grading.store.privacy import erasure, export
+from grading.store.privacy.student_data import Known, find_known, find_student
 
 pages = Blueprint("erasing", __name__)
 log = logging.getLogger(__name__)

@@ -16,10 +16,13 @@ from app.services import services
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.domain.rubric import Criterion
-from grading.store import corrections, example_effect, examples, review_list, tables, taught
-from grading.store.example_effect import HeldBack, Measured
-from grading.store.example_words import LONGEST, LONGEST_REASON, identities
-from grading.store.examples import Shown
+from grading.store import tables
+from grading.store.experiments import corrections, example_evaluation, examples
+from grading.store.experiments.example_evaluation import HeldBack, Measured
+from grading.store.experiments.example_texts import LONGEST, LONGEST_REASON, identities
+from grading.store.experiments.examples import Shown
+from grading.store.rounds import example_usage
+from grading.store.views import review_worklist
 
 pages = Blueprint("examples", __name__)
 PLACE = "/assignments/<int(max=2147483647):assignment_id>/examples"
@@ -115,7 +118,7 @@ def measure(assignment_id: int) -> Page:
     try:
         with services().store.write() as session:
             _assignment(session, actor, assignment_id)
-            begun = example_effect.measure(session, assignment_id, actor)
+            begun = example_evaluation.measure(session, assignment_id, actor)
     except NotFound:
         raise
     except GraderError as error:
@@ -177,7 +180,7 @@ def _page(session: Session, assignment: tables.Assignment, problem: str = "", ty
         held=facts.held,
         measured=facts.measured,
         uses=facts.uses,
-        names=taught.names(session, sorted(linked)) if linked else {},
+        names=example_usage.names(session, sorted(linked)) if linked else {},
         problem=told(problem),
         typed=typed,
         links=LINKS,
@@ -213,9 +216,9 @@ def _facts(session: Session, assignment_id: int) -> _Facts:
     return _Facts(
         known=known,
         rubric=examples.criteria(session, assignment_id),
-        held=example_effect.held_back(session, assignment_id, known),
-        measured=example_effect.measured(session, assignment_id),
-        uses=taught.uses(session, assignment_id) if known else {},
+        held=example_evaluation.held_back(session, assignment_id, known),
+        measured=example_evaluation.measured(session, assignment_id),
+        uses=example_usage.uses(session, assignment_id) if known else {},
     )
 
 
@@ -262,7 +265,7 @@ def _bounds() -> dict[str, int]:
         "most_chars": examples.MOST_CHARS,
         "longest": LONGEST,
         "longest_reason": LONGEST_REASON,
-        "most_measured": example_effect.MOST,
+        "most_measured": example_evaluation.MOST,
     }
 
 
@@ -273,7 +276,7 @@ def _number(text: str) -> int:
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     """The assignment, for who may change its examples. Raises NotFound outside of the course, Forbidden."""
-    found = review_list.require(session, assignment_id)
+    found = review_worklist.require(session, assignment_id)
     if not may(actor, "assignment.see", Subject(found.course_id)):
         raise NotFound("There is no such assignment.")
     who.require(actor, "example.change", Subject(found.course_id))

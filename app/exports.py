@@ -17,9 +17,11 @@ from app.services import services
 from grading.documents import zip_names
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
-from grading.store import Store, courses, gradeout
+from grading.store import Store
 from grading.store.audit import note
+from grading.store.courses import courses
 from grading.store.tables import Assignment
+from grading.store.views import csv_export
 from grading.tabular import grades_csv
 
 pages = Blueprint("exports", __name__)
@@ -68,9 +70,9 @@ def _table(store: Store, course_id: int, assignment: Assignment | None, how: How
     def lines() -> Iterator[bytes]:
         with store.read() as session:
             if assignment is None:
-                header, rows = gradeout.course_table(session, course_id)
+                header, rows = csv_export.course_table(session, course_id)
             else:
-                header, rows = gradeout.assignment_table(session, assignment, criteria=how.criteria)
+                header, rows = csv_export.assignment_table(session, assignment, criteria=how.criteria)
             yield from grades_csv.lines(header, rows, separator, bom=how.bom)
 
     return lines()
@@ -106,9 +108,9 @@ def assignment_of(actor: Actor, assignment_id: int) -> Assignment:
 
 
 def _files(store: Store, assignment: Assignment) -> Iterator[tuple[str, bytes]]:
-    yield from gradeout.everything(store, assignment.id)
+    yield from csv_export.everything(store, assignment.id)
     with store.read() as session:
-        header, rows = gradeout.assignment_table(session, assignment, criteria=True)
+        header, rows = csv_export.assignment_table(session, assignment, criteria=True)
         yield "grades.csv", b"".join(grades_csv.lines(header, rows, bom=True))
 
 

@@ -15,8 +15,9 @@ from app.language import gettext as _
 from app.language import ngettext
 from app.services import services
 from grading.domain.permissions import Actor, Subject
-from grading.store import extensions, tables
-from grading.store.extensions import NotExtended, Student
+from grading.store import tables
+from grading.store.grades import extensions
+from grading.store.grades.extensions import NotExtended, Student
 
 pages = Blueprint("extensions", __name__)
 GIVEN = 25

@@ -20,7 +20,7 @@ from app.tabs import Tab
 from app.texts import address
 from app.who import SignedIn
 from grading.domain.permissions import Actor, may
-from grading.store import languages as chosen
+from grading.store.accounts import languages as chosen
 
 pages = Blueprint("frame", __name__)
 

@@ -11,8 +11,8 @@ from app.language import ngettext
 from app.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
-from grading.store import replay
-from grading.store.replay import GivenUp
+from grading.store.rounds import retry
+from grading.store.rounds.retry import GivenUp
 
 pages = Blueprint("given_up", __name__)
 
@@ -48,13 +48,13 @@ def again() -> Response:
 
 def _given_up(actor: Actor) -> list[GivenUp]:
     with services().store.look() as session:
-        return replay.given_up(session, actor.staff_courses)
+        return retry.given_up(session, actor.staff_courses)
 
 
 def _replay(round_id: str, actor: Actor) -> bool:
     given = services()
     with given.store.write() as session:
-        done = replay.replay(session, round_id, actor.name)
+        done = retry.replay(session, round_id, actor.name)
     if done:
         given.dispatch.announce(round_id)  # for those not prepared yet; the sweeper sends the others
     return done

@@ -15,10 +15,11 @@ from app.language import gettext as _
 from app.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
-from grading.store import courses, gradebook
+from grading.store.courses import courses
 from grading.store.database import now
-from grading.store.gradebook import Gradebook
-from grading.store.gradebook_cells import Cell
+from grading.store.views import gradebook
+from grading.store.views.gradebook import Gradebook
+from grading.store.views.gradebook_cells import Cell
 
 pages = Blueprint("gradebook", __name__)
 PAGES = 40

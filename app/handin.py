@@ -22,9 +22,11 @@ from grading.domain.errors import EmptyUpload
 from grading.domain.permissions import Actor, Subject, may
 from grading.shared.logs import working_on
 from grading.shared.tracing import mark
-from grading.store import door, groups, submissions, tables, uploads
+from grading.store import tables
+from grading.store.courses import groups
 from grading.store.database import now
-from grading.store.submissions import Accepted, Idempotency, Incoming
+from grading.store.submissions import intake, submission_policy, uploads
+from grading.store.submissions.intake import Accepted, Idempotency, Incoming
 
 log = logging.getLogger(__name__)
 MIB = 1024 * 1024
@@ -76,7 +78,7 @@ def accept(
 
 def _stored(build: Callable[[Session], Incoming], also: Callable[[Session, str], None] | None) -> Accepted:
     with services().store.write() as session:
-        accepted = submissions.accept(session, build(session))
+        accepted = intake.accept(session, build(session))
         if also is not None:
             also(session, accepted.submission_id)
     return accepted
@@ -139,10 +141,10 @@ def keep(actor: Actor, course_id: int, form: Form) -> str:
 def require_open(session: Session, assignment: tables.Assignment, actor: Actor) -> None:
     """Go on if this person may hand in now; said before a long upload is read. Raises what `door` does."""
     if trusted(actor, assignment.course_id):
-        door.require_current(assignment)
+        submission_policy.require_current(assignment)
         return
     people = groups.together(session, assignment, actor.user_id)
-    door.require_open(session, assignment, actor.user_id, people, now(session))
+    submission_policy.require_open(session, assignment, actor.user_id, people, now(session))
 
 
 def confirm(actor: Actor, upload_id: str) -> str:

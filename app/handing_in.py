@@ -14,9 +14,11 @@ from app.services import services
 from grading.documents.files import safe_part
 from grading.domain.errors import DocumentError, NotFound
 from grading.domain.permissions import Actor, Subject, may
-from grading.store import groups, overview, receipts, uploads
-from grading.store.door import Shut, door
-from grading.store.receipts import Receipt
+from grading.store.courses import groups
+from grading.store.submissions import receipts, uploads
+from grading.store.submissions.receipts import Receipt
+from grading.store.submissions.submission_policy import Shut, door
+from grading.store.views import assignment
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/hand-in")
@@ -69,7 +71,7 @@ def upload(upload_id: str) -> str | BaseResponse:
         found = assignments.seen(session, actor, waiting.assignment_id)
         people = groups.together(session, found, actor.user_id)
         stands = door(session, found, actor.user_id, people, waiting.counts_at)
-        shown = overview.overview(session, found, actor.user_id)
+        shown = assignment.overview(session, found, actor.user_id)
     staff = handin.trusted(actor, shown.course_id)
     return render_template("upload.html", waiting=waiting, assignment=shown, door=stands, staff=staff)
 

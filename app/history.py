@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from grading.store import Store, measures
-from grading.store.measures import NOTHING, Open, Totals
+from grading.store import Store
+from grading.store.reporting import metrics
+from grading.store.reporting.metrics import NOTHING, Open, Totals
 
 T = TypeVar("T")
 PATIENCE_S = 5.0
@@ -57,12 +58,12 @@ class History:
     def read(self) -> tuple[Totals, Open]:
         """Totals, and what is open. Raises SQLAlchemyError."""
         with self._lock, self.store.read() as session:
-            until = measures.settled_until(session)
+            until = metrics.settled_until(session)
             if self._until is None or until > self._until:
-                self._settled = self._settled + measures.totals(session, self._until, until)
+                self._settled = self._settled + metrics.totals(session, self._until, until)
                 self._until = until
-            recent = measures.totals(session, self._until, None)
-            return self._settled + recent, measures.open_now(session)
+            recent = metrics.totals(session, self._until, None)
+            return self._settled + recent, metrics.open_now(session)
 
     def rising(self, counted: Mapping[tuple[str, ...], int]) -> dict[tuple[str, ...], int]:
         """The counts, never lower than before: a lost run may answer late and change its state."""

@@ -11,11 +11,11 @@ from app.pages import pages
 from app.services import services
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
-from grading.store import cards, lists
-from grading.store import home as first
 from grading.store.database import now
-from grading.store.home import Tallies
-from grading.store.lists import Filters
+from grading.store.views import staff_home as first
+from grading.store.views import student_home, submission_lists
+from grading.store.views.staff_home import Tallies
+from grading.store.views.submission_lists import Filters
 
 
 @pages.get("/")
@@ -25,7 +25,7 @@ def home() -> str:
     studied = studies(actor)
     with services().store.look() as session:
         waits = first.waiting(session, actor.staff_courses, _tallies()) if actor.staff else []
-        mine = cards.mine(session, actor.user_id, studied) if studied or not actor.staff else None
+        mine = student_home.mine(session, actor.user_id, studied) if studied or not actor.staff else None
         moment = now(session)
     return render_template(
         "home.html", mine=mine, waits=waits, now=moment, actor=actor, studies=bool(studied)
@@ -47,9 +47,9 @@ def hand_ins() -> str:
         state=state if state in {s.value for s in RoundState} else None,
     )
     with services().store.look() as session:
-        listed = lists.list_submissions(session, chosen, _number("page") or 1)
+        listed = submission_lists.list_submissions(session, chosen, _number("page") or 1)
         courses = None if actor.administrator else frozenset(actor.roles)
-        known = lists.assignments(session, courses, actor.staff_courses)
+        known = submission_lists.assignments(session, courses, actor.staff_courses)
     titles = {one.course_id: one.course_title for one in known}
     return render_template(
         "hand_ins.html", listed=listed, assignments=known, chosen=chosen, states=list(RoundState),

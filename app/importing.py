@@ -12,8 +12,9 @@ from app.language import ngettext
 from app.services import services
 from grading.domain.errors import DocumentError
 from grading.domain.permissions import Actor, Subject
-from grading.store import gradein, gradeout
+from grading.store.review import csv_import
 from grading.store.tables import Assignment
+from grading.store.views import csv_export
 from grading.tabular import grades_csv
 from grading.tabular.grades_csv import Table, TableUnreadable
 from grading.tabular.roster_csv import text_of
@@ -55,9 +56,9 @@ def apply(assignment_id: int) -> str | tuple[str, int] | Response:
     try:
         with services().store.write() as session:
             found = session.get_one(Assignment, assignment_id)
-            table = _table(text, gradeout.criteria_of(session, assignment_id))
-            count = gradein.apply(session, found, table, digest, reason, actor)
-    except gradein.PlanChanged as error:
+            table = _table(text, csv_export.criteria_of(session, assignment_id))
+            count = csv_import.apply(session, found, table, digest, reason, actor)
+    except csv_import.PlanChanged as error:
         return _preview(assignment, text, reason, error.message), error.status
     except DocumentError as error:
         return _form(assignment, error.message, reason, text), error.status
@@ -72,13 +73,13 @@ def _mine(assignment_id: int) -> tuple[Actor, Assignment]:
     return actor, assignment
 
 
-def _table(text: str, criteria: tuple[gradeout.Criterion, ...]) -> Table:
+def _table(text: str, criteria: tuple[csv_export.Criterion, ...]) -> Table:
     return grades_csv.parse(text.encode(), {one.id: one.title for one in criteria})
 
 
 def _form(assignment: Assignment, problem: str = "", reason: str = "", table: str = "") -> str:
     with services().store.look() as session:
-        criteria = gradeout.criteria_of(session, assignment.id)
+        criteria = csv_export.criteria_of(session, assignment.id)
     return render_template(
         "gradebook/import.html",
         assignment=assignment,
@@ -92,7 +93,9 @@ def _form(assignment: Assignment, problem: str = "", reason: str = "", table: st
 
 def _preview(assignment: Assignment, text: str, reason: str, problem: str = "") -> str:
     with services().store.look() as session:
-        plan = gradein.plan(session, assignment, _table(text, gradeout.criteria_of(session, assignment.id)))
+        plan = csv_import.plan(
+            session, assignment, _table(text, csv_export.criteria_of(session, assignment.id))
+        )
     return render_template(
         "gradebook/import_preview.html",
         assignment=assignment,

@@ -11,8 +11,8 @@ from flask import current_app
 from sqlalchemy.orm import Session
 
 from app.services import services
-from grading.store import touches
-from grading.store.touches import Stamp
+from grading.store import change_tracking
+from grading.store.change_tracking import Stamp
 
 T = TypeVar("T")
 MOST = 64
@@ -29,7 +29,7 @@ class Kept(Generic[T]):
     def get(self, session: Session, course_id: int, assignment_id: int | None, make: Callable[[], T]) -> T:
         """That of an assignment, or of a course; made anew where something changed."""
         # looked at first: what commits while it is made gives another stamp next time
-        now, place = touches.stamp(session, course_id, assignment_id), (course_id, assignment_id)
+        now, place = change_tracking.stamp(session, course_id, assignment_id), (course_id, assignment_id)
         with self._lock:
             found = self._known.get(place)
             if found is not None and found[0] == now:

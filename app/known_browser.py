@@ -11,8 +11,8 @@ from werkzeug.wrappers import Response
 from app.language import ngettext
 from app.services import services
 from app.who import SignedIn
-from grading.store import signed_in
-from grading.store.sign_in_tries import Caller, KnownBrowser, TriedTooOften
+from grading.store.accounts import current_user
+from grading.store.accounts.sign_in_attempts import Caller, KnownBrowser, TriedTooOften
 
 COOKIE = "grader-known"
 KEPT_S = 180 * 24 * 3600
@@ -33,7 +33,7 @@ def caller_of(user: SignedIn) -> Caller:
 def remember(answer: Response, user_id: int) -> Response:
     """Let the browser show later that this account signed in there; of several accounts, the last one."""
     with services().store.look() as store:
-        found = signed_in.find(store, user_id)
+        found = current_user.find(store, user_id)
     if found is None:  # disabled meanwhile
         return answer
     shown = _signer().dumps([user_id, found.stamp, secrets.token_urlsafe(16)])

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.services import services
 from grading.domain.permissions import Actor
-from grading.store import links, members
+from grading.store.courses import invitations, members
 
 
 def address(secret: str) -> str:
@@ -18,6 +18,6 @@ def address(secret: str) -> str:
 
 def page(session: Session, user_id: int, actor: Actor, back: str, course_id: int | None = None) -> str:
     """Make a link for somebody and show it."""
-    made = links.make(session, [user_id], actor.name, actor.user_id, course_id)
+    made = invitations.make(session, [user_id], actor.name, actor.user_id, course_id)
     person = members.person(session, user_id, "")
     return render_template("people/link.html", person=person, link=address(made[user_id]), back=back)

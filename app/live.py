@@ -7,7 +7,7 @@ from app.language import later as N_
 from app.progress import Progress, StageStatus
 from grading.domain.model import RoundState, StageState
 from grading.domain.rubric import Value
-from grading.store.waits import Standing
+from grading.store.views.status import Standing
 
 TITLES = {"analysis": N_("Technical review"), "feedback": N_("Personal feedback")}
 WORDS = {

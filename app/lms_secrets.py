@@ -10,8 +10,8 @@ from app.language import gettext as _
 from app.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
-from grading.store import webhook_secrets
-from grading.store.webhook_secrets import Made
+from grading.store.integrations import webhook_secrets
+from grading.store.integrations.webhook_secrets import Made
 
 pages = Blueprint("lms_secrets", __name__, url_prefix="/operations/webhook-secrets")
 

@@ -12,8 +12,8 @@ from app.services import services
 from grading.broker.machine_condition import Condition, condition
 from grading.broker.machine_states import MachineState, machines_that_differ
 from grading.scheduling.model_digests import Difference
-from grading.store import drains
-from grading.store.taken import Taken, last_taken
+from grading.store.reporting import drains
+from grading.store.reporting.recent_runs import Taken, last_taken
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Value
 from grading.integrations.mail import valid_address
-from grading.store import mails, views
-from grading.store.views import SubmissionView
+from grading.store.integrations import mail
+from grading.store.views import submission
+from grading.store.views.submission import SubmissionView
 
 pages = Blueprint("mailing", __name__)
 
@@ -30,7 +31,7 @@ def offered(session: Session, actor: Actor, view: SubmissionView) -> Offer | Non
     """Nothing where no mail is sent, for those whose hand-in it is not, and without an address."""
     if not services().config.mail.on or not _theirs(actor, view) or view.released:
         return None
-    wanted, address = mails.wanted(session, view.id, actor.user_id)
+    wanted, address = mail.wanted(session, view.id, actor.user_id)
     return Offer(wanted=wanted, address=address) if valid_address(address) else None
 
 
@@ -40,11 +41,11 @@ def wish(submission_id: str) -> Response:
     actor = who.actor()
     wanted = request.form.get("wanted") == "yes"
     with services().store.write() as session:
-        view = views.submission_view(session, submission_id)
+        view = submission.submission_view(session, submission_id)
         who.require_seen(actor, view)
         if not _theirs(actor, view):
             raise NotFound("This hand-in is not yours.")
-        mails.wish(session, submission_id, actor.user_id, wanted=wanted)
+        mail.wish(session, submission_id, actor.user_id, wanted=wanted)
     told = _("You will get an e-mail when you can see the result.")
     flash(told if wanted else _("You will get no e-mail about this hand-in."))
     return redirect(url_for("pages.submission", submission_id=submission_id), 303)

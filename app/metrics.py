@@ -13,8 +13,8 @@ from app.history import Bounded, History
 from app.services import Services
 from grading.domain.errors import EngineError
 from grading.domain.model import RoundState, RunState
-from grading.store import measures
-from grading.store.measures import END_TO_END_S, FIRST_TOKEN_S, STAGE_S, Open, Spread, Totals
+from grading.store.reporting import metrics
+from grading.store.reporting.metrics import END_TO_END_S, FIRST_TOKEN_S, STAGE_S, Open, Spread, Totals
 
 Labels = tuple[str, ...]
 BESIDE_ENGINES = ("machine_lost", "machine_stalled", "exhausted")
@@ -130,7 +130,7 @@ def _open(now_open: Open, known: Iterable[str]) -> Iterator[Metric]:
     age = [(key, waiting.oldest_s) for key, waiting in waits.items()]
     yield gauge("grader_queue_depth", "Rounds that wait in the database.", depth, "priority")
     yield gauge("grader_queue_age_seconds", "Age of the oldest round that waits.", age, "priority")
-    none = {(stage, state.value): 0 for stage in known for state in measures.OPEN_STAGES}
+    none = {(stage, state.value): 0 for stage in known for state in metrics.OPEN_STAGES}
     stages = {**none, **now_open.stages}.items()
     yield gauge("grader_stages", "Stages that are not over.", stages, "stage", "state")
     pending = [((kind,), waiting.count) for kind, waiting in now_open.outbox.items()]

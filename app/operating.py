@@ -21,10 +21,10 @@ from grading.broker.heartbeats import Lease
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.execution.throughput import seconds_until_checked
-from grading.store import figures, measures, operating
-from grading.store.figures import Figures
-from grading.store.measures import Waiting
-from grading.store.operating import InWork
+from grading.store.reporting import metrics, operations, operations_summary
+from grading.store.reporting.metrics import Waiting
+from grading.store.reporting.operations import InWork
+from grading.store.reporting.operations_summary import Figures
 
 LONG_S = 60.0
 """So long a wait for the sandbox is told."""
@@ -100,8 +100,8 @@ class Backlog:
     """Hand-ins in one state, by priority."""
 
     title: str
-    interactive: measures.Waiting
-    batch: measures.Waiting
+    interactive: metrics.Waiting
+    batch: metrics.Waiting
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ def overview(actor: Actor) -> Overview:
     parts = _parts(given)
     with given.store.look() as session:
         seen = look_in(session)
-        known = figures.figures(session, actor.staff_courses)
-        runs, total = operating.in_work(session)
-        size, kind = operating.size_bytes(session), session.get_bind().dialect.name
+        known = operations_summary.figures(session, actor.staff_courses)
+        runs, total = operations.in_work(session)
+        size, kind = operations.size_bytes(session), session.get_bind().dialect.name
     leases = given.dispatch.leases([run.run_id for run in runs]) if runs else {}
     room = _room(given)
     troubles = [*_troubles(seen, parts, room), *_slow_sandbox(known, parts), *_to_look_at(actor, known)]

@@ -31,8 +31,10 @@ from app.tokens import MAY
 from grading.domain.errors import NotFound, NotSignedIn
 from grading.domain.permissions import may
 from grading.scheduling import model_digests
-from grading.store import drains, measures, migrate
-from grading.store import operating as stored
+from grading.store import schema
+from grading.store.reporting import drains
+from grading.store.reporting import metrics as measures
+from grading.store.reporting import operations as stored
 
 pages = Blueprint("operations", __name__)
 HTTP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -53,7 +55,7 @@ def ready() -> tuple[Response, int]:
     """200 when uploads can be accepted: the database is there, with all migrations. Redis may be away."""
     given = services()
     try:
-        migrated = migrate.current(given.store) == migrate.newest()
+        migrated = schema.current(given.store) == schema.newest()
         database = "ok" if migrated else "migrations are missing; run `grader db upgrade`"
     except SQLAlchemyError:
         migrated, database = False, "away"

@@ -14,9 +14,13 @@ from app.progress import progress
 from app.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
-from grading.store import contents, grades, lists, prompts, tables, views
-from grading.store.contents import Whole
-from grading.store.lists import AssignmentLine
+from grading.store import tables
+from grading.store.grades import release as grades
+from grading.store.rounds import prompts
+from grading.store.views import submission as views
+from grading.store.views import submission_contents, submission_lists
+from grading.store.views.submission_contents import Whole
+from grading.store.views.submission_lists import AssignmentLine
 
 pages = Blueprint("pages", __name__)
 
@@ -31,7 +35,9 @@ def submission(submission_id: str) -> str:
         sees = may(actor, "score.see", who.subject_of(view))
         now = live(view, progress(session, view), sees_score=sees)
         mine = actor.user_id == view.student_id or actor.user_id in view.members
-        attempts = lists.attempts(session, actor.user_id if mine else view.student_id, view.assignment_id)
+        attempts = submission_lists.attempts(
+            session, actor.user_id if mine else view.student_id, view.assignment_id
+        )
         result = results.result(session, actor, whole, attempts)
         mail = mailing.offered(session, actor, view)
     return render_template(
@@ -96,10 +102,10 @@ def _assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
         found = session.get(tables.Assignment, assignment_id)
         if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
             raise NotFound("There is no such assignment.")
-        return lists.assignment_line(found, found.course)
+        return submission_lists.assignment_line(found, found.course)
 
 
 def _seen(session: Session, actor: Actor, submission_id: str) -> Whole:
-    whole = contents.whole(session, submission_id)
+    whole = submission_contents.whole(session, submission_id)
     who.require_seen(actor, whole.view)
     return whole

@@ -12,8 +12,8 @@ from app.language import ngettext
 from app.services import services
 from grading.domain.errors import Conflict, GraderError
 from grading.domain.permissions import Actor, Subject, may
-from grading.store import courses, links, members, roster
-from grading.store.roster import Plan
+from grading.store.courses import courses, invitations, members, roster
+from grading.store.courses.roster import Plan
 from grading.tabular import roster_csv
 from grading.tabular.roster_csv import Roster
 
@@ -100,7 +100,7 @@ def invite(course_id: int) -> Response | BaseResponse:
     given = [int(one) for one in request.form.getlist("user") if one.isdecimal() and len(one) < 10]
     with services().store.write() as session:
         wanted = members.linkable(session, actor, course_id, None if "all" in request.form else given)
-        made = links.make(session, wanted, actor.name, actor.user_id, course_id)
+        made = invitations.make(session, wanted, actor.name, actor.user_id, course_id)
         rows = members.named(session, wanted)
         course = courses.find(session, course_id)
     if not made:

@@ -10,8 +10,8 @@ from app.language import later as N_
 from app.language import ngettext, number
 from grading.domain.lateness import Lateness
 from grading.domain.outcome import CriterionGrade
-from grading.store.standing import Terms
-from grading.store.views import GradeView
+from grading.store.views.grade_history import Terms
+from grading.store.views.submission import GradeView
 
 LEVELS = (
     N_("nothing usable"),

@@ -18,8 +18,8 @@ from app.said import said as in_words
 from grading.domain.model import CheckOutcome, Document
 from grading.domain.outcome import Corrected, CriterionGrade, Report
 from grading.execution.display import ShownTrial
-from grading.store.standing import Terms
-from grading.store.views import SubmissionView
+from grading.store.views.grade_history import Terms
+from grading.store.views.submission import SubmissionView
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from app.services import services
 from grading.broker.heartbeats import MOST_DRAFT, Lease
 from grading.domain.model import StageState
 from grading.domain.rubric import Value
-from grading.store.views import Queue, StageView
-from grading.store.waits import Standing
+from grading.store.views.status import Standing
+from grading.store.views.submission import Queue, StageView
 
 
 class StageStatus(Value):

@@ -11,7 +11,7 @@ from app.language import later as N_
 from app.said import said as in_words
 from grading.domain.jobs import Hybrid, Provenance, Speculative
 from grading.domain.outcome import Report
-from grading.store.prompts import Missing
+from grading.store.rounds.prompts import Missing
 
 Rows = list[tuple[str, list[str]]]
 """A label and a cell for each result."""

@@ -15,10 +15,11 @@ from app.services import services
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.outcome import CriterionGrade
 from grading.domain.permissions import Actor, Subject, may
-from grading.store import regrade_lists, regrades, views
-from grading.store.regrade_lists import Request
-from grading.store.regrades import Answer, Verdict
-from grading.store.views import SubmissionView
+from grading.store.review import regrade_requests as regrades
+from grading.store.review.regrade_requests import Answer, Verdict
+from grading.store.views import regrade_requests, submission
+from grading.store.views.regrade_requests import Request
+from grading.store.views.submission import SubmissionView
 
 pages = Blueprint("regrades", __name__)
 SHORTEST = 10
@@ -32,7 +33,7 @@ def ask(submission_id: str) -> Response:
     actor = who.actor()
     reason, criterion = request.form.get("reason", "").strip(), request.form.get("criterion", "")[:80]
     with services().store.write() as session:
-        view = views.submission_view(session, submission_id)
+        view = submission.submission_view(session, submission_id)
         who.require_seen(actor, view)
         who.require(actor, "regrade.ask", who.subject_of(view))
         said = _ask(session, actor, view, criterion, reason)
@@ -65,7 +66,7 @@ def withdraw(request_id: int) -> Response:
     """Take one's own request back."""
     actor = who.actor()
     with services().store.write() as session:
-        found = regrade_lists.find(session, request_id)
+        found = regrade_requests.find(session, request_id)
         try:
             regrades.withdraw(session, actor, request_id)
             said = _("Your request was withdrawn.")
@@ -83,8 +84,8 @@ def listing() -> str:
         who.require(actor, "regrade.answer")
     course = _number("course")
     with services().store.look() as session:
-        found = regrade_lists.listing(session, actor.staff_courses, course, _number("page") or 1)
-        courses = regrade_lists.courses(session, actor.staff_courses)
+        found = regrade_requests.listing(session, actor.staff_courses, course, _number("page") or 1)
+        courses = regrade_requests.courses(session, actor.staff_courses)
     return render_template("regrades/list.html", found=found, courses=courses, course=course)
 
 
@@ -165,10 +166,10 @@ def _criteria(view: SubmissionView) -> tuple[CriterionGrade, ...]:
 
 def _answerable(session: Session, actor: Actor, request_id: int) -> tuple[Request, SubmissionView]:
     """The request, where the actor is staff. Raises NotFound for those of others."""
-    found = regrade_lists.find(session, request_id)
+    found = regrade_requests.find(session, request_id)
     if not may(actor, "regrade.answer", Subject(found.course_id)):
         raise NotFound("There is no such request.")
-    return found, views.submission_view(session, found.submission_id)
+    return found, submission.submission_view(session, found.submission_id)
 
 
 def _points(text: str) -> float | None:

@@ -30,11 +30,19 @@ from grading.domain.model import Document
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
 from grading.shared.cache import mark
-from grading.store import contents, lists, regrade_lists, regrades, standing, tables, views
-from grading.store.contents import Whole
-from grading.store.lists import SubmissionLine
-from grading.store.standing import Made, Terms
-from grading.store.views import SubmissionView
+from grading.store import tables
+from grading.store.review import regrade_requests as regrades
+from grading.store.views import (
+    grade_history,
+    regrade_requests,
+    submission,
+    submission_contents,
+    submission_lists,
+)
+from grading.store.views.grade_history import Made, Terms
+from grading.store.views.submission import SubmissionView
+from grading.store.views.submission_contents import Whole
+from grading.store.views.submission_lists import SubmissionLine
 
 pages = Blueprint("results", __name__)
 NO_RESULT = "There is no result to look at yet."
@@ -55,7 +63,7 @@ def result(
     own = actor.user_id == view.student_id or actor.user_id in view.members
     if attempts is None:
         whose = actor.user_id if own else view.student_id
-        attempts = lists.attempts(session, whose, view.assignment_id)
+        attempts = submission_lists.attempts(session, whose, view.assignment_id)
     titles = {one.criterion: one.title for one in report.criteria} if report else {}
     found = _pictures(session, view.id, given.documents)
     written = {one.stage: one.written_at for one in view.stages if one.written_at} if report else {}
@@ -75,7 +83,7 @@ def result(
         sum=points.summed(view.grade, terms) if report and view.grade else None,
         counted=_counted(actor, view, terms, attempts),
         touched=touched(report),
-        gradings=standing.gradings(session, view.id) if view.regraded else (),
+        gradings=grade_history.gradings(session, view.id) if view.regraded else (),
         changes=changed.told(_changes(session, view), changed.titles(report))
         if staff and view.changed
         else (),
@@ -86,8 +94,8 @@ def result(
 def _changes(session: Session, view: SubmissionView) -> Sequence[Made]:
     """What people changed in all its gradings, the newest first; those of an only one are known."""
     if view.regraded or view.grade is None:
-        return standing.changes(session, view.id)
-    return view.grade.made[: standing.MOST]
+        return grade_history.changes(session, view.id)
+    return view.grade.made[: grade_history.MOST]
 
 
 def touched(report: Report | None) -> bool:
@@ -124,7 +132,7 @@ def _regrades(
     session: Session, actor: Actor, view: SubmissionView, titles: dict[str, str]
 ) -> dict[str, object]:
     """Requests for this hand-in, and what may still be asked."""
-    requests = regrade_lists.of_submission(session, view.id) if view.asked else ()
+    requests = regrade_requests.of_submission(session, view.id) if view.asked else ()
     taken = {one.criterion for one in requests if one.open}
     may_ask = bool(titles) and may(actor, "regrade.ask", who.subject_of(view))
     whole = [("", _("The whole grade"))]
@@ -154,7 +162,7 @@ def _pictures(
     known = cast(Numbers, current_app.extensions["grader-pictures"])
     found: dict[tuple[str, int], list[int]] = {}
     for path, name in _notebooks(session, submission_id, documents):
-        for cell, number in known.of(name, partial(standing.content, session, name)):
+        for cell, number in known.of(name, partial(grade_history.content, session, name)):
             found.setdefault((path, cell), []).append(number)
     return found
 
@@ -164,7 +172,7 @@ def _notebooks(
 ) -> list[tuple[str, str]]:
     """(path, SHA-256) of the notebooks that have pictures."""
     some = [one.path for one in documents if any(o.image for c in one.cells for o in c.outputs)]
-    names = standing.notebooks(session, submission_id) if some else {}
+    names = grade_history.notebooks(session, submission_id) if some else {}
     return [(path, names[path]) for path in some if path in names]
 
 
@@ -175,11 +183,11 @@ def picture(submission_id: str, document: int, cell: int, number: int) -> Respon
     """One picture of the outputs that were handed in, without anything else of its file."""
     actor = who.actor()
     with services().store.look() as session:
-        view = views.submission_view(session, submission_id)
+        view = submission.submission_view(session, submission_id)
         who.require_seen(actor, view)
         name = _notebook(session, view.id, document)
         known = cast(Numbers, current_app.extensions["grader-pictures"])
-        found = known.picture(name, cell, number, partial(standing.content, session, name))
+        found = known.picture(name, cell, number, partial(grade_history.content, session, name))
     if found is None:
         raise NotFound("There is no such picture.")
     response = Response(found.data, mimetype=f"image/{found.kind}")
@@ -192,8 +200,8 @@ def picture(submission_id: str, document: int, cell: int, number: int) -> Respon
 
 def _notebook(session: Session, submission_id: str, number: int) -> str:
     """The SHA-256 of the file. Raises NotFound."""
-    documents = contents.documents(session, submission_id)
-    names = standing.notebooks(session, submission_id)
+    documents = submission_contents.documents(session, submission_id)
+    names = grade_history.notebooks(session, submission_id)
     if number >= len(documents) or documents[number].path not in names:
         raise NotFound("There is no such picture.")
     return names[documents[number].path]
@@ -207,7 +215,7 @@ def pdf(submission_id: str) -> Response:
     """The result as a PDF, for everybody who may see it."""
     actor = who.actor()
     with services().store.read() as session:
-        view = views.submission_view(session, submission_id)
+        view = submission.submission_view(session, submission_id)
         who.require_seen(actor, view)
         report = who.report_for(actor, view)
         if report is None:
@@ -228,7 +236,7 @@ def class_zip(assignment_id: int) -> Response:
         if assignment is None or not who.knows_course(actor, assignment.course_id):
             raise NotFound("There is no such assignment.")
         who.require(actor, "grades.export", Subject(assignment.course_id))
-        hand_ins = standing.that_count(session, assignment)
+        hand_ins = grade_history.that_count(session, assignment)
         slug = assignment.slug
     viewing.viewed_all(actor, assignment_id, len(hand_ins))
     members = ((_name_in_zip(one), partial(_of_class, one.submission_id)) for one in hand_ins)
@@ -236,14 +244,14 @@ def class_zip(assignment_id: int) -> Response:
     return _download(packed, "application/zip", f"{file_name(slug)}-results.zip")
 
 
-def _name_in_zip(one: standing.HandIn) -> str:
+def _name_in_zip(one: grade_history.HandIn) -> str:
     return f"{file_name(one.student, str(one.student_id), f'hand-in-{one.number}')}.pdf"
 
 
 def _of_class(submission_id: str) -> bytes:
     """The PDF of one hand-in, as its student would get it. Raises GraderError."""
     with services().store.read() as session:
-        view = views.submission_view(session, submission_id)
+        view = submission.submission_view(session, submission_id)
         if view.grade is None:
             raise NotFound(NO_RESULT)
         given = _printed(session, view, for_student(view.grade.report), staff=False)
@@ -251,13 +259,13 @@ def _of_class(submission_id: str) -> bytes:
 
 
 def _printed(session: Session, view: SubmissionView, report: Report, staff: bool) -> printing.Printed:
-    documents = contents.documents(session, view.id)
+    documents = submission_contents.documents(session, view.id)
     found: dict[tuple[str, int], dict[int, Picture]] = {}
     for path, name in _notebooks(session, view.id, documents):
-        for (cell, number), one in pictures.pictures(standing.content(session, name)).items():
+        for (cell, number), one in pictures.pictures(grade_history.content(session, name)).items():
             found.setdefault((path, cell), {})[number] = one
-    terms = standing.terms(session, view.id, view.round_id)
-    trial = contents.trial(session, view.round_id)
+    terms = grade_history.terms(session, view.id, view.round_id)
+    trial = submission_contents.trial(session, view.round_id)
     return printing.Printed(view, report, documents, terms, trial, found, staff)
 
 

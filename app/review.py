@@ -12,10 +12,12 @@ from app import review_filter, review_lists, review_parts, review_shown, viewing
 from app.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
-from grading.store import contents, review_list, saved_comments, tables, views
-from grading.store.contents import Whole
-from grading.store.review_history import Made
-from grading.store.views import SubmissionView
+from grading.store import tables
+from grading.store.grades.change_history import Made
+from grading.store.review import comment_bank
+from grading.store.views import review_worklist, submission, submission_contents
+from grading.store.views.submission import SubmissionView
+from grading.store.views.submission_contents import Whole
 
 pages = Blueprint("review", __name__)
 
@@ -55,7 +57,7 @@ def page(
         left = review_lists.pane(of, filters, review_filter.page_of(request.args), submission_id)
         before, after = review_lists.neighbours(of, filters, submission_id, left)
         given = review_shown.given(session, whole, review_lists.rubric_of_round(session, left, view.round_id))
-        saved = saved_comments.texts(session, view.course_id)
+        saved = comment_bank.texts(session, view.course_id)
     viewing.viewed(actor, submission_id, "review")
     said: dict[str, Any] = {}
     if problem or stale or meanwhile or draft:
@@ -77,12 +79,12 @@ def page(
 
 def seen(session: Session, actor: Actor, submission_id: str, action: str = "class.see") -> SubmissionView:
     """A hand-in for staff who may do this. Raises NotFound, Forbidden."""
-    return _required(actor, views.submission_view(session, submission_id), action)
+    return _required(actor, submission.submission_view(session, submission_id), action)
 
 
 def seen_whole(session: Session, actor: Actor, submission_id: str, action: str = "class.see") -> Whole:
     """The same with what was handed in. Raises NotFound, Forbidden."""
-    whole = contents.whole(session, submission_id)
+    whole = submission_contents.whole(session, submission_id)
     _required(actor, whole.view, action)
     return whole
 
@@ -97,7 +99,7 @@ def of_class(
     session: Session, actor: Actor, assignment_id: int, action: str = "class.see"
 ) -> tables.Assignment:
     """An assignment for staff who may do this. Raises NotFound, Forbidden."""
-    assignment = review_list.require(session, assignment_id)
+    assignment = review_worklist.require(session, assignment_id)
     if not may(actor, "assignment.see", Subject(assignment.course_id)):
         raise NotFound("There is no such assignment.")
     who.require(actor, action, Subject(assignment.course_id))

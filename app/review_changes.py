@@ -17,10 +17,13 @@ from app.services import services
 from grading.domain.changes import Change
 from grading.domain.errors import Conflict
 from grading.domain.permissions import Actor
-from grading.store import grades, review_list, reviewing, saved_comments, tables
-from grading.store.reviewing import ChangedMeanwhile, ChangeRefused
-from grading.store.saved_comments import CommentRefused
-from grading.store.views import SubmissionView
+from grading.store import tables
+from grading.store.grades import release as grades
+from grading.store.review import comment_bank, edits
+from grading.store.review.comment_bank import CommentRefused
+from grading.store.review.edits import ChangedMeanwhile, ChangeRefused
+from grading.store.views import review_worklist
+from grading.store.views.submission import SubmissionView
 
 pages = Blueprint("review_changes", __name__)
 Answer = Response | tuple[str, int]
@@ -33,9 +36,9 @@ def change(submission_id: str) -> Answer:
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
         wanted = _wanted(session, submission_id)
-        reviewing.change(session, submission_id, wanted, _seen(), actor)
+        edits.change(session, submission_id, wanted, _seen(), actor)
         if wanted.kind == "add" and request.form.get("keep"):
-            saved_comments.save(session, view.course_id, wanted.text, actor)
+            comment_bank.save(session, view.course_id, wanted.text, actor)
         told = _(" The student can see it.") if view.released else ""
         return _("Saved.") + told
 
@@ -49,7 +52,7 @@ def undo(submission_id: str) -> Answer:
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
         number = request.form.get("change", "")
         known = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
-        reviewing.undo(session, submission_id, known, _seen(), actor)
+        edits.undo(session, submission_id, known, _seen(), actor)
         return _("Taken back; what stood there before counts again.")
 
     return _done(submission_id, "grade.change", work)
@@ -61,10 +64,10 @@ def accept(submission_id: str) -> Answer:
     after: list[str | None] = []
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
-        assignment = review_list.require(session, view.assignment_id)
+        assignment = review_worklist.require(session, view.assignment_id)
         filters = review_filter.filters_of(request.args)
-        after.append(review_list.neighbours(session, assignment, filters, submission_id)[1])
-        released = reviewing.accept(session, submission_id, _seen(), actor)
+        after.append(review_worklist.neighbours(session, assignment, filters, submission_id)[1])
+        released = edits.accept(session, submission_id, _seen(), actor)
         said = _("Accepted: %(name)s.", name=view.student)
         said += _(" It is released, as this assignment says.") if released else ""
         return said if after[0] else said + " " + _("That was the last one of this list.")
@@ -77,7 +80,7 @@ def release(submission_id: str) -> Answer:
     """Let the student see this grade, also a held one: a person decided."""
 
     def work(session: Session, actor: Actor, view: SubmissionView) -> str:
-        reviewing.require_seen(session, view.round_id, _seen())
+        edits.require_seen(session, view.round_id, _seen())
         grades.release(session, view.round_id, actor)
         return _("The student can see this grade now.")
 
@@ -125,7 +128,7 @@ def _wanted(session: Session, submission_id: str) -> Change:
     said |= {"text": text, "reason": _text("reason", 2_000)}
     points = form.get("exact") or form.get("points") or ""
     said["points"] = review_filter.number(points)
-    said["target"] = reviewing.TOTAL if said["kind"] == "adjust" else said["target"]
+    said["target"] = edits.TOTAL if said["kind"] == "adjust" else said["target"]
     if said["kind"] == "add":
         said |= {**_place(session, submission_id), "target": ""}
     try:

@@ -16,9 +16,11 @@ from app.services import services
 from grading.domain.errors import GraderError
 from grading.domain.permissions import Actor
 from grading.scoring.curves import Curve
-from grading.store import adjusting, grades, lists
-from grading.store.adjusting import CurveRefused, MovedMeanwhile, Preview
-from grading.store.marking import MOST
+from grading.store.grades import release as grades
+from grading.store.review import curves
+from grading.store.review.curves import CurveRefused, MovedMeanwhile, Preview
+from grading.store.review.second_marking import MOST
+from grading.store.views import submission_lists
 
 pages = Blueprint("review_class", __name__)
 CHOSEN = 500
@@ -97,7 +99,7 @@ def adjust(assignment_id: int) -> Answer:
         with services().store.write() as session:
             assignment = review.of_class(session, actor, assignment_id, "grade.adjust_all")
             reason = form.get("reason", "").replace("\0", "").strip()[:2_000]
-            count = adjusting.apply(
+            count = curves.apply(
                 session,
                 assignment,
                 _curve(form),
@@ -118,7 +120,7 @@ def undo(assignment_id: int) -> Response:
     actor = who.actor()
     with services().store.write() as session:
         assignment = review.of_class(session, actor, assignment_id, "grade.adjust_all")
-        count = adjusting.undo(session, assignment, request.form.get("bulk", "")[:32], actor)
+        count = curves.undo(session, assignment, request.form.get("bulk", "")[:32], actor)
     flash(ngettext("Taken back for %(count)s grade.", "Taken back for %(count)s grades.", count))
     return redirect(url_for("review_class.adjusting_form", assignment_id=assignment_id), 303)
 
@@ -152,7 +154,7 @@ def _require_sure() -> None:
 def _ask_withdrawal(actor: Actor, assignment_id: int, ids: list[str]) -> str:
     with services().store.look() as session:
         assignment = review.of_class(session, actor, assignment_id, "grade.release")
-        line = lists.assignment_line(assignment, assignment.course)
+        line = submission_lists.assignment_line(assignment, assignment.course)
     address = review_filter.address_of(review_filter.filters_of(request.args))
     return render_template("review/withdraw.html", assignment=line, ids=ids, address=address, actor=actor)
 
@@ -173,7 +175,7 @@ def _moment() -> datetime | None:
 def _releasing_page(actor: Actor, assignment_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         assignment = review.of_class(session, actor, assignment_id, "grade.release")
-        line = lists.assignment_line(assignment, assignment.course)
+        line = submission_lists.assignment_line(assignment, assignment.course)
         counts = kept.of_assignment("counts", session, assignment.course_id, assignment_id, grades.counts)
         release_at = assignment.release_at
     return render_template(
@@ -192,16 +194,16 @@ def _adjusting_page(
     preview: Preview | None = None
     with services().store.look() as session:
         assignment = review.of_class(session, actor, assignment_id, "grade.adjust_all")
-        line = lists.assignment_line(assignment, assignment.course)
+        line = submission_lists.assignment_line(assignment, assignment.course)
         if form.get("kind"):
             try:
-                preview = adjusting.preview(session, assignment, _curve(form), bool(form.get("all")))
+                preview = curves.preview(session, assignment, _curve(form), bool(form.get("all")))
             except CurveRefused as error:
                 problem, status = problem or _(error.message), error.status
         values: dict[str, Any] = {
             "assignment": line,
             "criteria": review_lists.rubric_of(session, assignment),
-            "bulks": adjusting.bulks(session, assignment_id),
+            "bulks": curves.bulks(session, assignment_id),
         }
     shown = {"preview": preview, "form": form, "problem": problem, "shown": SHOWN}
     return render_template("review/adjusting.html", actor=actor, **shown, **values), status

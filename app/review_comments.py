@@ -11,8 +11,9 @@ from app.language import gettext as _
 from app.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject
-from grading.store import saved_comments, tables
-from grading.store.saved_comments import CommentRefused
+from grading.store import tables
+from grading.store.review import comment_bank
+from grading.store.review.comment_bank import CommentRefused
 
 pages = Blueprint("comments", __name__, url_prefix="/courses/<int(max=2147483647):course_id>/comments")
 
@@ -31,7 +32,7 @@ def save(course_id: int) -> Response | tuple[str, int]:
         with services().store.write() as session:
             _course(session, actor, course_id)
             text = request.form.get("text", "").replace("\0", "").replace("\r\n", "\n")
-            saved_comments.save(session, course_id, text, actor)
+            comment_bank.save(session, course_id, text, actor)
     except CommentRefused as error:
         return _page(actor, course_id, error.message), error.status
     flash(_("Kept."))
@@ -44,7 +45,7 @@ def delete(course_id: int, comment_id: int) -> Response:
     actor = who.actor()
     with services().store.write() as session:
         _course(session, actor, course_id)
-        saved_comments.delete(session, course_id, comment_id, actor)
+        comment_bank.delete(session, course_id, comment_id, actor)
     flash(_("Deleted. Where it was used, it stays."))
     return redirect(url_for("comments.listing", course_id=course_id), 303)
 
@@ -60,5 +61,5 @@ def _course(session: Session, actor: Actor, course_id: int) -> tables.Course:
 def _page(actor: Actor, course_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         course = _course(session, actor, course_id)
-        kept = saved_comments.page_of(session, course_id, review_filter.page_of(request.args))
+        kept = comment_bank.page_of(session, course_id, review_filter.page_of(request.args))
     return render_template("review/comments.html", course=course, kept=kept, problem=problem, actor=actor)

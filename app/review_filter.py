@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from app.language import gettext as _
 from app.services import services
-from grading.store.review_filters import Filters
+from grading.store.views.review_filters import Filters
 
 NAMES: Mapping[str, str] = {
     # name in the address -> field of the filter

@@ -18,8 +18,10 @@ from app.language import gettext as _
 from grading.domain.errors import NotFound
 from grading.domain.rubric import Criterion, Rubric
 from grading.shared.cache import mark
-from grading.store import adjusting, lists, marking, review_list, tables
-from grading.store.review_filters import Filters, Page
+from grading.store import tables
+from grading.store.review import curves, second_marking
+from grading.store.views import review_worklist, submission_lists
+from grading.store.views.review_filters import Filters, Page
 
 ORDERS = 20
 """Filters of an assignment whose order is kept."""
@@ -38,7 +40,7 @@ class Of:
     @cached_property
     def row(self) -> tables.Assignment:
         """As the database has it. Raises NotFound."""
-        return review_list.require(self.session, self.id)
+        return review_worklist.require(self.session, self.id)
 
 
 @dataclass
@@ -52,7 +54,7 @@ class Known:
     beside: dict[tuple[Filters, str], tuple[str | None, str | None]] = field(default_factory=dict)
     rubrics: dict[str, Rubric] = field(default_factory=dict)
     """Round -> what it is graded by."""
-    shown: tuple[lists.AssignmentLine, datetime | None, tuple[Criterion, ...]] | None = None
+    shown: tuple[submission_lists.AssignmentLine, datetime | None, tuple[Criterion, ...]] | None = None
     """The assignment, when it is released, and its criteria."""
 
 
@@ -72,7 +74,7 @@ def pane(of: Of, filters: Filters, number: int, opened: str = "") -> Left:
     known = kept.of_assignment("orders", of.session, of.course_id, of.id, _nothing)
     listed = _page(of, filters, number, known)
     if known.shown is None:
-        line = lists.assignment_line(of.row, of.row.course)
+        line = submission_lists.assignment_line(of.row, of.row.course)
         known.shown = line, of.row.release_at, rubric_of(of.session, of.row)
     line, release_at, criteria = known.shown
     given: dict[str, Any] = {
@@ -95,7 +97,7 @@ def neighbours(of: Of, filters: Filters, submission_id: str, left: Left) -> tupl
     """The hand-ins before and after this one."""
     found = left.known.beside.get((filters, submission_id)) if _lasts(filters) else None
     if found is None:
-        found = review_list.neighbours(of.session, of.row, filters, submission_id, left.listed)
+        found = review_worklist.neighbours(of.session, of.row, filters, submission_id, left.listed)
         if _lasts(filters) and len(left.known.beside) < BESIDE:
             left.known.beside[filters, submission_id] = found
     return found
@@ -105,7 +107,7 @@ def rubric_of_round(session: Session, left: Left, round_id: str) -> Rubric:
     """What a round of the assignment is graded by."""
     found = left.known.rubrics.get(round_id)
     if found is None:
-        found = marking.rubric_of(session, round_id)
+        found = second_marking.rubric_of(session, round_id)
         if len(left.known.rubrics) < BESIDE:
             left.known.rubrics[round_id] = found
     return found
@@ -114,7 +116,7 @@ def rubric_of_round(session: Session, left: Left, round_id: str) -> Rubric:
 def rubric_of(session: Session, assignment: tables.Assignment) -> tuple[Criterion, ...]:
     """The criteria that count now; none where there is no rubric yet."""
     try:
-        rubric: Rubric = adjusting.criteria(session, assignment)
+        rubric: Rubric = curves.criteria(session, assignment)
     except NotFound:
         return ()
     return rubric.criteria
@@ -131,15 +133,15 @@ def _lasts(filters: Filters) -> bool:
 
 def _page(of: Of, filters: Filters, number: int, known: Known) -> Page:
     if not _lasts(filters):
-        return review_list.page_of(of.session, of.row, filters, number)
+        return review_worklist.page_of(of.session, of.row, filters, number)
     found = known.pages.get((filters, number))
     if found is None:
         order = known.orders.get(filters)
         if order is None:
-            order = review_list.order_of(of.session, of.row, filters)
+            order = review_worklist.order_of(of.session, of.row, filters)
             if len(known.orders) < ORDERS:
                 known.orders[filters] = order
-        found = review_list.page_of(of.session, of.row, filters, number, order)
+        found = review_worklist.page_of(of.session, of.row, filters, number, order)
         if len(known.pages) < 2 * ORDERS:
             known.pages[filters, number] = found
     return found

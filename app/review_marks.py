@@ -13,8 +13,10 @@ from app import review, review_filter, review_parts, who
 from app.language import gettext as _
 from app.services import services
 from grading.domain.permissions import Actor
-from grading.store import lists, marking, review_list, tables
-from grading.store.marking import MOST, MarkRefused, ToMark
+from grading.store import tables
+from grading.store.review import second_marking
+from grading.store.review.second_marking import MOST, MarkRefused, ToMark
+from grading.store.views import review_worklist, submission_lists
 
 pages = Blueprint("marking", __name__)
 
@@ -25,7 +27,7 @@ def listing(assignment_id: int) -> str:
     actor = who.actor()
     with services().store.look() as session:
         assignment = review.of_class(session, actor, assignment_id, "mark.give")
-        line = lists.assignment_line(assignment, assignment.course)
+        line = submission_lists.assignment_line(assignment, assignment.course)
         found = _drawn(session, assignment, actor)
     following = next((one.id for one in found if not one.marked), None)
     return render_template(
@@ -53,8 +55,8 @@ def give(submission_id: str) -> Response | tuple[str, int]:
     try:
         with services().store.write() as session:
             view = review.seen(session, actor, submission_id, "mark.give")
-            blind = marking.mark(session, submission_id, _levels(), actor)
-            assignment = review_list.require(session, view.assignment_id)
+            blind = second_marking.mark(session, submission_id, _levels(), actor)
+            assignment = review_worklist.require(session, view.assignment_id)
             found = _drawn(session, assignment, actor)
     except MarkRefused as error:
         return _page(actor, submission_id, error.message), error.status
@@ -68,7 +70,7 @@ def give(submission_id: str) -> Response | tuple[str, int]:
 def _page(actor: Actor, submission_id: str, problem: str = "") -> str:
     with services().store.look() as session:
         whole = review.seen_whole(session, actor, submission_id, "mark.give")
-        before = marking.before(session, submission_id, whole.view.round_id, actor)
+        before = second_marking.before(session, submission_id, whole.view.round_id, actor)
     return render_template(
         "review/mark.html",
         view=whole.view,
@@ -87,10 +89,10 @@ def _drawn(session: Session, assignment: tables.Assignment, actor: Actor) -> tup
     if "ids" in draw:
         ids = str(draw["ids"]).split(",")
     elif "count" in draw:
-        ids = marking.drawn(session, assignment, int(draw["count"]), str(draw["seed"]))
+        ids = second_marking.drawn(session, assignment, int(draw["count"]), str(draw["seed"]))
     else:
         ids = []
-    return marking.to_mark(session, assignment.id, ids, actor)
+    return second_marking.to_mark(session, assignment.id, ids, actor)
 
 
 def _draw() -> dict[str, Any]:

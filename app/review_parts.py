@@ -19,8 +19,8 @@ from app.language import current
 from app.review_shown import Given, pane
 from app.texts import form_token
 from grading.shared.cache import Remembered, mark
-from grading.store.contents import HandedIn
-from grading.store.views import SubmissionView
+from grading.store.views.submission import SubmissionView
+from grading.store.views.submission_contents import HandedIn
 
 MOST_KEPT = 32 * 1024 * 1024
 """Characters of all parts together."""

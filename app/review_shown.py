@@ -16,10 +16,11 @@ from grading.domain.model import Document
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Rubric
 from grading.scoring.changes import at_level
-from grading.store import review_history, reviewing
-from grading.store.contents import HandedIn, Whole
-from grading.store.review_history import Made
-from grading.store.views import SubmissionView
+from grading.store.grades import change_history
+from grading.store.grades.change_history import Made
+from grading.store.review import edits
+from grading.store.views.submission import SubmissionView
+from grading.store.views.submission_contents import HandedIn, Whole
 
 TITLES = {
     "analysis.summary": N_("Technical review"),
@@ -142,8 +143,8 @@ class Given:
 def given(session: Session, whole: Whole, rubric: Rubric) -> Given:
     """What there is of a hand-in."""
     view = whole.view
-    made = view.grade.made[: review_history.MOST] if view.grade is not None else ()
-    stamp = review_history.stamp_of(session, view.round_id, made)
+    made = view.grade.made[: change_history.MOST] if view.grade is not None else ()
+    stamp = change_history.stamp_of(session, view.round_id, made)
     return Given(view, whole.handed_in, made, stamp, rubric)
 
 
@@ -232,7 +233,7 @@ def _remarks(was: Report, counts: Sequence[Made]) -> tuple[Remark, ...]:
 
 def _words(now: Report, was: Report, counts: Sequence[Made]) -> tuple[Words, ...]:
     found = []
-    for target in reviewing.WORDS:
+    for target in edits.WORDS:
         part, _dot, name = target.partition(".")
         before, text = (getattr(getattr(one, part), name, None) for one in (was, now))
         if before is not None and text is not None:

@@ -12,8 +12,9 @@ from app.lti import framing
 from app.security import safe_next
 from app.services import services
 from grading.domain.errors import GraderError
-from grading.store import accounts, links, passwords
-from grading.store.sign_in_tries import TriedTooOften
+from grading.store.accounts import passwords, users
+from grading.store.accounts.sign_in_attempts import TriedTooOften
+from grading.store.courses import invitations
 
 pages = Blueprint("sign_in", __name__)
 
@@ -68,7 +69,7 @@ def forgotten() -> str:
 def follow(secret: str) -> BaseResponse:
     """Take a link's secret out of the address, so that it reaches no other page, and go on to the form."""
     with services().store.read() as store:
-        links.owner(store, secret[:100])
+        invitations.owner(store, secret[:100])
     session["reset"] = secret[:100]
     answer = redirect(url_for("sign_in.set_form"), 303)
     answer.headers["Referrer-Policy"] = "no-referrer"
@@ -88,8 +89,8 @@ def set_password() -> tuple[str, int] | BaseResponse:
     try:
         if password != request.form.get("again", ""):
             raise GraderError(_("The two passwords differ. Type the same one twice."))
-        user_id = links.use(services().store, session.get("reset", ""), password)
-    except links.LinkGone:
+        user_id = invitations.use(services().store, session.get("reset", ""), password)
+    except invitations.LinkGone:
         session.pop("reset", None)
         raise
     except GraderError as error:
@@ -103,8 +104,8 @@ def set_password() -> tuple[str, int] | BaseResponse:
 
 def _set_page(problem: str | None = None) -> str:
     with services().store.read() as store:
-        user = links.owner(store, session.get("reset", ""))
-        name = accounts.sign_in_name(store, user.id)
+        user = invitations.owner(store, session.get("reset", ""))
+        name = users.sign_in_name(store, user.id)
     return render_template(
-        "account/reset.html", owner=user, sign_in_name=name, problem=problem, least=accounts.MIN_PASSWORD
+        "account/reset.html", owner=user, sign_in_name=name, problem=problem, least=users.MIN_PASSWORD
     )

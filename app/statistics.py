@@ -17,7 +17,9 @@ from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.statistics import FEWEST
 from grading.statistics.overview import Overview, overview
-from grading.store import class_facts, lists, review_list, tables
+from grading.store import tables
+from grading.store.reporting import class_statistics
+from grading.store.views import review_worklist, submission_lists
 
 pages = Blueprint("statistics", __name__)
 NAMES = "any(scores,criteria,people,tested,times)"
@@ -38,7 +40,7 @@ def _seen(session: Session, line: tables.Assignment) -> Seen:
 
 
 def _made(session: Session, assignment_id: int) -> Seen:
-    return Seen(overview(class_facts.read(session, assignment_id)))
+    return Seen(overview(class_statistics.read(session, assignment_id)))
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/statistics")
@@ -50,7 +52,7 @@ def assignment(assignment_id: int) -> str:
     body = seen.pages.get(current())
     if body is None:
         body = seen.pages[current()] = _body(line, seen.known)
-    shown = lists.assignment_line(line, line.course)
+    shown = submission_lists.assignment_line(line, line.course)
     return render_template("class/statistics.html", assignment=shown, body=body)
 
 
@@ -96,7 +98,7 @@ def _file(content: bytes, name: str, kind: str) -> Response:
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     """The assignment, for its staff. Raises NotFound for who is not in the course, and Forbidden."""
-    found = review_list.require(session, assignment_id)
+    found = review_worklist.require(session, assignment_id)
     if not may(actor, "assignment.see", Subject(found.course_id)):
         raise NotFound("There is no such assignment.")
     who.require(actor, "class.see", Subject(found.course_id))

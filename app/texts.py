@@ -18,7 +18,7 @@ from app.language import gettext as _
 from app.language import later as N_
 from app.moments import relative
 from grading.domain.lateness import Lateness
-from grading.store.members import Person
+from grading.store.courses.members import Person
 
 STATES: Mapping[str, str] = {
     "received": N_("received"),

@@ -13,7 +13,7 @@ from app.language import later as N_
 from app.services import services
 from grading.domain.errors import GraderError
 from grading.domain.permissions import SCOPES, Actor
-from grading.store import accounts, tokens
+from grading.store.accounts import tokens, users
 
 MAY: Mapping[str, str] = {
     "submit": N_("hand in"),
@@ -44,7 +44,7 @@ def create() -> str:
         raise GraderError("Say how many days the token is valid: 1 to 730.")
     with services().store.write() as session:
         name = request.form.get("name", "")
-        made = accounts.create_token(session, actor.user_id, name, scopes, timedelta(days=int(days)))
+        made = users.create_token(session, actor.user_id, name, scopes, timedelta(days=int(days)))
     return _page(made.secret)
 
 

@@ -11,7 +11,7 @@ from app.language import gettext as _
 from app.services import services
 from grading.domain.errors import Forbidden, GraderError
 from grading.domain.permissions import Actor
-from grading.store import users
+from grading.store.courses import user_admin
 
 pages = Blueprint("users", __name__, url_prefix="/users")
 PERSON = "/<int(max=2147483647):user_id>"
@@ -30,7 +30,7 @@ def create() -> str | tuple[str, int]:
     said = {name: request.form.get(name, "") for name in ("sign_in_name", "name", "email")}
     try:
         with services().store.write() as session:
-            user_id = users.create(
+            user_id = user_admin.create(
                 session, **said, administrator="administrator" in request.form, actor=actor
             )
             back = url_for("users.person", user_id=user_id)
@@ -52,7 +52,7 @@ def change(user_id: int) -> tuple[str, int] | Response:
     try:
         with services().store.write() as session:
             name, email = request.form.get("name", ""), request.form.get("email", "")
-            users.rename(session, user_id, name, email, actor)
+            user_admin.rename(session, user_id, name, email, actor)
     except GraderError as error:
         if error.status != 400:
             raise
@@ -66,7 +66,7 @@ def administrator(user_id: int) -> Response:
     """Make somebody an administrator, or no longer."""
     actor, value = _administrator(), request.form.get("value") == "1"
     with services().store.write() as session:
-        users.put_flag(session, user_id, "administrator", value, actor)
+        user_admin.put_flag(session, user_id, "administrator", value, actor)
     flash(_("They are an administrator now.") if value else _("They are no administrator any more."))
     return redirect(url_for("users.person", user_id=user_id), 303)
 
@@ -76,7 +76,7 @@ def disabled(user_id: int) -> Response:
     """Keep somebody out, or let them in again."""
     actor, value = _administrator(), request.form.get("value") == "1"
     with services().store.write() as session:
-        users.put_flag(session, user_id, "disabled", value, actor)
+        user_admin.put_flag(session, user_id, "disabled", value, actor)
     told = (
         _("The account is disabled; its sessions have ended.")
         if value
@@ -91,7 +91,7 @@ def link(user_id: int) -> str:
     """A link to set a password, shown once."""
     actor = _administrator()
     with services().store.write() as session:
-        if users.find(session, user_id).person.disabled:
+        if user_admin.find(session, user_id).person.disabled:
             raise Forbidden(_("The account is disabled; let it be used again first."))
         back = url_for("users.person", user_id=user_id)
         return shown_links.page(session, user_id, actor, back)
@@ -109,7 +109,7 @@ def _listing(problem: str = "") -> str:
     page = request.args.get("page", "")
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
     with services().store.look() as session:
-        people = users.listing(session, search, kind, number)
+        people = user_admin.listing(session, search, kind, number)
     return render_template(
         "users/listing.html", people=people, search=search, kind=kind, problem=problem, form=request.form
     )
@@ -118,7 +118,7 @@ def _listing(problem: str = "") -> str:
 def _person(user_id: int, problem: str = "") -> str:
     actor = _administrator()
     with services().store.look() as session:
-        account = users.find(session, user_id)
+        account = user_admin.find(session, user_id)
     return render_template(
         "users/person.html", account=account, own=user_id == actor.user_id, problem=problem
     )

@@ -19,8 +19,9 @@ from app.services import Dispatch, services
 from grading.broker.heartbeats import Lease
 from grading.domain.errors import NotFound, NotSignedIn
 from grading.domain.permissions import Actor, Subject, may
-from grading.store import Store, waits
-from grading.store.waits import Reader, Wait
+from grading.store import Store
+from grading.store.views import status as waits
+from grading.store.views.status import Reader, Wait
 
 pages = Blueprint("waiting", __name__)
 LOOK_EVERY_S = 1.0

@@ -22,9 +22,12 @@ from grading.documents import HandIn, UploadedFile
 from grading.domain.errors import Conflict, GraderError, NotFound, SignatureInvalid
 from grading.integrations import events
 from grading.integrations.events import Assigned, HandedIn, Part, Roster
-from grading.store import accounts, assignments, lms, tables, webhook_secrets
+from grading.store import tables
+from grading.store.accounts import users
+from grading.store.assignments import versions
 from grading.store.database import now
-from grading.store.submissions import Incoming
+from grading.store.integrations import lms_rosters, webhook_secrets
+from grading.store.submissions.intake import Incoming
 
 endpoints = Blueprint("webhooks", __name__, url_prefix="/webhooks")
 P = TypeVar("P", bound=Part)
@@ -198,7 +201,7 @@ def _hand_in(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
     data = _data(HandedIn, given)
     message.require_course(data.assignment.partition("/")[0])
     with services().store.read() as session:  # before anything is got from elsewhere
-        assignments.version(session, assignments.find(session, data.assignment))
+        versions.version(session, versions.find(session, data.assignment))
     content = handin.read(_files(data, message.until))
 
     def build(session: Session) -> Incoming:
@@ -214,13 +217,13 @@ def _hand_in(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
 def _enrol(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
     data = _data(Roster, given)
     message.require_course(data.course)
-    return message.once(lambda session: lms.update_roster(session, message.connection, data))
+    return message.once(lambda session: lms_rosters.update_roster(session, message.connection, data))
 
 
 def _assign(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
     data = _data(Assigned, given)
     message.require_course(data.course)
-    return message.once(lambda session: lms.upsert_assignment(session, message.connection, data))
+    return message.once(lambda session: lms_rosters.upsert_assignment(session, message.connection, data))
 
 
 KINDS: dict[str, Callable[[Taking, dict[str, Any]], dict[str, Any]]] = {
@@ -256,8 +259,8 @@ def _decoded(name: str, text: str) -> bytes:
 
 
 def _incoming(session: Session, connection: str, data: HandedIn, content: HandIn) -> Incoming:
-    assignment = assignments.find(session, data.assignment)
-    student = accounts.find_or_create_student(
+    assignment = versions.find(session, data.assignment)
+    student = users.find_or_create_student(
         session,
         f"lms:{connection}",
         data.student.id,

@@ -13,9 +13,10 @@ from grading.checks.visibility import for_student
 from grading.domain.errors import Forbidden, NotFound, NotSignedIn
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
-from grading.store import accounts, open_sessions, signed_in
-from grading.store.signed_in import SignedInUser
-from grading.store.views import SubmissionView
+from grading.store.accounts import current_user as signed_in
+from grading.store.accounts import sessions, users
+from grading.store.accounts.current_user import SignedInUser
+from grading.store.views.submission import SubmissionView
 
 
 @dataclass(frozen=True)
@@ -85,14 +86,14 @@ def begin_session(user_id: int) -> SignedIn:
         found = signed_in.find(store, user_id)
         if found is None:
             raise NotSignedIn
-        open_sessions.end(store, session_of(str(session.get("_user_id", ""))).id)
-        return SignedIn(found, open_sessions.begin(store, user_id))
+        sessions.end(store, session_of(str(session.get("_user_id", ""))).id)
+        return SignedIn(found, sessions.begin(store, user_id))
 
 
 def end_session() -> None:
     """End the session of this browser, also for copies of its cookie."""
     with services().store.write() as store:
-        open_sessions.end(store, session_of(str(session.get("_user_id", ""))).id)
+        sessions.end(store, session_of(str(session.get("_user_id", ""))).id)
 
 
 def user() -> SignedIn:
@@ -119,7 +120,7 @@ def _bearer() -> Actor:
     if kind.lower() != "bearer":
         raise NotSignedIn("Send a token: Authorization: Bearer grd_….")
     with services().store.read() as store:
-        found = accounts.verify_token(store, secret.strip())
+        found = users.verify_token(store, secret.strip())
     if found is None:
         raise NotSignedIn("The token is unknown, expired or revoked. Make a new one on the page Tokens.")
     return found

@@ -13,8 +13,11 @@ from sqlalchemy.orm import Session
 from cli.settings import Settings
 from grading.assignments.loader import Assignment, read_folder
 from grading.domain.errors import AssignmentError, NotFound
-from grading.store import Store, accounts, assignments, lateness_again, migrate, tokens
+from grading.store import Store, schema
+from grading.store.accounts import tokens, users
+from grading.store.assignments import versions
 from grading.store.audit import note
+from grading.store.grades import lateness
 
 
 @contextmanager
@@ -22,7 +25,7 @@ def writing(settings: Settings) -> Iterator[Session]:
     """A session on the configured database, which must be at the newest revision."""
     store = Store(settings.config.database.url)
     try:
-        migrate.require_newest(store)
+        schema.require_newest(store)
         with store.write() as session:
             yield session
     finally:
@@ -38,8 +41,8 @@ def db() -> None:
 @click.pass_obj
 def db_upgrade(settings: Settings) -> None:
     """Bring the tables to the newest revision; makes them on an empty database."""
-    migrate.upgrade(settings.config.database.url)
-    click.echo(f"The database is at revision {migrate.newest()}.")
+    schema.upgrade(settings.config.database.url)
+    click.echo(f"The database is at revision {schema.newest()}.")
 
 
 @click.group()
@@ -91,8 +94,8 @@ def store_assignment(
     course_slug = read.course or course
     if not course_slug:
         raise AssignmentError("assignment.toml: course: this key is missing; or give --course.")
-    row, version, added = assignments.put(session, course_slug, assignments.of_folder(read, release))
-    lateness_again.settle(session, row, "cli")
+    row, version, added = versions.put(session, course_slug, versions.of_folder(read, release))
+    lateness.settle(session, row, "cli")
     if added:
         note(session, "cli", "assignment.import", f"assignment:{row.id}", {"version": version.number})
     return f"{course_slug}/{row.slug}", version.number, added
@@ -115,10 +118,10 @@ def token_create(
 ) -> None:
     """Make a token and print it; it is shown only this once."""
     with writing(settings) as session:
-        user = accounts.find_user(session, "local", sign_in_name)
+        user = users.find_user(session, "local", sign_in_name)
         if user is None:
             raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")
-        made = accounts.create_token(session, user.id, name, scopes, timedelta(days=days))
+        made = users.create_token(session, user.id, name, scopes, timedelta(days=days))
     click.echo(made.secret)
 
 
@@ -150,11 +153,11 @@ def user_add(
     if bool(role) != bool(course):
         raise click.UsageError("--role and --course go together.")
     with writing(settings) as session:
-        made = accounts.create_user(
+        made = users.create_user(
             session, sign_in_name, password, name=name, email=email, administrator=administrator
         )
         if role and course:
-            accounts.enrol(session, made.id, assignments.course(session, course).id, role)
+            users.enrol(session, made.id, versions.course(session, course).id, role)
         note(session, "cli", "user.create", f"user:{made.id}", {"role": role, "course": course})
     click.echo(f"'{sign_in_name}' can sign in now.")
 
@@ -169,10 +172,10 @@ def user_password(settings: Settings, sign_in_name: str, password: str) -> None:
     Their sessions and API tokens end.
     """
     with writing(settings) as session:
-        found = accounts.find_user(session, "local", sign_in_name)
+        found = users.find_user(session, "local", sign_in_name)
         if found is None:
             raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")
-        accounts.set_password(session, found, password)
+        users.set_password(session, found, password)
         tokens.revoke_tokens(session, found.id, "cli")
         note(session, "cli", "user.password", f"user:{found.id}", {})
     click.echo(f"'{sign_in_name}' can sign in with it now.")

@@ -9,8 +9,8 @@ import click
 
 from cli.settings import Settings
 from grading.store import Store
-from grading.store import backup as backups
-from grading.store.backup import Manifest
+from grading.store.privacy import backup as backups
+from grading.store.privacy.backup import Manifest
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 

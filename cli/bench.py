@@ -27,8 +27,10 @@ from cli.submit import Client
 from cli.system import System
 from grading.config.sandbox import Checks
 from grading.domain.rubric import Criterion, Rubric, Uses
-from grading.store import Store, accounts, assignments
-from grading.store.assignments import NewVersion
+from grading.store import Store
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from workers.checks.sandbox import open_sandbox
 from workers.checks.sandbox.bubblewrap import Bubblewrap
 from workers.checks.toolbox import find_toolbox
@@ -233,10 +235,8 @@ def _bench_system(database: str | None, *, machines: bool) -> Iterator[_Here]:
 def _furnish(store: Store) -> tuple[str, str]:
     with store.write() as session:
         new = NewVersion("bench", "Benchmark", "r", "at_once", digest="bench", rubric=RUBRIC)
-        assignments.put(session, "bench", new)
-        administrator = accounts.find_user(session, "local", "admin")
+        versions.put(session, "bench", new)
+        administrator = users.find_user(session, "local", "admin")
         assert administrator is not None
-        token = accounts.create_token(
-            session, administrator.id, "bench", ["submit", "read"], timedelta(hours=6)
-        )
+        token = users.create_token(session, administrator.id, "bench", ["submit", "read"], timedelta(hours=6))
     return "bench/bench", token.secret

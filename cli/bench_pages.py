@@ -85,9 +85,9 @@ def _walk(
     from cli.web_server import settle
     from grading.broker.dispatch import open_dispatch
     from grading.config.settings import parse
-    from grading.store import Store, migrate
+    from grading.store import Store, schema
 
-    migrate.upgrade(database)
+    schema.upgrade(database)
     store = Store(database)
     began = time.monotonic()
     made = school.make(store, school.Size(submissions=submissions, audit=submissions))
@@ -108,9 +108,9 @@ def _walk(
 def _waiting(folder: Path, database: str, pages: int, seconds: float) -> dict[str, object]:
     from bench.pages import waiting
     from bench.pages.school import Size, make
-    from grading.store import Store, migrate
+    from grading.store import Store, schema
 
-    migrate.upgrade(database)
+    schema.upgrade(database)
     store = Store(database)
     school = make(store, Size(students=pages, assignments=1, submissions=pages, state="queued"))
     try:

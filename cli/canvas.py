@@ -12,8 +12,9 @@ from cli.admin import writing
 from cli.settings import Settings, canvas_tokens
 from grading.domain.errors import GraderError
 from grading.integrations.canvas.values import NotForTheBridge, place
-from grading.store import assignments, migrate
-from grading.store.canvas import links, scores
+from grading.store import schema
+from grading.store.assignments import versions
+from grading.store.integrations.canvas import links, scores
 from workers.server.bridge import Bridge
 from workers.server.context import open_server
 from workers.server.pulling import Pulled
@@ -68,8 +69,8 @@ def link(settings: Settings, address: str, assignment: str) -> None:
         talk = bridge.talk(found[0].name)
         task, title = talk.task(course, number), talk.course_title(course)
     with writing(settings) as session:
-        meant = assignments.find(session, assignment)
-        assignments.version(session, meant)
+        meant = versions.find(session, assignment)
+        versions.version(session, meant)
         made = links.link(session, found[0].name, task, title, meant.id, BY)
     click.echo(f"Link {made}: “{task.title}” in Canvas is {assignment} here. The sweeper pulls it soon.")
     if not task.published:
@@ -181,7 +182,7 @@ def _say(brought: Pulled) -> None:
 def _bridge(settings: Settings) -> Iterator[Bridge]:
     server = open_server(settings.config)
     try:
-        migrate.require_newest(server.store)
+        schema.require_newest(server.store)
         yield Bridge(server, canvas_tokens(settings.config, os.environ))
     finally:
         server.store.close()

@@ -24,7 +24,9 @@ from cli.submit import Client
 from cli.system import System
 from grading.assignments.loader import read_folder
 from grading.domain.errors import GraderError
-from grading.store import Store, accounts, assignments
+from grading.store import Store
+from grading.store.accounts import users
+from grading.store.assignments import versions
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 COURSE = "business-analytics"
@@ -109,18 +111,18 @@ def furnish(database_url: str) -> People:
         for folder in sorted((SAMPLES / "assignments").iterdir()):
             if (folder / "assignment.toml").exists():
                 store_assignment(session, read_folder(folder))
-        course = assignments.course(session, COURSE)
+        course = versions.course(session, COURSE)
         for sample in samples():
-            accounts.find_or_create_student(session, "local", sample.student, sample.name, "", course.id)
+            users.find_or_create_student(session, "local", sample.student, sample.name, "", course.id)
         demo_class.name_people(session)
         for name in WHO_SEES:
-            user = accounts.find_user(session, "local", name) or accounts.create_user(session, name)
-            accounts.enrol(session, user.id, course.id, name)
-        administrator = accounts.find_user(session, "local", ADMINISTRATOR)
+            user = users.find_user(session, "local", name) or users.create_user(session, name)
+            users.enrol(session, user.id, course.id, name)
+        administrator = users.find_user(session, "local", ADMINISTRATOR)
         assert administrator is not None
         passwords = {name: _new_password(session, name) for name in (*WHO_SEES, ADMINISTRATOR)}
         demo_class.set_dates(session)
-        token = accounts.create_token(
+        token = users.create_token(
             session, administrator.id, "demo", ["submit", "read"], timedelta(days=1)
         ).secret
     store.close()
@@ -129,9 +131,9 @@ def furnish(database_url: str) -> People:
 
 def _new_password(session: Session, name: str) -> str:
     """At every start: nobody remembers what an earlier one said."""
-    user, password = accounts.find_user(session, "local", name), secrets.token_urlsafe(8)
+    user, password = users.find_user(session, "local", name), secrets.token_urlsafe(8)
     assert user is not None
-    accounts.set_password(session, user, password)
+    users.set_password(session, user, password)
     return password
 
 

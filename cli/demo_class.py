@@ -12,19 +12,13 @@ from grading.domain.errors import NotFound
 from grading.domain.lateness import LateRule
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
-from grading.store import (
-    Store,
-    accounts,
-    assignment_settings,
-    assignments,
-    extensions,
-    grades,
-    regrades,
-    review_history,
-    reviewing,
-    tables,
-)
+from grading.store import Store, tables
+from grading.store.accounts import users
+from grading.store.assignments import settings as assignment_settings
+from grading.store.assignments import versions
 from grading.store.database import now
+from grading.store.grades import change_history, extensions, release
+from grading.store.review import edits, regrade_requests
 
 OPEN, RELEASED = "business-analytics/python-basket", "business-analytics/sales-cleaning"
 TO_SEE = ("s-1001", "s-1002", "s-1003", "s-1004")
@@ -36,11 +30,11 @@ UNHAPPY, CHANGED, EXTENDED = "s-1004", "s-1002", "s-1005"
 
 def name_people(session: Session) -> None:
     """`student` and `instructor` sign in as people with names; the student is one of the samples'."""
-    if accounts.find_user(session, "local", "student") is None:
+    if users.find_user(session, "local", "student") is None:
         user = _user(session, STUDENT)
         user.identities.append(tables.Identity(provider="local", subject="student"))
-    if accounts.find_user(session, "local", "instructor") is None:
-        accounts.create_user(session, "instructor", name="Ben Weber")
+    if users.find_user(session, "local", "instructor") is None:
+        users.create_user(session, "instructor", name="Ben Weber")
     session.flush()
 
 
@@ -51,7 +45,7 @@ def set_dates(session: Session) -> None:
         (OPEN, 1, LateRule(per_day=0.1, days=3, grace_minutes=15)),
         (RELEASED, 7, LateRule()),
     ):
-        assignment = assignments.find(session, slug)
+        assignment = versions.find(session, slug)
         settings = assignment_settings.settings_of(assignment)
         if settings.due is None:
             due = (now(session) + timedelta(days=days)).replace(hour=21, minute=59, second=0, microsecond=0)
@@ -63,46 +57,46 @@ def bring_to_life(store: Store, submissions: Mapping[tuple[str, str], str]) -> N
     """What people do once hand-ins (by assignment and student) are graded; nothing a second time."""
     with store.write() as session:
         actor = _instructor(session)
-        asked = grades.current(session, submissions[RELEASED, UNHAPPY])
+        asked = release.current(session, submissions[RELEASED, UNHAPPY])
         if asked is None or asked.released_at is not None:
             return
         _give_full_points(session, submissions[RELEASED, CHANGED], actor)
         for student in TO_SEE:
-            grade = grades.current(session, submissions[RELEASED, student])
+            grade = release.current(session, submissions[RELEASED, student])
             if grade is not None:
-                grades.release(session, grade.round_id, actor)
-        unhappy = accounts.actor_of(session, _user(session, UNHAPPY))
+                release.release(session, grade.round_id, actor)
+        unhappy = users.actor_of(session, _user(session, UNHAPPY))
         reason = "The line with the revenue runs on my computer. Could somebody look at it again?"
-        regrades.ask(session, unhappy, submissions[RELEASED, UNHAPPY], "", reason)
+        regrade_requests.ask(session, unhappy, submissions[RELEASED, UNHAPPY], "", reason)
         _extend(session, actor)
 
 
 def _give_full_points(session: Session, submission_id: str, actor: Actor) -> None:
     """A person gives all points of one criterion that lost some, with a reason."""
-    grade = grades.current(session, submission_id)
+    grade = release.current(session, submission_id)
     if grade is None:
         return
     lost = [one for one in Report.model_validate(grade.report).criteria if (one.points or 0) < one.max_points]
     if lost:
         reason = "The task leaves this open; your way is as good."
         wanted = Change(kind="points", target=lost[0].criterion, points=lost[0].max_points, reason=reason)
-        reviewing.change(session, submission_id, wanted, review_history.stamp(session, grade.round_id), actor)
+        edits.change(session, submission_id, wanted, change_history.stamp(session, grade.round_id), actor)
 
 
 def _extend(session: Session, actor: Actor) -> None:
     """One student has three days more for the assignment that is still open."""
-    assignment = assignments.find(session, OPEN)
+    assignment = versions.find(session, OPEN)
     if assignment.due_at is not None:
         until = assignment.due_at + timedelta(days=3)
         extensions.give(session, assignment, [_user(session, EXTENDED).id], until, "Was ill.", actor)
 
 
 def _instructor(session: Session) -> Actor:
-    return accounts.actor_of(session, _user(session, "instructor"))
+    return users.actor_of(session, _user(session, "instructor"))
 
 
 def _user(session: Session, name: str) -> tables.User:
-    found = accounts.find_user(session, "local", name)
+    found = users.find_user(session, "local", name)
     if found is None:
         raise NotFound(f"The demo knows no “{name}”.")
     return found

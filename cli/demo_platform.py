@@ -12,9 +12,11 @@ from cli.lti_platform.joining import furnish
 from cli.lti_platform.serving import Running
 from cli.lti_platform.world import World
 from grading.domain.errors import GraderError
-from grading.store import Store, accounts, assignments, tables
-from grading.store.lti import launching, platforms
-from grading.store.lti.wake import wake
+from grading.store import Store, tables
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.integrations.lti import launch, platforms
+from grading.store.integrations.lti.score_sync import wake
 
 HOST = "127.0.0.1"
 """Another host name than Grader's, which is localhost here: for browsers another site."""
@@ -52,7 +54,7 @@ class DemoPlatform:
 def _introduce(store: Store, world: World, slug: str) -> None:
     """The platform is known, its course is the demo's, and its people are those of the demo."""
     with store.write() as session:
-        course = assignments.course(session, slug)
+        course = versions.course(session, slug)
         listed = (
             session.query(tables.Assignment).filter_by(course_id=course.id).order_by(tables.Assignment.id)
         )
@@ -60,19 +62,19 @@ def _introduce(store: Store, world: World, slug: str) -> None:
         platform = platforms.find_by(session, world.base, world.client_id)
         assert platform is not None
         for subject, name in PEOPLE.items():
-            user = accounts.find_user(session, "local", name)
-            known = accounts.find_user(session, platform.provider, subject)
+            user = users.find_user(session, "local", name)
+            known = users.find_user(session, platform.provider, subject)
             if user is not None and known is None:
                 user.identities.append(tables.Identity(provider=platform.provider, subject=subject))
         session.flush()
         context = session.query(tables.LtiContext).filter_by(platform_id=platform.id).one()
         for subject, name in PEOPLE.items():
-            user = launching.person(session, platform, subject, "", "")
-            launching.belong(session, context, user, subject, name)
+            user = launch.person(session, platform, subject, "", "")
+            launch.belong(session, context, user, subject, name)
         for link in world.links.values():
             assignment = int(link.custom["grader_assignment"])
-            launching.add_link(session, context.id, link.id, assignment, "demo")
-        student = accounts.find_user(session, platform.provider, "student-1")
+            launch.add_link(session, context.id, link.id, assignment, "demo")
+        student = users.find_user(session, platform.provider, "student-1")
         if student is not None:
             mine = session.query(tables.Submission.id).filter_by(student_id=student.id)
             wake(session, [one.id for one in mine])

@@ -13,7 +13,7 @@ from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.broker.heartbeats import DEAD_AFTER_S
 from grading.broker.machine_states import MachineState
 from grading.domain.errors import GraderError
-from grading.store import drains
+from grading.store.reporting import drains
 
 BY = "cli"
 LOOK_S = 0.5

@@ -10,7 +10,7 @@ import click
 from cli.settings import Settings
 from grading.assignments.loader import Assignment
 from grading.domain.errors import SandboxUnavailable
-from grading.store import Store, migrate
+from grading.store import Store, schema
 from workers.checks.files import Shelf
 from workers.checks.import_scores import Score, contents, decided, require_proven, scores
 from workers.checks.lab import Lab
@@ -26,7 +26,7 @@ def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:
         return
     checks = settings.config.checks
     with closing(Store(settings.config.database.url)) as store, Shelf() as shelf:
-        migrate.require_newest(store)
+        schema.require_newest(store)
         sandbox = open_sandbox(checks.sandbox, engine=checks.engine, image=checks.image)
         trials = Trials(sandbox, lambda language: find_toolbox(language, checks))
         if sandbox.problem():

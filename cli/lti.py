@@ -13,9 +13,10 @@ from cli.admin import writing
 from cli.settings import Settings
 from grading.domain.errors import GraderError
 from grading.integrations.lti.keys import new_key
-from grading.store import Store, assignments, migrate
-from grading.store.lti import altering, keys, launching, platforms, roster
-from grading.store.lti.platforms import NewPlatform
+from grading.store import Store, schema
+from grading.store.assignments import versions
+from grading.store.integrations.lti import keys, launch, platform_changes, platforms, roster
+from grading.store.integrations.lti.platforms import NewPlatform
 from workers.server.passback import Passback
 
 BY = "cli"
@@ -75,12 +76,12 @@ def listing(settings: Settings) -> None:
 def change(settings: Settings, /, platform: int, origins: tuple[str, ...], **said: str | None) -> None:
     """Change what is registered of PLATFORM; what is not named stays. The issuer stays."""
     with writing(settings) as session:
-        was = altering.known(session, platform)
+        was = platform_changes.known(session, platform)
         named: dict[str, Any] = {
             name: getattr(was, name) if value is None else value for name, value in said.items()
         }
         new = NewPlatform(issuer=was.issuer, origins=origins or was.origins, **named)
-        changed = altering.change(session, platform, new, BY)
+        changed = platform_changes.change(session, platform, new, BY)
     click.echo(f"Changed: {', '.join(changed)}." if changed else "Nothing is different.")
 
 
@@ -92,7 +93,7 @@ def remove(settings: Settings, platform: int, yes: bool) -> None:
     """Forget PLATFORM. Accounts, hand-ins and grades stay; launches, links and scores to it end."""
     with _store(settings) as store:
         with store.read() as session:
-            one = altering.stops(session, platform)
+            one = platform_changes.stops(session, platform)
         click.echo(
             f"{one.name}: this ends launches, {one.courses} connected courses, {one.links} links and the "
             f"scores of {one.people} people; {one.waiting} scores that did not arrive yet never will. "
@@ -101,7 +102,7 @@ def remove(settings: Settings, platform: int, yes: bool) -> None:
         if not yes:
             click.confirm("Remove it?", abort=True)
         with store.write() as session:
-            altering.remove(session, platform, BY)
+            platform_changes.remove(session, platform, BY)
     click.echo(f"{one.name} is removed.")
 
 
@@ -124,7 +125,7 @@ def accept(settings: Settings, platform: int, deployment: str) -> None:
 def link(settings: Settings, context: int, course: str) -> None:
     """Let the platform's course number CONTEXT (see `grader lti list`) be COURSE here."""
     with writing(settings) as session:
-        launching.link_course(session, context, assignments.course(session, course).id, BY)
+        launch.link_course(session, context, versions.course(session, course).id, BY)
     click.echo("They belong together now.")
 
 
@@ -199,7 +200,7 @@ def _until_ended() -> None:
 def _store(settings: Settings) -> Iterator[Store]:
     store = Store(settings.config.database.url)
     try:
-        migrate.require_newest(store)
+        schema.require_newest(store)
         yield store
     finally:
         store.close()

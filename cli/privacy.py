@@ -14,10 +14,11 @@ from cli.settings import Settings
 from grading.broker.dispatch import open_dispatch
 from grading.broker.purge import withdraw
 from grading.domain.errors import GraderError
-from grading.store import Store, erasure, migrate
-from grading.store import export as exports
-from grading.store import retention as keeping
-from grading.store.people import Student, find_student
+from grading.store import Store, schema
+from grading.store.privacy import erasure
+from grading.store.privacy import export as exports
+from grading.store.privacy import retention as keeping
+from grading.store.privacy.student_data import Student, find_student
 
 
 class RedisAway(GraderError):
@@ -34,7 +35,7 @@ def retention(settings: Settings, dry_run: bool) -> None:
     """Remove what is older than [retention] in config.toml keeps it; the sweeper does so once a day."""
     kept = settings.config.retention
     with closing(Store(settings.config.database.url)) as store:
-        migrate.require_newest(store)
+        schema.require_newest(store)
         with store.read() as session:
             counts = keeping.overdue(session, kept)
         if not dry_run:
@@ -54,7 +55,7 @@ def retention(settings: Settings, dry_run: bool) -> None:
 def erase(settings: Settings, student: str, dry_run: bool, yes: bool, without_redis: bool) -> None:
     """Erase everything of STUDENT (sign-in name, student id, e-mail address or user:NUMBER)."""
     with closing(Store(settings.config.database.url)) as store:
-        migrate.require_newest(store)
+        schema.require_newest(store)
         with store.read() as session:
             found, counts = erasure.preview(session, student)
         _tell(counts, f"Of {student} ({found.name})", f"There is no work of {student} ({found.name}).")
@@ -83,7 +84,7 @@ def export(settings: Settings, student: str, file: Path) -> None:
         raise click.UsageError(f"{file} is there already; choose another name.")
     part = file.with_name(f".{file.name}.{os.getpid()}")
     with closing(Store(settings.config.database.url)) as store:
-        migrate.require_newest(store)
+        schema.require_newest(store)
         try:
             handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as to, store.write() as session:

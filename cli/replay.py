@@ -7,9 +7,9 @@ import click
 from cli.admin import writing
 from cli.settings import Settings
 from grading.domain.errors import NotFound
-from grading.store import replay as given_up_rounds
-from grading.store.removal import chunks
-from grading.store.replay import GivenUp
+from grading.store.privacy.deletion import chunks
+from grading.store.rounds import retry as given_up_rounds
+from grading.store.rounds.retry import GivenUp
 
 BY = "cli"
 AT_ONCE = 200

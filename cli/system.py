@@ -23,7 +23,8 @@ from grading.broker import redis_guard
 from grading.broker.dispatch import open_dispatch
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError, GraderError
-from grading.store import Store, accounts, migrate
+from grading.store import Store, schema
+from grading.store.accounts import users
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -79,10 +80,10 @@ class System:
         environ = {**os.environ, "GRADER_SECRET_KEY": secret_key(self.folder)}
         environ["GRADER_DATABASE_URL"] = self.config.database.url
         environ["GRADER_REDIS_URL"] = self._redis_url()
-        migrate.upgrade(self.config.database.url)
+        schema.upgrade(self.config.database.url)
         store = Store(self.config.database.url)
         with store.write() as session:
-            self.first_password = accounts.ensure_administrator(session)
+            self.first_password = users.ensure_administrator(session)
         store.close()
         self._supervisor = Supervisor(self.folder, environ)
         for part in self._server_parts():

@@ -19,7 +19,7 @@ from cli.settings import Settings, lms_secrets, secret_key
 from grading.domain.errors import GraderError, NotFound
 from grading.integrations.events import EXAMPLES, INWARD
 from grading.integrations.http_client import Allowed, ask
-from grading.store import sending, webhook_secrets
+from grading.store.integrations import event_deliveries, webhook_secrets
 
 BY = "cli"
 
@@ -86,7 +86,7 @@ def end_secret(settings: Settings, number: int) -> None:
 def resume(settings: Settings, receiver: str) -> None:
     """Send to a paused RECEIVER of events again."""
     with writing(settings) as session:
-        count = sending.resume(session, receiver, BY)
+        count = event_deliveries.resume(session, receiver, BY)
     click.echo(f"{receiver} hears of events again; {count} wait and go out now.")
 
 

@@ -28,7 +28,8 @@ from cli.embedded import free_port
 from cli.settings import Settings
 from cli.system import System
 from grading.assignments.loader import read_folder
-from grading.store import Store, accounts
+from grading.store import Store
+from grading.store.accounts import users
 
 COURSE = "real"
 
@@ -127,9 +128,9 @@ def grade_all(system: System, settings: Settings, source: Path, home: Path, each
             for sentence in read.notes:
                 print(f"  note: {sentence}")
             notebooks += [(assignment, file) for file in sorted(folder.glob("*.ipynb"))]
-        administrator = accounts.find_user(session, "local", "admin")
+        administrator = users.find_user(session, "local", "admin")
         assert administrator is not None
-        token = accounts.create_token(
+        token = users.create_token(
             session, administrator.id, "real", ["submit", "read"], timedelta(hours=2)
         ).secret
     store.close()

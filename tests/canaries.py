@@ -11,10 +11,12 @@ from sqlalchemy import select
 
 from grading.documents import HandIn, UploadedFile
 from grading.domain.model import Cell, Document, Output
-from grading.store import Store, accounts, assignments
+from grading.store import Store
+from grading.store.accounts import users
+from grading.store.assignments import versions
 from grading.store.audit import note
 from grading.store.database import now
-from grading.store.submissions import Idempotency, Incoming, accept
+from grading.store.submissions.intake import Idempotency, Incoming, accept
 from grading.store.tables import (
     Base,
     InboundWebhook,
@@ -30,12 +32,12 @@ CANARY = "zqkanari"
 def planted(store: Store, assignment: int) -> int:
     """A student whose name, ids, files and outputs are canaries, with one hand-in; the user's id."""
     with store.write() as session:
-        course = assignments.course(session, COURSE).id
-        user = accounts.create_user(
+        course = versions.course(session, COURSE).id
+        user = users.create_user(
             session, f"{CANARY}-id", name=f"{CANARY} name", email=f"{CANARY}@mail.invalid"
         )
-        accounts.enrol(session, user.id, course, "student")
-        accounts.create_token(session, user.id, f"{CANARY} token", ["read"], timedelta(days=1))
+        users.enrol(session, user.id, course, "student")
+        users.create_token(session, user.id, f"{CANARY} token", ["read"], timedelta(days=1))
         note(session, user.name, "sign_in", f"user:{user.id}", {"as": [f"{CANARY}-id"], "x": "kept"})
         note(session, "system", "mail", "course:1", {"text": f"to {CANARY}@mail.invalid, sent"})
     hand_in_canaries(store, assignment, user.id)
@@ -85,8 +87,8 @@ def hand_in_canaries(store: Store, assignment: int, user_id: int) -> None:
 def other(store: Store, assignment: int) -> str:
     """Another student's hand-in with one file that the first has, too."""
     with store.write() as session:
-        course = assignments.course(session, COURSE).id
-        user = accounts.find_or_create_student(session, "local", "ben", "Ben, who is another", "", course)
+        course = versions.course(session, COURSE).id
+        user = users.find_or_create_student(session, "local", "ben", "Ben, who is another", "", course)
         files = (UploadedFile("shared.csv", b"the data that all have"), UploadedFile("b.R", b"y <- 2"))
         cell = Cell(number=1, kind="code", source="y <- 2", language="r", added=(1,))
         document = Document(path="b.R", kind="script", language="r", cells=(cell,))

@@ -10,10 +10,14 @@ from grading.documents import HandIn, UploadedFile
 from grading.domain.jobs import Provenance, Result
 from grading.domain.model import Cell, Document
 from grading.domain.rubric import Criterion, Rubric, Words
-from grading.store import Store, accounts, assignments, rounds, submissions
-from grading.store.assignments import NewVersion
-from grading.store.rounds import RunOrder
-from grading.store.submissions import Accepted, Incoming
+from grading.store import Store
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
+from grading.store.rounds import lifecycle
+from grading.store.rounds.lifecycle import RunOrder
+from grading.store.submissions import intake
+from grading.store.submissions.intake import Accepted, Incoming
 
 COURSE = "business-analytics"
 
@@ -44,15 +48,15 @@ def add_assignment(
     """An assignment with RUBRIC, or one with its criteria; returns its id."""
     new = NewVersion(slug, slug.capitalize(), "r", release, digest=f"{slug}-1", rubric=rubric)
     with store.write() as session:
-        assignment, _, _ = assignments.put(session, COURSE, new)
+        assignment, _, _ = versions.put(session, COURSE, new)
         return assignment.id
 
 
 def add_student(store: Store, student: str = "s1") -> int:
     """An enrolled student; returns the user's id."""
     with store.write() as session:
-        course = assignments.course(session, COURSE)
-        return accounts.find_or_create_student(session, "local", student, "", "", course.id).id
+        course = versions.course(session, COURSE)
+        return users.find_or_create_student(session, "local", student, "", "", course.id).id
 
 
 def hand_in(store: Store, assignment_id: int, student: str = "s1", **other: Any) -> Accepted:
@@ -60,7 +64,7 @@ def hand_in(store: Store, assignment_id: int, student: str = "s1", **other: Any)
     student_id = add_student(store, student)
     work = handin(other.pop("source_text", "x <- 1"), other.pop("path", "work.R"))
     with store.write() as session:
-        return submissions.accept(session, Incoming(assignment_id, student_id, "api", work, **other))
+        return intake.accept(session, Incoming(assignment_id, student_id, "api", work, **other))
 
 
 def result(run_id: str, round_id: str, stage: str, *, ok: bool = True, **other: Any) -> Result:
@@ -76,13 +80,13 @@ def result(run_id: str, round_id: str, stage: str, *, ok: bool = True, **other: 
 
 def begin_round(session: Session, round_id: str) -> list[RunOrder]:
     """Dispatch all stages of a queued round, in SQL only. Empty when it is not queued."""
-    orders = [order for group in rounds.first_orders(session, [round_id]) for order in group]
-    rounds.begin(session, orders)
+    orders = [order for group in lifecycle.first_orders(session, [round_id]) for order in group]
+    lifecycle.begin(session, orders)
     return orders
 
 
 def begin_stage(session: Session, round_id: str, stage: str) -> RunOrder | None:
     """Dispatch one failed stage again, in SQL only. None when it does not wait for that."""
-    order = rounds.next_order(session, round_id, stage)
-    rounds.begin(session, [order] if order else [])
+    order = lifecycle.next_order(session, round_id, stage)
+    lifecycle.begin(session, [order] if order else [])
     return order

@@ -22,8 +22,10 @@ from cli.submit import Client
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.config.settings import Config, load
 from grading.domain.model import RoundState
-from grading.store import Store, accounts, assignments, migrate
-from grading.store.assignments import NewVersion
+from grading.store import Store, schema
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from grading.store.tables import Grade, Round, Run
 from tests.factories import COURSE, RUBRIC
 
@@ -125,7 +127,7 @@ def site(folder: Path, config: str, database_url: str, redis_url: str) -> Iterat
     (folder / "config.toml").write_text(config, encoding="utf-8")
     addresses = {"GRADER_DATABASE_URL": database_url, "GRADER_REDIS_URL": redis_url}
     read = load(folder / "config.toml", addresses)
-    migrate.upgrade(database_url)
+    schema.upgrade(database_url)
     store, dispatch = Store(database_url), open_dispatch(read)
     parts = Parts(folder, {**os.environ, **addresses})
     try:
@@ -145,12 +147,12 @@ def close_dispatch(dispatch: Dispatch) -> None:
 def furnish(store: Store, url: str) -> Client:
     """An assignment with RUBRIC and a client that may hand in for anybody."""
     with store.write() as session:
-        accounts.ensure_administrator(session)
-        assignments.put(session, COURSE, NewVersion("sales", "Sales", "r", "at_once", "1", rubric=RUBRIC))
-        administrator = accounts.find_user(session, "local", "admin")
+        users.ensure_administrator(session)
+        versions.put(session, COURSE, NewVersion("sales", "Sales", "r", "at_once", "1", rubric=RUBRIC))
+        administrator = users.find_user(session, "local", "admin")
         assert administrator is not None
         scopes = ["submit", "read"]
-        token = accounts.create_token(session, administrator.id, "test", scopes, timedelta(hours=1))
+        token = users.create_token(session, administrator.id, "test", scopes, timedelta(hours=1))
     return Client(url, token.secret)
 
 

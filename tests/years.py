@@ -19,8 +19,8 @@ from grading.broker import celery_app
 from grading.broker.heartbeats import Beat
 from grading.config.settings import load
 from grading.domain.model import RoundState, StageState
-from grading.store import Store, migrate
-from grading.store.rounds import Recorded
+from grading.store import Store, schema
+from grading.store.rounds.lifecycle import Recorded
 from grading.store.tables import Base, Round, RoundStage
 from tests.factories import result
 from tests.system import close_dispatch
@@ -36,7 +36,7 @@ OLD_ROWS = Path(__file__).parent / "golden" / "store-0001.json"
 
 def fill_0001(url: str) -> None:
     """A database at revision 0001 with OLD_ROWS."""
-    migrate.upgrade(url, "0001")
+    schema.upgrade(url, "0001")
     engine = create_engine(url)
     tables = MetaData()
     tables.reflect(engine)

@@ -22,8 +22,8 @@ from app.api.routes import Call, Route
 from app.services import services
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.permissions import Actor
-from grading.store import keys
-from grading.store.keys import Idempotency
+from grading.store import idempotency_keys
+from grading.store.idempotency_keys import Idempotency
 
 LONGEST_KEY = 200
 
@@ -80,10 +80,10 @@ def _written(route: Route, actor: Actor, given: dict[str, Any], key: Idempotency
 
 def _once(route: Route, actor: Actor, given: dict[str, Any], key: Idempotency | None) -> Response:
     with services().store.write() as session:
-        before = keys.find(session, key)
+        before = idempotency_keys.find(session, key)
         if before is not None:
             return _again(before.answer)
-        kept = keys.keep(session, key)
+        kept = idempotency_keys.keep(session, key)
         call = Call(actor, session)
         about = _about(route, session, actor, given)
         response = _made(route, call, _view(route, call, about, given))
@@ -184,7 +184,7 @@ def _kept(response: Response) -> dict[str, Any]:
 
 def _again(answer: dict[str, Any] | None) -> Response:
     if answer is None:  # of a hand-in, which has its own way
-        raise keys.KeyUsed
+        raise idempotency_keys.KeyUsed
     response = Response(status=answer["status"]) if answer["body"] is None else jsonify(answer["body"])
     response.status_code = answer["status"]
     response.headers.update(answer["headers"])

@@ -21,7 +21,10 @@ from grading.assignments.editor.folder import Content, Settings
 from grading.assignments.editor.template_proposal import template
 from grading.assignments.loader import Counts, Release
 from grading.domain.lateness import LateRule
-from grading.store import assignment_settings, drafting, listed, tables
+from grading.store import tables
+from grading.store.assignments import drafts
+from grading.store.assignments import settings as assignment_settings
+from grading.store.views import api_lists
 
 
 def _late(value: Any) -> Any:
@@ -111,7 +114,7 @@ def assignments(call: Call, query: AssignmentFilter) -> Page[Assignment]:
     if query.course is not None:
         known = frozenset([query.course]) if known is None else known & {query.course}
     staff_of = None if actor.administrator else actor.staff_courses
-    found = listed.assignments(call.session, known, staff_of, number(query) or 0, query.limit + 1)
+    found = api_lists.assignments(call.session, known, staff_of, number(query) or 0, query.limit + 1)
     shown, address = cut(call, query, found, lambda one: (one.id,))
     return Page(items=[_shown(one) for one in shown], next=address)
 
@@ -123,7 +126,7 @@ def create_assignment(call: Call, about: tables.Course, body: NewAssignment) -> 
     said.setdefault("release", services().config.server.release)
     settings = _checked(said)
     first = Content(rubric=template((), feedback="feedback" in authoring_base.stages()), task=body.task)
-    made = drafting.create(call.session, about.id, settings, first, call.actor)
+    made = drafts.create(call.session, about.id, settings, first, call.actor)
     url = call.headers["Location"] = url_for("api.assignment", assignment_id=made.id)
     return AssignmentMade(id=made.id, url=url)
 

@@ -13,8 +13,9 @@ from app.api.fields import PRINTABLE, Asked, Line, Yes, whole
 from app.api.guards import allowed, anybody, of_course
 from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, get, patch, post
-from grading.store import courses as stored
-from grading.store import listed, tables
+from grading.store import tables
+from grading.store.courses import courses as stored
+from grading.store.views import api_lists
 
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
 
@@ -74,7 +75,7 @@ class CourseChange(Asked):
 def courses(call: Call, query: CourseFilter) -> Page[CourseItem]:
     """Your courses; all for administrators."""
     ids = None if call.actor.administrator else frozenset(call.actor.roles)
-    found = listed.courses(call.session, ids, query.archived, number(query) or 0, query.limit + 1)
+    found = api_lists.courses(call.session, ids, query.archived, number(query) or 0, query.limit + 1)
     shown, address = cut(call, query, found, lambda one: (one.id,))
     roles = call.actor.roles
     items = [CourseItem.model_validate({**vars(one), "role": roles.get(one.id)}) for one in shown]

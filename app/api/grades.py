@@ -32,11 +32,14 @@ from grading.domain import changes as values
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.outcome import Adjusted, CriterionGrade
 from grading.domain.permissions import may
-from grading.store import grades as stored
-from grading.store import listed, review_history, reviewing, tables
-from grading.store.gradebook import Row
-from grading.store.reviewing import TOTAL, ChangedMeanwhile
-from grading.store.views import SubmissionView
+from grading.store import tables
+from grading.store.grades import change_history
+from grading.store.grades import release as stored
+from grading.store.review import edits
+from grading.store.review.edits import TOTAL, ChangedMeanwhile
+from grading.store.views import api_lists
+from grading.store.views.gradebook import Row
+from grading.store.views.submission import SubmissionView
 
 ONE = "/submissions/<id>"
 ASSIGNMENT = "/assignments/<int:assignment_id>"
@@ -80,7 +83,7 @@ def result(call: Call, about: SubmissionView) -> Result:
 @get(f"{ASSIGNMENT}/grades", of_assignment("class.see"))
 def grades(call: Call, about: tables.Assignment, query: Paged) -> Page[StudentGrade]:
     """What counts of every student for an assignment, released or not; for staff."""
-    found = listed.grades(call.session, about, number(query) or 0, query.limit + 1)
+    found = api_lists.grades(call.session, about, number(query) or 0, query.limit + 1)
     shown, address = cut(call, query, found, lambda one: (one.student.id,))
     return Page(items=[_of_student(one) for one in shown], next=address)
 
@@ -88,7 +91,7 @@ def grades(call: Call, about: tables.Assignment, query: Paged) -> Page[StudentGr
 @get(f"{ONE}/changes", of_submission("class.see"))
 def changes(call: Call, about: SubmissionView) -> Changes:
     """What people changed of a result, also what was taken back; for staff."""
-    made = review_history.history(call.session, about.round_id)
+    made = change_history.history(call.session, about.round_id)
     call.etag = _stamp(call.session, about)
     items = [Change.model_validate(one.model_dump(include=set(Change.model_fields))) for one in made]
     return Changes(items=items)
@@ -101,7 +104,7 @@ def make_change(call: Call, about: SubmissionView, body: ChangeWanted) -> Change
     if body.kind == "add":
         said["target"] = ""
     wanted, seen = values.Change.model_validate(said), call.seen(_stamp(call.session, about))
-    _in_time(lambda: reviewing.change(call.session, about.id, wanted, seen, call.actor))
+    _in_time(lambda: edits.change(call.session, about.id, wanted, seen, call.actor))
     call.etag = _stamp(call.session, about)
     return ChangeMade(change=int(call.etag.split(".")[1]))
 
@@ -110,7 +113,7 @@ def make_change(call: Call, about: SubmissionView, body: ChangeWanted) -> Change
 def undo_change(call: Call, about: SubmissionView, change_id: int) -> None:
     """Take a change back; what stood there before counts again."""
     seen = call.seen(_stamp(call.session, about))
-    _in_time(lambda: reviewing.undo(call.session, about.id, change_id, seen, call.actor))
+    _in_time(lambda: edits.undo(call.session, about.id, change_id, seen, call.actor))
     call.etag = _stamp(call.session, about)
 
 
@@ -119,7 +122,7 @@ def accept(call: Call, about: SubmissionView) -> Accepted:
     """Say that a person looked at a result and agrees: it is held no longer."""
     seen = call.seen(_stamp(call.session, about))
     done: list[bool] = []
-    _in_time(lambda: done.append(reviewing.accept(call.session, about.id, seen, call.actor)))
+    _in_time(lambda: done.append(edits.accept(call.session, about.id, seen, call.actor)))
     return Accepted(released=done[0])
 
 
@@ -167,7 +170,7 @@ def _in_time(work: Callable[[], object]) -> None:
 
 
 def _stamp(session: Session, view: SubmissionView) -> str:
-    return review_history.stamp(session, view.round_id)
+    return change_history.stamp(session, view.round_id)
 
 
 def _criterion(one: CriterionGrade, before: CriterionGrade) -> CriterionResult:

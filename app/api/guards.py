@@ -15,7 +15,10 @@ from sqlalchemy.orm import Session
 from app import assignments, review, who
 from grading.domain.errors import Forbidden, NotFound
 from grading.domain.permissions import RULES, Actor, Subject, may
-from grading.store import courses, dry_runs, regrade_lists, roster, tables
+from grading.store import tables
+from grading.store.courses import courses, roster
+from grading.store.experiments import dry_runs
+from grading.store.views import regrade_requests
 
 
 class ScopeMissing(Forbidden):
@@ -107,8 +110,8 @@ def of_submission(action: str) -> Guard:
 def of_request(action: str) -> Guard:
     """Of a request for a regrade; who asked may see it, too."""
 
-    def find(session: Session, actor: Actor, request_id: int) -> regrade_lists.Request:
-        found = regrade_lists.find(session, request_id)
+    def find(session: Session, actor: Actor, request_id: int) -> regrade_requests.Request:
+        found = regrade_requests.find(session, request_id)
         own = found.student_id == actor.user_id and action in ("regrade.see", "regrade.ask")
         if not own and not may(actor, "regrade.see", Subject(found.course_id)):
             raise NotFound("There is no such request.")

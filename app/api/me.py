@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from app.api.guards import anybody
 from app.api.routes import Call, get
-from grading.store import accounts
+from grading.store.accounts import users
 
 
 class Me(BaseModel):
@@ -25,7 +25,7 @@ def me(call: Call) -> Me:
     actor = call.actor
     return Me(
         user_id=actor.user_id,
-        id=accounts.sign_in_name(call.session, actor.user_id),
+        id=users.sign_in_name(call.session, actor.user_id),
         administrator=actor.administrator,
         scopes=sorted(actor.scopes or ()),
         roles={str(course): role for course, role in sorted(actor.roles.items())},

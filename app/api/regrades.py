@@ -19,10 +19,15 @@ from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, get, post
 from app.services import services
 from grading.domain.errors import GraderError
-from grading.store import assignments, dry_run_lists, dry_runs, regrade_lists, regrades, tables, views
-from grading.store.dry_run_lists import DryRunLine
-from grading.store.regrades import Verdict
-from grading.store.views import SubmissionView
+from grading.store import tables
+from grading.store.assignments import versions
+from grading.store.experiments import dry_run_lists, dry_runs
+from grading.store.experiments.dry_run_lists import DryRunLine
+from grading.store.review import regrade_requests as regrades
+from grading.store.review.regrade_requests import Verdict
+from grading.store.views import regrade_requests as regrade_lists
+from grading.store.views import submission
+from grading.store.views.submission import SubmissionView
 
 ASSIGNMENT = "/assignments/<int:assignment_id>"
 RERUN = "/reruns/<dry_run_id>"
@@ -146,7 +151,7 @@ def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> Reru
     """Have hand-ins graded again as batch work, by the rubric that counts."""
     if (body.which is None) == (body.submissions is None):
         raise NotAnswerable("Say either which, or submissions.")
-    version = assignments.version(call.session, about)
+    version = versions.version(call.session, about)
     chosen = dry_runs.chosen(call.session, about.id, body.which or body.submissions or ())
     begun = dry_runs.begin(call.session, about, version, chosen, "rerun", call.actor)
     for one in begun.round_ids[: pages.AT_ONCE]:
@@ -218,7 +223,7 @@ def withdraw_regrade(call: Call, about: regrade_lists.Request) -> RegradeState:
 @post(f"{REQUEST}/answer", of_request("regrade.answer"))
 def answer_regrade(call: Call, about: regrade_lists.Request, body: AnswerGiven) -> RegradeState:
     """Decline a request, give other points, or have the hand-in graded again."""
-    view = views.submission_view(call.session, about.submission_id)
+    view = submission.submission_view(call.session, about.submission_id)
     said, problem = answering.checked(about, view, body.verdict, body.words.strip(), body.points)
     if said is None:
         raise NotAnswerable(problem)

@@ -11,8 +11,10 @@ from app.api.guards import of_course, of_member
 from app.api.paging import Page, Paged, cut, number
 from app.api.parsing import InvalidField
 from app.api.routes import Call, delete, get, patch, post
-from grading.store import listed, members, roster, tables
-from grading.store.members import Person
+from grading.store import tables
+from grading.store.courses import members, roster
+from grading.store.courses.members import Person
+from grading.store.views import api_lists
 from grading.tabular import roster_csv
 from grading.tabular.roster_csv import Problem, Roster
 
@@ -78,7 +80,7 @@ class RoleChange(Asked):
 def members_of_course(call: Call, about: tables.Course, query: MemberFilter) -> Page[Member]:
     """Everybody in a course; for its staff."""
     rows = call.session, about.id, query.role, query.search or "", number(query) or 0, query.limit + 1
-    shown, address = cut(call, query, listed.people(*rows), lambda one: (one.user_id,))
+    shown, address = cut(call, query, api_lists.people(*rows), lambda one: (one.user_id,))
     return Page(items=[_shown(one) for one in shown], next=address)
 
 

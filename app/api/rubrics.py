@@ -17,8 +17,9 @@ from app.api.parsing import InvalidField
 from app.api.routes import Call, get, post, put
 from grading.assignments.editor import form
 from grading.domain.rubric import Rubric as Read
-from grading.store import drafting, tables
-from grading.store.drafting import SavedMeanwhile
+from grading.store import tables
+from grading.store.assignments import drafts
+from grading.store.assignments.drafts import SavedMeanwhile
 
 ASSIGNMENT = "/assignments/<int:assignment_id>"
 VERSION = f"{ASSIGNMENT}/versions/<int:version_number>"
@@ -62,7 +63,7 @@ class NewRubric(Asked):
 
     rubric: dict[str, Any]
     task: Annotated[str, Field(max_length=100_000, pattern=STORABLE)] | None = None
-    note: Annotated[str, Field(max_length=drafting.MOST_NOTE, pattern=STORABLE)] = ""
+    note: Annotated[str, Field(max_length=drafts.MOST_NOTE, pattern=STORABLE)] = ""
     publish: bool = Field(default=False, description="whether hand-ins are graded with it from now on")
 
 
@@ -82,10 +83,10 @@ class RubricRefused(InvalidField):
 @get(f"{ASSIGNMENT}/rubric", of_assignment("rubric.see"), errors=(404,))
 def rubric(call: Call, about: tables.Assignment, query: RubricFilter) -> Rubric:
     """The rubric that counts, or the newest version. Its ETag is for putting another in its place."""
-    now = drafting.working(call.session, about)
+    now = drafts.working(call.session, about)
     row = now.version
     if query.which == "counting" and now.counting is not None:
-        row = drafting.version(call.session, about.id, now.counting)
+        row = drafts.version(call.session, about.id, now.counting)
     call.etag = f"{_tag(now)}.{row.number}"
     return _shown(row, now)
 
@@ -93,23 +94,23 @@ def rubric(call: Call, about: tables.Assignment, query: RubricFilter) -> Rubric:
 @put(f"{ASSIGNMENT}/rubric", of_assignment("assignment.change"), matches=True)
 def put_rubric(call: Call, about: tables.Assignment, body: NewRubric) -> VersionMade:
     """Save a new version, as a draft or to count from now on. What is graded stays as it is."""
-    now = drafting.working(call.session, about)
+    now = drafts.working(call.session, about)
     if call.seen(_tag(now)).split(".")[0] != str(now.version.number):
         raise Changed
-    said = replace(drafting.content(call.session, now.version), rubric=_read(body.rubric))
+    said = replace(drafts.content(call.session, now.version), rubric=_read(body.rubric))
     said = said if body.task is None else replace(said, task=body.task)
     try:
-        made = drafting.save(call.session, about, said, now.version.number, call.actor, body.note)
+        made = drafts.save(call.session, about, said, now.version.number, call.actor, body.note)
     except SavedMeanwhile as error:
         raise Changed(error.message) from None
-    done = body.publish and drafting.publish(call.session, about, made.number, call.actor)
+    done = body.publish and drafts.publish(call.session, about, made.number, call.actor)
     return VersionMade(version=made.number, published=done)
 
 
 @get(f"{ASSIGNMENT}/versions", of_assignment("rubric.see"))
 def versions(call: Call, about: tables.Assignment, query: Paged) -> Page[Version]:
     """All versions of the rubric, the newest first."""
-    found = drafting.lines(call.session, about, number(query), query.limit + 1)
+    found = drafts.lines(call.session, about, number(query), query.limit + 1)
     shown, address = cut(call, query, found, lambda one: (one.number,))
     items = [Version(version=one.number, **one.model_dump(exclude={"number"})) for one in shown]
     return Page(items=items, next=address)
@@ -118,18 +119,18 @@ def versions(call: Call, about: tables.Assignment, query: Paged) -> Page[Version
 @get(VERSION, of_assignment("rubric.see"))
 def version(call: Call, about: tables.Assignment, version_number: int) -> Rubric:
     """One version of the rubric; it never changes."""
-    row = drafting.version(call.session, about.id, version_number)
-    return _shown(row, drafting.working(call.session, about))
+    row = drafts.version(call.session, about.id, version_number)
+    return _shown(row, drafts.working(call.session, about))
 
 
 @post(f"{VERSION}/publish", of_assignment("assignment.change"))
 def publish(call: Call, about: tables.Assignment, version_number: int) -> VersionMade:
     """Let hand-ins be graded with it from now on; `published` is false where it did before."""
-    done = drafting.publish(call.session, about, version_number, call.actor)
+    done = drafts.publish(call.session, about, version_number, call.actor)
     return VersionMade(version=version_number, published=done)
 
 
-def _tag(now: drafting.Working) -> str:
+def _tag(now: drafts.Working) -> str:
     return f"{now.version.number}.{now.counting or 0}"
 
 
@@ -142,7 +143,7 @@ def _read(data: dict[str, Any]) -> Read:
     return found
 
 
-def _shown(row: tables.RubricVersion, now: drafting.Working) -> Rubric:
+def _shown(row: tables.RubricVersion, now: drafts.Working) -> Rubric:
     read = Read.model_validate(row.rubric)
     return Rubric(
         version=row.number,

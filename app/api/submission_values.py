@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.api.fields import PRINTABLE, Line, Moment, Whole, Yes
 from app.api.paging import Paged
 from app.progress import StageStatus
-from grading.store.prompts import Missing
-from grading.store.views import Queue
+from grading.store.rounds.prompts import Missing
+from grading.store.views.submission import Queue
 
 
 class SubmissionForm(BaseModel):

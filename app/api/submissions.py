@@ -30,11 +30,17 @@ from app.services import services
 from grading.documents import HandIn, UploadedFile
 from grading.domain.errors import Forbidden, GraderError, NotFound
 from grading.domain.permissions import Actor, Subject, may
-from grading.store import accounts, assignments, blobs, listed, members, prompts, receipts, tables, views
-from grading.store.keys import Idempotency
-from grading.store.lists import SubmissionLine
-from grading.store.submissions import Incoming
-from grading.store.views import SubmissionView
+from grading.store import blobs, tables
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.courses import members
+from grading.store.idempotency_keys import Idempotency
+from grading.store.rounds import prompts
+from grading.store.submissions import receipts
+from grading.store.submissions.intake import Incoming
+from grading.store.views import api_lists, submission
+from grading.store.views.submission import SubmissionView
+from grading.store.views.submission_lists import SubmissionLine
 
 
 class WrongType(GraderError):
@@ -55,9 +61,9 @@ def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
     """Hand-ins, the newest first: of the courses you are staff of, and your own."""
     student = None
     if query.student is not None:
-        known = accounts.find_user(call.session, "local", query.student.strip())
+        known = users.find_user(call.session, "local", query.student.strip())
         student = known.id if known is not None else 0
-    wanted = listed.Wanted(
+    wanted = api_lists.Wanted(
         staff_of=call.actor.staff_courses,
         reader=call.actor.user_id,
         course_id=query.course,
@@ -69,7 +75,7 @@ def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
         since=query.since,
         until=query.until,
     )
-    found = listed.submissions(call.session, wanted, moment_and_id(query), query.limit + 1)
+    found = api_lists.submissions(call.session, wanted, moment_and_id(query), query.limit + 1)
     shown, address = cut(call, query, found, lambda one: (one.created_at, one.id))
     names = members.subjects(call.session, [one.student_id for one in shown])
     return Page(items=[_item(call.actor, one, names) for one in shown], next=address)
@@ -116,7 +122,7 @@ def submit(call: Call) -> SubmissionAccepted:
 @get("/submissions/<id>", of_submission("submission.see"))
 def status(call: Call, id: str) -> SubmissionStatus:
     """Where a submission stands, with its score and report once you may see them. Has an ETag."""
-    view = views.submission_view(call.session, id)
+    view = submission.submission_view(call.session, id)
     live, report = progress(call.session, view), who.report_for(call.actor, view)
     grade = view.grade if report else None
     staff = may(call.actor, "prompt.see", who.subject_of(view))
@@ -184,13 +190,13 @@ def prompt(call: Call, about: SubmissionView, run_id: str) -> SentMessages:
 
 def _assignment(session: Session, caller: Actor, form: SubmissionForm) -> tables.Assignment:
     """The assignment, if the caller may hand in for this student. Raises NotFound or Forbidden."""
-    assignment = assignments.find(session, form.assignment)
+    assignment = versions.find(session, form.assignment)
     course = Subject(assignment.course_id)
     if not who.knows_course(caller, assignment.course_id):
         raise NotFound(f"There is no assignment '{form.assignment}'; write it as course/assignment.")
-    student = accounts.find_user(session, "local", form.student.strip())
+    student = users.find_user(session, "local", form.student.strip())
     if may(caller, "submit.for_others", course):
-        known = student is not None and assignment.course_id in accounts.roles(session, student.id)
+        known = student is not None and assignment.course_id in users.roles(session, student.id)
         if not (known or may(caller, "submit.enrols", course)):
             raise UnknownStudent
         return assignment
@@ -213,7 +219,7 @@ def _incoming(
     course = assignment.course_id
     return Incoming(
         assignment_id=assignment.id,
-        student_id=accounts.find_or_create_student(session, "local", form.student, "", "", course).id,
+        student_id=users.find_or_create_student(session, "local", form.student, "", "", course).id,
         source="api",
         handin=content,
         priority=form.priority,

@@ -21,7 +21,7 @@ from grading.broker.gateway_requests import Event
 from grading.domain.errors import Forbidden, NotSignedIn
 from grading.domain.jobs import Tokens
 from grading.domain.permissions import Actor, may
-from grading.store import accounts
+from grading.store.accounts import users
 
 log = logging.getLogger(__name__)
 endpoints = Blueprint("gateway", __name__)
@@ -170,7 +170,7 @@ def _guest() -> Actor:
     if kind.lower() != "bearer":
         raise NotSignedIn("Send a token with the scope chat: Authorization: Bearer grd_….")
     with doors().door.store.read() as session:
-        found = accounts.verify_token(session, secret.strip())
+        found = users.verify_token(session, secret.strip())
     if found is None:
         raise NotSignedIn("The token is unknown, expired or revoked.")
     if not may(found, "chat"):

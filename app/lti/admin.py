@@ -12,9 +12,9 @@ from grading.domain.errors import Conflict, GraderError
 from grading.domain.permissions import Actor
 from grading.integrations.lti.keys import new_key
 from grading.integrations.lti.values import PlatformRefused
-from grading.store import courses
-from grading.store.lti import altering, keys, launching, platforms
-from grading.store.lti.platforms import NewPlatform
+from grading.store.courses import courses
+from grading.store.integrations.lti import keys, launch, platform_changes, platforms
+from grading.store.integrations.lti.platforms import NewPlatform
 
 pages = Blueprint("lti_platforms", __name__, url_prefix="/platforms")
 PLATFORM = "/<int(max=2147483647):platform_id>"
@@ -70,7 +70,7 @@ def change(platform_id: int) -> tuple[str, int] | Response:
     actor = _administrator()
     try:
         with services().store.write() as store:
-            altering.change(store, platform_id, _said(), actor.name)
+            platform_changes.change(store, platform_id, _said(), actor.name)
     except (PlatformRefused, Conflict) as error:
         return _one(platform_id, error.message), error.status
     flash(_("Saved."))
@@ -82,7 +82,7 @@ def remove(platform_id: int) -> Response:
     """Forget a platform; grades stay."""
     actor = _administrator()
     with services().store.write() as store:
-        gone = altering.remove(store, platform_id, actor.name)
+        gone = platform_changes.remove(store, platform_id, actor.name)
     flash(_("%(name)s is removed. Accounts, hand-ins and grades are still here.", name=gone.name))
     return redirect(url_for("lti_platforms.listing"), 303)
 
@@ -116,7 +116,7 @@ def course(context_id: int) -> Response:
     actor, chosen = _administrator(), request.form.get("course", "")
     with services().store.write() as store:
         number = int(chosen) if chosen.isdecimal() and len(chosen) < 10 else 0
-        launching.link_course(store, context_id, number, actor.name)
+        launch.link_course(store, context_id, number, actor.name)
     flash(_("The courses belong together now."))
     return redirect(url_for("lti_platforms.listing"), 303)
 
@@ -144,7 +144,7 @@ def _administrator() -> Actor:
 def _one(platform_id: int, problem: str = "") -> str:
     _administrator()
     with services().store.read() as store:
-        found, stops = altering.known(store, platform_id), altering.stops(store, platform_id)
+        found, stops = platform_changes.known(store, platform_id), platform_changes.stops(store, platform_id)
     said = request.form if problem else {**vars(found), "origins": " ".join(found.origins)}
     return render_template(
         "lti/platform.html", platform_id=platform_id, found=found, said=said, stops=stops, problem=problem

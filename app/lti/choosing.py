@@ -12,8 +12,8 @@ from app.lti.returning import answer_page
 from app.services import services
 from grading.domain.errors import Forbidden, NotFound
 from grading.domain.permissions import Actor
-from grading.store import courses
-from grading.store.lti import launching, platforms
+from grading.store.courses import courses
+from grading.store.integrations.lti import launch, platforms
 from grading.store.tables import LtiContext, LtiLaunch
 
 pages = Blueprint("lti_choosing", __name__, url_prefix="/lti")
@@ -53,11 +53,11 @@ def course(launch_id: str) -> BaseResponse:
         _, context = _waiting(store, launch_id, actor)
         if code:
             ticket = platforms.use_ticket(store, code, course=True)
-            launching.link_course(store, context.id, ticket.course_id or 0, actor.name)
+            launch.link_course(store, context.id, ticket.course_id or 0, actor.name)
         elif chosen == "new":
-            launching.new_course(store, context.id, actor.name)
+            launch.new_course(store, context.id, actor.name)
         elif chosen.isdecimal() and len(chosen) < 10 and int(chosen) in _teaches(store, actor):
-            launching.link_course(store, context.id, int(chosen), actor.name)
+            launch.link_course(store, context.id, int(chosen), actor.name)
         else:
             raise NotFound("Choose one of your courses, a new one, or give a course's code.")
     return redirect(url_for("lti_choosing.choose", launch_id=launch_id), 303)
@@ -75,9 +75,9 @@ def take(launch_id: str) -> BaseResponse | Response:
         if context.course_id is None:
             raise NotFound("Choose the course first.")
         if waiting.link:
-            launching.lead(store, waiting, int(said[0]), actor.name)
+            launch.lead(store, waiting, int(said[0]), actor.name)
             return redirect(url_for("assignments.assignment", assignment_id=int(said[0])), 303)
-        items = launching.items(store, waiting, [int(one) for one in said], launch_url())
+        items = launch.items(store, waiting, [int(one) for one in said], launch_url())
         platform = platforms.find(store, context.platform_id)
         deployment, settings = context.deployment, dict(waiting.payload.get("deep", {}))
         store.delete(waiting)
@@ -86,9 +86,9 @@ def take(launch_id: str) -> BaseResponse | Response:
 
 def _waiting(store: Session, launch_id: str, actor: Actor) -> tuple[LtiLaunch, LtiContext]:
     """What waits for the reader. Raises NotFound, and Forbidden for who is no instructor there."""
-    waiting = launching.waiting(store, launch_id[:32], actor.user_id)
+    waiting = launch.waiting(store, launch_id[:32], actor.user_id)
     context = store.get_one(LtiContext, waiting.context_id)
-    if context.platform_id != session.get("lti_platform") or not launching.teaches(
+    if context.platform_id != session.get("lti_platform") or not launch.teaches(
         store, context.id, actor.user_id
     ):
         raise Forbidden("Only an instructor of the course can choose this.")
@@ -97,4 +97,4 @@ def _waiting(store: Session, launch_id: str, actor: Actor) -> tuple[LtiLaunch, L
 
 def _teaches(store: Session, actor: Actor) -> frozenset[int]:
     """Courses in which the reader is an instructor, in frames of other platforms, too."""
-    return launching.taught_by(store, actor.user_id)
+    return launch.taught_by(store, actor.user_id)

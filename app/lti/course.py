@@ -9,10 +9,10 @@ from app import who
 from app.language import gettext as _
 from app.services import services
 from grading.domain.errors import NotFound
-from grading.store import courses
-from grading.store.canvas import overview as canvas
-from grading.store.canvas import scores as canvas_scores
-from grading.store.lti import overview, platforms, roster, scores
+from grading.store.courses import courses
+from grading.store.integrations.canvas import course_page as canvas
+from grading.store.integrations.canvas import scores as canvas_scores
+from grading.store.integrations.lti import course_page, platforms, roster, scores
 
 pages = Blueprint("lti_course", __name__, url_prefix="/courses")
 COURSE = "/<int(max=2147483647):course_id>/platform"
@@ -40,7 +40,7 @@ def update(course_id: int) -> Response:
     actor = who.in_course("roster.change", course_id)
     with services().store.write() as store:
         courses.find(store, course_id)
-        for one in overview.contexts(store, course_id):
+        for one in course_page.contexts(store, course_id):
             roster.wish(store, one.id, actor.name)
     flash(_("The roster is brought up to date in a moment. Load this page again to see it."))
     return redirect(url_for("lti_course.course", course_id=course_id), 303)
@@ -52,7 +52,7 @@ def again(course_id: int) -> Response:
     who.in_course("grade.release", course_id)
     with services().store.write() as store:
         wanted = [_pair(one) for one in request.form.getlist("score")[:1000]]
-        chosen = overview.of_course(store, course_id, wanted)
+        chosen = course_page.of_course(store, course_id, wanted)
         for link_id, user_id in chosen:
             scores.again(store, link_id, user_id)
         bridged = [_pair(one) for one in request.form.getlist("canvas")[:1000]]
@@ -76,5 +76,5 @@ def _page(course_id: int, secret: str = "") -> str:
     who.in_course("roster.see", course_id)
     with services().store.look() as store:
         found = courses.find(store, course_id)
-        seen, bridged = overview.course(store, course_id), canvas.course(store, course_id)
+        seen, bridged = course_page.course(store, course_id), canvas.course(store, course_id)
     return render_template("lti/of_course.html", course=found, seen=seen, canvas=bridged, secret=secret)

@@ -23,8 +23,9 @@ from grading.domain.errors import GraderError
 from grading.integrations.lti import claims, client
 from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform
 from grading.store.database import now
-from grading.store.lti import keys, launching, platforms
-from grading.store.lti.launching import Arrived
+from grading.store.integrations.lti import keys, platforms
+from grading.store.integrations.lti import launch as launching
+from grading.store.integrations.lti.launch import Arrived
 
 log = logging.getLogger(__name__)
 pages = Blueprint("lti", __name__, url_prefix="/lti")

@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
-from grading.store.lti import launching, platforms
+from grading.store.integrations.lti import launch, platforms
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -124,7 +124,7 @@ def limited(actor: Actor) -> Actor | None:
     if not isinstance(platform_id, int):
         return None
     with services().store.look() as store:
-        courses = launching.courses_of(store, platform_id)
+        courses = launch.courses_of(store, platform_id)
     roles = {course: role for course, role in actor.roles.items() if course in courses}
     return Actor(actor.user_id, administrator=False, roles=roles)
 

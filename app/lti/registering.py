@@ -13,8 +13,8 @@ from grading.integrations.http_client import OutsideFailed, ask
 from grading.integrations.lti import client, messages
 from grading.integrations.lti.values import PlatformRefused
 from grading.integrations.ssrf import read
-from grading.store.lti import keys, platforms
-from grading.store.lti.platforms import NewPlatform, TicketGone
+from grading.store.integrations.lti import keys, platforms
+from grading.store.integrations.lti.platforms import NewPlatform, TicketGone
 
 pages = Blueprint("lti_registering", __name__, url_prefix="/lti")
 LONGEST = 4000

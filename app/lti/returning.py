@@ -15,7 +15,7 @@ from grading.integrations.lti.messages import chosen
 from grading.integrations.lti.values import Platform
 from grading.integrations.ssrf import read
 from grading.store.database import now
-from grading.store.lti import keys
+from grading.store.integrations.lti import keys
 
 
 def answer_page(

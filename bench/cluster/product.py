@@ -30,9 +30,13 @@ from grading.documents import HandIn, UploadedFile, read
 from grading.documents.limits import Limits
 from grading.domain.model import RoundState
 from grading.domain.rubric import Criterion, Rubric, Words
-from grading.store import Store, accounts, assignments, drains, migrate, submissions
-from grading.store.assignments import NewVersion
-from grading.store.submissions import Incoming
+from grading.store import Store, schema
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
+from grading.store.reporting import drains
+from grading.store.submissions import intake
+from grading.store.submissions.intake import Incoming
 from grading.store.tables import Round
 
 COURSE = "router"
@@ -92,9 +96,9 @@ class Product:
     def guests(self) -> Guests:
         """Those of the gateway, with a token; none is there before their context begins."""
         with self.store.write() as session:
-            admin = accounts.find_user(session, "local", "admin")
+            admin = users.find_user(session, "local", "admin")
             assert admin is not None
-            token = accounts.create_token(session, admin.id, "guests", ["chat"], timedelta(days=1))
+            token = users.create_token(session, admin.id, "guests", ["chat"], timedelta(days=1))
         seed = self.plan.scenario.setting.seed
         return Guests(f"{self._gateway}/v1", token.secret, self.wanted.guests, self.plan.factor, seed)
 
@@ -138,7 +142,7 @@ class Product:
         priority: Literal["interactive", "batch"] = "batch" if coming.priority == "batch" else "interactive"
         incoming = Incoming(self.assignment, self.students[number], "api", work, priority=priority)
         with self.store.write() as session:
-            accepted = submissions.accept(session, incoming)
+            accepted = intake.accept(session, incoming)
         self.rounds[accepted.round_id] = number
         self.came[number] = time.time()
         self.dispatch.announce(accepted.round_id)
@@ -192,12 +196,12 @@ class Product:
 def _furnish(store: Store, students: int) -> tuple[int, list[int]]:
     """An assignment and its students."""
     with store.write() as session:
-        accounts.ensure_administrator(session)
+        users.ensure_administrator(session)
         new = NewVersion("router", "Router", "r", "at_once", "1", rubric=RUBRIC)
-        assignment, _, _ = assignments.put(session, COURSE, new)
-        course = assignments.course(session, COURSE)
+        assignment, _, _ = versions.put(session, COURSE, new)
+        course = versions.course(session, COURSE)
         found = [
-            accounts.find_or_create_student(session, "local", f"s{number}", f"s{number}", "", course.id).id
+            users.find_or_create_student(session, "local", f"s{number}", f"s{number}", "", course.id).id
             for number in range(students)
         ]
         return assignment.id, found
@@ -211,7 +215,7 @@ def product(folder: Path, plan: Plan, servers: Servers, wanted: Wanted) -> Itera
         (folder / "config.toml").write_text(config(plan, servers, wanted), encoding="utf-8")
         database = f"sqlite:///{folder / 'grader.db'}"
         addresses: Mapping[str, str] = {"GRADER_DATABASE_URL": database, "GRADER_REDIS_URL": redis.url}
-        migrate.upgrade(database)
+        schema.upgrade(database)
         store = Store(database)
         stack.callback(store.close)
         dispatch = open_dispatch(load(folder / "config.toml", addresses))

@@ -15,10 +15,13 @@ from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Finding, Provena
 from grading.domain.model import CheckOutcome, Flag, Location, RoundState
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
-from grading.store import Store, accounts, assignments, submissions, tables
-from grading.store.assignments import NewVersion
+from grading.store import Store, tables
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
-from grading.store.submissions import Incoming
+from grading.store.submissions import intake
+from grading.store.submissions.intake import Incoming
 
 COURSE = "bench"
 CRITERIA = 6
@@ -79,14 +82,14 @@ def _people(session: Session, size: Size) -> School:
         new = NewVersion(
             f"hw{number}", f"Homework {number + 1}", "python", "after_review", f"d{number}", rubric
         )
-        made.append(assignments.put(session, COURSE, new)[0].id)
-    course = assignments.course(session, COURSE).id
+        made.append(versions.put(session, COURSE, new)[0].id)
+    course = versions.course(session, COURSE).id
     staff = {}
     for name, role in zip(STAFF, (None, "instructor", "grader"), strict=True):
-        user = accounts.find_user(session, "local", name) or accounts.create_user(session, name, name=name)
+        user = users.find_user(session, "local", name) or users.create_user(session, name, name=name)
         user.administrator, staff[name] = name == "admin", user.id
         if role:
-            accounts.enrol(session, user.id, course, role)
+            users.enrol(session, user.id, course, role)
     moment = now(session)
     people = [
         tables.User(name=f"Student {n:04d}", email=f"s{n}@school.example", created_at=moment)
@@ -108,7 +111,7 @@ def _first(session: Session, school: School, size: Size) -> str:
     """One hand-in and its round; both are taken away again when all are copied. The submission's id."""
     content = read([UploadedFile("work.py", WORK.encode())], Limits())
     incoming = Incoming(school.assignments[0], school.staff["teacher"], "form", content)
-    accepted = submissions.accept(session, incoming)
+    accepted = intake.accept(session, incoming)
     session.execute(delete(tables.Outbox))
     round_ = session.scalar(select(tables.Round).where(tables.Round.submission_id == accepted.submission_id))
     assert round_ is not None
@@ -251,7 +254,7 @@ def _copy_audit(session: Session, school: School, size: Size) -> None:
 
 def _take_away(session: Session, first: str) -> None:
     """The one that was copied: its course counts what is there."""
-    from grading.store.removal import remove_submissions
+    from grading.store.privacy.deletion import remove_submissions
 
     remove_submissions(session, [first])
     if session.get_bind().dialect.name == "postgresql":

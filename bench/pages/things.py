@@ -10,7 +10,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from bench.pages.school import CRITERIA, School
-from grading.store import Store, accounts, tables
+from grading.store import Store, tables
+from grading.store.accounts import users
 from grading.store.database import now
 
 
@@ -30,7 +31,7 @@ def more(store: Store, school: School, count: int) -> None:
             session.flush()
             session.add_all([*_of_staff(school, number, row, dry.id, moment), *_of_lms(number, row, moment)])
             for owner in (school.staff["teacher"], school.students[0]):
-                accounts.create_token(session, owner, f"t{number}", ("read",), timedelta(days=1))
+                users.create_token(session, owner, f"t{number}", ("read",), timedelta(days=1))
             if number < len(school.students):
                 session.add(_extension(school, school.students[number], moment))
 

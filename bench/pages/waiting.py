@@ -26,7 +26,9 @@ from sqlalchemy import select, update
 from bench.pages.school import School, report
 from grading.broker import leases
 from grading.broker.heartbeats import Beat, Lease
-from grading.store import Store, accounts, open_sessions, tables
+from grading.store import Store, tables
+from grading.store.accounts import sessions
+from grading.store.accounts import users as accounts
 from grading.store.database import now
 
 STAGES = {"analysis": "dgx-spark-1", "feedback": "mac-studio-1"}
@@ -102,7 +104,7 @@ def _cookies(store: Store, school: School, key: str) -> dict[int, str]:
     assert signer is not None
     with store.write() as session:
         users = session.scalars(select(tables.User).where(tables.User.id.in_(school.students))).all()
-        begun = {user.id: open_sessions.begin(session, user.id) for user in users}
+        begun = {user.id: sessions.begin(session, user.id) for user in users}
         stamps = {user.id: f"{accounts.session_stamp(user)}:{begun[user.id]}" for user in users}
     made = {
         one: signer.dumps({"_user_id": f"{one}:{stamp}", "_fresh": True}) for one, stamp in stamps.items()

@@ -20,7 +20,8 @@ from werkzeug.routing import Rule
 
 from bench.pages.school import School
 from bench.pages.things import things
-from grading.store import Store, accounts, open_sessions, tables
+from grading.store import Store, tables
+from grading.store.accounts import sessions, users
 
 ROLES = ("student", "teacher", "admin")
 APART = ("static", "bootstrap.static", "metrics", "operations.health", "operations.ready")
@@ -153,8 +154,8 @@ class Walker:
     def _client(self, user_id: int) -> FlaskClient:
         client = self.app.test_client()
         with self.store.write() as session, client.session_transaction() as cookie:
-            user, begun = session.get_one(tables.User, user_id), open_sessions.begin(session, user_id)
-            cookie["_user_id"] = f"{user.id}:{accounts.session_stamp(user)}:{begun}"
+            user, begun = session.get_one(tables.User, user_id), sessions.begin(session, user_id)
+            cookie["_user_id"] = f"{user.id}:{users.session_stamp(user)}:{begun}"
             cookie["_fresh"] = True
         return client
 

@@ -14,9 +14,10 @@ from cli.checks.finding import Finding, Patient, disk, failure, ok, warning
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import Leases, connect
 from grading.domain.errors import GraderError
-from grading.store import Store, measures, migrate
-from grading.store.facts import DatabaseFacts, facts, file_of
-from grading.store.measures import Open, Waiting
+from grading.store import Store, schema
+from grading.store.reporting import metrics
+from grading.store.reporting.database_facts import DatabaseFacts, facts, file_of
+from grading.store.reporting.metrics import Open, Waiting
 
 NETWORK_DISKS = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs")
 MANY_SLOTS = 64
@@ -49,20 +50,20 @@ def check(patient: Patient, *, redis: bool) -> Iterator[Finding]:
 
 
 def _look(patient: Patient, store: Store, file: Path | None, redis: bool) -> Iterator[Finding]:
-    at = migrate.current(store)
+    at = schema.current(store)
     known = facts(store)
     ahead_s = known.now.timestamp() - time.time()
     yield ok("database", f"{known.kind} {known.version} answers")
-    if at != migrate.newest():
-        message = f"at revision {at or 'nothing'}, this code needs {migrate.newest()}"
+    if at != schema.newest():
+        message = f"at revision {at or 'nothing'}, this code needs {schema.newest()}"
         yield failure("database tables", message, UPGRADE)
     else:
         yield ok("database tables", f"at revision {at}")
     yield from _fit(patient, known, file)
     yield from _clocks(patient, ahead_s, redis)
-    if at == migrate.newest():
+    if at == schema.newest():
         with store.read() as session:
-            yield from _backlog(patient, measures.open_now(session))
+            yield from _backlog(patient, metrics.open_now(session))
 
 
 def _fit(patient: Patient, known: DatabaseFacts, file: Path | None) -> Iterator[Finding]:

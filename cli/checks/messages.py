@@ -9,8 +9,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from cli.checks.finding import Finding, Patient, failure, warning
 from cli.settings import canvas_tokens, lms_secrets
 from grading.integrations.ssrf import Refused, read, require
-from grading.store import Store, sending, webhook_secrets
-from grading.store.facts import file_of
+from grading.store import Store
+from grading.store.integrations import event_deliveries, webhook_secrets
+from grading.store.reporting.database_facts import file_of
 
 
 def check(patient: Patient) -> Iterator[Finding]:
@@ -56,7 +57,9 @@ def _stored(patient: Patient) -> tuple[set[str], set[str]]:
             return set(), set()
         with store.read() as session:
             live = {one.connection for one in webhook_secrets.lines(session) if one.ended_at is None}
-            return live, {one.name for one in sending.standings(session) if one.paused_at is not None}
+            return live, {
+                one.name for one in event_deliveries.standings(session) if one.paused_at is not None
+            }
     except (SQLAlchemyError, OSError):
         return set(), set()
     finally:

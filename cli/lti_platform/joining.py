@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from cli.lti_platform.world import World
 from grading.integrations.lti.values import ASSIGNMENT
-from grading.store.lti import launching, platforms
-from grading.store.lti.platforms import NewPlatform
+from grading.store.integrations.lti import launch, platforms
+from grading.store.integrations.lti.platforms import NewPlatform
 from grading.store.tables import LtiContext, LtiPlatform
 
 BY = "cli"
@@ -44,7 +44,7 @@ def furnish(session: Session, world: World, course_id: int, assignments: Mapping
         )  # fmt: skip
         session.add(row)
         session.flush()
-    launching.link_course(session, row.id, course_id, BY)
+    launch.link_course(session, row.id, course_id, BY)
     world.links.clear()
     for assignment_id, title in assignments.items():
         world.add_link(title, {ASSIGNMENT: str(assignment_id)}, None)

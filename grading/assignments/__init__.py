@@ -1,4 +1,4 @@
 """Assignments as folders of files: reading, writing and importing them.
 
-Rows of assignments belong to grading.store.assignments.
+Rows of assignments belong to grading.store.assignments.versions.
 """

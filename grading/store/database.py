@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
-from grading.store import touches
+from grading.store import change_tracking
 from grading.store.looking import Looking
 
 WAIT_S = 30.0
@@ -82,7 +82,7 @@ class Store:
             for engine, derived in ((self.engine, False), (self.deriving, True))
         )
         for writing in (self._write, self._write_derived):
-            touches.watch(writing)
+            change_tracking.watch(writing)
         # SQLite has one writer; threads that wait here take turns at once, those that wait there sleep
         self._turn: AbstractContextManager[object] = (
             _Turn(wait_s) if self.engine.dialect.name == "sqlite" else nullcontext()

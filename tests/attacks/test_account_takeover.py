@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from werkzeug.serving import make_server
 
-from grading.store import accounts, tables
+from grading.store import tables
+from grading.store.accounts import users
 from tests.attacks.account_takeover import main
 from tests.integration.webapp import School
 
@@ -20,8 +21,8 @@ PASSWORD = "a long password of the attacker"
 def school(tmp_path: Path) -> Iterator[School]:
     made = School(tmp_path)
     with made.store.write() as session:
-        accounts.set_password(session, session.get_one(tables.User, made.users["stranger"]), PASSWORD)
-        accounts.create_user(session, "prof", name="Professor")
+        users.set_password(session, session.get_one(tables.User, made.users["stranger"]), PASSWORD)
+        users.create_user(session, "prof", name="Professor")
     yield made
     made.close()
 

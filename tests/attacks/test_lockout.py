@@ -10,8 +10,9 @@ import pytest
 from argon2 import PasswordHasher
 from werkzeug.serving import make_server
 
-from grading.store import accounts, passwords, sign_in_tries, tables
-from grading.store.sign_in_tries import Caller
+from grading.store import tables
+from grading.store.accounts import passwords, sign_in_attempts, users
+from grading.store.accounts.sign_in_attempts import Caller
 from tests.attacks.lockout import NOBODY, WRONG, main
 from tests.integration.webapp import School, stop_the_clock
 
@@ -23,11 +24,11 @@ OWNER = ("--owner-from", "127.0.0.9")
 def school(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[School]:
     monkeypatch.setenv("ATTACK_PASSWORD", PASSWORD)
     # passwords are hashed weakly: how strongly is tested elsewhere
-    monkeypatch.setattr(accounts, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    monkeypatch.setattr(users, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     stop_the_clock(monkeypatch)
     made = School(tmp_path)
     with made.store.write() as session:
-        accounts.set_password(session, session.get_one(tables.User, made.users["anna"]), PASSWORD)
+        users.set_password(session, session.get_one(tables.User, made.users["anna"]), PASSWORD)
     yield made
     made.close()
 
@@ -46,10 +47,10 @@ def address(school: School) -> Iterator[str]:
 def attacked_for_long(school: School) -> None:
     """Wrong passwords from forty addresses, each as soon as it is permitted."""
     for number in range(40):
-        school.store.clock_offset_s += sign_in_tries.OF_MANY.longest_s + 1
+        school.store.clock_offset_s += sign_in_attempts.OF_MANY.longest_s + 1
         for name in ("anna", NOBODY):
             assert passwords.check(school.store, name, WRONG, Caller(f"10.0.0.{number}")) is None
-    school.store.clock_offset_s += sign_in_tries.OF_MANY.longest_s + 1
+    school.store.clock_offset_s += sign_in_attempts.OF_MANY.longest_s + 1
 
 
 def test_wrong_passwords_from_one_address_keep_nobody_else_out(address: str) -> None:

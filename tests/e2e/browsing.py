@@ -9,7 +9,8 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
-from grading.store import accounts, tables
+from grading.store import tables
+from grading.store.accounts import users
 from tests.integration.webapp import School
 
 PASSWORD = "correct horse battery"
@@ -23,7 +24,7 @@ def with_passwords(school: School, *names: str) -> School:
     with school.store.write() as session:
         for name in names:
             user = session.get_one(tables.User, school.users[name])
-            user.password_hash = accounts.hash_password(PASSWORD)
+            user.password_hash = users.hash_password(PASSWORD)
     return school
 
 

@@ -15,9 +15,11 @@ from grading.documents.limits import Limits
 from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgement, Quote, Suggestion
 from grading.domain.model import CheckOutcome, Flag, Location, TestOutcome
 from grading.domain.outcome import CriterionGrade, Report
-from grading.store import accounts, submissions, tables
+from grading.store import tables
+from grading.store.accounts import users
 from grading.store.database import now
-from grading.store.submissions import Incoming
+from grading.store.submissions import intake
+from grading.store.submissions.intake import Incoming
 from tests.integration.result_samples import code, display, notebook, png, text
 from tests.integration.webapp import School, report
 
@@ -274,8 +276,8 @@ def fill(school: School) -> None:
         columns = {one.name for one in tables.RubricVersion.__table__.columns} - {"id", "assignment_id"}
         for name, words in cases():
             title = storable(words)[:180]
-            student = accounts.create_user(session, name, name=title)
-            accounts.enrol(session, student.id, school.course, "student")
+            student = users.create_user(session, name, name=title)
+            users.enrol(session, student.id, school.course, "student")
             made = tables.Assignment(
                 course_id=school.course, slug=name, title=title, created_at=now(session), release="at_once"
             )
@@ -285,7 +287,7 @@ def fill(school: School) -> None:
             session.add(tables.RubricVersion(assignment_id=made.id, **copied))
             session.flush()
             content = read([UploadedFile("work.py", b"x = 1\n")], Limits())
-            accepted = submissions.accept(session, Incoming(made.id, student.id, "form", content))
+            accepted = intake.accept(session, Incoming(made.id, student.id, "form", content))
             session.add(
                 tables.RegradeRequest(
                     submission_id=accepted.submission_id, round_id=accepted.round_id, student_id=student.id,

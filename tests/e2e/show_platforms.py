@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from grading.integrations.canvas.values import Task
-from grading.store import tables, webhook_secrets
-from grading.store.canvas import links
+from grading.store import tables
 from grading.store.database import now
-from grading.store.lti import launching, platforms
-from grading.store.lti.platforms import NewPlatform
+from grading.store.integrations import webhook_secrets
+from grading.store.integrations.canvas import links
+from grading.store.integrations.lti import launch, platforms
+from grading.store.integrations.lti.platforms import NewPlatform
 from tests.integration.webapp import School
 
 REFUSED = "sending a score: the platform answered 422: Unprocessable: the line item is closed"
@@ -43,8 +44,8 @@ def _platforms(session: Session, school: School, shown: int, users: list[int], m
     )  # fmt: skip
     session.add(context)
     session.flush()
-    launching.link_course(session, context.id, school.course, "Administrator")
-    link = launching.add_link(session, context.id, "link-7", shown, "lti")
+    launch.link_course(session, context.id, school.course, "Administrator")
+    link = launch.add_link(session, context.id, "link-7", shown, "lti")
     link.compared_at = moment - timedelta(hours=5)
     for number, user in enumerate(users):
         score = tables.LtiScore(link_id=link.id, user_id=user, points=15.5 - number, max_points=20.0)

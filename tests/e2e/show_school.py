@@ -16,8 +16,10 @@ from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgeme
 from grading.domain.model import CheckOutcome, Flag, Location, RoundState, TestOutcome
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
-from grading.store import accounts, assignments, tables
-from grading.store.assignments import NewVersion
+from grading.store import tables
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
 from tests.integration.webapp import School, report
 
@@ -86,12 +88,12 @@ class ShowSchool(School):
             Criterion(id=i, title=title, stage=stage, points=points, levels=LEVELS) for i, title, stage, points in CRITERIA
         )  # fmt: skip
         with self.store.write() as session:
-            course = assignments.course(session, "ba")
+            course = versions.course(session, "ba")
             course.title = "Business Analytics 1"
             new = NewVersion(
                 "hw3", TITLE, "python", "after_review", "d-hw3", Rubric(criteria=criteria), task=TASK
             )
-            row = assignments.put(session, "ba", new)[0]
+            row = versions.put(session, "ba", new)[0]
             row.due_at = now(session) + timedelta(days=2, hours=5)
             row.max_hand_ins = 3
             self.shown = row.id
@@ -111,8 +113,8 @@ class ShowSchool(School):
         for number, name in enumerate(STUDENTS):
             login = f"s{3100 + 7 * number}"
             with self.store.write() as session:
-                user = accounts.create_user(session, login, name=name, email=f"{login}@school.example")
-                accounts.enrol(session, user.id, self.course, "student")
+                user = users.create_user(session, login, name=name, email=f"{login}@school.example")
+                users.enrol(session, user.id, self.course, "student")
                 self.users[login] = user.id
             submission = self.hand_in(login, self.shown, notebook(), "cafe.ipynb")
             self._happened(submission, number)

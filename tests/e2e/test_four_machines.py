@@ -21,7 +21,7 @@ from cli.submit import Client
 from cli.system import accepts_uploads
 from grading.domain.jobs import Provenance
 from grading.domain.outcome import Report
-from grading.store import migrate
+from grading.store import schema
 from grading.store.tables import Grade, Round, Run
 from tests.servers.ollama_server import digest_of, ollama_server
 from tests.services import SqliteDatabases
@@ -165,7 +165,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDa
         ollama_server(MODELS, SECONDS) as second,
     ):
         config = CONFIG.format(port=port, ollama=(first.url, second.url), mlx=model)
-        with site(folder, config, sqlite_databases.fresh(migrate.upgrade), redis.url) as made:
+        with site(folder, config, sqlite_databases.fresh(schema.upgrade), redis.url) as made:
             for machine in made.config.machines:
                 made.parts.start(machine.name, "worker", machine.name)
             made.parts.start("web", "web", "--var", str(folder))

@@ -11,7 +11,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from app import printing, results, typesetting
-from grading.store import tables, views
+from grading.store import tables
+from grading.store.views import submission as views
 from tests.e2e import hostile
 from tests.e2e.browsing import come_in
 from tests.integration.result_samples import NOTEBOOK, graded, sample

@@ -21,8 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from cli.embedded import free_port, start_redis
 from cli.system import accepts_uploads
 from grading.broker.heartbeats import Beat
-from grading.store import Store, locking, migrate, preparing, rounds
+from grading.store import Store, schema
 from grading.store.database import now
+from grading.store.rounds import lifecycle, locking, preparing
 from tests.factories import add_assignment, begin_round, hand_in, result
 from tests.servers.otlp import Collector, collector
 from tests.services import SqliteDatabases
@@ -73,7 +74,7 @@ class Seen:
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatabases) -> Iterator[Seen]:
     folder, found = tmp_path_factory.mktemp("observed"), Seen()
-    database, port = sqlite_databases.fresh(migrate.upgrade), free_port()
+    database, port = sqlite_databases.fresh(schema.upgrade), free_port()
     with (
         collector() as found.traces,
         start_redis(folder / "redis") as redis,
@@ -139,7 +140,7 @@ def fail_one(store: Store) -> None:
         preparing.save_prepared(session, round_id, {"documents": [], "evidence": {}})
         for order in begin_round(session, round_id):
             dead = result(order.run_id, round_id, order.stage, ok=False, retry="never")
-            rounds.record(session, [dead])
+            lifecycle.record(session, [dead])
     with store.write() as session:
         locking.set_round(session, round_id, state="failed", finished_at=now(session))
 

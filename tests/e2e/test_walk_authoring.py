@@ -9,8 +9,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from grading.domain.model import RoundState
-from grading.store import dry_run_lists, tables
+from grading.store import tables
 from grading.store.database import now
+from grading.store.experiments import dry_run_lists
 from tests.e2e.browsing import come_in, follow, look
 from tests.integration.webapp import School, report
 

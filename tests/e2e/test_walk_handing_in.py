@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from grading.store import accounts, blobs, tables
+from grading.store import blobs, tables
+from grading.store.accounts import users
 from grading.store.database import now
 from tests.e2e.browsing import come_in, follow, look, picture
 from tests.integration.webapp import CODE, School, report
@@ -47,8 +48,8 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
         )
         for name in names:
             short = name.split()[0].lower()
-            made.users[short] = accounts.create_user(session, short, name=name).id
-            accounts.enrol(session, made.users[short], made.course, "student")
+            made.users[short] = users.create_user(session, short, name=name).id
+            users.enrol(session, made.users[short], made.course, "student")
         first = session.get_one(tables.Assignment, made.assignment)
         in_two_days = (moment + timedelta(days=2)).replace(hour=12)  # of the calendar, at any hour
         first.title, first.due_at = "Sales of a year", in_two_days

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, FrameLocator, Page, Route, expect
 
 from grading.domain.permissions import Actor
-from grading.store import grades
-from grading.store.lti import platforms
+from grading.store.grades import release
+from grading.store.integrations.lti import platforms
 from grading.store.tables import LtiContext, LtiLink, Round
 from tests.conftest import WAIT_MS
 from tests.integration.lti_world import Campus, campus
@@ -62,7 +62,7 @@ def test_launches_in_a_frame_and_a_grade_that_comes_back(careful: Page, here: Ca
     submission = here.graded("student-1", released=False)
     with here.school.store.write() as session:
         round_ = session.query(Round).filter_by(submission_id=submission, current=True).one()
-        grades.release(session, round_.id, Actor(1, True))
+        release.release(session, round_.id, Actor(1, True))
     assert here.passback().send_due() == 1
     page.goto(f"{here.world.base}/gradebook")
     expect(page.locator("[data-cell='student-1-1']")).to_contain_text("8.5")

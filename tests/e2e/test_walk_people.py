@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from grading.store import accounts, passwords, tables
+from grading.store import tables
+from grading.store.accounts import passwords, users
+from grading.store.accounts.sign_in_attempts import OF_ONE, Caller
 from grading.store.database import now
-from grading.store.sign_in_tries import OF_ONE, Caller
 from tests.e2e.browsing import PASSWORD, come_in, faults, follow, look, sign_in, with_passwords
 from tests.integration.webapp import School, report
 
@@ -130,7 +131,7 @@ def test_a_student_keeps_their_account(careful: Page, school: School, site: str,
 def test_an_administrator_runs_the_school(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
     with school.store.write() as session:
-        accounts.create_user(session, "new", name="Ne <New> O'Brien")
+        users.create_user(session, "new", name="Ne <New> O'Brien")
         session.get_one(tables.User, school.users["ben"]).disabled = True
     come_in(page, site, school, "admin")
     page.goto(f"{site}/users")

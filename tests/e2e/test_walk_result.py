@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from grading.domain.outcome import CriterionGrade
 from grading.store import tables
 from grading.store.database import now
-from grading.store.settling import settle
+from grading.store.grades.final_score import settle
 from tests.e2e.browsing import come_in, follow, look, picture
 from tests.integration.result_samples import NOTEBOOK, change, graded
 from tests.integration.webapp import School, report

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from grading.store import accounts, tables
+from grading.store import tables
+from grading.store.accounts import users
 from tests.e2e.browsing import come_in, follow, look
 from tests.integration.test_pages_review import change, given
 from tests.integration.webapp import School, report
@@ -23,8 +24,8 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
     points = ((4, 6), (2, 3), (3, 4.5), (1, 1.5), (0, 3))
     with made.store.write() as session:
         for name in CLASS:
-            user = accounts.create_user(session, f"s-{name}", name=name)
-            accounts.enrol(session, user.id, made.course, "student")
+            user = users.create_user(session, f"s-{name}", name=name)
+            users.enrol(session, user.id, made.course, "student")
             made.users[name] = user.id
     for number, (name, pair) in enumerate(zip(CLASS, points, strict=True)):
         submission = made.hand_in(name)

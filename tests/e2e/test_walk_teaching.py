@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from grading.store import tables
 from grading.store.database import now
-from grading.store.examples import listing
+from grading.store.experiments.examples import listing
 from tests.e2e.browsing import come_in, follow, look, picture
 from tests.integration.classroom import a_report, change, whole_class
 from tests.integration.webapp import School

@@ -11,7 +11,8 @@ from playwright.sync_api import Page, Route, expect
 
 from grading.broker.heartbeats import Lease
 from grading.integrations.mail import Mail
-from grading.store import accounts, tables
+from grading.store import tables
+from grading.store.accounts import users
 from tests.e2e.browsing import come_in, look
 from tests.integration.webapp import School, report
 
@@ -25,8 +26,8 @@ def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
         session.get_one(tables.User, made.users["anna"]).email = "anna@school.example"
         session.get_one(tables.Course, made.course).drop_lowest = 1
         for number in range(28):
-            user = accounts.create_user(session, f"s-{1000 + number}", name=f"Student Number {number + 1}")
-            accounts.enrol(session, user.id, made.course, "student")
+            user = users.create_user(session, f"s-{1000 + number}", name=f"Student Number {number + 1}")
+            users.enrol(session, user.id, made.course, "student")
     yield made
     made.close()
 
@@ -131,8 +132,8 @@ def test_the_gradebook_out_and_in(careful: Page, school: School, site: str, pict
 def test_erasing_a_student(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
     with school.store.write() as session:
-        student = accounts.create_user(session, "gone", name="Gone Tomorrow").id
-        accounts.enrol(session, student, school.course, "student")
+        student = users.create_user(session, "gone", name="Gone Tomorrow").id
+        users.enrol(session, student, school.course, "student")
     come_in(page, site, school, "admin")
     page.goto(f"{site}/users/{student}/erase")
     look(page, pictures, "erase", all_widths=True)

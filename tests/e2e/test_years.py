@@ -15,8 +15,10 @@ from cli.main import grader
 from cli.submit import Client
 from cli.system import accepts_uploads
 from grading.broker.heartbeats import Beat
-from grading.store import accounts, assignments, migrate
-from grading.store.people import find_student
+from grading.store import schema
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.privacy.student_data import find_student
 from tests.factories import COURSE
 from tests.services import SqliteDatabases
 from tests.system import ASSIGNMENT, Site, assert_graded_once, count_final, furnish, site, until
@@ -100,17 +102,17 @@ def sent_to_one_that_is_gone(made: Site) -> bool:
 def test_a_student_is_exported_and_erased_everywhere(
     sqlite_databases: SqliteDatabases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = sqlite_databases.fresh(migrate.upgrade)
+    database = sqlite_databases.fresh(schema.upgrade)
     with (
         start_redis(tmp_path / "redis") as redis,
         site(tmp_path, CONFIG.format(port=free_port()), database, redis.url) as made,
     ):
         client = furnish(made.store, start(made, "web", "store", "sweep", "worker"))
         with made.store.write() as session:
-            user = accounts.create_user(
+            user = users.create_user(
                 session, CANARIES["id"], name=CANARIES["name"], email=f"{CANARIES['mail']}@mail.invalid"
             )
-            accounts.enrol(session, user.id, assignments.course(session, COURSE).id, "student")
+            users.enrol(session, user.id, versions.course(session, COURSE).id, "student")
         work = {f"{CANARIES['file']}.ipynb": json.dumps(NOTEBOOK).encode()}
         client.submit_bytes(work, ASSIGNMENT, CANARIES["id"])
         client.submit_bytes({"work.R": b"x <- 1 # of another student"}, ASSIGNMENT, "ben")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from grading.store import migrate
+from grading.store import schema
 from tests import guard, system
 from tests.faults.scenes import ASKED, PLAYED
 from tests.services import SqliteDatabases
@@ -34,7 +34,7 @@ def play_all(folder: Path, modules: list[str]) -> None:
             place = folder / module.rpartition(".")[2]
             place.mkdir()
             play = importlib.import_module(module).play
-            one = pool.submit(play, place, databases.fresh(migrate.upgrade))
+            one = pool.submit(play, place, databases.fresh(schema.upgrade))
             one.add_done_callback(partial(tell, folder / f"{module}.outcome"))
 
 

@@ -15,8 +15,9 @@ from sqlalchemy import select
 from cli.embedded import start_redis
 from grading.domain.model import Evidence
 from grading.domain.rubric import Case, Criterion, PassesTests, Rubric
-from grading.store import Store, assignments
-from grading.store.assignments import NewVersion
+from grading.store import Store
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
 from grading.store.tables import Outbox, Round
 from tests.factories import COURSE, hand_in
@@ -130,7 +131,7 @@ def tell(made: Site, boxes: set[int]) -> Told:
 def add_python(store: Store) -> int:
     new = NewVersion("slow", "Slow", "python", "at_once", "1", rubric=RUBRIC)
     with store.write() as session:
-        return assignments.put(session, COURSE, new)[0].id
+        return versions.put(session, COURSE, new)[0].id
 
 
 def running_drivers() -> set[int]:

@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from cli.embedded import start_redis
 from grading.domain.model import Evidence, RoundState
-from grading.store import migrate
+from grading.store import schema
 from grading.store.tables import Outbox, Round
 from tests.factories import hand_in
 from tests.faults.test_checks import TOML, add_python, running_drivers
@@ -63,7 +63,7 @@ def test_everything_is_run_and_graded_once(
     tmp_path: Path, sqlite_databases: SqliteDatabases, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chance = random.Random(20261120)
-    url = sqlite_databases.fresh(migrate.upgrade)
+    url = sqlite_databases.fresh(schema.upgrade)
     with start_redis(tmp_path / "redis") as redis, site(tmp_path, TOML, url, redis.url) as made:
         for name, *command in (("store", "store"), ("sweep", "sweep"), ("one", "worker", "one")):
             made.parts.start(name, *command)

@@ -20,7 +20,7 @@ from cli.settings import Settings
 from cli.submit import Client
 from cli.supervisor import processes
 from cli.system import System
-from grading.store import Store, migrate
+from grading.store import Store, schema
 from grading.store.tables import Run
 from tests.factories import add_assignment, hand_in
 from tests.services import SqliteDatabases
@@ -162,7 +162,7 @@ def taken_over(store: Store, killed: datetime) -> list[float]:
 def test_a_spare_takes_over_from_a_machine_that_stays_dead(
     sqlite_databases: SqliteDatabases, tmp_path: Path
 ) -> None:
-    database = sqlite_databases.fresh(migrate.upgrade)
+    database = sqlite_databases.fresh(schema.upgrade)
     with start_redis(tmp_path / "redis") as redis, site(tmp_path, MACHINES, database, redis.url) as made:
         names = [machine.name for machine in made.config.machines]
         made.parts.start("store", "store")

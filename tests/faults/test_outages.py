@@ -29,7 +29,7 @@ from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.broker.heartbeats import Beat
 from grading.config.settings import load
 from grading.domain.model import RoundState, RunState
-from grading.store import Store, migrate, tables
+from grading.store import Store, schema, tables
 from grading.store.database import now
 from tests.factories import add_assignment, add_student
 from tests.integration.webapp import CODE, School
@@ -87,7 +87,7 @@ from app import handin
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
 from grading.store import Store
-from grading.store.submissions import Incoming
+from grading.store.submissions.intake import Incoming
 from types import SimpleNamespace
 
 _, url, assignment, *students = sys.argv
@@ -130,7 +130,7 @@ def states(store: Store) -> Counter[str]:
 def test_what_a_dying_web_app_did_not_announce_is_shared_by_sweepers_and_sent(
     postgres_databases: PostgresDatabases, redis_url: str, root: Path
 ) -> None:
-    url = postgres_databases.fresh(migrate.upgrade)
+    url = postgres_databases.fresh(schema.upgrade)
     with server_side(root, url, redis_url) as one, server_side(root, url, redis_url) as other:
         rounds = crash_web(one.store, 6)
         assert states(one.store) == {RoundState.RECEIVED: 6}
@@ -167,7 +167,7 @@ def remember(sweeper: Sweeper, prepared: list[str]) -> None:
 def test_a_web_crash_after_the_commit_is_made_up_for_within_40_s(
     fresh_database: Callable[..., str], redis_url: str, tmp_path: Path
 ) -> None:
-    with site(tmp_path, ONE_MACHINE, fresh_database(migrate.upgrade), redis_url) as made:
+    with site(tmp_path, ONE_MACHINE, fresh_database(schema.upgrade), redis_url) as made:
         for name in ("sweep-1", "sweep-2"):
             made.parts.start(name, "sweep")
         made.parts.start("store", "store")
@@ -208,7 +208,7 @@ def test_uploads_are_accepted_while_redis_has_no_memory(
     full_redis: Callable[[bool], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    url = sqlite_databases.fresh(migrate.upgrade)
+    url = sqlite_databases.fresh(schema.upgrade)
     school = School(url)
     header = school.token("anna")
     with server_side(root, url, redis_url) as server:
@@ -439,7 +439,7 @@ def test_several_web_apps_stores_and_sweepers_grade_everything_once(
 ) -> None:
     count = 30
     with (
-        site(tmp_path, ONE_MACHINE, fresh_database(migrate.upgrade), redis_url) as made,
+        site(tmp_path, ONE_MACHINE, fresh_database(schema.upgrade), redis_url) as made,
         ExitStack() as several,
     ):
         for part in ("store-1", "store-2"):

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from grading.store import migrate
+from grading.store import schema
 from tests.faults import test_machines
 from tests.faults.boxes import Box
 from tests.faults.chaos import Chaos, Loss
@@ -84,7 +84,7 @@ def place(kind: str, folder: Path, sqlite_databases: SqliteDatabases, seed: int)
     """A system on this kind of database, with a machine behind a link where that is permitted."""
     with ExitStack() as stack:
         postgres = stack.enter_context(own_postgres(durable=True)) if kind == "postgresql" else None
-        url = postgres.url if postgres else sqlite_databases.fresh(migrate.upgrade)
+        url = postgres.url if postgres else sqlite_databases.fresh(schema.upgrade)
         link = stack.enter_context(running_link()) if permitted() else None
         boxes = BOXES if link is None else (*BOXES, FAR)
         links = {} if link is None else {FAR.name: link}
@@ -171,7 +171,7 @@ def test_how_long_taking_over_takes(tmp_path: Path, sqlite_databases: SqliteData
     sent: dict[str, list[float]] = {name: [] for name in test_machines.GONE}
     begun: dict[str, list[float]] = {name: [] for name in test_machines.GONE}
     for number in range(REPEATS):
-        database = sqlite_databases.fresh(migrate.upgrade)
+        database = sqlite_databases.fresh(schema.upgrade)
         outcome = test_machines.play(
             tmp_path / str(number), database, later_s=number * EVERY_SWEEP_S / REPEATS
         )
@@ -197,7 +197,7 @@ def test_a_machine_whose_cable_is_pulled_is_taken_over_and_comes_back(
         if link is None:
             boxes = (replace(FAR_AWAY, behind_proxy=True), boxes[1])
         links = {} if link is None else {FAR_AWAY.name: link}
-        database = sqlite_databases.fresh(migrate.upgrade)
+        database = sqlite_databases.fresh(schema.upgrade)
         running = stack.enter_context(cluster(tmp_path, boxes, database, links=links))
         cut, heal = (
             (link.down, link.up) if link else (running.proxies["far"].cut, running.proxies["far"].heal)
@@ -238,7 +238,7 @@ def test_memory_does_not_grow_over_2000_failing_tasks(
 ) -> None:
     # Empty answers: they fail, and yet the engine works, so its circuit stays closed.
     boxes = (Box("one", slots=4, seconds=0.05, silent=True),)
-    with cluster(tmp_path, boxes, sqlite_databases.fresh(migrate.upgrade)) as running:
+    with cluster(tmp_path, boxes, sqlite_databases.fresh(schema.upgrade)) as running:
         fail(running, WARM)
         before = memory(running)
         failed = fail(running, WARM + FAILURES)

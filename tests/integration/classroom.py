@@ -9,7 +9,8 @@ from typing import Any
 from grading.domain.jobs import AnalysisOutput, Finding, Judgement
 from grading.domain.model import CheckOutcome, Location, RoundState, TestOutcome
 from grading.domain.outcome import CriterionGrade, Report
-from grading.store import accounts, tables
+from grading.store import tables
+from grading.store.accounts import users
 from grading.store.database import now
 from tests.integration.webapp import School, report
 
@@ -94,9 +95,9 @@ def mark(
 def student(school: School, name: str) -> None:
     """Somebody new in the course."""
     with school.store.write() as session:
-        user = accounts.create_user(session, name, name=name.capitalize())
+        user = users.create_user(session, name, name=name.capitalize())
         school.users[name] = user.id
-        accounts.enrol(session, user.id, school.course, "student")
+        users.enrol(session, user.id, school.course, "student")
 
 
 def whole_class(school: School, size: int = 40, seed: int = 7) -> list[str]:

@@ -16,8 +16,9 @@ from werkzeug.serving import make_server
 from cli.embedded import free_port
 from cli.lti_platform.serving import Running
 from cli.lti_platform.world import World
-from grading.store.lti import launching, platforms
-from grading.store.lti.platforms import NewPlatform
+from grading.store.integrations.lti import launch as launching
+from grading.store.integrations.lti import platforms
+from grading.store.integrations.lti.platforms import NewPlatform
 from grading.store.tables import Identity, LtiContext
 from tests.integration.webapp import School, report
 from tests.servers.closing import ends_what_it_sends

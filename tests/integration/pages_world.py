@@ -21,9 +21,11 @@ from werkzeug.routing import Rule
 from grading.documents import UploadedFile, read
 from grading.domain.jobs import SentPrompt
 from grading.domain.permissions import Actor
-from grading.store import accounts, batches, blobs, tables, uploads
+from grading.store import blobs, tables
+from grading.store.accounts import users
 from grading.store.database import now
-from grading.store.lti import platforms
+from grading.store.integrations.lti import platforms
+from grading.store.submissions import class_uploads, uploads
 from tests.integration.pages_expected import ROLES
 from tests.integration.webapp import School, form_token, report
 
@@ -138,10 +140,10 @@ def ids_of(school: School) -> Ids:
         )  # fmt: skip
         platforms.add(session, new, "test")
         for name in ("mate", "far"):
-            school.users[name] = accounts.create_user(session, name, name=name.capitalize()).id
+            school.users[name] = users.create_user(session, name, name=name.capitalize()).id
         other = session.get_one(tables.Assignment, school.elsewhere).course_id
-        accounts.enrol(session, school.users["mate"], school.course, "student")
-        accounts.enrol(session, school.users["far"], other, "student")
+        users.enrol(session, school.users["mate"], school.course, "student")
+        users.enrol(session, school.users["far"], other, "student")
     here = _things(school, school.course, ("anna", "mate", "teacher"), school.assignment)
     there = _things(school, other, ("far", "stranger", "stranger"), school.elsewhere)
     ids: Ids = {
@@ -203,13 +205,13 @@ def _things(
             ]
         )
         session.flush()
-        token = accounts.create_token(session, user, "t", ("read",), timedelta(days=1))
+        token = users.create_token(session, user, "t", ("read",), timedelta(days=1))
         content = read([UploadedFile("work.py", b"x = 1\n")])
         found = session.get_one(tables.Assignment, assignment)
         upload = uploads.put(
             session, assignment, user, content, uploads.read_upload(session, found, content), ""
         )
-        batch = batches.add(session, assignment, Actor(by), "class.zip", _class_zip())
+        batch = class_uploads.add(session, assignment, Actor(by), "class.zip", _class_zip())
         return {
             "course_id": course,
             "assignment_id": assignment,

@@ -13,7 +13,7 @@ from grading.domain.model import Location
 from grading.domain.outcome import Report
 from grading.store import tables
 from grading.store.database import now
-from grading.store.settling import settle
+from grading.store.grades.final_score import settle
 from tests.integration.webapp import School, report
 
 NOTEBOOK = "work.ipynb"

@@ -22,9 +22,15 @@ from grading.integrations.canvas.values import words
 from grading.scoring import combine
 from grading.scoring.adjustments import added_up
 from grading.scoring.text import as_text
-from grading.store import assignments, carrying, listed, moves, settling, tables, views
-from grading.store.assignments import NewVersion
-from grading.store.lti import comparing
+from grading.store import tables
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
+from grading.store.experiments import impact
+from grading.store.grades import final_score
+from grading.store.integrations.lti import comparison
+from grading.store.review import carry_over
+from grading.store.views import api_lists
+from grading.store.views import submission as views
 from tests.integration.test_pages_gradebook import make, points, upload
 from tests.integration.test_pages_review import audited, change, post, stamp
 from tests.integration.webapp import School, report
@@ -53,7 +59,7 @@ RUBRIC = Rubric(
 def school(tmp_path: Path) -> Iterator[School]:
     made = School(tmp_path)
     with made.store.write() as session:
-        assignments.put(
+        versions.put(
             session,
             "ba",
             NewVersion("hw1", "Homework hw1", "python", "after_review", "with-deductions", RUBRIC),
@@ -88,7 +94,7 @@ def graded(school: School, who: str = "anna", pipe: float | None = 0.0, plot: in
     )  # fmt: skip
     school.grade(submission, whole, **how)
     with school.store.write() as session:
-        settling.settle(session, session.query(tables.Grade).filter_by(submission_id=submission).one())
+        final_score.settle(session, session.query(tables.Grade).filter_by(submission_id=submission).one())
     return submission
 
 
@@ -214,7 +220,7 @@ def test_a_waived_deduction_stays_waived_in_another_grading(school: School) -> N
     change(school.client("grader"), submission, kind="waive", target="pipes", reason="Fine.")
     with school.store.read() as session:
         grade = session.query(tables.Grade).filter_by(submission_id=submission).one()
-        found = carrying.carry(session, [(grade.id, grade.id)])[grade.id]
+        found = carry_over.carry(session, [(grade.id, grade.id)])[grade.id]
         assert [one.kind for one in found.kept.changes] == ["waive"]
         assert found.kept.conflicts == ()
 
@@ -234,7 +240,7 @@ def test_totals_above_the_maximum_stand_everywhere(school: School) -> None:
     with school.store.read() as session:
         (row,) = [
             one
-            for one in listed.grades(session, session.get_one(tables.Assignment, school.assignment), 0, 50)
+            for one in api_lists.grades(session, session.get_one(tables.Assignment, school.assignment), 0, 50)
             if one.student.subject == "anna"
         ]
         assert (row.cells[0].points, row.cells[0].max_points) == (11.0, 10.0)
@@ -252,7 +258,7 @@ def test_who_hands_in_reads_beforehand_what_takes_points_off(school: School) -> 
 
 @pytest.mark.parametrize(("share", "differs"), [(1.1, False), (1.0, False), (0.9, True), (None, True)])
 def test_a_platform_that_cuts_to_the_maximum_does_not_differ(share: float | None, differs: bool) -> None:
-    assert (comparing.difference(1, (11.0, 10.0, "s"), share) is not None) == differs
+    assert (comparison.difference(1, (11.0, 10.0, "s"), share) is not None) == differs
 
 
 def test_what_is_tried_beside_the_grade_shows_deductions_on_both_sides(school: School) -> None:
@@ -262,10 +268,10 @@ def test_what_is_tried_beside_the_grade_shows_deductions_on_both_sides(school: S
     ]
     now = was.model_copy(update={"adjustments": (taken[0], taken[1]), "points_so_far": -2.0})
     gone = was.model_copy(update={"adjustments": taken[1:]})
-    move = moves.Move.model_construct()
+    move = impact.Move.model_construct()
     with school.app.test_request_context():
-        assert _adjusted(moves.Tried(move=move, before=now, after=gone)) == [("No pipe", 2, None)]
-        assert _adjusted(moves.Tried(move=move, before=None, after=now)) == [("No pipe", None, 2)]
+        assert _adjusted(impact.Tried(move=move, before=now, after=gone)) == [("No pipe", 2, None)]
+        assert _adjusted(impact.Tried(move=move, before=None, after=now)) == [("No pipe", None, 2)]
 
 
 def test_machines_are_sent_the_same_job_with_and_without_deductions(school: School) -> None:
@@ -275,12 +281,12 @@ def test_machines_are_sent_the_same_job_with_and_without_deductions(school: Scho
         (RUBRIC, RUBRIC.model_copy(update={"adjustments": (), "bonus_at_most": None}))
     ):
         with school.store.write() as session:
-            row, _, _ = assignments.put(
+            row, _, _ = versions.put(
                 session,
                 "ba",
                 NewVersion(f"same{number}", "Same", "python", "after_review", f"v{number}", rubric),
             )
-            version = Versions().get(session, assignments.version(session, row).id)
+            version = Versions().get(session, versions.version(session, row).id)
         documents = (script("x = 1\n", path="work.py", language="python"),)
         hand_in = HandIn("r", "s", "interactive", version, documents, Identity(), {})
         made = make_ready(hand_in, Plan(), {})

@@ -17,7 +17,8 @@ from werkzeug.test import TestResponse
 from app.api import answering, openapi
 from app.api.routes import PREFIX, ROUTES
 from grading.domain.permissions import SCOPES
-from grading.store import courses, tables
+from grading.store import tables
+from grading.store.courses import courses
 from grading.store.database import now
 from tests.integration.webapp import School, report
 

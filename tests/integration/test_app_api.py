@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from grading.broker.heartbeats import Lease
 from grading.domain.model import RoundState
-from grading.store import accounts, migrate, tables
+from grading.store import schema as migrate
+from grading.store import tables
+from grading.store.accounts import users
 from tests.integration.webapp import CODE, School, report
 
 
@@ -203,8 +205,8 @@ def test_graders_add_nobody_to_their_course(school: School, someone: str) -> Non
     assert "ask an instructor" in answer.get_json()["detail"]
     with school.store.read() as session:
         assert session.query(tables.Submission).count() == 0
-        assert accounts.find_user(session, "local", "nobody") is None
-        assert school.course not in accounts.roles(session, school.users["stranger"])
+        assert users.find_user(session, "local", "nobody") is None
+        assert school.course not in users.roles(session, school.users["stranger"])
 
 
 @pytest.mark.parametrize("someone", ["admin", "stranger"])
@@ -216,7 +218,7 @@ def test_staff_of_elsewhere_do_not_become_students_by_their_id(school: School, s
     assert "belongs to a member of staff" in answer.get_json()["detail"]
     with school.store.read() as session:
         assert session.query(tables.Submission).count() == 0
-        assert accounts.roles(session, school.users[someone]).keys().isdisjoint({school.course})
+        assert users.roles(session, school.users[someone]).keys().isdisjoint({school.course})
 
 
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer grd_x"}, {"Authorization": "Basic eA=="}])

@@ -14,7 +14,8 @@ from sqlalchemy import update
 from app import create_app, history
 from grading.broker.heartbeats import Beat
 from grading.broker.machine_states import MachineState
-from grading.store import rounds, tables
+from grading.store import tables
+from grading.store.rounds import lifecycle
 from tests.factories import begin_round, result
 from tests.integration.webapp import School
 
@@ -61,7 +62,7 @@ def fail(school: School, number: int, error: str = "engine_failed") -> None:
         order = next(one for one in begin_round(session, round_id) if one.stage == "analysis")
 
         failed = result(order.run_id, round_id, "analysis", ok=False, error=error, retry="never")
-        rounds.record(session, [failed])
+        lifecycle.record(session, [failed])
 
 
 @pytest.mark.parametrize(

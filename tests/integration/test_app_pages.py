@@ -15,8 +15,10 @@ from app.render import documents
 from app.security import safe_next
 from grading.documents import UploadedFile, read
 from grading.domain.model import RoundState
-from grading.store import accounts, drains, passwords, tables
-from grading.store.sign_in_tries import OF_ONE, Caller
+from grading.store import tables
+from grading.store.accounts import passwords, users
+from grading.store.accounts.sign_in_attempts import OF_ONE, Caller
+from grading.store.reporting import drains
 from tests.integration.webapp import CODE, School, form_token, report, stop_the_clock
 
 PASSWORD = "correct horse battery"
@@ -34,7 +36,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 def with_password(school: School, name: str = "anna") -> None:
     with school.store.write() as session:
-        accounts.set_password(session, session.get_one(tables.User, school.users[name]), PASSWORD)
+        users.set_password(session, session.get_one(tables.User, school.users[name]), PASSWORD)
 
 
 def sign_in(school: School, password: str, target: str = "") -> tuple[int, str, object]:
@@ -76,7 +78,7 @@ def test_sign_in_is_bounded_per_address(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_passwords_are_argon2id_of_19_mib(school: School) -> None:
-    hashed = accounts.hash_password(PASSWORD)
+    hashed = users.hash_password(PASSWORD)
     assert hashed.startswith("$argon2id$")
     assert "m=19456,t=2" in hashed
 
@@ -95,13 +97,13 @@ def test_a_new_password_and_disabling_end_sessions(school: School) -> None:
 def test_first_administrator_is_made_once(tmp_path: Path) -> None:
     school = School(tmp_path)
     with school.store.write() as session:
-        assert accounts.ensure_administrator(session) is None
+        assert users.ensure_administrator(session) is None
         session.get_one(tables.User, school.users["admin"]).administrator = False
         session.query(tables.Identity).filter_by(subject="admin").delete()
     with school.store.write() as session:
-        password = accounts.ensure_administrator(session)
+        password = users.ensure_administrator(session)
         assert password is not None
-        assert accounts.ensure_administrator(session) is None
+        assert users.ensure_administrator(session) is None
     assert passwords.check(school.store, "admin", password, Caller("127.0.0.1")) is not None
     school.close()
 
@@ -232,7 +234,7 @@ def test_dashboard_filters_and_pages(database_url: str) -> None:
 
 def test_staff_who_study_elsewhere_see_both(school: School) -> None:
     with school.store.write() as session:
-        accounts.enrol(session, school.users["stranger"], school.course, "student")
+        users.enrol(session, school.users["stranger"], school.course, "student")
     theirs, not_theirs = school.hand_in("stranger"), school.hand_in("anna")
     page = school.client("stranger").get("/hand-ins").get_data(as_text=True)
     assert theirs in page
@@ -271,7 +273,7 @@ def test_tokens_are_shown_once_and_revoked(school: School) -> None:
         assert (row.scopes, secret[0] in row.hash) == (["read"], False)
     client.post(f"/tokens/{row.id}/revoke", data={"csrf_token": form_token(client)})
     with school.store.read() as session:
-        assert accounts.verify_token(session, secret[0]) is None
+        assert users.verify_token(session, secret[0]) is None
 
 
 # --- what others wrote is never code ------------------------------------------------------------------

@@ -13,9 +13,14 @@ import pytest
 
 from grading.checks.visibility import for_student
 from grading.domain.model import CriterionEvidence, Evidence, Flag
-from grading.store import combining, contents, export, locking, tables, views
+from grading.store import tables
+from grading.store.completion import finish_round
 from grading.store.database import now
-from grading.store.people import find_student
+from grading.store.privacy import export
+from grading.store.privacy.student_data import find_student
+from grading.store.rounds import locking
+from grading.store.views import submission as views
+from grading.store.views import submission_contents
 from tests.integration.ran import (
     EVIL,
     KEPT_BACK,
@@ -141,10 +146,10 @@ def test_only_the_trial_is_read_of_what_was_prepared(database_url: str) -> None:
     submission = hand_in_tested(school)
     with school.store.read() as session:
         round_id = views.submission_view(session, submission).round_id
-        assert contents.trial(session, round_id) == trial()
+        assert submission_contents.trial(session, round_id) == trial()
     school.prepared(submission, {"documents": []})
     with school.store.read() as session:
-        assert contents.trial(session, round_id) is None
+        assert submission_contents.trial(session, round_id) is None
     school.close()
 
 
@@ -184,7 +189,9 @@ def test_events_say_only_where_to_look(school: School) -> None:
         round_id = views.submission_view(session, submission).round_id
         current = locking.locked(session, round_id)
         assert current is not None
-        combining.finish(session, current, ran_report(), combining.ending(session, current.id), release=True)
+        finish_round.finish(
+            session, current, ran_report(), finish_round.ending(session, current.id), release=True
+        )
     with school.store.read() as session:
         events = session.query(tables.Outbox).filter_by(kind="event").order_by(tables.Outbox.id)
         kinds = ["submission.received", "submission.completed", "grade.released"]

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from sqlalchemy import select
 
-from grading.store import Store, assignments, migrate
-from grading.store.assignments import NewVersion
+from grading.store import Store, schema
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from grading.store.tables import Round, RubricVersion
 from tests.factories import COURSE, RUBRIC, hand_in
 
@@ -16,12 +17,12 @@ FIRST = NewVersion("sales", "Sales", "r", "at_once", digest="1", rubric=RUBRIC, 
 
 
 def test_versions_are_only_added(fresh_database: Callable[..., str]) -> None:
-    store = Store(fresh_database(migrate.upgrade))
+    store = Store(fresh_database(schema.upgrade))
     second = replace(FIRST, digest="2", task="Sum it up by region.")
     graded_with = {}
     for new, number, added in ((FIRST, 1, True), (FIRST, 1, False), (second, 2, True), (FIRST, 3, True)):
         with store.write() as session:
-            assignment, version, is_new = assignments.put(session, COURSE, new)
+            assignment, version, is_new = versions.put(session, COURSE, new)
             assert (version.number, is_new) == (number, added)
         graded_with[hand_in(store, assignment.id).round_id] = number
     with store.read() as session:

@@ -19,10 +19,11 @@ from sqlalchemy import func, select
 
 from cli.main import grader
 from grading.domain.errors import Conflict
-from grading.store import Store, backup, erasure, migrate
-from grading.store.backup import BackupDamaged, Manifest
-from grading.store.dump import BackupFailed
-from grading.store.people import find_student
+from grading.store import Store, schema
+from grading.store.privacy import backup, erasure
+from grading.store.privacy.backup import BackupDamaged, Manifest
+from grading.store.privacy.database_dump import BackupFailed
+from grading.store.privacy.student_data import find_student
 from grading.store.tables import Audit, Base, Grade, Round, Submission, SubmissionFile, User
 from tests.factories import add_assignment, hand_in
 from tests.services import SqliteDatabases
@@ -40,13 +41,13 @@ feedback = { engine = "rules", model = "rules" }
 
 @pytest.fixture
 def system(fresh_database: Fresh, redis_url: str, root: Path) -> Iterator[Played]:
-    with played(fresh_database(migrate.upgrade), redis_url, root) as made:
+    with played(fresh_database(schema.upgrade), redis_url, root) as made:
         yield made
 
 
 @pytest.fixture
 def store(sqlite_databases: SqliteDatabases) -> Iterator[Store]:
-    made = Store(sqlite_databases.fresh(migrate.upgrade))
+    made = Store(sqlite_databases.fresh(schema.upgrade))
     yield made
     made.close()
     sqlite_databases.drop(made.url)
@@ -89,7 +90,7 @@ def test_a_backup_taken_while_others_write_is_one_moment(
         writer.join()
     assert made
     assert before <= manifest.counts["submissions"] <= before + len(made)
-    assert (manifest.revision, manifest.counts["grades"]) == (migrate.newest(), 2)
+    assert (manifest.revision, manifest.counts["grades"]) == (schema.newest(), 2)
     assert stat.S_IMODE((tmp_path / "one.zip").stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [tmp_path / "one.zip"]
 
@@ -110,7 +111,7 @@ def test_what_comes_back_is_what_was_there(system: Played, fresh_database: Fresh
     hand_in(system.store, assignment, "ada")
     system.work_off()
     before = everything(system.store)
-    file, url = tmp_path / "one.zip", fresh_database(migrate.upgrade)
+    file, url = tmp_path / "one.zip", fresh_database(schema.upgrade)
     backup.write_backup(system.store, file)
     backup.restore(url, file, replace=False, safety=tmp_path)  # tables without rows are no hindrance
     with opened(url) as restored:
@@ -246,7 +247,7 @@ def test_an_older_backup_is_brought_up_to_date(sqlite_databases: SqliteDatabases
     url = f"sqlite:///{tmp_path / 'new.db'}"
     backup.restore(url, tmp_path / "old.zip", replace=False, safety=tmp_path)
     with opened(url) as restored:
-        migrate.require_newest(restored)
+        schema.require_newest(restored)
         assert count(restored, Submission) == 8
 
 

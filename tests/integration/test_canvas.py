@@ -21,8 +21,10 @@ from cli.settings import Settings
 from grading.domain.permissions import Actor
 from grading.integrations.canvas import transport, values
 from grading.integrations.canvas.values import CanvasFailed, NotForTheBridge
-from grading.store import accounts, grades, tables
-from grading.store.canvas import links, scores
+from grading.store import tables
+from grading.store.accounts import users
+from grading.store.grades import release as grades
+from grading.store.integrations.canvas import links, scores
 from tests.integration.webapp import CODE, School, form_token, report
 from tests.servers.canvas_server import ASSIGNMENT, COURSE, LONG_ID, ME, FakeCanvas, canvas_server
 from workers.server.bridge import Bridge
@@ -337,7 +339,7 @@ def test_the_token_goes_to_no_other_address(here: Bridged) -> None:
 
 
 def test_what_was_removed_here_is_not_pulled_again(here: Bridged) -> None:
-    from grading.store.removal import remove_submissions
+    from grading.store.privacy.deletion import remove_submissions
 
     here.link()
     here.canvas.submit(ADA, {"work.py": CODE})
@@ -352,7 +354,7 @@ def test_a_disabled_account_hands_in_nothing(here: Bridged) -> None:
     here.bridge.pull()
     here.canvas.submit(ADA, {"work.py": CODE})
     with here.school.store.write() as session:
-        found = accounts.find_user(session, "lms:cv", str(ADA))
+        found = users.find_user(session, "lms:cv", str(ADA))
         assert found is not None
         found.disabled = True
     pulled = here.bridge.pull()
@@ -381,7 +383,7 @@ def test_by_the_command_line(here: Bridged, monkeypatch: pytest.MonkeyPatch, red
             "redis": config.redis.model_copy(update={"url": redis_url}),
         }
     )
-    monkeypatch.setattr("grading.store.migrate.require_newest", lambda _: None)
+    monkeypatch.setattr("grading.store.schema.require_newest", lambda _: None)
 
     def run(*arguments: str) -> tuple[int, str]:
         done = CliRunner().invoke(command, arguments, obj=settings)

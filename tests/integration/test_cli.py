@@ -18,7 +18,8 @@ from cli.embedded import free_port
 from cli.main import COMMANDS, main
 from cli.settings import OWN_FOLDER, remember_redis
 from cli.system import accepts_uploads
-from grading.store import Store, accounts
+from grading.store import Store
+from grading.store.accounts import users
 from grading.store.tables import Assignment, Membership
 from tests.services import SqliteDatabases
 from tests.system import Site, site, until
@@ -145,7 +146,7 @@ def test_people_and_tokens_are_made(store: Store, grader: Grader, root: Path) ->
     assert grader(*person).status == 1  # there is one already
     assert grader("user", "add", "bob", "--password", "a long enough one", "--role", "student").status == 2
     with store.read() as session:
-        ada = accounts.find_user(session, "local", "ada")
+        ada = users.find_user(session, "local", "ada")
         assert ada is not None
         assert [m.role for m in session.scalars(select(Membership).where(Membership.user_id == ada.id))] == [
             "instructor"

@@ -6,15 +6,16 @@ from collections.abc import Callable
 from contextlib import closing
 
 from cli.demo import furnish
-from grading.store import Store, accounts, migrate, passwords
-from grading.store.sign_in_tries import Caller
+from grading.store import Store, schema
+from grading.store.accounts import passwords, users
+from grading.store.accounts.sign_in_attempts import Caller
 
 
 def test_whoever_starts_it_again_can_sign_in(fresh_database: Callable[..., str]) -> None:
-    url = fresh_database(migrate.upgrade)
+    url = fresh_database(schema.upgrade)
     with closing(Store(url)) as store:
         with store.write() as session:
-            accounts.ensure_administrator(session)
+            users.ensure_administrator(session)
         furnish(url)
         people = furnish(url)  # nobody noted what the first start said
         assert list(people.passwords) == ["instructor", "student", "admin"]

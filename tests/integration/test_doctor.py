@@ -22,7 +22,7 @@ from grading.broker.canaries import CANARIES
 from grading.broker.heartbeats import Beat
 from grading.broker.leases import Leases, connect
 from grading.domain.errors import GraderError
-from grading.store import Store, migrate
+from grading.store import Store, schema
 from tests.redis_servers import certificates, redis_server
 from tests.servers.base import Behaviour, ModelServer
 from tests.servers.ollama_server import OllamaHandler, ollama_server
@@ -70,7 +70,7 @@ class Case:
 
 @pytest.fixture
 def case(tmp_path: Path, redis_url: str, sqlite_databases: SqliteDatabases) -> Case:
-    urls = {"GRADER_REDIS_URL": redis_url, "GRADER_DATABASE_URL": sqlite_databases.fresh(migrate.upgrade)}
+    urls = {"GRADER_REDIS_URL": redis_url, "GRADER_DATABASE_URL": sqlite_databases.fresh(schema.upgrade)}
     return Case(tmp_path, {**urls, "GRADER_SECRET_KEY": SECRET}, arguments=["--min-free-gb", "0"])
 
 
@@ -157,7 +157,7 @@ def _database_away(case: Case, _stack: ExitStack) -> None:
 
 
 def _old_tables(case: Case, _stack: ExitStack) -> None:
-    migrate.downgrade(case.environ["GRADER_DATABASE_URL"], "0001")
+    schema.downgrade(case.environ["GRADER_DATABASE_URL"], "0001")
 
 
 def _low_disk(case: Case, _stack: ExitStack) -> None:

@@ -18,28 +18,19 @@ from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion, Rubric
-from grading.store import (
-    Store,
-    accounts,
-    door,
-    drafting,
-    dry_runs,
-    export,
-    lists,
-    migrate,
-    moves,
-    people,
-    replacing,
-    submissions,
-    tables,
-    trying,
-    views,
-)
+from grading.store import Store, schema, tables
+from grading.store.accounts import users
+from grading.store.assignments import drafts
 from grading.store.database import now
-from grading.store.dry_runs import Begun, Purpose
-from grading.store.lists import Filters
-from grading.store.settling import settle
+from grading.store.experiments import apply, dry_runs, impact, sample_submissions
+from grading.store.experiments.dry_runs import Begun, Purpose
+from grading.store.grades.final_score import settle
+from grading.store.privacy import export, student_data
+from grading.store.submissions import intake, submission_policy
 from grading.store.tables import Change, DryRun, Grade, Outbox, Round, RubricVersion, Submission
+from grading.store.views import submission as views
+from grading.store.views import submission_lists
+from grading.store.views.submission_lists import Filters
 from tests.factories import RUBRIC, add_assignment, document, hand_in, result
 from workers.server import finish
 from workers.server.context import Server, open_server
@@ -57,11 +48,11 @@ TEACHER = Actor(1)
 
 @pytest.fixture
 def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[Server]:
-    environ = {"GRADER_DATABASE_URL": fresh_database(migrate.upgrade), "GRADER_REDIS_URL": redis_url}
+    environ = {"GRADER_DATABASE_URL": fresh_database(schema.upgrade), "GRADER_REDIS_URL": redis_url}
     made = open_server(load(root / "config.toml", environ))
     beat(made)
     with made.store.write() as session:
-        teacher = accounts.create_user(session, "teacher", name="Teacher")
+        teacher = users.create_user(session, "teacher", name="Teacher")
         assert teacher.id == TEACHER.user_id
     yield made
     made.store.close()
@@ -112,15 +103,15 @@ def change_rubric(store: Store, rubric: Rubric = HALF) -> int:
     """A draft with another rubric; its number."""
     with store.write() as session:
         found = the_assignment(session)
-        row = drafting.working(session, found).version
-        said = replace(drafting.content(session, row), rubric=rubric)
-        return drafting.save(session, found, said, row.number, TEACHER).number
+        row = drafts.working(session, found).version
+        said = replace(drafts.content(session, row), rubric=rubric)
+        return drafts.save(session, found, said, row.number, TEACHER).number
 
 
 def begin(store: Store, ids: list[str], purpose: Purpose = "rubric") -> Begun:
     with store.write() as session:
         found = the_assignment(session)
-        version = drafting.working(session, found).version
+        version = drafts.working(session, found).version
         return dry_runs.begin(session, found, version, ids, purpose, TEACHER)
 
 
@@ -156,17 +147,17 @@ def test_a_dry_run_counts_nowhere_until_it_is_applied(server: Server) -> None:
     with server.store.read() as session:
         fresh = session.scalars(select(Grade).where(Grade.round_id.in_(begun.round_ids))).all()
         assert [grade.released_at for grade in fresh] == [None, None]
-        listed = lists.list_submissions(session, Filters())
+        listed = submission_lists.list_submissions(session, Filters())
         assert sorted(line.id for line in listed.items) == sorted((one, two))
         run = session.get_one(DryRun, begun.dry_run_id)
-        all_of_it = moves.moves(session, run)
+        all_of_it = impact.moves(session, run)
         found = {move.submission_id: move for move in all_of_it.rows}
     assert (found[two].before, found[two].after) == (20, 10)
     assert (found[one].before, found[one].after) == (30, 20)  # what a person gave, cut to what there is
     assert [(c.why, c.name) for c in all_of_it.conflicts[one]] == [("too_many", "Reflection")]
     assert (found[one].changes, found[two].changes) == (1, 0)
     with server.store.write() as session:
-        done = replacing.apply(session, begun.dry_run_id, TEACHER, keep_released=False)
+        done = apply.apply(session, begun.dry_run_id, TEACHER, keep_released=False)
     assert done.replaced == 2
     for submission in (one, two):
         round_id, points, seen = counting(server.store, submission)
@@ -180,12 +171,12 @@ def test_a_dry_run_counts_nowhere_until_it_is_applied(server: Server) -> None:
         assert counts.number == 2
         carried = session.scalars(select(Change).where(Change.submission_id == one)).all()
         assert [row.kind for row in carried] == ["points", "points"]
-        again = moves.moves(session, session.get_one(DryRun, begun.dry_run_id))
+        again = impact.moves(session, session.get_one(DryRun, begun.dry_run_id))
         assert {row.submission_id: row.delta for row in again.rows} == {
             submission: move.delta for submission, move in found.items()
         }
     with pytest.raises(Conflict), server.store.write() as session:
-        replacing.apply(session, begun.dry_run_id, TEACHER, keep_released=False)
+        apply.apply(session, begun.dry_run_id, TEACHER, keep_released=False)
 
 
 def test_what_students_see_stays_where_that_is_wanted(server: Server) -> None:
@@ -195,7 +186,7 @@ def test_what_students_see_stays_where_that_is_wanted(server: Server) -> None:
     begun = begin(server.store, [one])
     grade(server, *begun.round_ids)
     with server.store.write() as session:
-        done = replacing.apply(session, begun.dry_run_id, TEACHER, keep_released=True)
+        done = apply.apply(session, begun.dry_run_id, TEACHER, keep_released=True)
     assert (done.replaced, done.kept_released) == (0, 1)
     assert counting(server.store, one) == before
 
@@ -207,9 +198,9 @@ def test_a_dry_run_from_before_another_version_is_not_applied(server: Server) ->
     grade(server, *begun.round_ids)
     number = change_rubric(server.store, RUBRIC)
     with server.store.write() as session:
-        assert drafting.publish(session, the_assignment(session), number, TEACHER)
+        assert drafts.publish(session, the_assignment(session), number, TEACHER)
     with pytest.raises(Conflict, match="Version 3"), server.store.write() as session:
-        replacing.apply(session, begun.dry_run_id, TEACHER, keep_released=False)
+        apply.apply(session, begun.dry_run_id, TEACHER, keep_released=False)
 
 
 def test_a_re_run_takes_the_place_when_it_is_there_and_never_takes_a_grade_away(server: Server) -> None:
@@ -237,7 +228,7 @@ def test_a_re_run_yields_to_a_later_grading(server: Server) -> None:
     (one,) = handed_in(server, "s1")
     begun = begin(server.store, [one], "rerun")
     with server.store.write() as session:
-        later = submissions.add_round(
+        later = intake.add_round(
             session,
             session.get_one(Submission, one),
             the_assignment(session),
@@ -269,27 +260,30 @@ def test_the_starter_and_the_solution_are_hand_ins_nobody_sees(server: Server) -
     (one,) = handed_in(server, "s1")
     with server.store.write() as session:
         found = the_assignment(session)
-        version = drafting.working(session, found).version
+        version = drafts.working(session, found).version
         version.starter = [document("# do it").model_dump(mode="json")]
         version.solution = [document("x <- 1\ny <- 2").model_dump(mode="json")]
-        tried = [trying.trial(session, found, version, what, TEACHER) for what in ("starter", "solution")]
+        tried = [
+            sample_submissions.trial(session, found, version, what, TEACHER)
+            for what in ("starter", "solution")
+        ]
         assert None not in tried
-        same = trying.trial(session, found, version, "starter", TEACHER)
+        same = sample_submissions.trial(session, found, version, "starter", TEACHER)
         assert same == tried[0]
         hidden = [str(name) for name in tried]
     begun = begin(server.store, [*hidden, one], "try")
     grade(server, *begun.round_ids)
     with server.store.read() as session:
         run = session.get_one(DryRun, begun.dry_run_id)
-        rows = {row.trial: row for row in moves.moves(session, run).rows}
+        rows = {row.trial: row for row in impact.moves(session, run).rows}
         assert rows["solution"].after is not None
         assert set(rows) == {"", "starter", "solution"}
-        assert [line.id for line in lists.list_submissions(session, Filters()).items] == [one]
-        assert lists.attempts(session, TEACHER.user_id, the_assignment(session).id) == ()
+        assert [line.id for line in submission_lists.list_submissions(session, Filters()).items] == [one]
+        assert submission_lists.attempts(session, TEACHER.user_id, the_assignment(session).id) == ()
         for submission in hidden:
             with pytest.raises(NotFound):
                 views.submission_view(session, submission)
-        assert door.taken(session, the_assignment(session).id, [1]) == {1: (0, 0)}
+        assert submission_policy.taken(session, the_assignment(session).id, [1]) == {1: (0, 0)}
         assert dry_runs.chosen(session, the_assignment(session).id, "all") == [one]
         assert dry_runs.chosen(session, the_assignment(session).id, hidden) == []
     own = hand_in(server.store, 1, "teacher2")
@@ -297,11 +291,13 @@ def test_the_starter_and_the_solution_are_hand_ins_nobody_sees(server: Server) -
         assert session.get_one(Submission, own.submission_id).number == 1
     out = io.BytesIO()
     with server.store.write() as session:
-        student = people.find_student(session, "user:1")
+        student = student_data.find_student(session, "user:1")
         export.write_export(session, student, out, "user:1")
     with zipfile.ZipFile(out) as archive:
         kept = json.loads(archive.read("data.json"))
     assert kept.get("submissions", []) == []
     assert not any(name.startswith("hand-ins/") for name in archive.namelist())
     with server.store.read() as session:
-        assert set(people.find_student(session, "user:1").submissions) == set(hidden)  # goes with an erasure
+        assert set(student_data.find_student(session, "user:1").submissions) == set(
+            hidden
+        )  # goes with an erasure

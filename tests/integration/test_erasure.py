@@ -24,11 +24,15 @@ from grading.documents import HandIn, UploadedFile
 from grading.domain.errors import Conflict, Forbidden, NotFound
 from grading.domain.model import Cell, Document
 from grading.domain.permissions import Actor
-from grading.store import accounts, assignments, batches, erasure, export, migrate
-from grading.store import retention as keeping
+from grading.store import schema
+from grading.store.accounts import users
+from grading.store.assignments import versions
 from grading.store.audit import note
-from grading.store.people import find_student
-from grading.store.submissions import Idempotency, Incoming, accept, add_round
+from grading.store.privacy import erasure, export
+from grading.store.privacy import retention as keeping
+from grading.store.privacy.student_data import find_student
+from grading.store.submissions import class_uploads
+from grading.store.submissions.intake import Idempotency, Incoming, accept, add_round
 from grading.store.tables import (
     Audit,
     Base,
@@ -63,14 +67,14 @@ PERSONAL = {
 
 @pytest.fixture
 def system(fresh_database: Fresh, redis_url: str, root: Path) -> Iterator[Played]:
-    with played(fresh_database(migrate.upgrade), redis_url, root) as made:
+    with played(fresh_database(schema.upgrade), redis_url, root) as made:
         yield made
 
 
 @pytest.fixture
 def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Iterator[Played]:
     """The same on SQLite only, where nothing depends on the database."""
-    with played(sqlite_databases.fresh(migrate.upgrade), redis_url, root) as made:
+    with played(sqlite_databases.fresh(schema.upgrade), redis_url, root) as made:
         yield made
 
 
@@ -188,11 +192,11 @@ def test_who_is_meant(lite: Played) -> None:
     store = lite.store
     add_assignment(store)
     with store.write() as session:
-        course = assignments.course(session, COURSE).id
-        one = accounts.find_or_create_student(session, "lms:a", "7", "A", "a@school.invalid", course).id
-        accounts.find_or_create_student(session, "lms:b", "7", "B", "", course)
-        staff = accounts.create_user(session, "ina")
-        accounts.enrol(session, staff.id, course, "instructor")
+        course = versions.course(session, COURSE).id
+        one = users.find_or_create_student(session, "lms:a", "7", "A", "a@school.invalid", course).id
+        users.find_or_create_student(session, "lms:b", "7", "B", "", course)
+        staff = users.create_user(session, "ina")
+        users.enrol(session, staff.id, course, "instructor")
     with store.read() as session:
         with pytest.raises(Conflict, match=f"user:{one}"):
             find_student(session, "7")
@@ -251,10 +255,10 @@ def test_class_zips_of_the_course_go_with_an_erasure(lite: Played) -> None:
     assignment = add_assignment(store)
     hand_in(store, assignment, "ada")
     with store.write() as session:
-        accounts.ensure_administrator(session)
-        admin = accounts.find_user(session, "local", "admin")
+        users.ensure_administrator(session)
+        admin = users.find_user(session, "local", "admin")
         assert admin is not None
-        batches.add(session, assignment, Actor(admin.id, True), "class.zip", b"a whole class")
+        class_uploads.add(session, assignment, Actor(admin.id, True), "class.zip", b"a whole class")
         assert erasure.erase(session, find_student(session, "ada"), "test").counts["batches"] == 1
         assert session.scalars(select(Blob.data)).all() == []
 
@@ -380,7 +384,7 @@ def test_the_commands(
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    url = sqlite_databases.fresh(migrate.upgrade)
+    url = sqlite_databases.fresh(schema.upgrade)
     monkeypatch.setenv("GRADER_DATABASE_URL", url)
     monkeypatch.setenv("GRADER_REDIS_URL", redis_url)
 

@@ -14,24 +14,17 @@ from grading.domain.errors import Conflict, NotFound
 from grading.domain.jobs import Job, Tokens
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion, Rubric
-from grading.store import (
-    assignments,
-    corrections,
-    erasure,
-    example_effect,
-    example_words,
-    examples,
-    migrate,
-    prompts,
-    tables,
-    taught,
-)
-from grading.store.assignments import NewVersion
+from grading.store import schema, tables
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
-from grading.store.example_words import ExampleRefused
-from grading.store.people import find_student
-from grading.store.settling import settle
-from grading.store.submissions import add_round
+from grading.store.experiments import corrections, example_evaluation, example_texts, examples
+from grading.store.experiments.example_texts import ExampleRefused
+from grading.store.grades.final_score import settle
+from grading.store.privacy import erasure
+from grading.store.privacy.student_data import find_student
+from grading.store.rounds import example_usage, prompts
+from grading.store.submissions.intake import add_round
 from tests.factories import COURSE, RUBRIC, add_assignment, hand_in
 from tests.services import SqliteDatabases
 from tests.years import Fresh, Played, played
@@ -73,14 +66,14 @@ class Teachable:
 
 @pytest.fixture
 def system(fresh_database: Fresh, redis_url: str, root: Path) -> Iterator[Played]:
-    with played(fresh_database(migrate.upgrade), redis_url, root) as made:
+    with played(fresh_database(schema.upgrade), redis_url, root) as made:
         yield made
 
 
 @pytest.fixture
 def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Iterator[Played]:
     """The same on SQLite only, where nothing depends on the database."""
-    with played(sqlite_databases.fresh(migrate.upgrade), redis_url, root) as made:
+    with played(sqlite_databases.fresh(schema.upgrade), redis_url, root) as made:
         yield made
 
 
@@ -168,13 +161,13 @@ def test_examples_are_in_the_jobs_of_their_stage_and_not_in_their_authors(system
     answer(system, list(sent.values()))
     with system.store.read() as session:
         (line,) = examples.listing(session, assignment)
-        assert taught.uses(session, assignment) == {line.key: [made["cem"]]}
+        assert example_usage.uses(session, assignment) == {line.key: [made["cem"]]}
         assert (line.model_level, line.level, line.works, line.student) == (4, 2, True, "ada")
     # a result rests on the words it was shown
     with system.store.write() as session:
         examples.edit(session, assignment, one, "other words", "", ACTOR)
         (changed,) = examples.listing(session, assignment)
-        assert changed.key not in taught.uses(session, assignment)
+        assert changed.key not in example_usage.uses(session, assignment)
     with system.store.write() as session:
         examples.switch(session, assignment, one, False, ACTOR)
     hand_in(system.store, assignment, "dora")
@@ -215,7 +208,7 @@ def test_other_levels_and_removed_criteria_are_not_taught(lite: Played) -> None:
     rubric = Rubric(criteria=(reflection,))
     lite.pass_time()
     with lite.store.write() as session:
-        assignments.put(session, COURSE, NewVersion("sales", "Sales", "r", "at_once", "sales-2", rubric))
+        versions.put(session, COURSE, NewVersion("sales", "Sales", "r", "at_once", "sales-2", rubric))
     hand_in(lite.store, assignment, "ben")
     assert [shown(job) for job in jobs(lite)] == [[], []]
     with lite.store.read() as session:
@@ -287,7 +280,7 @@ def test_words_lose_names_and_orders(lite: Played) -> None:
         choose(lite, assignment, change)
     with lite.store.read() as session:
         found = corrections.correction(session, assignment, change)
-        theirs = example_words.identities(session, made["ada"])
+        theirs = example_texts.identities(session, made["ada"])
         words = corrections.proposed(session, found, None, theirs)
         assert found.example_id == number
         assert words == f"# thought of ada, {SECRET}\nx <- 0"
@@ -329,19 +322,19 @@ def test_the_effect_is_measured_on_what_is_held_back(system: Played) -> None:
     ]
     correct(system, made["s4"], "code", 0)
     with system.store.write() as session, pytest.raises(Conflict, match="No example is on"):
-        example_effect.measure(session, assignment, ACTOR)
+        example_evaluation.measure(session, assignment, ACTOR)
     choose(system, assignment, changes[0])
     before = current(system)
     with system.store.write() as session:
-        begun = example_effect.measure(session, assignment, ACTOR)
+        begun = example_evaluation.measure(session, assignment, ACTOR)
         assert len(begun.round_ids) == 3
     with system.store.write() as session, pytest.raises(Conflict, match="already"):
-        example_effect.measure(session, assignment, ACTOR)
+        example_evaluation.measure(session, assignment, ACTOR)
     found = jobs(system)
     assert {submission_of(system, job) for job in found} == {made[name] for name in names[1:4]}
     answer(system, found)
     with system.store.read() as session:
-        measured = example_effect.measured(session, assignment)
+        measured = example_evaluation.measured(session, assignment)
     assert measured is not None
     assert (measured.total, measured.ended, measured.done, measured.by_rules) == (3, 3, True, 0)
     (effect,) = measured.effects
@@ -355,13 +348,13 @@ def test_the_effect_is_measured_on_what_is_held_back(system: Played) -> None:
     # once chosen, it is held back no more, but what was measured stays
     choose(system, assignment, changes[1])
     with system.store.read() as session:
-        held = example_effect.held_back(session, assignment, examples.listing(session, assignment))
+        held = example_evaluation.held_back(session, assignment, examples.listing(session, assignment))
         assert set(held.submissions) == {made["s2"], made["s3"]}
-        later = example_effect.measured(session, assignment)
+        later = example_evaluation.measured(session, assignment)
         assert later is not None
         assert later.effects == measured.effects
     with system.store.write() as session:
-        assert len(example_effect.measure(session, assignment, ACTOR).round_ids) == 2
+        assert len(example_evaluation.measure(session, assignment, ACTOR).round_ids) == 2
 
 
 def current(system: Played) -> tuple[Any, ...]:
@@ -381,10 +374,10 @@ def test_rules_learn_nothing_and_the_page_can_say_so(lite: Played) -> None:
         level = corrections.correction(session, assignment, changes[0]).model_level
     choose(lite, assignment, changes[0])
     with lite.store.write() as session:
-        example_effect.measure(session, assignment, ACTOR)
+        example_evaluation.measure(session, assignment, ACTOR)
     answer(lite, jobs(lite), RulesEngine())
     with lite.store.read() as session:
-        measured = example_effect.measured(session, assignment)
+        measured = example_evaluation.measured(session, assignment)
     assert measured is not None
     assert measured.by_rules == 1
     for effect in measured.effects:

@@ -15,9 +15,11 @@ from sqlalchemy import create_engine, select, text, update
 from sqlalchemy.orm import Session
 
 from grading.domain.model import PRIORITIES, RoundState, StageState
-from grading.store import Store, assignments, migrate, preparing, replay, waiting
-from grading.store.assignments import NewVersion
-from grading.store.locking import locked, set_round
+from grading.store import Store, schema
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
+from grading.store.rounds import preparing, queue, retry
+from grading.store.rounds.locking import locked, set_round
 from grading.store.tables import Round, RoundStage
 from tests.factories import RUBRIC, add_assignment, begin_round, hand_in
 from tests.many_waiting import PREPARED, cost, fill
@@ -28,7 +30,7 @@ COURSES, STUDENTS = 3, 3
 
 @pytest.fixture
 def store(fresh_database: Callable[[Prepare | None], str]) -> Iterator[Store]:
-    made = Store(fresh_database(migrate.upgrade))
+    made = Store(fresh_database(schema.upgrade))
     yield made
     made.close()
 
@@ -78,9 +80,9 @@ class Line:
         return sums
 
     def release(self, priority: str, limit: int) -> None:
-        found = waiting.next_queued(self.session, priority, limit)
+        found = queue.next_queued(self.session, priority, limit)
         assert len(found) == min(limit, sum(len(w) for (p, *_), w in self.waits.items() if p == priority))
-        waiting.served(self.session, found)
+        queue.served(self.session, found)
         for one in found:
             set_round(self.session, one.round_id, state=RoundState.RUNNING)
             key = next(key for key, rows in self.waits.items() if one.round_id in rows)
@@ -109,7 +111,7 @@ def copies(store: Store) -> tuple[list[str], list[int]]:
     for number in range(COURSES):
         new = NewVersion("a", "A", "r", "at_once", digest=f"d{number}", rubric=RUBRIC)
         with store.write() as session:
-            assignment, _, _ = assignments.put(session, f"course-{number}", new)
+            assignment, _, _ = versions.put(session, f"course-{number}", new)
             assignment_id = assignment.id
         found.append(hand_in(store, assignment_id, f"s{number}").round_id)
     with store.read() as session:
@@ -157,22 +159,22 @@ def test_many_re_runs_of_a_course_do_not_delay_the_upload_of_another(store: Stor
         for number in range(30):
             line.hand_in("batch", 0, number % STUDENTS)
         ours, second, third = (session.get_one(Round, one).course_id for one in round_ids)
-        assert [one.course_id for one in waiting.next_queued(session, "batch", 4)] == [ours] * 4
+        assert [one.course_id for one in queue.next_queued(session, "batch", 4)] == [ours] * 4
         line.release("batch", 4)
         line.hand_in("batch", 1, 0)
         line.hand_in("batch", 2, 0)
-        nexts = waiting.next_queued(session, "batch", 4)
+        nexts = queue.next_queued(session, "batch", 4)
         assert [one.course_id for one in nexts] == [second, third, ours, ours]
         # one at a time comes to the same: whose turn it is is remembered
         one_by_one = []
         for _ in range(4):
-            one_by_one += waiting.next_queued(session, "batch", 1)
+            one_by_one += queue.next_queued(session, "batch", 1)
             line.release("batch", 1)
         assert one_by_one == nexts
         # batch work of a course takes no turn from its people
         line.hand_in("interactive", 0, 0)
         line.hand_in("interactive", 1, 0)
-        people = waiting.next_queued(session, "interactive", 9)
+        people = queue.next_queued(session, "interactive", 9)
         assert [one.course_id for one in people] == [ours, second]
         session.rollback()
 
@@ -187,18 +189,18 @@ def test_the_cost_does_not_grow_with_what_waits(store: Store) -> None:
 
     def look(session: Session) -> None:
         for priority in PRIORITIES:
-            found = waiting.next_queued(session, priority, 16)
+            found = queue.next_queued(session, priority, 16)
             assert len(found) == 16
-            waiting.served(session, found)
+            queue.served(session, found)
             for stage in ("analysis", "feedback"):
-                assert len(waiting.due_again(session, {(stage, priority): 16})) == 16
+                assert len(queue.due_again(session, {(stage, priority): 16})) == 16
 
     def join(session: Session) -> None:
         session.execute(update(Round).where(Round.id == joins).values(state=RoundState.RECEIVED))
         assert preparing.save_prepared(session, joins, PREPARED)
 
     def count(session: Session) -> None:
-        found = waiting.backlog(session, 50)
+        found = queue.backlog(session, 50)
         assert found["analysis", "batch"] + found["feedback", "batch"] == 2 * 50 + 50
 
     costs = []
@@ -220,17 +222,17 @@ def test_what_was_replayed_waits_as_batch_work(store: Store) -> None:
         session.execute(update(Round).values(state=RoundState.PARTIAL))
         session.execute(update(RoundStage).values(state=StageState.DEAD))
     with store.write() as session:
-        assert replay.replay(session, round_id, "grader")
+        assert retry.replay(session, round_id, "grader")
     with store.write() as session:
-        assert waiting.due_again(session, {("feedback", "interactive"): 9}) == []
-        assert [one.round_id for one in waiting.due_again(session, {("feedback", "batch"): 9})] == [round_id]
+        assert queue.due_again(session, {("feedback", "interactive"): 9}) == []
+        assert [one.round_id for one in queue.due_again(session, {("feedback", "batch"): 9})] == [round_id]
         current = locked(session, round_id)
         assert current is not None
         assert current.priority == "batch"
 
 
 def test_what_waited_before_gets_its_place(fresh_database: Callable[[Prepare | None], str]) -> None:
-    url = fresh_database(migrate.upgrade)
+    url = fresh_database(schema.upgrade)
     store = Store(url)
     assignment = add_assignment(store)
     greedy = [hand_in(store, assignment, "greedy").round_id for _ in range(3)]
@@ -239,8 +241,8 @@ def test_what_waited_before_gets_its_place(fresh_database: Callable[[Prepare | N
         for round_id in (*greedy, late):
             preparing.save_prepared(session, round_id, PREPARED)
     store.close()
-    migrate.downgrade(url, "0006")
-    migrate.upgrade(url)
+    schema.downgrade(url, "0006")
+    schema.upgrade(url)
     engine = create_engine(url)
     with engine.connect() as connection:
         lines = {row.id: row.line for row in connection.execute(text("select id, line from rounds"))}

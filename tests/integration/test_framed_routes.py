@@ -13,7 +13,8 @@ from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
 from app.lti.framing import MARK, PREFIX
-from grading.store import accounts, open_sessions, signed_in, tables
+from grading.store import tables
+from grading.store.accounts import current_user, sessions, users
 from tests.integration.pages_expected import OPEN
 from tests.integration.pages_world import World, build
 
@@ -31,7 +32,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         session.add(tables.LtiContext(course_id=school.course, **context))
         other = session.get_one(tables.Assignment, school.elsewhere).course_id
         for course in (school.course, other):
-            accounts.enrol(session, school.users["admin"], course, "instructor")
+            users.enrol(session, school.users["admin"], course, "instructor")
     yield made
     school.close()
 
@@ -41,7 +42,7 @@ def browser(world: World) -> FlaskClient:
     """Inside a frame of the platform, as after a launch."""
     client, user = world.school.app.test_client(), world.school.users["admin"]
     with world.school.store.write() as session:
-        found, begun = signed_in.find(session, user), open_sessions.begin(session, user)
+        found, begun = current_user.find(session, user), sessions.begin(session, user)
         platform = session.query(tables.LtiPlatform).one().id
     assert found is not None
     with client.session_transaction(base_url=HTTPS, environ_overrides={MARK: True}) as opened:

@@ -16,7 +16,7 @@ from cli.embedded import RedisProcess, free_port
 from grading.broker.dispatch import Outgoing
 from grading.broker.gateway_requests import chat_queue
 from grading.broker.leases import LEASES
-from grading.store import accounts
+from grading.store.accounts import users
 from tests.engines import job
 from tests.servers.base import ModelServer
 from tests.servers.instances import PROSE
@@ -56,8 +56,8 @@ class Place:
 
     def token(self, *scopes: str, user: str = "admin") -> str:
         with self.site.store.write() as session:
-            found = accounts.find_user(session, "local", user) or accounts.create_user(session, user)
-            return accounts.create_token(session, found.id, "tool", scopes, timedelta(hours=1)).secret
+            found = users.find_user(session, "local", user) or users.create_user(session, user)
+            return users.create_token(session, found.id, "tool", scopes, timedelta(hours=1)).secret
 
     def client(self, token: str) -> openai.OpenAI:
         self.clients.append(openai.OpenAI(base_url=self.url, api_key=token, max_retries=0, timeout=60))
@@ -85,7 +85,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisProcess
         site(folder, CONFIG.format(url=server.url), f"sqlite:///{folder}/g.db", redis_server.url) as made,
     ):
         with made.store.write() as session:
-            accounts.ensure_administrator(session)
+            users.ensure_administrator(session)
         made.parts.start("one", "worker", "one", "--grace", "1")
         made.parts.start("gateway", "gateway", "--port", str(port))
         made.until_alive("one")

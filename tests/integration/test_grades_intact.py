@@ -23,31 +23,24 @@ from grading.domain.permissions import Actor
 from grading.domain.rubric import Adjustment, Criterion, Rubric, RunsClean, Uses
 from grading.scoring import settled
 from grading.scoring.curves import Curve
-from grading.store import (
-    Store,
-    accounts,
-    adjusting,
-    assignment_settings,
-    assignments,
-    combining,
-    dry_runs,
-    extensions,
-    grades,
-    migrate,
-    regrades,
-    replacing,
-    replay,
-    reviewing,
-    rounds,
-    submissions,
-    tables,
-    views,
-)
+from grading.store import Store, schema, tables
+from grading.store.accounts import users
+from grading.store.assignments import settings as assignment_settings
+from grading.store.assignments import versions
+from grading.store.completion import finish_round
 from grading.store.database import now
-from grading.store.regrades import Answer
-from grading.store.review_history import stamp
-from grading.store.settling import changes_of, lateness_of
+from grading.store.experiments import apply, dry_runs
+from grading.store.grades import extensions
+from grading.store.grades import release as grades
+from grading.store.grades.change_history import stamp
+from grading.store.grades.final_score import changes_of, lateness_of
+from grading.store.review import curves as adjusting
+from grading.store.review import edits, regrade_requests
+from grading.store.review.regrade_requests import Answer
+from grading.store.rounds import lifecycle, retry
+from grading.store.submissions import intake
 from grading.store.tables import Assignment, Audit, Grade, Outbox, Round, RubricVersion, Submission
+from grading.store.views import submission as views
 from tests.factories import RUBRIC, add_assignment, begin_stage, hand_in, result
 from tests.integration.test_dry_runs import beat, grade
 from workers.server import finish
@@ -62,10 +55,10 @@ Act = Callable[[Session], object]
 
 @pytest.fixture
 def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[Server]:
-    environ = {"GRADER_DATABASE_URL": fresh_database(migrate.upgrade), "GRADER_REDIS_URL": redis_url}
+    environ = {"GRADER_DATABASE_URL": fresh_database(schema.upgrade), "GRADER_REDIS_URL": redis_url}
     made = open_server(load(root / "config.toml", environ))
     with made.store.write() as session:
-        assert accounts.create_user(session, "teacher", name="Teacher").id == TEACHER.user_id
+        assert users.create_user(session, "teacher", name="Teacher").id == TEACHER.user_id
     yield made
     made.store.close()
     made.dispatch.registry.redis.close()
@@ -100,7 +93,7 @@ def seen(session: Session, submission: str) -> str:
 
 def change(session: Session, submission: str, points: float = 55.0) -> None:
     wanted = Change(kind="points", target="code", points=points, reason="seen")
-    reviewing.change(session, submission, wanted, seen(session, submission), TEACHER)
+    edits.change(session, submission, wanted, seen(session, submission), TEACHER)
 
 
 def curve(session: Session, submission: str, by: float = 3.0) -> None:
@@ -149,7 +142,7 @@ def test_a_partial_grade_that_is_graded_again_keeps_what_people_changed(server: 
         round_id = views.submission_view(session, submission).round_id
         assert the_grade(session, submission).final_points is None
     with server.store.write() as session:
-        assert replay.replay(session, round_id, "user:1")
+        assert retry.replay(session, round_id, "user:1")
     finish_under_way(server, round_id)
     intact(server.store)
     with server.store.read() as session:
@@ -169,7 +162,7 @@ def test_a_deduction_is_computed_kept_waived_and_goes_on_to_another_grading(serv
     with server.store.write() as session:
         first = the_grade(session, made.submission_id)
         assert first.points == sum(first.criterion_points.values()) - 10
-        reviewing.change(
+        edits.change(
             session, made.submission_id, Change(kind="waive", target="pipes", reason="r"),
             seen(session, made.submission_id), TEACHER,
         )  # fmt: skip
@@ -177,8 +170,10 @@ def test_a_deduction_is_computed_kept_waived_and_goes_on_to_another_grading(serv
     intact(server.store)
     with server.store.write() as session:
         grades.release(session, the_grade(session, made.submission_id).round_id, TEACHER)
-        asked = regrades.ask(session, Actor(2), made.submission_id, "reflection", "Please look again at it.")
-        new = regrades.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
+        asked = regrade_requests.ask(
+            session, Actor(2), made.submission_id, "reflection", "Please look again at it."
+        )
+        new = regrade_requests.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
     assert new is not None
     grade(server, new)
     intact(server.store)
@@ -217,8 +212,8 @@ def test_graded_again_on_request_keeps_what_people_changed_and_the_curve(server:
         grades.release(session, the_grade(session, submission).round_id, TEACHER)
     with server.store.write() as session:
         before = the_grade(session, submission).final_points
-        asked = regrades.ask(session, Actor(2), submission, "reflection", "Please look again at it.")
-        new = regrades.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
+        asked = regrade_requests.ask(session, Actor(2), submission, "reflection", "Please look again at it.")
+        new = regrade_requests.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
     assert new is not None
     grade(server, new)
     intact(server.store)
@@ -232,11 +227,11 @@ def test_what_was_withdrawn_is_not_released_by_being_graded_again(server: Server
     with server.store.write() as session:
         round_id = the_grade(session, submission).round_id
         grades.release(session, round_id, TEACHER)
-        asked = regrades.ask(session, Actor(2), submission, "", "Please look again at it.")
+        asked = regrade_requests.ask(session, Actor(2), submission, "", "Please look again at it.")
     with server.store.write() as session:
         grades.withdraw(session, round_id, TEACHER)
         settings(session, submission, release="at_once")
-        new = regrades.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
+        new = regrade_requests.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
     assert new is not None
     grade(server, new)
     with server.store.read() as session:
@@ -283,7 +278,7 @@ def test_an_extension_is_never_worse_than_the_date_of_all(server: Server) -> Non
 def test_a_held_grading_that_takes_anothers_place_waits_for_a_person_again(server: Server) -> None:
     submission = given(server)
     with server.store.write() as session:
-        reviewing.accept(session, submission, seen(session, submission), TEACHER)
+        edits.accept(session, submission, seen(session, submission), TEACHER)
     with server.store.write() as session:
         run = dry_run(session, submission, RUBRIC)
     grade(server, *run.round_ids)
@@ -291,7 +286,7 @@ def test_a_held_grading_that_takes_anothers_place_waits_for_a_person_again(serve
         new = session.scalars(select(Grade).where(Grade.round_id == run.round_ids[0])).one()
         new.held = True
     with server.store.write() as session:
-        assert replacing.apply(session, run.dry_run_id, TEACHER, keep_released=False).replaced == 1
+        assert apply.apply(session, run.dry_run_id, TEACHER, keep_released=False).replaced == 1
     with server.store.read() as session:
         one = the_grade(session, submission)
         assert (one.held, one.reviewed_at) == (True, None)
@@ -303,7 +298,7 @@ def test_a_held_grading_that_takes_anothers_place_waits_for_a_person_again(serve
 def dry_run(session: Session, submission: str, rubric: Rubric) -> dry_runs.Begun:
     """A dry run of another version on one hand-in."""
     assignment = assignment_of(session, submission)
-    counts = assignments.version(session, assignment)
+    counts = versions.version(session, assignment)
     draft = RubricVersion(
         assignment_id=assignment.id,
         number=counts.number + 1,
@@ -351,14 +346,14 @@ def acts(server: Server, submission: str) -> dict[str, Act]:
         return assignment_of(session, submission)
 
     return {
-        "change": lambda s: reviewing.change(s, submission, WANTED, stamped, TEACHER),
-        "replace": lambda s: replacing.apply(s, run.dry_run_id, TEACHER, keep_released=False),
+        "change": lambda s: edits.change(s, submission, WANTED, stamped, TEACHER),
+        "replace": lambda s: apply.apply(s, run.dry_run_id, TEACHER, keep_released=False),
         "curve": lambda s: adjusting.apply(s, of(s), rule, TEACHER, seen=looked, reason="hard"),
         "uncurve": lambda s: adjusting.undo(s, of(s), bulk.id, TEACHER),
         "extend": lambda s: extensions.give(s, of(s), [student], own, "ill", TEACHER),
         "rule": lambda s: settings(s, submission, late=LateRule(per_day=0.2)),
         "withdraw": lambda s: grades.withdraw(s, round_id, TEACHER),
-        "accept": lambda s: reviewing.accept(s, submission, stamped, TEACHER),
+        "accept": lambda s: edits.accept(s, submission, stamped, TEACHER),
     }
 
 
@@ -470,8 +465,8 @@ def answered(server: Server, round_id: str) -> Act:
     for one in stages:
         assert one.run_id is not None
         with server.store.write() as session:
-            rounds.record(session, [result(one.run_id, round_id, one.stage)])
-    return lambda session: finish._combine(server, session, combining.complete(session, round_id))
+            lifecycle.record(session, [result(one.run_id, round_id, one.stage)])
+    return lambda session: finish._combine(server, session, finish_round.complete(session, round_id))
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -482,7 +477,7 @@ def test_a_grade_that_is_made_while_a_date_changes_knows_the_new_one(server: Ser
             assignment = assignment_of(session, submission)
             student, due = session.get_one(Submission, submission).student_id, assignment.due_at
             assert due is not None
-            new = submissions.add_round(
+            new = intake.add_round(
                 session, session.get_one(Submission, submission), assignment, reason="x", priority="batch"
             ).id
         own = due + timedelta(days=1)
@@ -505,16 +500,16 @@ def test_a_re_run_that_comes_in_while_people_work_on_the_grade(server: Server, t
         submission = given(server, f"rerun-{name}")
         with server.store.write() as session:
             assignment = assignment_of(session, submission)
-            version = assignments.version(session, assignment)
+            version = versions.version(session, assignment)
             run = dry_runs.begin(session, assignment, version, [submission], "rerun", TEACHER)
             stamped = seen(session, submission)
             looked = adjusting.preview(session, assignment, Curve(kind="add", points=3)).seen
         people: dict[str, Act] = {
-            "change": lambda s, of=submission, at=stamped: reviewing.change(s, of, WANTED, at, TEACHER),
+            "change": lambda s, of=submission, at=stamped: edits.change(s, of, WANTED, at, TEACHER),
             "curve": lambda s, of=submission, at=looked: adjusting.apply(
                 s, assignment_of(s, of), Curve(kind="add", points=3), TEACHER, seen=at, reason="hard"
             ),
-            "again": lambda s, of=submission: submissions.add_round(
+            "again": lambda s, of=submission: intake.add_round(
                 s, handed(s, of), assignment_of(s, of), reason="regrade", priority="batch"
             ),
         }

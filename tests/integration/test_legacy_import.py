@@ -16,7 +16,7 @@ from grading.documents.notebook import in_language
 from grading.domain.jobs import Provenance, Result
 from grading.domain.model import Document
 from grading.scoring import combine
-from grading.store import Store, migrate
+from grading.store import Store, schema
 from tests.services import SqliteDatabases
 from workers.checks.files import Shelf
 from workers.checks.import_scores import Score, contents, require_proven, score_of, scores
@@ -131,7 +131,7 @@ def assignment() -> Assignment:
 @pytest.fixture
 def lab(sqlite_databases: SqliteDatabases, assignment: Assignment) -> Iterator[Lab]:
     checks = Checks()
-    store = Store(sqlite_databases.fresh(migrate.upgrade))
+    store = Store(sqlite_databases.fresh(schema.upgrade))
     with Shelf() as shelf:
         trials = Trials(open_sandbox("bubblewrap"), lambda language: find_toolbox(language, checks))
         yield Lab(store, trials, shelf, contents(assignment))

@@ -20,8 +20,9 @@ from flask.testing import FlaskClient
 from cli.lti_platform.world import Person
 from grading.domain.permissions import Actor
 from grading.integrations.lti.keys import new_key, signed
-from grading.store import accounts, grades
-from grading.store.lti import altering, keys, overview, platforms, roster, scores
+from grading.store.accounts import users
+from grading.store.grades import release as grades
+from grading.store.integrations.lti import course_page, keys, platform_changes, platforms, roster, scores
 from grading.store.tables import (
     Audit,
     Identity,
@@ -110,7 +111,7 @@ def test_a_platform_that_is_down_for_an_hour_has_the_score_afterwards(here: Camp
     with here.school.store.write() as session:
         context, platform = session.query(LtiContext).one(), session.query(LtiPlatform).one()
         context.line_items_url, platform.token_url = line_items, token
-        seen = overview.course(session, here.school.course)
+        seen = course_page.course(session, here.school.course)
         assert [(one.name, one.given_up) for one in seen.failed] == [("Ada Student", False)]
         assert "does not answer" in seen.failed[0].error
     here.world.base = up
@@ -123,9 +124,9 @@ def test_a_platform_that_is_down_for_an_hour_has_the_score_afterwards(here: Camp
     assert overview_of(here).failed == ()
 
 
-def overview_of(here: Campus) -> overview.Seen:
+def overview_of(here: Campus) -> course_page.Seen:
     with here.school.store.read() as session:
-        return overview.course(session, here.school.course)
+        return course_page.course(session, here.school.course)
 
 
 def test_the_comparison_finds_a_planted_difference_and_overwrites_nothing(here: Campus) -> None:
@@ -290,7 +291,7 @@ def test_people_are_known_by_issuer_and_subject_and_their_roles_follow(here: Cam
     here.launch(here.browser(), "student-1")
     assert role() == "instructor"
     with here.school.store.write() as session:
-        accounts.enrol(session, user, course, "grader")
+        users.enrol(session, user, course, "grader")
     here.launch(here.browser(), "student-1")
     assert role() == "grader", "what was given here by hand stays"
     with here.school.store.write() as session:
@@ -386,7 +387,7 @@ def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None
     assert "The connection of one course." in shown
     assert "One link to an assignment." in shown
     with here.school.store.read() as session:
-        said = altering.known(session, here.platform_id)
+        said = platform_changes.known(session, here.platform_id)
     form: dict[str, str] = {key: value for key, value in vars(said).items() if isinstance(value, str)}
     form |= {"csrf_token": token, "origins": "https://lms.school.example", "name": "Ours"}
     refused = boss.post(page, data={**form, "token_url": "nothing"})
@@ -394,7 +395,7 @@ def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None
     assert "token_url" in refused.get_data(as_text=True)
     assert boss.post(page, data=form).status_code == 303
     with here.school.store.read() as session:
-        changed = altering.known(session, here.platform_id)
+        changed = platform_changes.known(session, here.platform_id)
     assert (changed.name, changed.issuer) == ("Ours", said.issuer)
     assert "https://lms.school.example" in changed.origins
     assert here.passback().send_due() == 1

@@ -20,9 +20,14 @@ from grading.config.settings import Config
 from grading.domain.errors import ConfigError
 from grading.domain.permissions import Actor
 from grading.integrations.mail import Mail, valid_address
-from grading.store import Store, combining, erasure, grades, mails, outbox, regrades, tables
-from grading.store.locking import locked
-from grading.store.people import find_student
+from grading.store import Store, outbox, tables
+from grading.store.completion import finish_round
+from grading.store.grades import release as grades
+from grading.store.integrations import mail as mails
+from grading.store.privacy import erasure
+from grading.store.privacy.student_data import find_student
+from grading.store.review import regrade_requests
+from grading.store.rounds.locking import locked
 from tests.integration.webapp import School, configuration, form_token, report
 from tests.redis_servers import certificates
 from tests.servers.smtp_server import Mailbox, mail_server
@@ -151,9 +156,9 @@ def test_an_answer_to_a_request_is_told_to_who_asked(either: School, box: Mailbo
     sender(either, box).send_due()
     anna, teacher = Actor(either.users["anna"]), Actor(either.users["teacher"])
     with either.store.write() as session:
-        asked = regrades.ask(session, anna, submission, "", "Cell 4 says it.")
-        declined = regrades.Answer(verdict="declined", words="It names no number.")
-        regrades.answer(session, teacher, asked, declined)
+        asked = regrade_requests.ask(session, anna, submission, "", "Cell 4 says it.")
+        declined = regrade_requests.Answer(verdict="declined", words="It names no number.")
+        regrade_requests.answer(session, teacher, asked, declined)
     assert sender(either, box).send_due() == 1
     message = read(box.letters[1][2])
     assert message["Subject"] == "Your request was answered: Homework hw1"
@@ -215,7 +220,9 @@ def test_a_grade_that_releases_itself_leaves_a_letter(school: School) -> None:
         session.flush()
         current = locked(session, round_.id)
         assert current is not None
-        combining.finish(session, current, report(), combining.ending(session, current.id), release=True)
+        finish_round.finish(
+            session, current, report(), finish_round.ending(session, current.id), release=True
+        )
     assert rows(school.store) == [(False, "", 0)]
 
 

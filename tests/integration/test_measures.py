@@ -11,9 +11,11 @@ from sqlalchemy import update
 
 from app.history import History
 from grading.domain.jobs import Result, Tokens
-from grading.store import Store, measures, migrate, preparing, rounds
+from grading.store import Store, schema
 from grading.store.database import now
-from grading.store.measures import END_TO_END_S, FIRST_TOKEN_S, LATE_S, STAGE_S, Totals
+from grading.store.reporting import metrics
+from grading.store.reporting.metrics import END_TO_END_S, FIRST_TOKEN_S, LATE_S, STAGE_S, Totals
+from grading.store.rounds import lifecycle, preparing
 from grading.store.tables import Drain, Outbox, Round, Run
 from tests.factories import add_assignment, begin_round, hand_in, result
 from tests.services import Prepare, SqliteDatabases
@@ -21,7 +23,7 @@ from tests.services import Prepare, SqliteDatabases
 
 @pytest.fixture
 def store(fresh_database: Callable[[Prepare | None], str]) -> Iterator[Store]:
-    opened = Store(fresh_database(migrate.upgrade))
+    opened = Store(fresh_database(schema.upgrade))
     yield opened
     opened.close()
 
@@ -29,7 +31,7 @@ def store(fresh_database: Callable[[Prepare | None], str]) -> Iterator[Store]:
 @pytest.fixture
 def local(sqlite_databases: SqliteDatabases) -> Iterator[Store]:
     """For what the code does with the numbers, whatever database they come from."""
-    url = sqlite_databases.fresh(migrate.upgrade)
+    url = sqlite_databases.fresh(schema.upgrade)
     opened = Store(url)
     yield opened
     opened.close()
@@ -64,7 +66,7 @@ def failed(one: Result, **other: object) -> Result:
 
 def record(store: Store, one: Result) -> None:
     with store.write() as session:
-        rounds.record(session, [one])
+        lifecycle.record(session, [one])
 
 
 def end(store: Store, round_id: str, state: str) -> None:
@@ -159,7 +161,7 @@ def test_counts_of_runs_never_fall(local: Store) -> None:
     results = begun(local, add_assignment(local), "s1")
     run = results["analysis"]
     with local.write() as session:
-        rounds.lose(session, run.run_id, "gone", "alone")
+        lifecycle.lose(session, run.run_id, "gone", "alone")
     history = History(local)
 
     def runs() -> dict[tuple[str, ...], int]:
@@ -189,12 +191,12 @@ def test_what_waits_is_as_old_as_the_oldest(store: Store) -> None:
     with store.write() as session:
         session.add(Drain(machine="dgx-spark-1", by="ada", since=now(session)))
     with later(store, 130).read() as session:
-        now_open = measures.open_now(session)
+        now_open = metrics.open_now(session)
     waiting = now_open.rounds["received", "interactive"]
     assert waiting.count == 2
     assert 130 <= waiting.oldest_s < 160
     assert 30 <= now_open.rounds["received", "batch"].oldest_s < 60
-    assert now_open.rounds["queued", "batch"] == measures.Waiting(0, 0.0)
+    assert now_open.rounds["queued", "batch"] == metrics.Waiting(0, 0.0)
     assert now_open.outbox["prepare"] == replace(
         waiting, count=3, oldest_s=now_open.outbox["prepare"].oldest_s
     )
@@ -203,7 +205,7 @@ def test_what_waits_is_as_old_as_the_oldest(store: Store) -> None:
     with store.write() as session:
         session.execute(update(Outbox).values(done_at=now(session)))
     with store.read() as session:
-        assert measures.open_now(session).outbox["prepare"].count == 0
+        assert metrics.open_now(session).outbox["prepare"].count == 0
 
 
 def test_a_look_costs_little(local: Store) -> None:

@@ -13,9 +13,9 @@ import pytest
 from alembic import command
 from sqlalchemy import inspect, select
 
-from grading.store import Store, migrate
+from grading.store import Store, schema
 from grading.store.tables import Submission
-from grading.store.views import SubmissionView, submission_view
+from grading.store.views.submission import SubmissionView, submission_view
 from tests.factories import hand_in
 from tests.services import SqliteDatabases
 from tests.years import Fresh, everything, fill_0001, played
@@ -23,25 +23,25 @@ from tests.years import Fresh, everything, fill_0001, played
 
 def test_up_down_and_up_again(database_url: str) -> None:
     store = Store(database_url)
-    assert migrate.current(store) is None
-    migrate.upgrade(database_url)
-    assert migrate.current(store) == migrate.newest()
-    migrate.downgrade(database_url, "base")
+    assert schema.current(store) is None
+    schema.upgrade(database_url)
+    assert schema.current(store) == schema.newest()
+    schema.downgrade(database_url, "base")
     assert inspect(store.engine).get_table_names() == ["alembic_version"]
-    migrate.upgrade(database_url)
-    migrate.require_newest(store)
+    schema.upgrade(database_url)
+    schema.require_newest(store)
     store.close()
 
 
 def test_models_match_migrations(database_url: str) -> None:
-    migrate.upgrade(database_url)
-    command.check(migrate._config(database_url))
+    schema.upgrade(database_url)
+    command.check(schema._config(database_url))
 
 
 def test_an_old_database_is_named_with_its_remedy(database_url: str) -> None:
     store = Store(database_url)
-    with pytest.raises(migrate.StoreOutdated, match="grader db upgrade"):
-        migrate.require_newest(store)
+    with pytest.raises(schema.StoreOutdated, match="grader db upgrade"):
+        schema.require_newest(store)
     store.close()
 
 
@@ -56,7 +56,7 @@ def test_upgrades_that_are_started_at_once_wait_for_each_other(sqlite_databases:
     ]
     assert [(process.communicate(timeout=60)[1], process.returncode) for process in started] == [("", 0)] * 2
     store = Store(database_url)
-    migrate.require_newest(store)
+    schema.require_newest(store)
     store.close()
 
 
@@ -80,7 +80,7 @@ def test_a_database_of_0001_is_read_and_carried_to_its_end(
     fresh_database: Fresh, redis_url: str, root: Path
 ) -> None:
     url = fresh_database(fill_0001)
-    migrate.upgrade(url)
+    schema.upgrade(url)
     with played(url, redis_url, root) as system:
         before = views_by_student(system.store)
         assert {name: view.state for name, view in before.items()} == STATES_0001
@@ -105,11 +105,11 @@ def test_a_database_of_0001_is_read_and_carried_to_its_end(
 def test_a_database_of_today_goes_down_to_0001_and_up_again(fresh_database: Fresh) -> None:
     url = fresh_database(fill_0001)
     store = Store(url)
-    migrate.upgrade(url)
+    schema.upgrade(url)
     before = everything(store)
-    migrate.downgrade(url, "0001")
-    assert migrate.current(store) == "0001"
-    migrate.upgrade(url)
+    schema.downgrade(url, "0001")
+    assert schema.current(store) == "0001"
+    schema.upgrade(url)
     assert everything(store) == before
     store.close()
 
@@ -136,8 +136,8 @@ def views_by_student(store: Store) -> dict[str, SubmissionView]:
 def test_threads_may_upgrade_different_databases_at_once(fresh_database: Fresh) -> None:
     urls = [fresh_database(None) for _ in range(4)]
     with ThreadPoolExecutor(len(urls)) as pool:
-        list(pool.map(migrate.upgrade, urls))
+        list(pool.map(schema.upgrade, urls))
     for url in urls:
         store = Store(url)
-        migrate.require_newest(store)
+        schema.require_newest(store)
         store.close()

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from grading.config.settings import load
-from grading.store import Store, migrate
+from grading.store import Store, schema
 from grading.store.tables import Outbox
 from tests.factories import add_assignment, begin_round, hand_in, result
 from tests.servers.receiver import receiver_server
@@ -73,7 +73,7 @@ def graded(server: Server, assignment: int, student: str) -> str:
 def test_every_grade_is_delivered_under_one_id(
     times: int, sqlite_databases: SqliteDatabases, redis_url: str, root: Path
 ) -> None:
-    url = sqlite_databases.fresh(migrate.upgrade)
+    url = sqlite_databases.fresh(schema.upgrade)
     config = load(root / "config.toml", {"GRADER_DATABASE_URL": url, "GRADER_REDIS_URL": redis_url})
     here = config.server.model_copy(update={"outside_allowed": ("127.0.0.1/32",)})
     config = config.model_copy(update={"server": here})

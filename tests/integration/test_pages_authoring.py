@@ -27,7 +27,10 @@ from grading.broker.heartbeats import Beat
 from grading.broker.leases import Leases, connect
 from grading.config.settings import parse
 from grading.documents import Limits
-from grading.store import assignment_settings, assignments, drafting, tables
+from grading.store import tables
+from grading.store.assignments import drafts
+from grading.store.assignments import settings as assignment_settings
+from grading.store.assignments import versions as assignments
 from grading.store.tables import Grade, Outbox, Round, RubricVersion
 from tests.integration.webapp import School, form_token, report
 
@@ -130,8 +133,8 @@ def test_a_count_with_its_minimum_is_made_in_the_form(school: School, client: Fl
     }
     assert client.post(address, data={**fields(page), **typed, "do": "save"}).status_code == 303
     with school.store.read() as session:
-        row = drafting.version(session, school.assignment, 2)
-        check = drafting.side(row).rubric.criteria[0].checks[-1]
+        row = drafts.version(session, school.assignment, 2)
+        check = drafts.side(row).rubric.criteria[0].checks[-1]
     asked = {"names": ("%>%", "|>"), "at_least": 10, "part": "Question 2", "own_lines": 3, "given": True}
     assert {key: getattr(check, key) for key in asked} == asked
     assert fields(client.get(address).get_data(as_text=True))[f"{at}.own_lines"] == "3"
@@ -158,7 +161,7 @@ def test_deductions_and_bonus_are_made_and_kept_in_the_form(school: School, clie
     assert "takes 20 % of the points of “Loads the data”, in proportion to what is missing" in previewed
     assert client.post(address, data={**fields(page), **typed, "do": "save"}).status_code == 303
     with school.store.read() as session:
-        rubric = drafting.side(drafting.version(session, school.assignment, 2)).rubric
+        rubric = drafts.side(drafts.version(session, school.assignment, 2)).rubric
     (made,) = rubric.adjustments
     assert (made.id, made.criteria, made.deduct, made.partly) == ("no-pipe", ("load",), 0.2, True)
     assert (rubric.bonus_at_most, rubric.max_points) == (1.5, 4.0)
@@ -252,9 +255,9 @@ def test_a_zip_goes_out_and_comes_in_as_the_same(school: School, client: FlaskCl
         files = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
     read = read_files(files, Limits())
     with school.store.read() as session:
-        row = drafting.version(session, school.assignment, 2)
+        row = drafts.version(session, school.assignment, 2)
         settings = assignment_settings.settings_of(session.get_one(tables.Assignment, school.assignment))
-        assert files == compose(settings, drafting.content(session, row))
+        assert files == compose(settings, drafts.content(session, row))
     assert (read.title, read.slug, str(read.due)) == ("Tïtle", "new-name", "2026-12-01 22:59:00+00:00")
     assert [document.path for document in read.solution] == ["work.py"]
     brought = f"/courses/{school.course}/assignments/import"
@@ -273,7 +276,7 @@ def test_a_zip_goes_out_and_comes_in_as_the_same(school: School, client: FlaskCl
         # nobody sees it before somebody says so
         assert mine.model_copy(update={"slug": first.slug, "visible": True}) == first
         assert not mine.visible
-        assert drafting.side(drafting.version(session, copy.id, 1)).rubric == drafting.side(row).rubric
+        assert drafts.side(drafts.version(session, copy.id, 1)).rubric == drafts.side(row).rubric
     for bad in (
         b"no zip",
         zipped({"a.txt": b"x"}),
@@ -296,7 +299,7 @@ def test_a_rubric_of_the_older_autograder_is_read_with_a_report(school: School, 
     typed = json.dumps(OLDER)
     assert post(client, f"{address}/rubric/text", base="1", text=typed).status_code == 303
     with school.store.read() as session:
-        row = drafting.version(session, school.assignment, 2)
+        row = drafts.version(session, school.assignment, 2)
         assert row.rubric["criteria"][0]["id"] == "part1_a"
         assert "\nNot taken: unheard_of (<b>). Nothing here has this meaning" in row.note
     for page in (f"{address}/versions", f"{address}/versions/2"):

@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from grading.store import tables
-from grading.store.example_effect import PURPOSE
+from grading.store.experiments.example_evaluation import PURPOSE
 from tests.integration.classroom import a_report, change, student
 from tests.integration.test_pages_statistics import statements
 from tests.integration.webapp import School, form_token

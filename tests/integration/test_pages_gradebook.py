@@ -18,8 +18,12 @@ from hypothesis import strategies as st
 
 from grading.documents import zip_names
 from grading.scoring.course import Counted, course_standing
-from grading.store import accounts, courses, gradebook, gradein, tables
+from grading.store import tables
+from grading.store.accounts import users
+from grading.store.courses import courses
 from grading.store.database import now
+from grading.store.review import csv_import
+from grading.store.views import gradebook
 from grading.tabular import grades_csv
 from grading.tabular.grades_csv import TableUnreadable
 from tests.integration.webapp import School, form_token, report, without_tokens
@@ -148,8 +152,8 @@ def test_students_see_their_own_and_only_what_is_released(school: School) -> Non
 def test_pages_of_students_and_nobody(school: School) -> None:
     with school.store.write() as session:
         for number in range(30):
-            user = accounts.create_user(session, f"x{number}", name=f"Extra {number:02d}")
-            accounts.enrol(session, user.id, school.course, "student")
+            user = users.create_user(session, f"x{number}", name=f"Extra {number:02d}")
+            users.enrol(session, user.id, school.course, "student")
     teacher = school.client("teacher")
     first = text_of(teacher, f"/courses/{school.course}/grades")
     assert "32 students, page 1 of 2" in first
@@ -162,7 +166,7 @@ def test_pages_of_students_and_nobody(school: School) -> None:
     assert "Nobody in this course" in text_of(teacher, f"/courses/{school.course}/grades?q=%25")
     assert text_of(teacher, f"/courses/{school.course}/grades?page=999999999&q=%00x")
     with school.store.write() as session:
-        accounts.enrol(session, school.users["teacher"], accounts_course(session), "instructor")
+        users.enrol(session, school.users["teacher"], accounts_course(session), "instructor")
         empty = accounts_course(session)
     assert "no assignment in this course" in text_of(school.client("teacher"), f"/courses/{empty}/grades")
 
@@ -364,7 +368,7 @@ def test_an_adjustment_is_the_whole_one_whatever_a_curve_did(school: School) -> 
             )
         )  # fmt: skip
         session.flush()
-        from grading.store.settling import settle
+        from grading.store.grades.final_score import settle
 
         settle(session, grade)
     client, _, form = upload(school, "id,adjustment\nanna,1\n")
@@ -378,7 +382,7 @@ def test_out_and_in_again_changes_nothing(school: School) -> None:
     out = school.client("teacher").get(url, query_string={"assignment": school.assignment, "criteria": "1"})
     with school.store.read() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
-        plan = gradein.plan(session, assignment, grades_csv.parse(out.data, CRITERIA))
+        plan = csv_import.plan(session, assignment, grades_csv.parse(out.data, CRITERIA))
     assert (plan.changes, plan.problems, plan.ignored) == ((), (), ())
     assert plan.same == 3
 

@@ -20,9 +20,15 @@ from werkzeug.test import TestResponse
 
 from grading.domain.lateness import LateRule, closes, lateness, steps
 from grading.domain.permissions import Actor
-from grading.store import accounts, blobs, extensions, grouping, groups, home, retention, tables, uploads
+from grading.store import blobs, tables
+from grading.store.accounts import users
+from grading.store.courses import group_import, groups
 from grading.store.database import now
+from grading.store.grades import extensions
+from grading.store.privacy import retention
+from grading.store.submissions import uploads
 from grading.store.tables import GroupMember, Submission, SubmissionMember
+from grading.store.views import staff_home
 from tests.integration.webapp import CODE, School, form_token, report
 
 KEY = "k" * 22
@@ -542,8 +548,8 @@ def test_a_group_hands_in_together(both: School) -> None:
 def test_a_group_has_its_bounds(school: School) -> None:
     with school.store.write() as session:
         for name in ("cleo", "dan"):
-            school.users[name] = accounts.create_user(session, name, name=name.capitalize()).id
-            accounts.enrol(session, school.users[name], school.course, "student")
+            school.users[name] = users.create_user(session, name, name=name.capitalize()).id
+            users.enrol(session, school.users[name], school.course, "student")
     change(school, group_size=2)
     anna, ben, cleo = (school.client(name) for name in ("anna", "ben", "cleo"))
     group(school, anna, "invite", "ben")
@@ -562,8 +568,8 @@ def test_a_group_has_its_bounds(school: School) -> None:
 
 def test_two_who_invite_the_same_person_at_once(both: School) -> None:
     with both.store.write() as session:
-        both.users["cleo"] = accounts.create_user(session, "cleo", name="Cleo").id
-        accounts.enrol(session, both.users["cleo"], both.course, "student")
+        both.users["cleo"] = users.create_user(session, "cleo", name="Cleo").id
+        users.enrol(session, both.users["cleo"], both.course, "student")
     change(both, group_size=3)
     clients = [both.client(name) for name in ("anna", "cleo")]
     tokens = [form_token(client) for client in clients]
@@ -599,8 +605,8 @@ def test_staff_make_groups_by_hand_by_chance_and_by_file(school: School) -> None
     with school.store.write() as session:
         names = [f"student{n}" for n in range(5)]
         for name in names:
-            school.users[name] = accounts.create_user(session, name, name=name).id
-            accounts.enrol(session, school.users[name], school.course, "student")
+            school.users[name] = users.create_user(session, name, name=name).id
+            users.enrol(session, school.users[name], school.course, "student")
     change(school, group_size=3)
     teacher, url = school.client("grader"), f"/assignments/{school.assignment}/groups"
     anna, ben = school.users["anna"], school.users["ben"]
@@ -678,7 +684,7 @@ def test_home_says_what_waits_for_staff(school: School) -> None:
     with school.store.read() as session:
         (one,) = [
             w
-            for w in home.waiting(session, frozenset({school.course}))
+            for w in staff_home.waiting(session, frozenset({school.course}))
             if w.assignment_id == school.assignment
         ]
     assert (one.to_review, one.held, one.requests, one.not_graded, one.in_grading) == (2, 1, 1, 1, 1)
@@ -727,7 +733,7 @@ def test_bounds_of_extensions_groups_and_uploads(school: School) -> None:
     with school.store.write() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
         assignment.group_size = 2
-        made = grouping.fill(session, assignment, "user:1")
+        made = group_import.fill(session, assignment, "user:1")
         assert made == (1, 2)
     assert timedelta(days=retention.UPLOADS_DAYS) == uploads.KEPT_FOR
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from werkzeug.routing import Rule
 
-from grading.store import accounts
+from grading.store.accounts import users
 from tests.integration.pages_expected import ADMIN, EXPECTED, MATE, OPEN, ROLES, TOKENLESS
 from tests.integration.pages_world import EVERYBODY, SAFE, World, build
 from tests.integration.webapp import form_token
@@ -184,7 +184,7 @@ def test_tokens_reach_no_page_and_no_more_than_their_scope(world: World) -> None
     """A bearer token is for the API: pages do not take it, and without its scope the API does not either."""
     with world.school.store.write() as session:
         user = world.school.users["teacher"]
-        chat = accounts.create_token(session, user, "t", ("chat",), timedelta(days=1))
+        chat = users.create_token(session, user, "t", ("chat",), timedelta(days=1))
     header = {"Authorization": f"Bearer {chat.secret}"}
     wrong = []
     for method, rule in known(world):

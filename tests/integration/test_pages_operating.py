@@ -17,8 +17,11 @@ from grading.broker.canaries import PartBeat
 from grading.broker.heartbeats import Lease
 from grading.domain.errors import GraderError
 from grading.execution.throughput import Rate
-from grading.store import accounts, operating, preparing, tables
+from grading.store import tables
+from grading.store.accounts import users
 from grading.store.database import now
+from grading.store.reporting import operations
+from grading.store.rounds import preparing
 from tests.integration.webapp import School, form_token, report, without_tokens
 
 
@@ -122,12 +125,12 @@ def test_messages_are_sent_again_one_kind_or_those_chosen(database_url: str) -> 
     form = {"csrf_token": form_token(client)}
     client.post("/operations/messages", data={**form, "message": [*chosen, "x", "9" * 40, "77"]})
     with school.store.read() as session:
-        assert sum(operating.dead_counts(session).values()) == 4
+        assert sum(operations.dead_counts(session).values()) == 4
         (audit,) = session.query(tables.Audit).filter_by(action="outbox.replay")
         assert audit.detail == {"count": 1, "kinds": ["to:other"]} or audit.detail["kinds"] == ["to:lms"]
     client.post("/operations/messages", data={**form, "kind": "to:lms"})
     with school.store.read() as session:
-        assert set(operating.dead_counts(session)) <= {"to:other"}
+        assert set(operations.dead_counts(session)) <= {"to:other"}
     client.post("/operations/messages", data={**form, "kind": "prepare"})  # open ones are left alone
     assert "Choose at least one message first." in client.get("/operations/messages").get_data(as_text=True)
     school.close()
@@ -152,10 +155,10 @@ def test_an_administrator_ends_anybodys_token(school: School) -> None:
 
 def test_tokens_have_pages(school: School) -> None:
     with school.store.write() as session:
-        for _ in range(operating.PER_PAGE + 1):
-            accounts.create_token(session, school.users["anna"], "t", ("read",), timedelta(days=1))
+        for _ in range(operations.PER_PAGE + 1):
+            users.create_token(session, school.users["anna"], "t", ("read",), timedelta(days=1))
     client = school.client("admin")
-    assert client.get("/operations/tokens").get_data(as_text=True).count("/end") == operating.PER_PAGE
+    assert client.get("/operations/tokens").get_data(as_text=True).count("/end") == operations.PER_PAGE
     for page in ("2", "999999", "999999999999", "x", "-1"):
         assert client.get(f"/operations/tokens?page={page}").status_code == 200
 

@@ -20,11 +20,13 @@ from sqlalchemy import event
 from werkzeug.test import TestResponse
 
 from grading.domain.errors import Conflict, Forbidden
-from grading.store import accounts, links, members, migrate, open_sessions, passwords, roster, tables
+from grading.store import schema, tables
+from grading.store.accounts import passwords, sessions, users
+from grading.store.accounts.sign_in_attempts import OF_ONE, Caller
 from grading.store.audit import note
+from grading.store.courses import invitations, members, roster
+from grading.store.courses.invitations import LinkGone
 from grading.store.database import now
-from grading.store.links import LinkGone
-from grading.store.sign_in_tries import OF_ONE, Caller
 from grading.tabular.roster_csv import parse
 from tests.integration.webapp import School, form_token, report, stop_the_clock
 
@@ -35,7 +37,7 @@ ROSTER = "id,name,email,role\nanna,Anna A,anna@school.example,\ns-1,Ada Lovelace
 @pytest.fixture(autouse=True)
 def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passwords are hashed weakly: how strongly is tested elsewhere."""
-    monkeypatch.setattr(accounts, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    monkeypatch.setattr(users, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     stop_the_clock(monkeypatch)
 
 
@@ -77,7 +79,7 @@ def enter(
 
 def with_password(school: School, name: str) -> None:
     with school.store.write() as session:
-        accounts.set_password(session, session.get_one(tables.User, school.users[name]), PASSWORD)
+        users.set_password(session, session.get_one(tables.User, school.users[name]), PASSWORD)
 
 
 def imported(school: School, table: str, client: FlaskClient | None = None) -> TestResponse:
@@ -113,9 +115,9 @@ def test_a_table_is_previewed_then_confirmed_and_again_changes_nothing(both: Sch
     answer = imported(both, ROSTER)
     assert answer.status_code == 303
     with both.store.read() as session:
-        ada = accounts.find_user(session, "local", "s-1")
+        ada = users.find_user(session, "local", "s-1")
         assert ada is not None
-        assert (ada.name, ada.email, accounts.roles(session, ada.id)) == (
+        assert (ada.name, ada.email, users.roles(session, ada.id)) == (
             "Ada Lovelace",
             "ada@school.example",
             {both.course: "student"},
@@ -136,7 +138,7 @@ def test_what_changed_since_the_preview_is_shown_again(school: School) -> None:
     page = text(post(client, f"{people(school)}/import", table=ROSTER))
     digest = re.findall(r'name="digest" value="([0-9a-f]+)"', page)[0]
     with school.store.write() as session:
-        accounts.create_user(session, "s-1", name="Somebody else")
+        users.create_user(session, "s-1", name="Somebody else")
     answer = post(client, f"{people(school)}/import/confirm", table=ROSTER, digest=digest)
     assert answer.status_code == 409
     assert "has changed since you looked" in text(answer)
@@ -145,27 +147,27 @@ def test_what_changed_since_the_preview_is_shown_again(school: School) -> None:
 
 def test_a_student_line_never_changes_the_role_of_staff(school: School) -> None:
     with school.store.write() as session:
-        accounts.enrol(session, school.users["admin"], school.course, "instructor")
+        users.enrol(session, school.users["admin"], school.course, "instructor")
     table = "id;name;role\ngrader;Grace;student\nteacher;T;student\nadmin;Root;\nstranger;S;student\n"
     page = text(post(school.client("teacher"), f"{people(school)}/import", table=table))
     assert "A line for students changes no role of staff." in page
     assert "Your own role is for others to change." in page
     imported(school, table)
     with school.store.read() as session:
-        kept = {name: accounts.roles(session, school.users[name])[school.course] for name in school.users}
+        kept = {name: users.roles(session, school.users[name])[school.course] for name in school.users}
         names = {session.get_one(tables.User, one).name for one in school.users.values()}
     wanted = {"grader": "grader", "teacher": "instructor", "admin": "instructor", "stranger": "student"}
     assert {name: kept[name] for name in wanted} == wanted
     assert {"Grader", "Teacher", "Admin", "Stranger"} <= names  # nor the names of staff
     imported(school, "id,role\nanna,grader\n")
     with school.store.read() as session:
-        assert accounts.roles(session, school.users["anna"]) == {school.course: "grader"}
+        assert users.roles(session, school.users["anna"]) == {school.course: "grader"}
 
 
 def test_names_of_people_in_courses_of_others_stay(school: School) -> None:
     with school.store.write() as session:
         other = session.get_one(tables.Assignment, school.elsewhere).course_id
-        accounts.enrol(session, school.users["ben"], other, "student")
+        users.enrol(session, school.users["ben"], other, "student")
     table = "id,name,email\nben,Benjamin,evil@x.example\n"
     page = text(post(school.client("teacher"), f"{people(school)}/import", table=table))
     assert "The name stays" in page
@@ -218,7 +220,7 @@ def test_two_thousand_people_at_once(school: School) -> None:
 def test_the_same_new_people_in_two_courses_at_once_are_made_once(both: School) -> None:
     with both.store.read() as session:
         other = session.get_one(tables.Assignment, both.elsewhere).course_id
-        admin = accounts.actor_of(session, session.get_one(tables.User, both.users["admin"]))
+        admin = users.actor_of(session, session.get_one(tables.User, both.users["admin"]))
     table = parse("id\n" + "\n".join(f"s-{n}" for n in range(300)))
 
     def go(course: int) -> bool:
@@ -265,10 +267,10 @@ def test_one_person_is_added_or_the_reason_said(school: School) -> None:
     assert bad.status_code == 422
     assert 'value="s-2"' in text(bad)
     with school.store.read() as session:
-        ada = accounts.find_user(session, "local", "s-1")
+        ada = users.find_user(session, "local", "s-1")
         assert ada is not None
-        assert accounts.roles(session, ada.id) == {school.course: "grader"}
-        assert accounts.find_user(session, "local", "s-2") is None
+        assert users.roles(session, ada.id) == {school.course: "grader"}
+        assert users.find_user(session, "local", "s-2") is None
 
 
 def test_roles_change_and_people_go_but_their_work_stays(school: School) -> None:
@@ -390,11 +392,13 @@ def test_links_end_after_seven_days_and_with_the_account(school: School) -> None
 
 def test_two_who_use_a_link_at_once_are_one(both: School) -> None:
     with both.store.write() as session:
-        secret = links.make(session, [both.users["anna"]], "test", both.users["admin"])[both.users["anna"]]
+        secret = invitations.make(session, [both.users["anna"]], "test", both.users["admin"])[
+            both.users["anna"]
+        ]
 
     def go(password: str) -> bool:
         try:
-            links.use(both.store, secret, password)
+            invitations.use(both.store, secret, password)
         except LinkGone:
             return False
         return True
@@ -418,9 +422,9 @@ def test_instructors_make_links_for_students_who_are_staff_nowhere(school: Schoo
     assert asked("anna", school.client("grader")) == 403
     with school.store.write() as session:
         other = session.get_one(tables.Assignment, school.elsewhere).course_id
-        accounts.enrol(session, school.users["ben"], other, "grader")
-        accounts.enrol(session, school.users["admin"], school.course, "student")
-        accounts.enrol(session, school.users["stranger"], school.course, "student")
+        users.enrol(session, school.users["ben"], other, "grader")
+        users.enrol(session, school.users["admin"], school.course, "student")
+        users.enrol(session, school.users["stranger"], school.course, "student")
     for name in ("ben", "admin", "stranger"):
         assert asked(name) == 403, name
         assert "an administrator" in text(teacher.get(f"{people(school)}/{school.users[name]}"))
@@ -468,17 +472,17 @@ def test_no_instructor_comes_into_the_accounts_of_others_by_adding_them(school: 
 def test_no_instructor_takes_an_account_of_no_course(school: School) -> None:
     """An administrator made it for somebody who may become staff; its id leads nobody into it."""
     with school.store.write() as session:
-        accounts.create_user(session, "prof", name="Professor")
+        users.create_user(session, "prof", name="Professor")
     place, stranger = f"/courses/{course_elsewhere(school)}/people", school.client("stranger")
     answer = post(stranger, f"{place}/add", id="prof", name="Mine", email="mine@evil.example")
     assert answer.status_code == 422
     assert "an administrator adds it to its first one" in text(answer)
     with school.store.write() as session:
-        prof = accounts.find_user(session, "local", "prof")
+        prof = users.find_user(session, "local", "prof")
         assert prof is not None
         assert (prof.name, prof.email) == ("Professor", "")
         with pytest.raises(Forbidden, match="is in no course yet"):
-            accounts.find_or_create_student(session, "local", "prof", "", "", course_elsewhere(school))
+            users.find_or_create_student(session, "local", "prof", "", "", course_elsewhere(school))
     assert post(school.client("admin"), f"{place}/add", id="prof").status_code == 303
 
 
@@ -710,7 +714,7 @@ def test_signing_out_ends_the_session_and_no_other_one(both: School) -> None:
 
 
 def test_sessions_are_bounded_and_end_after_a_month(both: School, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_sessions, "MOST", 3)
+    monkeypatch.setattr(sessions, "MOST", 3)
     browsers = []
     for _ in range(4):
         browsers.append(both.client("anna"))
@@ -720,7 +724,7 @@ def test_sessions_are_bounded_and_end_after_a_month(both: School, monkeypatch: p
     for days, left in ((29, 4), (2, 0)):
         both.store.clock_offset_s += days * 86400
         with both.store.write() as session:
-            open_sessions.tidy(session)
+            sessions.tidy(session)
             assert session.query(tables.OpenSession).count() == left
     assert other.get("/account").status_code == 303
 
@@ -801,7 +805,7 @@ def test_an_administrator_makes_and_changes_accounts(school: School) -> None:
     assert taken.status_code == 409
     assert 'value="Another"' in text(taken)
     with school.store.read() as session:
-        new = accounts.find_user(session, "local", "new")
+        new = users.find_user(session, "local", "new")
         assert new is not None
         assert (new.name, new.password_hash, new.administrator) == ("New One", None, False)
     url = f"/users/{new.id}"
@@ -847,9 +851,7 @@ def test_the_list_of_users_is_searched_and_filtered(both: School) -> None:
         client.get("/users")
     with both.store.write() as session:
         for number in range(70):
-            accounts.create_user(
-                session, f"u-{number}", name=f"User {number:02}", email=f"u{number}@x.example"
-            )
+            users.create_user(session, f"u-{number}", name=f"User {number:02}", email=f"u{number}@x.example")
     with queries(both) as many:
         page = text(client.get("/users"))
     assert len(many) == len(few)
@@ -1037,7 +1039,7 @@ def test_rows_find_their_course_by_themselves(school: School) -> None:
 
 def test_linkable_is_asked_by_whoever_makes_links(school: School) -> None:
     with school.store.read() as session:
-        teacher = accounts.actor_of(session, session.get_one(tables.User, school.users["teacher"]))
+        teacher = users.actor_of(session, session.get_one(tables.User, school.users["teacher"]))
         members.require_linkable(session, teacher, school.course, [school.users["anna"]])
         for name in ("grader", "stranger", "admin"):
             with pytest.raises(Forbidden):
@@ -1046,7 +1048,7 @@ def test_linkable_is_asked_by_whoever_makes_links(school: School) -> None:
 
 def test_rows_of_before_get_their_course(database_url: str) -> None:
     """Down to revision 0008, which has no courses of audit rows, and up again."""
-    migrate.upgrade(database_url)
+    schema.upgrade(database_url)
     school = School(database_url)
     submission = school.hand_in("anna")
     with school.store.write() as session:
@@ -1054,8 +1056,8 @@ def test_rows_of_before_get_their_course(database_url: str) -> None:
         for one in (f"submission:{submission}", f"assignment:{school.assignment}", "user:1", "submission:x"):
             note(session, "test", "test.row", one)
     school.close()
-    migrate.downgrade(database_url, "0008")
-    migrate.upgrade(database_url)
+    schema.downgrade(database_url, "0008")
+    schema.upgrade(database_url)
     with school.store.read() as session:
         rows = session.query(tables.Audit).order_by(tables.Audit.id).all()
         assert [row.course_id for row in rows] == [school.course, school.course, None, None]

@@ -18,12 +18,13 @@ from app.pictures import looked_into, pictures
 from app.points import summed
 from grading.domain.errors import Conflict
 from grading.domain.lateness import Lateness
-from grading.store import regrades, tables
+from grading.store import tables
 from grading.store.database import now
-from grading.store.settling import settle
-from grading.store.standing import Terms
-from grading.store.submissions import add_round
-from grading.store.views import GradeView
+from grading.store.grades.final_score import settle
+from grading.store.review import regrade_requests
+from grading.store.submissions.intake import add_round
+from grading.store.views.grade_history import Terms
+from grading.store.views.submission import GradeView
 from tests.integration.result_samples import (
     NOTEBOOK,
     change,
@@ -410,7 +411,7 @@ def test_two_at_once_ask_once(either: School) -> None:
         gate.wait(30)
         try:
             with school.store.write() as session:
-                regrades.ask(session, anna, submission, "think", "Please look again.")
+                regrade_requests.ask(session, anna, submission, "think", "Please look again.")
         except Conflict as error:
             refused.append(error)
 

@@ -17,21 +17,16 @@ from grading.domain.model import RoundState
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
 from grading.scoring.curves import Curve
-from grading.store import (
-    adjusting,
-    chores,
-    combining,
-    grades,
-    locking,
-    marking,
-    review_list,
-    saved_comments,
-    tables,
-    views,
-)
+from grading.store import periodic_tasks, tables
+from grading.store.completion import finish_round
 from grading.store.database import now
-from grading.store.review_filters import Filters
-from grading.store.submissions import add_round
+from grading.store.grades import release
+from grading.store.review import comment_bank, curves, second_marking
+from grading.store.rounds import locking
+from grading.store.submissions.intake import add_round
+from grading.store.views import review_worklist
+from grading.store.views import submission as views
+from grading.store.views.review_filters import Filters
 from tests.integration.webapp import School, form_token, report, without_tokens
 from workers.server.context import Server
 from workers.server.retention import do_chores
@@ -135,7 +130,7 @@ def test_a_page_that_is_kept_is_never_out_of_date(school: School) -> None:
     )
     assert said('<span class="review-total">4</span>') == [True, True]
     with school.store.write() as session:
-        saved_comments.save(session, school.course, "Saved elsewhere.", Actor(1, True, {}))
+        comment_bank.save(session, school.course, "Saved elsewhere.", Actor(1, True, {}))
         session.query(tables.User).filter_by(name="Ben").one().name = "Ana Maria"
     assert said("Saved elsewhere.") == said("Ana Maria") == [True, True]
     with school.store.write() as session:
@@ -254,7 +249,7 @@ def test_all_of_it_works_alike_on_both_databases(school_url: str) -> None:
     school.grade(anna, given(4, 4))
     school.grade(ben, given(2, 2, held=True))
     with school.store.write() as session:
-        assignment = review_list.require(session, school.assignment)
+        assignment = review_worklist.require(session, school.assignment)
         own = {"student_id": school.users["anna"], "due_at": now(session), "at": now(session)}
         session.add(tables.Extension(assignment_id=school.assignment, **own))
         assignment.counts = "best"
@@ -269,28 +264,28 @@ def test_all_of_it_works_alike_on_both_databases(school_url: str) -> None:
     choices += [{"everything": True}, {"late": True}, {"low": 1, "high": 9}]
     me = Actor(school.users["teacher"])
     with school.store.write() as session:
-        assignment = review_list.require(session, school.assignment)
+        assignment = review_worklist.require(session, school.assignment)
         for choice in choices:
             filters = Filters(**choice)
-            found = [one.id for one in review_list.page_of(session, assignment, filters).items]
-            beside = review_list.neighbours(session, assignment, filters, anna)
+            found = [one.id for one in review_worklist.page_of(session, assignment, filters).items]
+            beside = review_worklist.neighbours(session, assignment, filters, anna)
             if anna in found:  # neighbours are those of the list
                 around = [None, *found, None]
                 at = around.index(anna)
                 assert beside == (around[at - 1], around[at + 1]), choice
         curve = Curve(kind="floor", points=5)
-        seen = adjusting.preview(session, assignment, curve).seen
-        assert adjusting.apply(session, assignment, curve, me, seen=seen, reason="r") == 1
-        (bulk,) = adjusting.bulks(session, school.assignment)
-        assert adjusting.undo(session, assignment, bulk.id, me) == 1
-        assert grades.release_all(session, school.assignment, me) == 1
-        assert grades.withdraw_all(session, school.assignment, me) == 1
-        grades.set_policy(session, assignment, "at", now(session), me)
-        (name,) = grades.due_releases(session)
-        assert grades.release_due(session, name) == 0  # the one that is not held was withdrawn
-        assert grades.counts(session, school.assignment).withdrawn == 1
-        assert len(marking.drawn(session, assignment, 9, "s")) == 2
-        assert [one.others for one in marking.to_mark(session, school.assignment, [anna], me)] == [0]
+        seen = curves.preview(session, assignment, curve).seen
+        assert curves.apply(session, assignment, curve, me, seen=seen, reason="r") == 1
+        (bulk,) = curves.bulks(session, school.assignment)
+        assert curves.undo(session, assignment, bulk.id, me) == 1
+        assert release.release_all(session, school.assignment, me) == 1
+        assert release.withdraw_all(session, school.assignment, me) == 1
+        release.set_policy(session, assignment, "at", now(session), me)
+        (name,) = release.due_releases(session)
+        assert release.release_due(session, name) == 0  # the one that is not held was withdrawn
+        assert release.counts(session, school.assignment).withdrawn == 1
+        assert len(second_marking.drawn(session, assignment, 9, "s")) == 2
+        assert [one.others for one in second_marking.to_mark(session, school.assignment, [anna], me)] == [0]
     school.close()
 
 
@@ -312,9 +307,9 @@ def test_a_stable_order_pages_without_gaps(school: School) -> None:
         seen += re.findall(r'href="/submissions/(\w+)/review', text)
     assert (len(seen), len(set(seen))) == (60, 60)
     with school.store.read() as session:
-        assignment = review_list.require(session, school.assignment)
+        assignment = review_worklist.require(session, school.assignment)
         for before, here, after in zip(seen, seen[1:], seen[2:], strict=False):
-            found = review_list.neighbours(session, assignment, Filters(everything=True), here)
+            found = review_worklist.neighbours(session, assignment, Filters(everything=True), here)
             assert found == (before, after)
 
 
@@ -544,8 +539,8 @@ def test_what_was_withdrawn_is_not_released_by_itself_when_it_is_graded_again(
             again = add_round(session, row, row.assignment, reason="regrade", priority="interactive").id
             current = locking.locked(session, again)
             assert current is not None
-            combining.finish(
-                session, current, report("again"), combining.ending(session, current.id), release=at_once
+            finish_round.finish(
+                session, current, report("again"), finish_round.ending(session, current.id), release=at_once
             )
     with school.store.read() as session:
         now_ = {one: views.submission_view(session, one) for one in (submission, usual)}
@@ -612,26 +607,26 @@ def test_grades_are_released_at_their_date(school: School) -> None:
     with school.store.write() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
         assignment.release_at = now(session) + timedelta(days=100)
-        assert grades.due_releases(session) == []
-        assert not grades.by_itself(assignment.release, assignment.release_at, now(session))
+        assert release.due_releases(session) == []
+        assert not release.by_itself(assignment.release, assignment.release_at, now(session))
     school.store.clock_offset_s = 100 * 86_400 + 30
     with school.store.read() as session:
-        (name,) = grades.due_releases(session)
+        (name,) = release.due_releases(session)
     do_chores(Server(config=school.services.config, store=school.store, dispatch=None))  # type: ignore[arg-type]
     with school.store.write() as session:
-        assert grades.release_due(session, name) == 0  # another sweeper, at the same moment
+        assert release.release_due(session, name) == 0  # another sweeper, at the same moment
     released = {one: grade_of(school, one).released_at is not None for one in (plain, held, kept)}
     assert released == {plain: True, held: False, kept: False}
     # what ended meanwhile is released at the second look, then it is over
     school.grade(late, report())
-    school.store.clock_offset_s += chores.TURN_S + 1
+    school.store.clock_offset_s += periodic_tasks.TURN_S + 1
     with school.store.write() as session:
-        assert grades.due_releases(session) == [name]
-        assert grades.release_due(session, name) == 1
+        assert release.due_releases(session) == [name]
+        assert release.release_due(session, name) == 1
     school.store.clock_offset_s += 86_400
     with school.store.write() as session:
-        assert grades.release_due(session, name) == 0
-        assert grades.due_releases(session) == []
+        assert release.release_due(session, name) == 0
+        assert release.due_releases(session) == []
 
 
 # --- curves -------------------------------------------------------------------------------------------
@@ -657,7 +652,7 @@ def test_a_curve_is_previewed_applied_and_undone_as_one(school: School) -> None:
     assert grade_of(school, ben).released_at is None
     assert news(school) == ["grade.changed"]  # of the one that students know
     with school.store.write() as session:
-        from grading.store.settling import settle
+        from grading.store.grades.final_score import settle
 
         found = session.query(tables.Grade).order_by(tables.Grade.id).all()
         assert [settle(session, grade).final_points for grade in found] == [10, 5]

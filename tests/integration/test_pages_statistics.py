@@ -16,7 +16,9 @@ from sqlalchemy import event
 from app.class_plots import PLOTS, duration, scale_end
 from app.plots import Column, Lane, Plot, alone, as_csv
 from grading.statistics.overview import Overview, overview
-from grading.store import accounts, class_facts, tables
+from grading.store import tables
+from grading.store.accounts import users
+from grading.store.reporting import class_statistics
 from tests.integration.classroom import a_report, change, mark, whole_class
 from tests.integration.webapp import School
 
@@ -30,7 +32,7 @@ def school(tmp_path: Path) -> Iterator[School]:
 
 def facts(school: School, assignment: int | None = None) -> Overview:
     with school.store.read() as session:
-        return overview(class_facts.read(session, assignment or school.assignment))
+        return overview(class_statistics.read(session, assignment or school.assignment))
 
 
 def graded(school: School, name: str, load: float, think: float) -> str:
@@ -49,16 +51,16 @@ def test_only_what_counts_is_counted(school_url: str) -> None:
     with school.store.write() as session:
         session.get_one(tables.Assignment, school.assignment).counts = "best"
         trial = session.query(tables.Submission).filter_by(student_id=school.users["ben"]).one()
-        trial.source = class_facts.TRIAL
+        trial.source = class_statistics.TRIAL
     assert [work.final_points for work in read(school)] == [10]
     assert facts(school).students == 2
     assert facts(school, school.elsewhere).handed_in == 0
     school.close()
 
 
-def read(school: School) -> tuple[class_facts.Work, ...]:
+def read(school: School) -> tuple[class_statistics.Work, ...]:
     with school.store.read() as session:
-        return class_facts.read(session, school.assignment).works
+        return class_statistics.read(session, school.assignment).works
 
 
 def test_people_beside_the_grader(school_url: str) -> None:
@@ -199,8 +201,8 @@ def test_queries_do_not_grow_with_the_class(school_url: str) -> None:
 
 def accounts_and_hand_in(school: School, name: str) -> None:
     with school.store.write() as session:
-        school.users[name] = accounts.create_user(session, name, name=name).id
-        accounts.enrol(session, school.users[name], school.course, "student")
+        school.users[name] = users.create_user(session, name, name=name).id
+        users.enrol(session, school.users[name], school.course, "student")
     graded(school, name, 3, 3)
 
 

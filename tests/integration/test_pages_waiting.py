@@ -15,8 +15,9 @@ from app.live import AT_WORK, REVIEW, STEPS, Live, next_look_s
 from app.progress import Progress, StageStatus
 from bench.pages.walk import counted
 from grading.broker.heartbeats import Lease
-from grading.store import accounts, tables
-from grading.store.views import Queue
+from grading.store import tables
+from grading.store.accounts import users
+from grading.store.views.submission import Queue
 from tests.integration.webapp import School, form_token, report
 
 
@@ -189,7 +190,7 @@ def test_many_who_wait_ask_less_often_each(state: str) -> None:
 
 
 def test_readers_are_read_together(school: School) -> None:
-    from grading.store import waits
+    from grading.store.views import status as waits
 
     with school.store.read() as session:
         ids = [*school.users.values(), 999]
@@ -197,8 +198,8 @@ def test_readers_are_read_together(school: School) -> None:
             found = waits.readers(session, ids)
         assert len([one for one in said if one != "BEGIN"]) == 2
         user = session.get_one(tables.User, school.users["teacher"])
-        assert found[user.id].stamp == accounts.session_stamp(user)
-        assert found[user.id].actor == accounts.actor_of(session, user)
+        assert found[user.id].stamp == users.session_stamp(user)
+        assert found[user.id].actor == users.actor_of(session, user)
     assert set(found) == set(school.users.values())
 
 

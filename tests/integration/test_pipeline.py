@@ -12,7 +12,7 @@ from sqlalchemy import select
 from grading.domain.errors import for_student
 from grading.domain.model import RoundState, RunState, StageState
 from grading.domain.outcome import Report
-from grading.store import migrate
+from grading.store import schema
 from grading.store.tables import Grade, Round, RoundStage, Run
 from tests.factories import add_assignment, hand_in
 from tests.servers.ollama_server import ollama_server
@@ -59,7 +59,7 @@ MACHINES = ("dgx-spark-1", "mac-studio-1")
 
 @pytest.fixture
 def two_machines(fresh_database: Callable[..., str], redis_url: str, tmp_path: Path) -> Iterator[Site]:
-    with site(tmp_path, TWO_MACHINES, fresh_database(migrate.upgrade), redis_url) as made:
+    with site(tmp_path, TWO_MACHINES, fresh_database(schema.upgrade), redis_url) as made:
         yield made
 
 
@@ -111,7 +111,7 @@ def with_ollama(sqlite_databases: SqliteDatabases, redis_url: str, tmp_path: Pat
         with ollama_server(fault=fault) as server:
             server.behaviour.times = 1
             config = ANALYSIS_AND_FEEDBACK.format(url=server.url, context=context)
-            with site(tmp_path, config, sqlite_databases.fresh(migrate.upgrade), redis_url) as made:
+            with site(tmp_path, config, sqlite_databases.fresh(schema.upgrade), redis_url) as made:
                 start(made)
                 yield made
 

@@ -18,8 +18,10 @@ from grading.broker.canaries import PartBeat
 from grading.broker.heartbeats import Beat, Lease
 from grading.broker.machine_states import MachineState
 from grading.execution.throughput import Rate
-from grading.store import Store, preparing, tables, views, waiting
-from grading.store.places import places
+from grading.store import Store, tables
+from grading.store.rounds import preparing, queue
+from grading.store.rounds.queue_positions import places
+from grading.store.views import submission as views
 from tests.integration.webapp import School
 
 PACE = {"alone_s": 100.0, "full_s": 100.0, "full": 4, "tokens": 1000, "seen": 9}
@@ -76,11 +78,11 @@ def test_places_are_the_order_in_which_rounds_are_sent(database_url: str) -> Non
     with school.store.read() as session:
         line = places(session)
         for priority in ("interactive", "batch"):
-            order = [one.round_id for one in waiting.next_queued(session, priority, 1000)]
+            order = [one.round_id for one in queue.next_queued(session, priority, 1000)]
             assert len(order) > 7
             assert sorted(order, key=line.before.__getitem__) == order
             assert [line.ahead(one, priority) for one in order] == list(range(len(order)))
-        first = waiting.next_queued(session, "batch", 1)[0].round_id
+        first = queue.next_queued(session, "batch", 1)[0].round_id
         assert line.position(first, "batch") == line.waiting["interactive"] + 1
     school.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grading.domain.jobs import Provenance, SentPrompt, Timings, Tokens
-from grading.store import prompts
+from grading.store.rounds import prompts
 from grading.store.tables import Round
 from tests.integration.webapp import School, report
 

@@ -19,9 +19,12 @@ from sqlalchemy import func, select, update
 from grading.config.settings import Retention, StageSettings
 from grading.domain.errors import NotFound
 from grading.domain.jobs import Job, Result, SentPrompt
-from grading.store import assignments, erasure, export, migrate, prompts, retention
-from grading.store.assignments import NewVersion
-from grading.store.people import find_student
+from grading.store import schema
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
+from grading.store.privacy import erasure, export, retention
+from grading.store.privacy.student_data import find_student
+from grading.store.rounds import prompts
 from grading.store.tables import Prompt, Round, Run, SystemMessage
 from tests.canaries import CANARY, hits
 from tests.factories import COURSE, RUBRIC, add_assignment, hand_in, result
@@ -36,7 +39,7 @@ OWN = "<<<5eed\n+ 1| x <- 1\n5eed>>>"
 
 @pytest.fixture
 def system(fresh_database: Fresh, redis_url: str, root: Path) -> Iterator[Played]:
-    with played(fresh_database(migrate.upgrade), redis_url, root) as made:
+    with played(fresh_database(schema.upgrade), redis_url, root) as made:
         yield made
 
 
@@ -316,7 +319,7 @@ def test_settings_reach_jobs_and_without_them_jobs_are_what_old_machines_take(sy
     new = NewVersion("rhein", "Rhein", "r", "at_once", digest="1", rubric=RUBRIC)
     with system.store.write() as session:
         spoken = replace(new, spoken_language="German", show_draft=True)
-        assignment, version, _ = assignments.put(session, COURSE, spoken)
+        assignment, version, _ = versions.put(session, COURSE, spoken)
         assert (version.spoken_language, version.show_draft) == ("German", True)
     hand_in(system.store, assignment.id, "ada")
     made = {job["stage"]: Job.model_validate(job) for job in jobs(system)}
@@ -327,6 +330,6 @@ def test_settings_reach_jobs_and_without_them_jobs_are_what_old_machines_take(sy
     assert all(job.draft for job in made.values())
     # a version keeps its own settings
     with system.store.write() as session:
-        _, second, added = assignments.put(session, COURSE, replace(new, digest="2"))
+        _, second, added = versions.put(session, COURSE, replace(new, digest="2"))
         assert (second.spoken_language, second.show_draft, added) == ("English", False, True)
         assert (version.spoken_language, version.show_draft) == ("German", True)

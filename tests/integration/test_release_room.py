@@ -17,7 +17,8 @@ from grading.broker.dispatch import DEEPEST, Dispatch, Outgoing, open_dispatch
 from grading.broker.heartbeats import Beat
 from grading.broker.leases import BEATS, Leases
 from grading.config.settings import Config, Database, load
-from grading.store import Store, migrate, preparing
+from grading.store import Store, schema
+from grading.store.rounds import preparing
 from tests.factories import add_assignment, hand_in
 from tests.many_waiting import PREPARED, all_steps, fill
 from tests.services import Prepare, SqliteDatabases
@@ -61,13 +62,13 @@ def running(settings: Config, url: str) -> Iterator[Server]:
 
 @pytest.fixture
 def server(settings: Config, fresh_database: Callable[[Prepare | None], str]) -> Iterator[Server]:
-    with running(settings, fresh_database(migrate.upgrade)) as made:
+    with running(settings, fresh_database(schema.upgrade)) as made:
         yield made
 
 
 @pytest.fixture
 def on_sqlite(settings: Config, sqlite_databases: SqliteDatabases) -> Iterator[Server]:
-    with running(settings, sqlite_databases.fresh(migrate.upgrade)) as made:
+    with running(settings, sqlite_databases.fresh(schema.upgrade)) as made:
         yield made
 
 

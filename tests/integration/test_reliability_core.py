@@ -25,17 +25,14 @@ from grading.domain.jobs import Tokens
 from grading.domain.model import RoundState, RunState, StageState
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion, Rubric
-from grading.store import (
-    accounts,
-    assignments,
-    erasure,
-    grades,
-    migrate,
-    preparing,
-    replay,
-)
-from grading.store.assignments import NewVersion
-from grading.store.people import find_student
+from grading.store import schema
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
+from grading.store.grades import release as grades
+from grading.store.privacy import erasure
+from grading.store.privacy.student_data import find_student
+from grading.store.rounds import preparing, retry
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
 from tests.factories import COURSE, RUBRIC, add_assignment, begin_round, begin_stage, hand_in, result
 from tests.system import close_dispatch
@@ -53,7 +50,7 @@ HERE = "dgx-spark-2"
 def server(
     fresh_database: Callable[..., str], redis_url: str, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Server]:
-    environ = {"GRADER_DATABASE_URL": fresh_database(migrate.upgrade), "GRADER_REDIS_URL": redis_url}
+    environ = {"GRADER_DATABASE_URL": fresh_database(schema.upgrade), "GRADER_REDIS_URL": redis_url}
     made = open_server(load(root / "config.toml", environ))
     monkeypatch.setattr(made.dispatch.registry, "uptime_s", lambda: 3600.0)
     yield made
@@ -114,7 +111,7 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
     odd = Rubric(criteria=(*RUBRIC.criteria, Criterion(id="x", title="X", points=1, stage="stlye")))
     with server.store.write() as session:
         new = NewVersion("odd", "Odd", "r", "at_once", digest="odd", rubric=odd)
-        bad = assignments.put(session, COURSE, new)[0].id
+        bad = versions.put(session, COURSE, new)[0].id
     first = hand_in(server.store, bad, "s1").round_id
     good = hand_in(server.store, add_assignment(server.store), "s2").round_id
     for round_id in (first, good):
@@ -126,10 +123,10 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
         given_up = session.get_one(Round, first)
         assert given_up.state == RoundState.FAILED
         assert given_up.failure
-        assert [one.round_id for one in replay.given_up(session)] == [first]
+        assert [one.round_id for one in retry.given_up(session)] == [first]
     release(server)
     with server.store.write() as session:
-        assert replay.replay(session, first, "cli")
+        assert retry.replay(session, first, "cli")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +166,7 @@ def test_a_round_whose_grade_cannot_be_written_is_given_up(server: Server) -> No
     with server.store.read() as session:
         assert set(session.scalars(select(Run.state))) == {RunState.DONE}
     with server.store.write() as session:
-        assert replay.replay(session, at.id, "cli")
+        assert retry.replay(session, at.id, "cli")
     finish.combine(server, at.id)
     assert round_of(server, runs["analysis"]).state == RoundState.GRADED
 
@@ -210,14 +207,14 @@ def test_a_grade_released_after_a_replay_is_news(server: Server) -> None:
     finish.record(server, [result(runs["analysis"], at, "analysis")])
     finish.record(server, [result(runs["feedback"], at, "feedback", ok=False, retry="never")])
     with server.store.write() as session:
-        teacher = Actor(accounts.create_user(session, "teacher", "correct horse battery").id)
+        teacher = Actor(users.create_user(session, "teacher", "correct horse battery").id)
     for _ in range(2):
         finish.combine(server, at)
         with server.store.write() as session:
             grades.release(session, at, teacher)
             grades.release(session, at, teacher)
         with server.store.write() as session:
-            again = replay.replay(session, at, "cli")
+            again = retry.replay(session, at, "cli")
             order = begin_stage(session, at, "feedback")
         assert again == (order is not None)
         if order is not None:
@@ -241,7 +238,7 @@ def test_all_that_was_given_up_is_replayed_in_helpings(
     done = CliRunner().invoke(grader, arguments, env={"GRADER_DATABASE_URL": server.store.url})
     assert "5 of 5" in done.output
     with server.store.read() as session:
-        assert replay.count(session) == 0
+        assert retry.count(session) == 0
 
 
 def test_erasing_and_recording_do_not_wait_for_each_other(server: Server) -> None:

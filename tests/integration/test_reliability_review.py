@@ -27,9 +27,10 @@ from grading.checks import collect
 from grading.config.settings import load
 from grading.domain.errors import ConfigError
 from grading.domain.model import Document, Evidence, RoundState, RunState, StageState
-from grading.store import Store, migrate, rounds
+from grading.store import Store, schema
 from grading.store.blobs import keep
 from grading.store.database import now
+from grading.store.rounds import lifecycle
 from grading.store.tables import Outbox, Round, RoundStage, Run
 from tests.factories import add_assignment, begin_round, hand_in, result
 from tests.system import close_dispatch, until
@@ -44,7 +45,7 @@ BOTH = {**ANALYSIS, "feedback": {"engine": "instant", "model": "m"}}
 
 @pytest.fixture
 def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[Server]:
-    environ = {"GRADER_DATABASE_URL": fresh_database(migrate.upgrade), "GRADER_REDIS_URL": redis_url}
+    environ = {"GRADER_DATABASE_URL": fresh_database(schema.upgrade), "GRADER_REDIS_URL": redis_url}
     made = open_server(load(root / "config.toml", environ))
     yield made
     close_dispatch(made.dispatch)
@@ -151,7 +152,7 @@ def test_a_broken_part_of_the_sweep_does_not_stop_the_rest(
 
 def test_a_lease_of_a_run_that_sql_does_not_know_is_dropped(server: Server) -> None:
     with server.store.write() as session:
-        assert rounds.lose(session, "0" * 32, "gone", loss="alone") is None
+        assert lifecycle.lose(session, "0" * 32, "gone", loss="alone") is None
 
 
 def test_what_machines_say_is_stored_whatever_it_holds(server: Server, assignment: int) -> None:
@@ -189,7 +190,7 @@ def test_a_stage_without_machines_does_not_hold_up_the_tries_of_the_other(
 
 def lost(server: Server, run_id: str) -> None:
     with server.store.write() as session:
-        rounds.lose(session, run_id, "lost", loss="unbegun")
+        lifecycle.lose(session, run_id, "lost", loss="unbegun")
         assert session.get_one(Run, run_id).state == RunState.LOST
 
 

@@ -14,7 +14,11 @@ from grading import scoring
 from grading.domain.model import Evidence, RoundState, StageState
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor
-from grading.store import Store, accounts, combining, grades, migrate, outbox, preparing, replay, rounds
+from grading.store import Store, outbox, schema
+from grading.store.accounts import users
+from grading.store.completion import finish_round
+from grading.store.grades import release as grades
+from grading.store.rounds import lifecycle, preparing, retry
 from grading.store.tables import Audit, Grade, Outbox, Round, RoundStage
 from tests.factories import RUBRIC, add_assignment, begin_round, begin_stage, document, hand_in, result
 from tests.integration.webapp import School, form_token
@@ -27,7 +31,7 @@ PREPARED = {
 
 @pytest.fixture
 def store(fresh_database: Callable[..., str]) -> Iterator[Store]:
-    made = Store(fresh_database(migrate.upgrade))
+    made = Store(fresh_database(schema.upgrade))
     yield made
     made.close()
 
@@ -41,21 +45,21 @@ def run_all(store: Store, round_id: str, *, release: bool = False, **ok: bool) -
     for order in orders:
         with store.write() as session:
             kind = {"ok": True} if ok[order.stage] else {"ok": False, "retry": "never", "message": "no model"}
-            rounds.record(session, [result(order.run_id, round_id, order.stage, **kind)])[0]  # type: ignore[arg-type]
+            lifecycle.record(session, [result(order.run_id, round_id, order.stage, **kind)])[0]  # type: ignore[arg-type]
     with store.write() as session:
-        current = combining.complete(session, round_id)
+        current = finish_round.complete(session, round_id)
         assert current is not None
-        combining.finish(
+        finish_round.finish(
             session,
             current,
             outcome(session, round_id),
-            combining.ending(session, current.id),
+            finish_round.ending(session, current.id),
             release=release,
         )
 
 
 def outcome(session: object, round_id: str) -> Report:
-    results = {r.stage: r for r in combining.accepted_results(session, round_id)}  # type: ignore[arg-type]
+    results = {r.stage: r for r in finish_round.accepted_results(session, round_id)}  # type: ignore[arg-type]
     failures = {s: "It did not work." for s in ("analysis", "feedback") if s not in results}
     return scoring.combine(RUBRIC, Evidence(added_lines=1), results, failures)
 
@@ -71,16 +75,16 @@ def test_only_the_dead_stage_of_a_partial_round_is_done_again_and_there_is_one_g
     run_all(store, round_id, analysis=True, feedback=False)
     assert states(store, round_id) == ("partial", {"analysis": "done", "feedback": "dead"})
     with store.read() as session:
-        (listed,) = replay.given_up(session)
+        (listed,) = retry.given_up(session)
     assert [(s.stage, s.error, s.message) for s in listed.stages] == [
         ("feedback", "engine_failed", "no model")
     ]
     with store.write() as session:
-        assert replay.replay(session, round_id, "user:1")
+        assert retry.replay(session, round_id, "user:1")
     assert states(store, round_id) == ("running", {"analysis": "done", "feedback": "failed"})
     with store.write() as session:
-        assert not replay.replay(session, round_id, "user:1")  # it is under way
-        assert replay.given_up(session) == []
+        assert not retry.replay(session, round_id, "user:1")  # it is under way
+        assert retry.given_up(session) == []
     run_all(store, round_id, analysis=True, feedback=True)
     assert states(store, round_id) == ("graded", {"analysis": "done", "feedback": "done"})
     with store.read() as session:
@@ -98,7 +102,7 @@ def test_only_the_dead_stage_of_a_partial_round_is_done_again_and_there_is_one_g
 def test_a_replayed_grade_that_was_taken_back_is_not_shown_by_itself(store: Store) -> None:
     assignment = add_assignment(store)
     with store.write() as session:
-        teacher = Actor(accounts.create_user(session, "teacher").id)
+        teacher = Actor(users.create_user(session, "teacher").id)
     for seen in ("withdrawn", "never", "still"):
         round_id = hand_in(store, assignment, student=seen).round_id
         run_all(store, round_id, analysis=True, feedback=False)
@@ -107,7 +111,7 @@ def test_a_replayed_grade_that_was_taken_back_is_not_shown_by_itself(store: Stor
                 grades.release(session, round_id, teacher)
             if seen == "withdrawn":
                 grades.withdraw(session, round_id, teacher, "not yet")
-            assert replay.replay(session, round_id, teacher.name)
+            assert retry.replay(session, round_id, teacher.name)
         # the rule of the assignment would release it now, as it does what nobody took back
         run_all(store, round_id, release=True, analysis=True, feedback=True)
         with store.read() as session:
@@ -121,10 +125,10 @@ def test_a_replayed_stage_has_all_its_tries_again(store: Store) -> None:
     run_all(store, round_id, analysis=False, feedback=False)
     assert states(store, round_id)[0] == "failed"
     with store.write() as session:
-        assert replay.replay(session, round_id, "cli")
+        assert retry.replay(session, round_id, "cli")
         order = begin_stage(session, round_id, "analysis")
         assert order is not None
-        rounds.record(session, [result(order.run_id, round_id, "analysis", ok=False)])
+        lifecycle.record(session, [result(order.run_id, round_id, "analysis", ok=False)])
         stage = session.get_one(RoundStage, (round_id, "analysis"))
         assert (stage.state, stage.tries, stage.runs) == (StageState.FAILED, 1, 2)
 
@@ -134,7 +138,7 @@ def test_a_round_that_could_not_be_prepared_is_prepared_again(store: Store) -> N
     with store.write() as session:
         preparing.reject(session, round_id, "The checks failed on it.")
     with store.write() as session:
-        assert replay.replay(session, round_id, "cli")
+        assert retry.replay(session, round_id, "cli")
     with store.write() as session:
         assert session.get_one(Round, round_id).state == RoundState.RECEIVED
         assert [row.key for row in outbox.claim(session, "prepare", 5, 60)] == [round_id]
@@ -146,8 +150,8 @@ def test_a_graded_round_is_left_alone(store: Store) -> None:
     round_id = hand_in(store, add_assignment(store)).round_id
     run_all(store, round_id, analysis=True, feedback=True)
     with store.write() as session:
-        assert not replay.replay(session, round_id, "cli")
-        assert replay.count(session) == 0
+        assert not retry.replay(session, round_id, "cli")
+        assert retry.count(session) == 0
     assert states(store, round_id)[0] == "graded"
 
 

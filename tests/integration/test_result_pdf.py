@@ -21,7 +21,8 @@ from app.pictures import Picture
 from app.prose import blocks
 from app.zipping import file_name, stream
 from grading.domain.errors import NotFound
-from grading.store import tables, views
+from grading.store import tables
+from grading.store.views import submission as views
 from tests.integration import ran
 from tests.integration.result_samples import NOTEBOOK, change, code, graded, notebook, picture, png
 from tests.integration.webapp import School, report

@@ -12,11 +12,15 @@ from sqlalchemy import func, select, update
 
 from grading.config.settings import Retention
 from grading.domain.permissions import Actor
-from grading.store import accounts, batches, erasure, grades, migrate, open_sessions, passwords
-from grading.store import retention as keeping
+from grading.store import schema
+from grading.store.accounts import passwords, sessions, users
+from grading.store.accounts.sign_in_attempts import Caller
 from grading.store.audit import note
 from grading.store.database import now
-from grading.store.sign_in_tries import Caller
+from grading.store.grades import release
+from grading.store.privacy import erasure
+from grading.store.privacy import retention as keeping
+from grading.store.submissions import class_uploads
 from grading.store.tables import (
     Audit,
     Batch,
@@ -41,21 +45,21 @@ from workers.server.retention import DAILY, do_chores
 
 @pytest.fixture
 def system(fresh_database: Fresh, redis_url: str, root: Path) -> Iterator[Played]:
-    with played(fresh_database(migrate.upgrade), redis_url, root) as made:
+    with played(fresh_database(schema.upgrade), redis_url, root) as made:
         yield made
 
 
 @pytest.fixture
 def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Iterator[Played]:
     """The same on SQLite only, where nothing depends on the database."""
-    with played(sqlite_databases.fresh(migrate.upgrade), redis_url, root) as made:
+    with played(sqlite_databases.fresh(schema.upgrade), redis_url, root) as made:
         yield made
 
 
 def test_old_sessions_and_counters_of_wrong_passwords_go(system: Played) -> None:
     store = system.store
     with store.write() as session:
-        open_sessions.begin(session, accounts.create_user(session, "anna").id)
+        sessions.begin(session, users.create_user(session, "anna").id)
     assert passwords.check(store, "anna", "wrong", Caller("192.0.2.1")) is None
     left = []
     for days in (0, 1, 30):
@@ -88,7 +92,7 @@ def test_what_is_kept_long_enough_goes_and_nothing_else(system: Played) -> None:
         assert left == {one.submission_id for one in (unreleased, under_way, young)}
         assert b"seen <- 1" not in session.scalars(select(Blob.data)).all()
     with store.write() as session:
-        grades.release(session, unreleased.round_id, Actor(1, True))
+        release.release(session, unreleased.round_id, Actor(1, True))
         assert keeping.remove_some(session, kept)["submissions"] == 1
 
 
@@ -114,8 +118,8 @@ def test_messages_zips_and_audit_are_kept_so_many_days(lite: Played) -> None:
     store = lite.store
     assignment = add_assignment(store)
     with store.write() as session:
-        accounts.ensure_administrator(session)
-        batches.add(session, assignment, Actor(1, True), "class.zip", b"a class")
+        users.ensure_administrator(session)
+        class_uploads.add(session, assignment, Actor(1, True), "class.zip", b"a class")
     planted(store, assignment)
     lite.work_off()
     with store.write() as session:
@@ -140,12 +144,12 @@ def test_the_daily_chore_is_done_once_a_day_by_one_of_several(
     assignment = add_assignment(store)
     object.__setattr__(system.server.config, "retention", Retention(batches_days=1))
     with store.write() as session:
-        accounts.ensure_administrator(session)
+        users.ensure_administrator(session)
     do_chores(system.server)
 
     def upload() -> None:
         with store.write() as session:
-            batches.add(session, assignment, Actor(1, True), "class.zip", b"a class")
+            class_uploads.add(session, assignment, Actor(1, True), "class.zip", b"a class")
 
     def left() -> int:
         with store.read() as session:

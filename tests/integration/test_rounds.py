@@ -11,10 +11,12 @@ from sqlalchemy.exc import IntegrityError
 
 from grading import scoring
 from grading.domain.model import PRIORITIES, Evidence, RoundState, StageState
-from grading.store import Store, combining, locking, migrate, preparing, rounds, touches, waiting
-from grading.store.keys import KeyUsed
-from grading.store.rounds import RunOrder
-from grading.store.submissions import Idempotency
+from grading.store import Store, change_tracking, schema
+from grading.store.completion import finish_round
+from grading.store.idempotency_keys import KeyUsed
+from grading.store.rounds import lifecycle, locking, preparing, queue
+from grading.store.rounds.lifecycle import RunOrder
+from grading.store.submissions.intake import Idempotency
 from grading.store.tables import Assignment, Blob, Grade, Outbox, Round, RoundStage, Run, Submission
 from tests.factories import RUBRIC, add_assignment, begin_round, begin_stage, document, hand_in, result
 
@@ -26,7 +28,7 @@ PREPARED = {
 
 @pytest.fixture
 def store(fresh_database: Callable[..., str]) -> Iterator[Store]:
-    made = Store(fresh_database(migrate.upgrade))
+    made = Store(fresh_database(schema.upgrade))
     yield made
     made.close()
 
@@ -44,9 +46,9 @@ def begin(store: Store, round_id: str) -> dict[str, RunOrder]:
         return {order.stage: order for order in begin_round(session, round_id)}
 
 
-def record(store: Store, order: RunOrder, **other: object) -> rounds.Recorded:
+def record(store: Store, order: RunOrder, **other: object) -> lifecycle.Recorded:
     with store.write() as session:
-        return rounds.record(session, [result(order.run_id, order.round_id, order.stage, **other)])[0]  # type: ignore[arg-type]
+        return lifecycle.record(session, [result(order.run_id, order.round_id, order.stage, **other)])[0]  # type: ignore[arg-type]
 
 
 def stage(store: Store, round_id: str, name: str) -> RoundStage:
@@ -56,13 +58,13 @@ def stage(store: Store, round_id: str, name: str) -> RoundStage:
 
 def combine(store: Store, round_id: str) -> bool:
     with store.write() as session:
-        current = combining.complete(session, round_id)
+        current = finish_round.complete(session, round_id)
         if current is None:
             return False
-        results = {r.stage: r for r in combining.accepted_results(session, round_id)}
+        results = {r.stage: r for r in finish_round.accepted_results(session, round_id)}
         dead = {s.stage: s.message for s in current.stages.values() if s.state == StageState.DEAD}
         made = scoring.combine(RUBRIC, Evidence(added_lines=1), results, dead)
-        combining.finish(session, current, made, combining.ending(session, current.id), release=False)
+        finish_round.finish(session, current, made, finish_round.ending(session, current.id), release=False)
         return True
 
 
@@ -92,7 +94,7 @@ def test_the_same_key_hands_in_once_and_another_body_is_refused(store: Store, as
 def test_the_last_of_both_stages_makes_a_round_complete(store: Store, assignment: int) -> None:
     accepted = hand_in(store, assignment)
     orders = begin(store, accepted.round_id)
-    assert record(store, orders["feedback"]) == rounds.Recorded("accepted")
+    assert record(store, orders["feedback"]) == lifecycle.Recorded("accepted")
     assert not combine(store, accepted.round_id)
     last = record(store, orders["analysis"])
     assert last.outcome == "accepted"
@@ -111,7 +113,7 @@ def test_results_of_one_round_in_one_transaction_make_it_complete_once(store: St
     results = [result(one.run_id, accepted.round_id, one.stage) for one in orders.values()]
     unknown = result("0" * 32, accepted.round_id, "analysis")
     with store.write() as session:
-        made = rounds.record(session, [*results, results[0], unknown])
+        made = lifecycle.record(session, [*results, results[0], unknown])
     assert [one.outcome for one in made] == ["accepted", "accepted", "duplicate", "unknown"]
     assert [one.complete is not None for one in made] == [False, True, False, False]
     assert combine(store, accepted.round_id)
@@ -124,7 +126,7 @@ def test_a_failure_and_its_repair_in_one_transaction_count_in_their_order(
     order = begin(store, accepted.round_id)["analysis"]
     failed = result(order.run_id, accepted.round_id, "analysis", ok=False, retry="elsewhere", message="m")
     with store.write() as session:
-        made = rounds.record(session, [failed, result(order.run_id, accepted.round_id, "analysis")])
+        made = lifecycle.record(session, [failed, result(order.run_id, accepted.round_id, "analysis")])
     assert [one.outcome for one in made] == ["failed", "duplicate"]
     assert stage(store, accepted.round_id, "analysis").state == StageState.FAILED
 
@@ -136,10 +138,10 @@ def test_a_grade_that_comes_in_is_seen_by_pages_about_the_class(store: Store, as
         record(store, order)
     with store.read() as session:
         course = session.get_one(Assignment, assignment).course_id
-        before = touches.stamp(session, course, assignment)
+        before = change_tracking.stamp(session, course, assignment)
     assert combine(store, accepted.round_id)
     with store.read() as session:
-        assert touches.stamp(session, course, assignment) != before
+        assert change_tracking.stamp(session, course, assignment) != before
 
 
 def test_preparing_and_beginning_twice_changes_nothing(store: Store, assignment: int) -> None:
@@ -156,7 +158,7 @@ def test_the_first_valid_result_wins(store: Store, assignment: int) -> None:
     accepted = hand_in(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
-        rounds.lose(session, order.run_id, "machine died", loss="alone")
+        lifecycle.lose(session, order.run_id, "machine died", loss="alone")
     with store.write() as session:
         second = begin_stage(session, accepted.round_id, "analysis")
     assert second is not None
@@ -172,7 +174,7 @@ def test_a_late_result_of_a_lost_run_still_counts_when_it_is_first(store: Store,
     accepted = hand_in(store, assignment)
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
-        rounds.lose(session, order.run_id, "machine died", loss="alone")
+        lifecycle.lose(session, order.run_id, "machine died", loss="alone")
     assert record(store, order).outcome == "accepted"
     with store.write() as session:
         assert begin_stage(session, accepted.round_id, "analysis") is None
@@ -184,7 +186,7 @@ def test_a_stage_that_a_late_result_ended_stays_done_when_the_run_in_its_place_f
     accepted = hand_in(store, assignment)
     first = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
-        rounds.lose(session, first.run_id, "machine died", loss="alone")
+        lifecycle.lose(session, first.run_id, "machine died", loss="alone")
     with store.write() as session:
         second = begin_stage(session, accepted.round_id, "analysis")
     assert second is not None
@@ -234,11 +236,13 @@ def test_a_result_nobody_asked_for_is_ignored(store: Store, assignment: int) -> 
     order = begin(store, accepted.round_id)["analysis"]
     with store.write() as session:
         assert (
-            rounds.record(session, [result("f" * 32, accepted.round_id, "analysis")])[0].outcome == "unknown"
+            lifecycle.record(session, [result("f" * 32, accepted.round_id, "analysis")])[0].outcome
+            == "unknown"
         )
-        assert rounds.record(session, [result(order.run_id, "f" * 32, "analysis")])[0].outcome == "unknown"
+        assert lifecycle.record(session, [result(order.run_id, "f" * 32, "analysis")])[0].outcome == "unknown"
         assert (
-            rounds.record(session, [result(order.run_id, order.round_id, "feedback")])[0].outcome == "unknown"
+            lifecycle.record(session, [result(order.run_id, order.round_id, "feedback")])[0].outcome
+            == "unknown"
         )
     assert stage(store, accepted.round_id, "analysis").state == StageState.DISPATCHED
 
@@ -246,7 +250,7 @@ def test_a_result_nobody_asked_for_is_ignored(store: Store, assignment: int) -> 
 def test_three_failures_make_a_stage_dead_and_the_round_partial(
     store: Store, assignment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "BACKOFF_S", dict.fromkeys(rounds.BACKOFF_S, (60.0, 60.0)))
+    monkeypatch.setattr(lifecycle, "BACKOFF_S", dict.fromkeys(lifecycle.BACKOFF_S, (60.0, 60.0)))
     accepted = hand_in(store, assignment)
     orders = begin(store, accepted.round_id)
     record(store, orders["feedback"])
@@ -255,7 +259,7 @@ def test_three_failures_make_a_stage_dead_and_the_round_partial(
     for _ in range(2):
         assert stage(store, accepted.round_id, "analysis").state == StageState.FAILED
         with store.read() as session:
-            assert waiting.due_again(session, {("analysis", "interactive"): 5}) == []  # it waits first
+            assert queue.due_again(session, {("analysis", "interactive"): 5}) == []  # it waits first
         with store.write() as session:
             again = begin_stage(session, accepted.round_id, "analysis")
         assert again is not None
@@ -280,7 +284,7 @@ def test_a_run_no_machine_began_costs_no_try(store: Store, assignment: int) -> N
     order = begin(store, accepted.round_id)["analysis"]
     for _ in range(5):
         with store.write() as session:
-            assert rounds.lose(session, order.run_id, "message vanished", loss="unbegun") is None
+            assert lifecycle.lose(session, order.run_id, "message vanished", loss="unbegun") is None
             again = begin_stage(session, accepted.round_id, "analysis")
         assert again is not None
         order = again
@@ -292,10 +296,10 @@ def test_a_complete_round_whose_body_was_lost_is_found(store: Store, assignment:
     for order in begin(store, accepted.round_id).values():
         record(store, order)
     with store.read() as session:
-        assert waiting.forgotten(session, 10) == [accepted.round_id]
+        assert queue.forgotten(session, 10) == [accepted.round_id]
     assert combine(store, accepted.round_id)
     with store.read() as session:
-        assert waiting.forgotten(session, 10) == []
+        assert queue.forgotten(session, 10) == []
 
 
 def test_waiting_rounds_are_fair_and_interactive_ones_first(store: Store, assignment: int) -> None:
@@ -306,7 +310,7 @@ def test_waiting_rounds_are_fair_and_interactive_ones_first(store: Store, assign
         for round_id in [*many, late, batch]:
             preparing.save_prepared(session, round_id, PREPARED)
     with store.read() as session:
-        order = [one.round_id for p in PRIORITIES for one in waiting.next_queued(session, p, 10)]
+        order = [one.round_id for p in PRIORITIES for one in queue.next_queued(session, p, 10)]
     assert order == [many[0], late, many[1], many[2], batch]
 
 

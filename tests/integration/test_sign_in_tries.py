@@ -13,8 +13,9 @@ import pytest
 from argon2 import PasswordHasher
 from sqlalchemy import delete, event, select
 
-from grading.store import accounts, passwords, sign_in_tries, tables
-from grading.store.sign_in_tries import FEW, OF_MANY, OF_ONE, Caller, KnownBrowser, TriedTooOften
+from grading.store import tables
+from grading.store.accounts import passwords, sign_in_attempts, users
+from grading.store.accounts.sign_in_attempts import FEW, OF_MANY, OF_ONE, Caller, KnownBrowser, TriedTooOften
 from tests.integration.webapp import School, stop_the_clock
 from tests.years import everything
 
@@ -42,7 +43,7 @@ class Hasher(PasswordHasher):
 @pytest.fixture(autouse=True)
 def hasher(monkeypatch: pytest.MonkeyPatch) -> Hasher:
     made = Hasher()
-    monkeypatch.setattr(accounts, "_HASHER", made)
+    monkeypatch.setattr(users, "_HASHER", made)
     stop_the_clock(monkeypatch)
     return made
 
@@ -53,7 +54,7 @@ def school(school_url: str) -> Iterator[School]:
     made = School(school_url)
     with made.store.write() as session:
         for name in ("anna", "ben"):
-            accounts.set_password(session, session.get_one(tables.User, made.users[name]), PASSWORD)
+            users.set_password(session, session.get_one(tables.User, made.users[name]), PASSWORD)
     yield made
     made.close()
 
@@ -78,7 +79,7 @@ def known(school: School, name: str = "anna") -> Caller:
     """A browser in which somebody signed in before."""
     with school.store.read() as session:
         user = session.get_one(tables.User, school.users[name])
-        return Caller(HERE.address, KnownBrowser(user.id, accounts.session_stamp(user), "one"))
+        return Caller(HERE.address, KnownBrowser(user.id, users.session_stamp(user), "one"))
 
 
 def guessed(school: School, count: int, address: Callable[[int], str]) -> None:
@@ -145,7 +146,7 @@ def test_a_known_browser_counts_its_own_tries_and_ends_with_the_password(school:
 def test_a_new_password_begins_anew(school: School) -> None:
     guessed(school, 40, lambda number: f"10.0.{number}.1")
     with school.store.write() as session:
-        accounts.set_password(session, session.get_one(tables.User, school.users["anna"]), PASSWORD + "2")
+        users.set_password(session, session.get_one(tables.User, school.users["anna"]), PASSWORD + "2")
     assert tried(school, PASSWORD + "2", THERE) == "right"
 
 
@@ -169,7 +170,7 @@ def test_parallel_guesses_are_all_counted(school: School) -> None:
         found = list(pool.map(lambda number: tried(school, caller=Caller(f"10.0.{number}.1")), range(16)))
     assert found == ["wrong"] * 16
     with school.store.read() as session:
-        counters = session.query(tables.SignInTry).filter_by(source=sign_in_tries.NEW)
+        counters = session.query(tables.SignInTry).filter_by(source=sign_in_attempts.NEW)
         assert [one.failures for one in counters] == [16]
 
 
@@ -182,19 +183,19 @@ def test_parallel_guesses_are_all_counted(school: School) -> None:
     ],
 )
 def test_addresses_of_one_customer_are_one(first: str, second: str) -> None:
-    assert sign_in_tries.network(first) == sign_in_tries.network(second)
-    assert sign_in_tries.network(first) != sign_in_tries.network("2001:db8:1:3::1")
-    assert sign_in_tries.network("::ffff:192.0.2.6") != sign_in_tries.network("::ffff:192.0.2.5")
+    assert sign_in_attempts.network(first) == sign_in_attempts.network(second)
+    assert sign_in_attempts.network(first) != sign_in_attempts.network("2001:db8:1:3::1")
+    assert sign_in_attempts.network("::ffff:192.0.2.6") != sign_in_attempts.network("::ffff:192.0.2.5")
 
 
 def test_old_counters_go(school: School) -> None:
     assert tried(school) == "wrong"
     later(school, 3600)
     assert tried(school, name="nobody", caller=THERE) == "wrong"
-    later(school, sign_in_tries.FORGOTTEN_AFTER.total_seconds() - 1800)
+    later(school, sign_in_attempts.FORGOTTEN_AFTER.total_seconds() - 1800)
     for left in (2, 0):
         with school.store.write() as session:
-            sign_in_tries.tidy(session)
+            sign_in_attempts.tidy(session)
             assert session.query(tables.SignInTry).count() == left
         later(school, timedelta(hours=1).total_seconds())
 
@@ -223,8 +224,8 @@ CASES = (("anna", "wrong"), ("gone", "wrong"), ("gone", PASSWORD), ("invited", "
 def test_unknown_disabled_and_known_names_cost_the_same(school: School, hasher: Hasher) -> None:
     """The same statements, the same rows and one hash; also with the right password of a disabled account."""
     with school.store.write() as session:
-        accounts.create_user(session, "gone", PASSWORD).disabled = True
-        accounts.create_user(session, "invited")
+        users.create_user(session, "gone", PASSWORD).disabled = True
+        users.create_user(session, "invited")
     costs = [_cost(school, hasher, name, password) for name, password in CASES]
     assert costs == [costs[0]] * len(CASES)
     assert costs[0][1:] == (1, [1, 1])

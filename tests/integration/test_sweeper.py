@@ -22,8 +22,10 @@ from grading.config.settings import Config, Database, Machine, Placement, load
 from grading.domain.errors import for_student
 from grading.domain.model import RoundState, RunState, StageState
 from grading.scheduling.stalls import MARGIN_S
-from grading.store import drains, migrate, rounds
+from grading.store import schema
 from grading.store.database import now
+from grading.store.reporting import drains
+from grading.store.rounds import lifecycle
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
 from tests.factories import add_assignment, hand_in, result
 from tests.system import close_dispatch
@@ -145,7 +147,7 @@ class Cluster:
 def cluster(
     fresh_database: Callable[..., str], redis_url: str, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
-    environ = {"GRADER_DATABASE_URL": fresh_database(migrate.upgrade), "GRADER_REDIS_URL": redis_url}
+    environ = {"GRADER_DATABASE_URL": fresh_database(schema.upgrade), "GRADER_REDIS_URL": redis_url}
     server, clock = open_server(load(root / "config.toml", environ)), Clock()
     # the Redis of the tests may be younger than the 10 s after which beats are believed
     monkeypatch.setattr(server.dispatch.registry, "uptime_s", lambda: 3600.0)
@@ -254,7 +256,7 @@ def test_a_complete_round_that_nobody_combined_is_combined(cluster: Cluster) -> 
     for stage in BOTH:
         run_id = cluster.take(round_id, stage)
         with cluster.server.store.write() as session:
-            rounds.record(session, [result(run_id, round_id, stage)])
+            lifecycle.record(session, [result(run_id, round_id, stage)])
         cluster.leases.give_back(cluster.leases.held_of([run_id])[run_id])
     assert cluster.state(round_id) == RoundState.RUNNING
     cluster.sweep()
@@ -319,14 +321,14 @@ def test_the_third_loss_of_begun_work_makes_the_stage_dead(cluster: Cluster) -> 
     finish.record(cluster.server, [result(done, round_id, "feedback")])
     cluster.leases.give_back(cluster.leases.held_of([done])[done])
     cluster.trust_beats()
-    for _ in range(rounds.MAX_TRIES):
+    for _ in range(lifecycle.MAX_TRIES):
         cluster.beat("dgx-spark-2")
         cluster.beat("mac-studio-2")
         cluster.sweep()
         cluster.take(round_id, "analysis")
         cluster.beat("dgx-spark-2", ago_s=60)
         cluster.sweep()
-    assert cluster.runs(round_id, "analysis") == [RunState.LOST] * rounds.MAX_TRIES
+    assert cluster.runs(round_id, "analysis") == [RunState.LOST] * lifecycle.MAX_TRIES
     assert cluster.state(round_id) == RoundState.PARTIAL
     with cluster.server.store.read() as session:
         assert session.get_one(Round, round_id).failure == for_student("machine_lost")
@@ -460,7 +462,7 @@ def test_a_run_that_waited_for_its_turn_was_not_begun(cluster: Cluster) -> None:
 def test_the_third_loss_is_the_last_also_when_the_first_was_shared(cluster: Cluster) -> None:
     round_id = cluster.running()
     cluster.trust_beats()
-    for turn in range(rounds.MAX_LOSSES):
+    for turn in range(lifecycle.MAX_LOSSES):
         cluster.beat("dgx-spark-2")
         cluster.beat("mac-studio-2")
         cluster.sweep()

@@ -10,20 +10,24 @@ from sqlalchemy.orm import Session
 
 from grading.domain.permissions import Actor
 from grading.scoring.curves import Curve
-from grading.store import adjusting, grades, tables, touches
+from grading.store import change_tracking, tables
+from grading.store.grades import release
+from grading.store.review import curves
 from tests.integration.classroom import a_report, change, mark
 from tests.integration.webapp import School
 
 
-def stamps(school: School) -> tuple[touches.Stamp, touches.Stamp, touches.Stamp, touches.Stamp]:
+def stamps(
+    school: School,
+) -> tuple[change_tracking.Stamp, change_tracking.Stamp, change_tracking.Stamp, change_tracking.Stamp]:
     """Of an assignment, its course, another assignment of the course, and another course."""
     with school.store.read() as session:
         other = session.get_one(tables.Assignment, school.elsewhere).course_id
         return (
-            touches.stamp(session, school.course, school.assignment),
-            touches.stamp(session, school.course),
-            touches.stamp(session, school.course, 10_000),
-            touches.stamp(session, other, school.elsewhere),
+            change_tracking.stamp(session, school.course, school.assignment),
+            change_tracking.stamp(session, school.course),
+            change_tracking.stamp(session, school.course, 10_000),
+            change_tracking.stamp(session, other, school.elsewhere),
         )
 
 
@@ -48,14 +52,14 @@ def test_each_change_of_an_assignment_has_a_stamp_of_its_own(school_url: str) ->
     def curve(session: Session) -> None:
         assignment = session.get_one(tables.Assignment, school.assignment)
         wanted = Curve.model_validate({"kind": "add", "points": 1.0})
-        seen = adjusting.preview(session, assignment, wanted).seen
-        assert adjusting.apply(session, assignment, wanted, teacher, seen=seen, reason="why") == 1
+        seen = curves.preview(session, assignment, wanted).seen
+        assert curves.apply(session, assignment, wanted, teacher, seen=seen, reason="why") == 1
 
     steps: list[Callable[[], object]] = [
         lambda: school.hand_in("ben"),
         lambda: change(school, submission, "think", 6),
         lambda: mark(school, submission, "load", 3),
-        writing(lambda s: grades.release_all(s, school.assignment, teacher)),
+        writing(lambda s: release.release_all(s, school.assignment, teacher)),
         writing(curve),
         writing(lambda s: setattr(s.get_one(tables.Assignment, school.assignment), "counts", "best")),
         writing(lambda s: s.execute(update(tables.Grade).values(held=True))),
@@ -118,13 +122,13 @@ def test_a_savepoint_that_is_taken_back_takes_no_touch_along(school_url: str) ->
 def test_many_marks_become_one_that_never_was(school_url: str) -> None:
     school = School(school_url)
     seen = {stamps(school)[0]}
-    for number in range(touches.TIDY_FROM + 2):
+    for number in range(change_tracking.TIDY_FROM + 2):
         with school.store.write() as session:
             session.get_one(tables.Assignment, school.assignment).title = f"Homework {number}"
         seen.add(stamps(school)[0])
     with school.store.write() as session:
-        assert touches.tidy(session) >= 1
-        assert touches.tidy(session) == 0
+        assert change_tracking.tidy(session) >= 1
+        assert change_tracking.tidy(session) == 0
         here = tables.Touch.assignment_id == school.assignment
         assert session.scalar(select(func.count()).select_from(tables.Touch).where(here)) == 1
     assert stamps(school)[0] not in seen

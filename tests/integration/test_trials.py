@@ -18,10 +18,12 @@ from grading.documents import Limits, UploadedFile, read
 from grading.domain.model import Evidence, RoundState
 from grading.domain.rubric import Case, Criterion, PassesTests, Rubric
 from grading.execution.model import Code, Request, Work
-from grading.store import assignments, migrate, receipts, submissions
-from grading.store.assignments import NewVersion
+from grading.store import schema
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
-from grading.store.submissions import Incoming
+from grading.store.submissions import intake, receipts
+from grading.store.submissions.intake import Incoming
 from grading.store.tables import KeptTrial, Outbox, Round
 from tests.factories import COURSE, add_student, hand_in
 from tests.services import SqliteDatabases
@@ -144,7 +146,7 @@ def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[Sch
     server = open_server(config)
     with server.store.write() as session:
         new = NewVersion("double", "Double", "python", "at_once", "1", rubric=RUBRIC)
-        assignment = assignments.put(session, COURSE, new)[0].id
+        assignment = versions.put(session, COURSE, new)[0].id
     counting = Counting(sandbox)
     with Shelf() as shelf:
         lab = Lab(
@@ -157,12 +159,12 @@ def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[Sch
 
 @pytest.fixture
 def school(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[School]:
-    yield from made(fresh_database(migrate.upgrade), redis_url, root, open_sandbox("bubblewrap"))
+    yield from made(fresh_database(schema.upgrade), redis_url, root, open_sandbox("bubblewrap"))
 
 
 @pytest.fixture
 def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Iterator[School]:
-    yield from made(sqlite_databases.fresh(migrate.upgrade), redis_url, root, open_sandbox("bubblewrap"))
+    yield from made(sqlite_databases.fresh(schema.upgrade), redis_url, root, open_sandbox("bubblewrap"))
 
 
 def share(evidence: Evidence) -> float | None:
@@ -202,7 +204,7 @@ def test_data_that_was_handed_in_lies_beside_the_work_when_it_is_run(lite: Schoo
     store = lite.server.store
     student = add_student(store, "ada")
     with store.write() as session:
-        accepted = submissions.accept(session, Incoming(lite.assignment, student, "api", content))
+        accepted = intake.accept(session, Incoming(lite.assignment, student, "api", content))
     assert not prepare(lite.server, accepted.round_id)
     try_round(lite.server, lite.lab, lite.holding, accepted.round_id)
     assert share(lite.evidence(accepted.round_id)) == 1.0
@@ -292,7 +294,7 @@ def test_what_ran_out_of_time_is_run_again_the_next_time(lite: School) -> None:
     slow = Rubric(criteria=(RUBRIC.criteria[0].model_copy(update={"checks": (rubric,)}), RUBRIC.criteria[1]))
     with lite.server.store.write() as session:
         new = NewVersion("double", "Double", "python", "at_once", "2", rubric=slow)
-        assignments.put(session, COURSE, new)
+        versions.put(session, COURSE, new)
     source = "def double(x):\n    while x == 2:\n        pass\n    return x + x\n"
     evidence = lite.tried("ada", source)
     assert share(evidence) == 0.5
@@ -333,7 +335,7 @@ def test_a_server_without_a_sandbox_says_so_and_counts_nothing(
     sqlite_databases: SqliteDatabases, redis_url: str, root: Path
 ) -> None:
     for school in made(
-        sqlite_databases.fresh(migrate.upgrade), redis_url, root, NoSandbox("Install bubblewrap.")
+        sqlite_databases.fresh(schema.upgrade), redis_url, root, NoSandbox("Install bubblewrap.")
     ):
         evidence = school.tried("ada")
         assert share(evidence) is None

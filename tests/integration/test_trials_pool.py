@@ -31,12 +31,14 @@ from grading.config.settings import Checks, Retention
 from grading.domain.errors import SandboxUnavailable
 from grading.domain.model import RoundState
 from grading.execution.model import Limits
-from grading.store import Store, backup, erasure, migrate, outbox, preparing, replay, retention
-from grading.store.people import find_student
-from grading.store.places import places
-from grading.store.speed import speed
+from grading.store import Store, outbox, schema
+from grading.store.privacy import backup, erasure, retention
+from grading.store.privacy.student_data import find_student
+from grading.store.rounds import preparing, retry
+from grading.store.rounds.queue_positions import places
 from grading.store.tables import KeptTrial, Round
-from grading.store.views import submission_view
+from grading.store.views.grading_speed import speed
+from grading.store.views.submission import submission_view
 from tests.integration.test_trials import RIGHT, School, made, share
 from tests.services import SqliteDatabases
 from tests.years import redis_rows
@@ -55,12 +57,12 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 
 @pytest.fixture
 def school(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[School]:
-    yield from made(fresh_database(migrate.upgrade), redis_url, root, open_sandbox("bubblewrap"))
+    yield from made(fresh_database(schema.upgrade), redis_url, root, open_sandbox("bubblewrap"))
 
 
 @pytest.fixture
 def lite(sqlite_databases: SqliteDatabases, redis_url: str, root: Path) -> Iterator[School]:
-    yield from made(sqlite_databases.fresh(migrate.upgrade), redis_url, root, open_sandbox("bubblewrap"))
+    yield from made(sqlite_databases.fresh(schema.upgrade), redis_url, root, open_sandbox("bubblewrap"))
 
 
 def handed_on(school: School, student: str = "ada", source: str = RIGHT) -> str:
@@ -457,7 +459,7 @@ def test_a_round_that_could_not_be_prepared_goes_the_same_way_when_it_is_replaye
         preparing.reject(session, round_id, "The checks failed.")
     assert tried(lite, round_id) is None
     with lite.server.store.write() as session:
-        assert replay.replay(session, round_id, "test")
+        assert retry.replay(session, round_id, "test")
     assert not prepare(lite.server, round_id)
     assert tried(lite, round_id) is None
     assert share(lite.evidence(round_id)) == 1.0

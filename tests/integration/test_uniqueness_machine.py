@@ -26,8 +26,9 @@ from grading.broker.dispatch import Outgoing, open_dispatch
 from grading.config.settings import Config, Database, Machine, Placement
 from grading.domain.jobs import Result
 from grading.domain.model import RoundState, RunState, StageState
-from grading.store import Store, migrate, replay, rounds, waiting
-from grading.store.rounds import MAX_LOSSES, MAX_TRIES, Loss
+from grading.store import Store, schema
+from grading.store.rounds import lifecycle, queue, retry
+from grading.store.rounds.lifecycle import MAX_LOSSES, MAX_TRIES, Loss
 from tests.factories import add_assignment, begin_round, begin_stage, hand_in, result
 from tests.integration.world import STAGES, Network, expect_moves, forget, states, take_picture
 from tests.system import close_dispatch
@@ -200,14 +201,14 @@ class Uniqueness(RuleBasedStateMachine):
     @rule()
     def the_sweeper_combines(self) -> None:
         with self.store.read() as session:
-            found = waiting.forgotten(session, 10)
+            found = queue.forgotten(session, 10)
         for round_id in found:
             finish.combine(self.server, round_id)
 
     @rule(round_id=known_rounds)
     def somebody_replays(self, round_id: str) -> None:
         with self.store.write() as session:
-            self.replayed = replay.replay(session, round_id, "test")
+            self.replayed = retry.replay(session, round_id, "test")
 
     def draw_runs(self, data: st.DataObject, most: int) -> list[str]:
         if not self.network.sent:
@@ -217,7 +218,7 @@ class Uniqueness(RuleBasedStateMachine):
 
     def lose(self, run_id: str, loss: Loss) -> None:
         with self.store.write() as session:
-            to_combine = rounds.lose(session, run_id, "gone", loss)
+            to_combine = lifecycle.lose(session, run_id, "gone", loss)
         if to_combine is not None:
             finish.combine(self.server, to_combine)
 
@@ -282,7 +283,7 @@ class Uniqueness(RuleBasedStateMachine):
 @pytest.fixture
 def server(fresh_database: Callable[..., str]) -> Iterator[Server]:
     placements = {stage: Placement(engine="instant", model="m") for stage in STAGES}
-    url = fresh_database(migrate.upgrade)
+    url = fresh_database(schema.upgrade)
     config = Config(machines=(Machine(name="one", stages=placements),), database=Database(url=url))
     dispatch = open_dispatch(config)
     network = Network(dispatch.config, dispatch.celery, dispatch.registry)

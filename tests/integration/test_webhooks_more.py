@@ -23,7 +23,9 @@ from cli.webhook import webhook
 from cli.webhook_listener import Listener
 from grading.domain.errors import Conflict
 from grading.integrations import events
-from grading.store import accounts, tables, webhook_secrets
+from grading.store import tables
+from grading.store.accounts import users
+from grading.store.integrations import webhook_secrets
 from tests.integration.test_app_webhooks import URL, message, signed
 from tests.integration.webapp import CODE, SECRET, School, configuration, form_token
 
@@ -174,7 +176,7 @@ def test_a_roster_brings_people_in_changes_them_and_takes_them_out(school: Schoo
 def test_a_roster_leaves_administrators_and_disabled_accounts_alone(school: School) -> None:
     with school.store.write() as session:
         for name in ("boss", "gone"):
-            user = accounts.create_user(session, name)
+            user = users.create_user(session, name)
             user.identities.append(tables.Identity(provider="lms:canvas", subject=name))
             user.administrator, user.disabled = name == "boss", name == "gone"
     status, said = post(school, roster([{"id": "boss", "name": "X", "role": "student"}, {"id": "gone"}]))
@@ -358,10 +360,10 @@ def test_the_listener_verifies_what_comes() -> None:
 
 
 def test_secrets_by_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from grading.store import migrate
+    from grading.store import schema
 
     url = f"sqlite:///{tmp_path}/g.db"
-    migrate.upgrade(url)
+    schema.upgrade(url)
     monkeypatch.setenv("GRADER_SECRET_KEY", "k" * 20)
     settings = Settings(tmp_path / "none.toml")
     settings.__dict__["config"] = configuration().model_copy(

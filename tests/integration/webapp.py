@@ -43,10 +43,15 @@ from grading.domain.jobs import (
 from grading.domain.model import CheckOutcome, Flag, Location, RoundState
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
-from grading.store import Store, accounts, assignments, open_sessions, prompts, signed_in, submissions, tables
-from grading.store.assignments import NewVersion
+from grading.store import Store, tables
+from grading.store.accounts import current_user, sessions
+from grading.store.accounts import users as accounts
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
-from grading.store.submissions import Incoming
+from grading.store.rounds import prompts
+from grading.store.submissions import intake
+from grading.store.submissions.intake import Incoming
 
 PEOPLE = ("admin", "teacher", "grader", "anna", "ben", "stranger")
 SECRET = "whsec_" + "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
@@ -104,7 +109,7 @@ def stop_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     def still(session: Session) -> datetime:
         return moment + timedelta(seconds=session.info["offset"])
 
-    monkeypatch.setattr("grading.store.sign_in_tries.now", still)
+    monkeypatch.setattr("grading.store.accounts.sign_in_attempts.now", still)
 
 
 def configuration(**server: Any) -> Config:
@@ -129,7 +134,7 @@ def begin(store: Store) -> None:
         _assignment(session, "ba", "hw1", "after_review")
         _assignment(session, "ba", "quick", "at_once")
         _assignment(session, "other", "hw1", "after_review")
-        ba, other = (assignments.course(session, slug).id for slug in ("ba", "other"))
+        ba, other = (versions.course(session, slug).id for slug in ("ba", "other"))
         for name, role in (
             ("teacher", "instructor"),
             ("grader", "grader"),
@@ -148,7 +153,7 @@ def _assignment(session: Session, course: str, slug: str, release: str) -> None:
         )
     )
     new = NewVersion(slug, f"Homework {slug}", "python", release, f"d-{course}-{slug}", rubric)
-    assignments.put(session, course, new)
+    versions.put(session, course, new)
 
 
 def prepare(url: str) -> None:
@@ -226,7 +231,7 @@ class School:
             self.users: dict[str, int] = {one.subject: one.user_id for one in people}
             found = session.query(tables.Course.slug, tables.Assignment.slug, tables.Assignment.id)
             ids = {(course, slug): id_ for course, slug, id_ in found.join(tables.Assignment.course)}
-            self.course = assignments.course(session, "ba").id
+            self.course = versions.course(session, "ba").id
         self.assignment, self.quick = ids["ba", "hw1"], ids["ba", "quick"]
         self.elsewhere = ids["other", "hw1"]
         self.services = Services(
@@ -245,9 +250,9 @@ class School:
         client = self.app.test_client()
         if name is not None:
             with self.store.write() as session, client.session_transaction() as cookie:
-                found = signed_in.find(session, self.users[name])
+                found = current_user.find(session, self.users[name])
                 assert found is not None, f"{name} may not sign in"
-                cookie["_user_id"] = SignedIn(found, open_sessions.begin(session, self.users[name])).get_id()
+                cookie["_user_id"] = SignedIn(found, sessions.begin(session, self.users[name])).get_id()
                 cookie["_fresh"] = True
         return client
 
@@ -266,7 +271,7 @@ class School:
         content = read([UploadedFile(name, data)], Limits())
         incoming = Incoming(assignment or self.assignment, self.users[who], "form", content)
         with self.store.write() as session:
-            return submissions.accept(session, incoming).submission_id
+            return intake.accept(session, incoming).submission_id
 
     def grade(self, submission_id: str, report: Report, *, released: bool = False) -> None:
         """Finish the current round with this report."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grading.domain.errors import EngineError, for_student, model_faults
-from grading.store.rounds import BACKOFF_S
+from grading.store.rounds.lifecycle import BACKOFF_S
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "model-faults.md"
 JARGON = re.compile(

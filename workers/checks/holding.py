@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from sqlalchemy.exc import SQLAlchemyError
 
 from grading.execution.throughput import Mean
-from grading.store import outbox, preparing
+from grading.store import outbox
 from grading.store.outbox import Hold
+from grading.store.rounds import preparing
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)

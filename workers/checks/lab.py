@@ -19,7 +19,8 @@ from sqlalchemy.exc import IntegrityError
 from grading.domain.errors import SandboxUnavailable
 from grading.execution.model import Request, Trial
 from grading.execution.plan import Plan
-from grading.store import Store, trials
+from grading.store import Store
+from grading.store.rounds import execution_cache
 from workers.checks.files import Shelf
 from workers.checks.trial import Trials, repeatable
 
@@ -92,7 +93,7 @@ class Lab:
 
     def _known(self, key: str) -> Trial | None:
         with self.store.read() as session:
-            content = trials.kept(session, key)
+            content = execution_cache.kept(session, key)
         try:
             return None if content is None else Trial.model_validate(content)
         except ValidationError:
@@ -105,7 +106,7 @@ class Lab:
             return
         try:
             with self.store.write() as session:
-                trials.keep(session, key, submission_id, json.loads(content))
+                execution_cache.keep(session, key, submission_id, json.loads(content))
         except IntegrityError:
             log.info("work that was erased while it was run is not kept")
 
@@ -122,7 +123,10 @@ class Lab:
     def _contents(self, names: list[str]) -> Mapping[str, bytes]:
         known = {name: self.files[name] for name in names if name in self.files}
         with self.store.read() as session:
-            return {**trials.contents(session, [name for name in names if name not in known]), **known}
+            return {
+                **execution_cache.contents(session, [name for name in names if name not in known]),
+                **known,
+            }
 
     @contextmanager
     def _alone(self, key: str) -> Iterator[None]:

@@ -15,8 +15,8 @@ from grading.broker.canaries import Canaries
 from grading.config.settings import Config
 from grading.domain.errors import SandboxUnavailable
 from grading.execution.throughput import Rate
-from grading.store import preparing
 from grading.store.outbox import Hold
+from grading.store.rounds import preparing
 from workers import canary
 from workers.checks.files import Shelf
 from workers.checks.holding import HOLD_S, Holding

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from grading.broker.dispatch import Dispatch
-from grading.store import Store, waiting
+from grading.store import Store
+from grading.store.rounds import queue
 
 MOST = 2_000
 """Rounds of a priority that are counted; for a plan, more are as good as so many."""
@@ -34,6 +35,6 @@ class Told:
         if moment - self.at < EVERY_S and (self.runs > FEW or (self.runs == 0 and not left)):
             return
         with store.read() as session:
-            found = waiting.backlog(session, MOST)
+            found = queue.backlog(session, MOST)
         self.at, self.runs = moment, sum(found.values())
         dispatch.tell_backlog(found)

@@ -19,9 +19,9 @@ from grading.config.server import Canvas
 from grading.domain.errors import GraderError
 from grading.integrations.canvas.client import Talk, TokenRefused
 from grading.integrations.canvas.values import CanvasFailed, CanvasSilent
-from grading.store import chores, outbox
-from grading.store.canvas import links, scores, wake
-from grading.store.canvas.links import Link
+from grading.store import outbox, periodic_tasks
+from grading.store.integrations.canvas import links, score_sync, scores
+from grading.store.integrations.canvas.links import Link
 from grading.store.outbox import Delivery
 from workers.server.context import Server
 from workers.server.passback import RETRIES_S
@@ -96,10 +96,10 @@ class Bridge:
     def _chore(self, name: str, every: timedelta) -> Iterator[bool]:
         """Whether it is due and this process has it; planned again before it begins, so that it ends once."""
         with self.server.store.write() as session:
-            chores.plan(session, name)
-            mine = chores.take(session, name) is not None
+            periodic_tasks.plan(session, name)
+            mine = periodic_tasks.take(session, name) is not None
             if mine:
-                chores.again(session, name, every)
+                periodic_tasks.again(session, name, every)
         yield mine
 
     def talk(self, connection: str) -> Talk:
@@ -142,7 +142,7 @@ class Bridge:
             if self.stop.is_set():
                 break
             with self.server.store.write() as session:
-                rows = outbox.claim(session, wake.KIND, 1, LEASE_S)
+                rows = outbox.claim(session, score_sync.KIND, 1, LEASE_S)
             if not rows:
                 break
             told += self._tell(rows[0], this)

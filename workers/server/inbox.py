@@ -20,8 +20,8 @@ from grading.broker.dispatch import AWAY, Entry, Left
 from grading.broker.signing import Forged
 from grading.domain.jobs import Result
 from grading.shared.logs import working_on
-from grading.store import rounds
-from grading.store.rounds import Recorded
+from grading.store.rounds import lifecycle
+from grading.store.rounds.lifecycle import Recorded
 from workers.server import finish
 from workers.server.context import Server
 from workers.server.release import jobs, release, release_after_result
@@ -154,8 +154,8 @@ def _send_on(server: Server, machine: str, content: Mapping[str, Any]) -> None:
         log.info("run %s of machine %s goes on; its message is not sent again", run_id, machine)
         return
     with server.store.write() as session:
-        order = rounds.under_way(session, run_id)
-        work = rounds.work_of(session, [order.round_id] if order else [])
+        order = lifecycle.under_way(session, run_id)
+        work = lifecycle.work_of(session, [order.round_id] if order else [])
         outgoing = jobs(server, session, [order], work[order.round_id]) if order else []
     others = [own_queue(one.name) for one in server.config.machines if one.name != machine]
     to = next((name for name in others if name == content.get("to")), "")

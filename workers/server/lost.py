@@ -17,8 +17,8 @@ from grading.broker.heartbeats import DEAD_AFTER_S, Lease
 from grading.domain.errors import MachineLost, MachineStalled
 from grading.scheduling.stalls import stalled
 from grading.shared.logs import working_on
-from grading.store import rounds, waiting
-from grading.store.rounds import Loss
+from grading.store.rounds import lifecycle, queue
+from grading.store.rounds.lifecycle import Loss
 from workers.server import finish, inbox
 from workers.server.context import Server
 
@@ -62,7 +62,7 @@ class LostRuns:
     def sweep(self) -> None:
         """One look."""
         with self.server.store.read() as session:
-            in_flight = dict(waiting.in_flight(session))
+            in_flight = dict(queue.in_flight(session))
         if self._beats_can_be_trusted():
             held = self.server.dispatch.registry.held()
             living, silent = self._processes()
@@ -172,7 +172,7 @@ class LostRuns:
         self, run_id: str, message: str, loss: Loss, error: str = MachineLost.code, machine: str = ""
     ) -> None:
         with self.server.store.write() as session:
-            to_combine = rounds.lose(session, run_id, message, loss, error, machine)
+            to_combine = lifecycle.lose(session, run_id, message, loss, error, machine)
         log.info("run %s: %s", run_id, message)
         if to_combine is not None:
             finish.combine(self.server, to_combine)

@@ -16,8 +16,9 @@ from sqlalchemy.exc import DBAPIError
 
 from grading.domain.errors import GraderError
 from grading.integrations.mail import valid_address
-from grading.store import mails, outbox
-from grading.store.mails import Letter
+from grading.store import outbox
+from grading.store.integrations import mail as mails
+from grading.store.integrations.mail import Letter
 from grading.store.outbox import Delivery
 from workers.server import letters
 from workers.server.context import Server

@@ -25,10 +25,11 @@ from grading.config.settings import Config
 from grading.domain.errors import ConfigError
 from grading.integrations.events import Event, news
 from grading.integrations.http_client import Answer, OutsideFailed, Refused, ask
-from grading.store import outbox, sending
+from grading.store import outbox
 from grading.store.database import now
+from grading.store.integrations import event_deliveries
+from grading.store.integrations.event_deliveries import Attempt
 from grading.store.outbox import Delivery
-from grading.store.sending import Attempt
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
@@ -141,7 +142,7 @@ class Relay:
             if self.stop.is_set():
                 break
             with self.server.store.write() as session:
-                if sending.paused(session, receiver.name, receiver.mark):
+                if event_deliveries.paused(session, receiver.name, receiver.mark):
                     break
                 moment, rows = now(session), outbox.claim(session, receiver.kind, 1, LEASE_S)
             if not rows:
@@ -165,7 +166,7 @@ class Relay:
                 headers={**headers, **signature},
                 body=body.encode(),
                 timeout_s=TIMEOUT_S,
-                most_bytes=4 * sending.MAX_ANSWER,
+                most_bytes=4 * event_deliveries.MAX_ANSWER,
                 allow=self.server.config.server.allowed,
                 cut=True,
             )
@@ -201,17 +202,17 @@ class Relay:
         wait = RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
         paused = False
         with self.server.store.write() as session:
-            sending.write_down(session, attempt)
+            event_deliveries.write_down(session, attempt)
             if not attempt.error:
                 outbox.done(session, row)
-                sending.worked(session, receiver.name, receiver.mark)
+                event_deliveries.worked(session, receiver.name, receiver.mark)
             elif attempt.status == GONE:
                 outbox.put(session, "gone", receiver.mark, {"url": receiver.url})
                 outbox.end_all(session, "gone", "answered 410: it wants no more messages")
                 outbox.end_all(session, receiver.kind, "answered 410")
             else:
                 outbox.failed(session, row, attempt.error, wait)
-                paused = sending.failed(session, receiver.name, receiver.mark)
+                paused = event_deliveries.failed(session, receiver.name, receiver.mark)
         _tell_log(receiver, row, attempt, wait, paused)
 
 

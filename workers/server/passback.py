@@ -26,10 +26,10 @@ from grading.integrations.lti.values import (
     PlatformFailed,
     PlatformSilent,
 )
-from grading.store import chores, outbox
+from grading.store import outbox, periodic_tasks
 from grading.store.database import Store, now
-from grading.store.lti import comparing, keys, roster, scores, wake
-from grading.store.lti.scores import Column, Turn
+from grading.store.integrations.lti import comparison, keys, roster, score_sync, scores
+from grading.store.integrations.lti.scores import Column, Turn
 from grading.store.outbox import Delivery
 
 log = logging.getLogger(__name__)
@@ -96,10 +96,10 @@ class Passback:
     def _chore(self, name: str, every: timedelta) -> Iterator[bool]:
         """Whether it is due and this process has it; planned again before it begins, so that it ends once."""
         with self.store.write() as session:
-            chores.plan(session, name)
-            mine = chores.take(session, name) is not None
+            periodic_tasks.plan(session, name)
+            mine = periodic_tasks.take(session, name) is not None
             if mine:
-                chores.again(session, name, every)
+                periodic_tasks.again(session, name, every)
         yield mine
 
     def reconcile(self) -> int:
@@ -119,7 +119,7 @@ class Passback:
             if self.stop.is_set():
                 break
             with self.store.write() as session:
-                rows = outbox.claim(session, wake.KIND, 1, LEASE_S)
+                rows = outbox.claim(session, score_sync.KIND, 1, LEASE_S)
             if not rows:
                 break
             taken += self._tell(rows[0], silent)
@@ -249,14 +249,14 @@ class Passback:
             return 0
         try:
             url = with_path(found.line_item, "results")
-            pages = comparing.read(self.talk.pages(found.platform, [SCOPE_RESULTS], url, comparing.KIND))
+            pages = comparison.read(self.talk.pages(found.platform, [SCOPE_RESULTS], url, comparison.KIND))
         except GraderError as error:
             with self.store.write() as session:
-                comparing.keep_error(session, link, error.message)
+                comparison.keep_error(session, link, error.message)
             log.warning("link %d cannot be compared: %s", link, error.message)
             return 0
         with self.store.write() as session:
-            different = comparing.keep(session, found, pages)
+            different = comparison.keep(session, found, pages)
         for one in different:
             log.warning(
                 "link %d, user %d: the platform has %s, here it is %s",

@@ -29,7 +29,7 @@ from grading.execution.plan import Plan, make_plan
 from grading.execution.results import Ran
 from grading.shared.logs import working_on
 from grading.shared.tracing import span
-from grading.store import preparing
+from grading.store.rounds import preparing
 from workers.server.context import Server
 from workers.server.names import hide_names
 from workers.server.versions import DOCUMENTS, Version

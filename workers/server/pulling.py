@@ -15,9 +15,9 @@ from grading.integrations.canvas.client import Talk
 from grading.integrations.canvas.transport import FileGone
 from grading.integrations.canvas.values import Attempt, CanvasFailed, CanvasSilent
 from grading.integrations.events import Member, Roster
-from grading.store import lms
-from grading.store.canvas import links, taking
-from grading.store.canvas.links import Link
+from grading.store.integrations import lms_rosters
+from grading.store.integrations.canvas import attempts, links
+from grading.store.integrations.canvas.links import Link
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Pulling:
         for start in range(0, len(members), 500):
             told = Roster(course=link.course, members=tuple(members[start : start + 500]))
             with self.server.store.write() as session:
-                lms.update_roster(session, link.connection, told)
+                lms_rosters.update_roster(session, link.connection, told)
         with self.server.store.write() as session:
             links.people_read(session, link.course_row, "")
         return len(found)
@@ -97,7 +97,7 @@ class Pulling:
             task = talk.task(link.canvas_course, link.canvas_assignment)
             with self.server.store.write() as session:
                 links.read(session, link.id, task)
-                known, students = taking.known(session, link), taking.students(session, link)
+                known, students = attempts.known(session, link), attempts.students(session, link)
             if task.problem:
                 raise CanvasFailed(f"“{task.title}” in Canvas: {task.problem}.")
             for attempt in talk.attempts(link.canvas_course, link.canvas_assignment):
@@ -136,11 +136,11 @@ class Pulling:
             raise
         except GraderError as error:
             with self.server.store.write() as session:
-                taking.refuse(session, link, attempt, error.message)
+                attempts.refuse(session, link, attempt, error.message)
             log.warning("link %d: an attempt becomes no hand-in: %s", link.id, error.message)
             return Pulled(refused=1)
         try:
-            accepted = taking.accept(self.server.store, link, attempt, content)
+            accepted = attempts.accept(self.server.store, link, attempt, content)
         except Forbidden:
             return Pulled()  # somebody here keeps them out
         if accepted is None:

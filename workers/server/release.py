@@ -17,9 +17,10 @@ from grading.broker.dispatch import AWAY, Outgoing, Room
 from grading.domain.model import PRIORITIES
 from grading.shared.logs import working_on
 from grading.shared.tracing import mark
-from grading.store import combining, locking, rounds, waiting
-from grading.store.rounds import RunOrder, Work
-from grading.store.waiting import Again, Next
+from grading.store.completion import finish_round
+from grading.store.rounds import lifecycle, locking, queue
+from grading.store.rounds.lifecycle import RunOrder, Work
+from grading.store.rounds.queue import Again, Next
 from workers.server.context import Server
 from workers.server.teaching import Shown, examples_for
 
@@ -108,14 +109,12 @@ def _take(server: Server, room: Mapping[Kind, Room]) -> Taken:
     if not free:
         return Taken(left=True)
     with server.store.write(derived=True) as session:
-        what = waiting.what_waits(session)
+        what = queue.what_waits(session)
         due_places = {kind: min(places, AT_ONCE) for kind, places in free.items()} if what.due else {}
-        again = waiting.due_again(session, due_places)
+        again = queue.due_again(session, due_places)
         taken = Counter((one.stage, one.priority) for one in again)
         places = {p: min(_places(room, taken, p), AT_ONCE) for p in PRIORITIES}
-        queued = {
-            p: waiting.next_queued(session, p, places[p]) if p in what.queued else [] for p in PRIORITIES
-        }
+        queued = {p: queue.next_queued(session, p, places[p]) if p in what.queued else [] for p in PRIORITIES}
         due = _mixed(*([one for one in again if one.priority == p] for p in PRIORITIES))
         new = _mixed(*(queued[p] for p in PRIORITIES))
         outgoing = _begin(server, session, due, new)
@@ -145,13 +144,13 @@ def _begin(server: Server, session: Session, again: Sequence[Again], new: Sequen
     """Begin single stages whose next try is due, then rounds that were waiting."""
     if not again and not new:
         return []
-    orders = [[one] for due in again if (one := rounds.next_order(session, due.round_id, due.stage))]
-    orders += rounds.first_orders(session, [following.round_id for following in new])
-    work = rounds.work_of(session, [group[0].round_id for group in orders])
+    orders = [[one] for due in again if (one := lifecycle.next_order(session, due.round_id, due.stage))]
+    orders += lifecycle.first_orders(session, [following.round_id for following in new])
+    work = lifecycle.work_of(session, [group[0].round_id for group in orders])
     sent = [(group, _jobs_of_round(server, session, group, work)) for group in orders]
-    rounds.begin(session, [order for group, made in sent if made for order in group])
+    lifecycle.begin(session, [order for group, made in sent if made for order in group])
     begun = {group[0].round_id for group, made in sent if made}
-    waiting.served(session, [following for following in new if following.round_id in begun])
+    queue.served(session, [following for following in new if following.round_id in begun])
     return [one for _, made in sent for one in made]
 
 
@@ -167,7 +166,7 @@ def _jobs_of_round(
         # else this round would undo the beginning of all others, for ever
         log.exception("there is no job for round %s", orders[0].round_id)
         if current := locking.locked(session, orders[0].round_id):
-            combining.give_up(session, current, NO_JOB)
+            finish_round.give_up(session, current, NO_JOB)
         return []
 
 

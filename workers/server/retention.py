@@ -8,9 +8,12 @@ import logging
 from datetime import datetime, timedelta
 
 from grading.broker.purge import withdraw
-from grading.store import chores, grades, open_sessions, retention, sign_in_tries, touches
+from grading.store import change_tracking, periodic_tasks
+from grading.store.accounts import sessions, sign_in_attempts
 from grading.store.database import now
-from grading.store.erasure import WITHDRAW
+from grading.store.grades import release
+from grading.store.privacy import retention
+from grading.store.privacy.erasure import WITHDRAW
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
@@ -28,10 +31,10 @@ def do_chores(server: Server) -> None:
     Whoever takes a chore does it alone: the database's clock says when it is due again.
     """
     with server.store.read() as session:
-        withdrawals = chores.due(session, WITHDRAW)
-        daily = bool(chores.due(session, DAILY)) or not chores.known(session, DAILY)
-        untidy = bool(chores.due(session, TIDY)) or not chores.known(session, TIDY)
-        releases = grades.due_releases(session)
+        withdrawals = periodic_tasks.due(session, WITHDRAW)
+        daily = bool(periodic_tasks.due(session, DAILY)) or not periodic_tasks.known(session, DAILY)
+        untidy = bool(periodic_tasks.due(session, TIDY)) or not periodic_tasks.known(session, TIDY)
+        releases = release.due_releases(session)
     for name in releases:
         _release(server, name)
     for name in withdrawals:
@@ -44,35 +47,35 @@ def do_chores(server: Server) -> None:
 
 def _release(server: Server, name: str) -> None:
     with server.store.write() as session:
-        count = grades.release_due(session, name)
+        count = release.release_due(session, name)
     if count:
         log.info("its date has come: %d grades of an assignment were released", count)
 
 
 def _retain(server: Server) -> None:
     with server.store.write() as session:
-        chores.plan(session, DAILY)
-        if chores.take(session, DAILY) is None:
+        periodic_tasks.plan(session, DAILY)
+        if periodic_tasks.take(session, DAILY) is None:
             return
         removed = retention.remove_some(session, server.config.retention)
-        chores.again(session, DAILY, NEXT_HELPING if removed else EVERY)
+        periodic_tasks.again(session, DAILY, NEXT_HELPING if removed else EVERY)
     if removed:
         log.info("kept long enough and removed: %s", ", ".join(f"{n} {kind}" for kind, n in removed.items()))
 
 
 def _tidy(server: Server) -> None:
     with server.store.write() as session:
-        chores.plan(session, TIDY)
-        if chores.take(session, TIDY) is not None:
-            touches.tidy(session)
-            sign_in_tries.tidy(session)
-            open_sessions.tidy(session)
-            chores.again(session, TIDY, TIDY_EVERY)
+        periodic_tasks.plan(session, TIDY)
+        if periodic_tasks.take(session, TIDY) is not None:
+            change_tracking.tidy(session)
+            sign_in_attempts.tidy(session)
+            sessions.tidy(session)
+            periodic_tasks.again(session, TIDY, TIDY_EVERY)
 
 
 def _withdraw(server: Server, name: str) -> None:
     with server.store.write() as session:
-        payload = chores.take(session, name)
+        payload = periodic_tasks.take(session, name)
         over = payload is not None and now(session) >= datetime.fromisoformat(payload["until"])
     if payload is None:
         return
@@ -81,6 +84,6 @@ def _withdraw(server: Server, name: str) -> None:
         log.info("withdrew %d entries of erased work from redis", removed)
     with server.store.write() as session:
         if over:
-            chores.end(session, name)
+            periodic_tasks.end(session, name)
         else:
-            chores.again(session, name, WITHDRAW_EVERY)
+            periodic_tasks.again(session, name, WITHDRAW_EVERY)

@@ -14,7 +14,9 @@ from grading.broker import redis_keys
 from grading.broker.celery_app import CHECKS_QUEUES, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import load_scripts
-from grading.store import drains, outbox, preparing, waiting
+from grading.store import outbox
+from grading.store.reporting import drains
+from grading.store.rounds import preparing, queue
 from workers.server import canary, finish
 from workers.server.context import Server
 from workers.server.lost import LostRuns, one_by_one
@@ -173,7 +175,7 @@ class Sweeper:
 
     def _combine_forgotten(self) -> None:
         with self.server.store.read() as session:
-            found = waiting.forgotten(session, LIMIT)
+            found = queue.forgotten(session, LIMIT)
         one_by_one(found, self._combine)
 
     def _combine(self, round_id: str) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from grading.domain.rubric import Rubric
-from grading.store.examples import MOST_CHARS, PER_CRITERION
-from grading.store.taught import taught
+from grading.store.experiments.examples import MOST_CHARS, PER_CRITERION
+from grading.store.rounds.example_usage import taught
 from workers.server.versions import Version, Versions
 
 Shown = Mapping[str, list[dict[str, Any]]]

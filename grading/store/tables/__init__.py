@@ -22,6 +22,7 @@ from grading.store.tables.canvas import (
     CanvasTaken,
     CanvasTry,
 )
+from grading.store.tables.change_tracking import Touch
 from grading.store.tables.lti import (
     LtiContext,
     LtiDeployment,
@@ -66,7 +67,6 @@ from grading.store.tables.reviewing import (
     SavedComment,
 )
 from grading.store.tables.rounds import Grade, Prompt, Round, RoundStage, Run, SystemMessage
-from grading.store.tables.touches import Touch
 
 __all__ = [
     "Assignment",

@@ -108,7 +108,7 @@ class Submission(Base):
     submitted_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     created_at: Mapped[datetime]
     fingerprint: Mapped[str] = mapped_column(String(64), default="")
-    """Of all its files, as on the receipt: see `grading.store.receipts`."""
+    """Of all its files, as on the receipt: see `grading.store.submissions.receipts`."""
     assignment: Mapped[Assignment] = relationship()
     student: Mapped[User] = relationship(foreign_keys=[student_id])
     __table_args__ = (

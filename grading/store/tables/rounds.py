@@ -66,7 +66,7 @@ class Round(Base):
     course_id: Mapped[int] = mapped_column(ForeignKey("courses.id"))
     student_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     line: Mapped[int] = mapped_column(Integer, default=0)
-    """While it is queued: its place among those of its course and priority, see grading/store/waiting.py."""
+    """While it is queued: its place in its course and priority, see grading/store/rounds/queue.py."""
     prepared: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     """Documents without names, and evidence: what every job of the round carries. Large."""
     failure: Mapped[str] = mapped_column(Text, default="")
@@ -184,7 +184,7 @@ class Prompt(Base):
 class Grade(Base):
     """The report and points of one round; at most one a round. Seen by students once released.
 
-    `report` stays as it was combined. People's changes are in `changes`; `grading.store.settling` puts both
+    `report` stays as it was combined. People's changes are in `changes`; `grading.store.grades.final_score` puts both
     together into the points here.
     """
 

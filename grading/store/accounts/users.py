@@ -1,0 +1,262 @@
+"""Users, their identities, roles, passwords and tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from sqlalchemy import bindparam, select, true, update
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import Conflict, Forbidden, GraderError
+from grading.domain.permissions import SCOPES, Actor
+from grading.store import tables
+from grading.store.accounts import sessions as open_sessions
+from grading.store.accounts import sign_in_attempts
+from grading.store.audit import note
+from grading.store.database import now
+
+MIN_PASSWORD = 10
+MAX_PASSWORD = 1000
+_HASHER = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A token just made; `secret` is shown once and not kept."""
+
+    id: int
+    secret: str
+
+
+def create_user(
+    session: Session,
+    sign_in_name: str,
+    password: str | None = None,
+    *,
+    name: str = "",
+    email: str = "",
+    administrator: bool = False,
+) -> tables.User:
+    """A user with the `local` identity `sign_in_name`. Raises Conflict when it is taken."""
+    subject = sign_in_name.strip()
+    if not 0 < len(subject) <= 200 or not subject.isprintable():
+        raise GraderError("A sign-in name needs 1 to 200 printable characters.")
+    if find_user(session, "local", subject) is not None:
+        raise Conflict(f"The sign-in name '{subject}' is already taken.")
+    user = tables.User(
+        name=name or subject, email=email, administrator=administrator, created_at=now(session)
+    )
+    if password is not None:
+        user.password_hash = hash_password(password)
+    user.identities.append(tables.Identity(provider="local", subject=subject))
+    session.add(user)
+    session.flush()
+    return user
+
+
+def ensure_administrator(session: Session) -> str | None:
+    """At first start make the user `admin` and return its new password; later return nothing."""
+    if session.scalar(select(tables.User.id).where(tables.User.administrator).limit(1)) is not None:
+        return None
+    password = secrets.token_urlsafe(12)
+    user = create_user(session, "admin", password, name="Administrator", administrator=True)
+    note(session, "system", "user.create", f"user:{user.id}", {"administrator": True})
+    return password
+
+
+def hash_password(password: str) -> str:
+    """The Argon2id hash (19 MiB, two passes) of a password of at least 10 characters."""
+    if len(password) < MIN_PASSWORD:
+        raise GraderError(f"A password needs at least {MIN_PASSWORD} characters.")
+    if len(password) > MAX_PASSWORD:
+        raise GraderError(f"A password has at most {MAX_PASSWORD} characters.")
+    return _HASHER.hash(password)
+
+
+def set_password(session: Session, user: tables.User, password: str, hashed: str = "") -> None:
+    """Give a user a new password; open sessions end, which also carry a stamp of the old one, and links."""
+    user.password_hash = hashed or hash_password(password)
+    sign_in_attempts.forget(session, user.id)
+    open_sessions.end_all(session, user.id)
+    end_links(session, [user.id])
+    note(session, f"user:{user.id}", "password.set", f"user:{user.id}")
+
+
+def end_links(session: Session, user_ids: Sequence[int], *, of_instructors: bool = False) -> None:
+    """Let the open links by which these people could set a password lead nowhere, or only instructors'."""
+    moment, link = now(session), tables.ResetLink
+    administrators = select(tables.User.id).where(tables.User.administrator)
+    of_these = link.created_by.not_in(administrators) if of_instructors else true()
+    for start in range(0, len(user_ids), 500):
+        theirs = link.user_id.in_(user_ids[start : start + 500])
+        open_ones = update(link).where(theirs, of_these, link.used_at.is_(None), link.expires_at > moment)
+        session.execute(open_ones.values(expires_at=moment))
+
+
+def matches(stored: str | None, password: str) -> bool:
+    """Whether it is the password of this hash; without one it is not, after the same computation."""
+    try:
+        if stored is None:
+            _HASHER.hash(password)
+            return False
+        return _HASHER.verify(stored, password)
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+def session_stamp(user: tables.User) -> str:
+    """A short digest that changes with the password, and when all sessions are ended."""
+    return stamp_of(user.sessions, user.password_hash)
+
+
+def stamp_of(sessions: int, password_hash: str | None) -> str:
+    """The same from the columns it depends on."""
+    stamp = f"{sessions}:{password_hash or ''}" if sessions else password_hash or ""
+    return hashlib.sha256(stamp.encode()).hexdigest()[:16]
+
+
+def find_user(session: Session, provider: str, subject: str) -> tables.User | None:
+    """The user with this identity, or nothing."""
+    if not subject.isprintable():
+        return None
+    query = select(tables.User).join(tables.Identity)
+    return session.scalar(
+        query.where(tables.Identity.provider == provider, tables.Identity.subject == subject)
+    )
+
+
+def sign_in_name(session: Session, user_id: int) -> str:
+    """What somebody signs in as; empty for who only comes from elsewhere."""
+    query = select(tables.Identity.subject).where(
+        tables.Identity.user_id == user_id, tables.Identity.provider == "local"
+    )
+    return session.scalar(query.order_by(tables.Identity.id).limit(1)) or ""
+
+
+def find_or_create_student(
+    session: Session, provider: str, subject: str, name: str, email: str, course_id: int
+) -> tables.User:
+    """The student with this identity, made and enrolled when needed. Staff keep their role."""
+    subject = subject.strip()
+    name, email = printable(name), printable(email)
+    if not 0 < len(subject) <= 200 or not subject.isprintable():
+        raise GraderError("A student's id needs 1 to 200 printable characters.")
+    user = find_user(session, provider, subject)
+    known = user is not None
+    if user is None:
+        user = tables.User(name=(name or subject)[:200], email=email[:200], created_at=now(session))
+        user.identities.append(tables.Identity(provider=provider, subject=subject))
+        session.add(user)
+        session.flush()
+        note(session, "system", "user.create", f"user:{user.id}", {"provider": provider})
+    if user.disabled:
+        raise Forbidden("This student's account is disabled.")
+    if session.get(tables.Membership, (user.id, course_id)) is None:
+        if user.administrator or set(roles(session, user.id).values()) - {"student"}:
+            raise Forbidden(f"The id '{subject}' belongs to a member of staff; give the student's own id.")
+        homeless = known and provider == "local" and not roles(session, user.id)
+        if homeless and user.id not in formerly_in(session, course_id, [user.id]):
+            raise Forbidden(
+                f"The account '{subject}' is in no course yet; an administrator adds it to its first one."
+            )
+        enrol(session, user.id, course_id, "student")
+    return user
+
+
+def formerly_in(session: Session, course_id: int, user_ids: Sequence[int]) -> frozenset[int]:
+    """Those who submitted work in the course, or were removed from it, as the audit knows.
+
+    An account that is in no course may be that of a member of staff to come: who adds it to a course of their
+    own could make a link to its password. One that was in this course before comes back.
+    """
+    found: set[int] = set()
+    work, own, log = tables.Submission, tables.Assignment, tables.Audit
+    for start in range(0, len(user_ids), 500):
+        some = user_ids[start : start + 500]
+        submitted = select(work.student_id).join(own, own.id == work.assignment_id)
+        found.update(session.scalars(submitted.where(own.course_id == course_id, work.student_id.in_(some))))
+        names = {f"user:{one}": one for one in some}
+        removed = select(log.object).where(log.action == "roster.remove", log.course_id == course_id)
+        found.update(names[one] for one in session.scalars(removed.where(log.object.in_(names))))
+    return frozenset(found)
+
+
+def enrol(session: Session, user_id: int, course_id: int, role: str) -> None:
+    """Give a user a role in a course, in place of an earlier one."""
+    if role not in ("student", "grader", "instructor"):
+        raise GraderError("A role is one of student, grader, instructor.")
+    session.merge(tables.Membership(user_id=user_id, course_id=course_id, role=role))
+    session.flush()
+    if role != "student":
+        end_links(session, [user_id], of_instructors=True)  # who may make none for staff
+
+
+def roles(session: Session, user_id: int) -> dict[int, str]:
+    """The user's role by course id."""
+    return {row.course_id: row.role for row in session.execute(_roles(), {"user_id": user_id})}
+
+
+@cache
+def _roles() -> Any:
+    here = tables.Membership
+    return select(here.course_id, here.role).where(here.user_id == bindparam("user_id"))
+
+
+def actor_of(session: Session, user: tables.User) -> Actor:
+    """What `may` needs to know of a signed-in user."""
+    return Actor(user.id, user.administrator, roles(session, user.id))
+
+
+def create_token(
+    session: Session, user_id: int, name: str, scopes: Iterable[str], valid_for: timedelta
+) -> NewToken:
+    """A new API token `grd_…`; only its SHA-256 is kept."""
+    wanted = sorted(set(scopes))
+    if not wanted or not set(wanted) <= set(SCOPES):
+        raise GraderError(f"A token needs at least one of the scopes {', '.join(SCOPES)}.")
+    if not timedelta(0) < valid_for <= timedelta(days=730):
+        raise GraderError("A token is valid for at most 730 days.")
+    secret = "grd_" + secrets.token_urlsafe(32)
+    moment = now(session)
+    row = tables.Token(
+        user_id=user_id,
+        name=(printable(name) or "token")[:100],
+        hash=_token_hash(secret),
+        scopes=wanted,
+        created_at=moment,
+        expires_at=moment + valid_for,
+    )
+    session.add(row)
+    session.flush()
+    note(session, f"user:{user_id}", "token.create", f"token:{row.id}", {"scopes": wanted})
+    return NewToken(row.id, secret)
+
+
+def verify_token(session: Session, secret: str) -> Actor | None:
+    """Whose token this is, with its scopes; nothing when unknown, expired, revoked or of a disabled user."""
+    if not secret.startswith("grd_"):
+        return None
+    row = session.scalar(select(tables.Token).where(tables.Token.hash == _token_hash(secret)))
+    if row is None or row.revoked_at is not None or row.expires_at <= now(session):
+        return None
+    user = session.get_one(tables.User, row.user_id)
+    if user.disabled:
+        return None
+    return Actor(user.id, user.administrator, roles(session, user.id), frozenset(row.scopes), row.id)
+
+
+def printable(text: str) -> str:
+    """Without control characters, which databases and readers stumble over."""
+    return "".join(c for c in text if c.isprintable()).strip()
+
+
+def _token_hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

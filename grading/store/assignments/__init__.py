@@ -1,0 +1,4 @@
+"""Assignments, the versions of their rubrics and their settings.
+
+Files of an assignment belong to grading.assignments.
+"""

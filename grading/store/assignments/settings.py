@@ -1,0 +1,89 @@
+"""What holds for an assignment whichever version of its rubric counts: dates, late rule, release, groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.assignments.editor.folder import Settings
+from grading.domain.errors import AssignmentError
+from grading.domain.lateness import LateRule
+from grading.domain.permissions import Actor
+from grading.store import tables
+from grading.store.audit import note as audit
+from grading.store.grades import lateness
+
+
+def settings_of(assignment: tables.Assignment) -> Settings:
+    """What holds whichever version counts. What an older version of this program kept is not refused."""
+    late = LateRule.model_validate(assignment.late or {})
+    return Settings.model_construct(
+        title=assignment.title,
+        slug=assignment.slug,
+        language=assignment.language,
+        due=assignment.due_at,
+        release=assignment.release,
+        release_at=assignment.release_at,
+        late=late,
+        max_hand_ins=assignment.max_hand_ins,
+        group_size=assignment.group_size,
+        counts=assignment.counts,
+        visible=assignment.visible,
+    )
+
+
+def change_settings(session: Session, assignment: tables.Assignment, settings: Settings, actor: Actor) -> int:
+    """Keep the settings; how many grades have other points now, because they are late otherwise."""
+    lock(session, assignment)
+    before = _columns(settings_of(assignment))
+    if settings.slug != assignment.slug:
+        require_free(session, assignment.course_id, settings.slug)
+    after = _columns(settings)
+    changed = {key: str(value) for key, value in after.items() if before[key] != value}
+    set_columns(assignment, settings)
+    session.flush()
+    if changed:
+        audit(session, actor.name, "assignment.settings", f"assignment:{assignment.id}", changed)
+    late = {"due_at", "late"} & changed.keys()
+    return lateness.settle(session, assignment, actor.name) if late else 0
+
+
+def require_free(session: Session, course_id: int, slug: str) -> None:
+    """Go on, or raise AssignmentError where the course has an assignment of that name."""
+    taken = select(tables.Assignment.id).where(
+        tables.Assignment.course_id == course_id, tables.Assignment.slug == slug
+    )
+    if session.execute(taken).first() is not None:
+        raise AssignmentError(f"slug: this course has an assignment “{slug}” already; choose another name")
+
+
+def _columns(settings: Settings) -> dict[str, Any]:
+    return {
+        "title": settings.title,
+        "slug": settings.slug,
+        "language": settings.language,
+        "due_at": settings.due,
+        "release": settings.release,
+        "release_at": settings.release_at,
+        "late": settings.late.model_dump(exclude_defaults=True),
+        "max_hand_ins": settings.max_hand_ins,
+        "group_size": settings.group_size,
+        "counts": settings.counts,
+        "visible": settings.visible,
+    }
+
+
+def set_columns(assignment: tables.Assignment, settings: Settings) -> None:
+    """Write the settings into the row."""
+    for name, value in _columns(settings).items():
+        setattr(assignment, name, value)
+
+
+def lock(session: Session, assignment: tables.Assignment) -> None:
+    """Keep others from changing the assignment until the transaction ends; it is read anew."""
+    session.flush()
+    # not the key: whoever hands in refers to the row, and holds what we may come to need. Only this row: it
+    # may have been read together with its course, and PostgreSQL locks nothing on the outer side of a join
+    session.refresh(assignment, with_for_update={"key_share": True, "of": tables.Assignment})

@@ -1,0 +1,198 @@
+"""The end of a round in SQL: its results put together into a report and a grade."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, bindparam, or_, select
+from sqlalchemy.orm import Session
+
+from grading.domain.jobs import Result
+from grading.domain.lateness import LateRule, lateness, own_due
+from grading.domain.model import RoundState, StageState
+from grading.domain.outcome import Report
+from grading.integrations.events import GRADED
+from grading.scoring import settled
+from grading.store import outbox
+from grading.store.change_tracking import touch_assignment
+from grading.store.database import now
+from grading.store.experiments import apply
+from grading.store.grades.final_score import changes_of
+from grading.store.grades.release import by_itself
+from grading.store.integrations import mail
+from grading.store.integrations.lti.score_sync import wake
+from grading.store.review import carry_over
+from grading.store.rounds.lifecycle import storable
+from grading.store.rounds.locking import LockedRound, locked, read_accepted, set_round
+from grading.store.tables import (
+    Assignment,
+    Base,
+    CanvasLink,
+    Change,
+    Extension,
+    Grade,
+    LtiLink,
+    Round,
+    Submission,
+)
+
+# made once: putting a statement together costs more than running it
+_INSERT_GRADE = Base.metadata.tables["grades"].insert()
+_ENDING = (
+    select(
+        *(getattr(Round, name) for name in ("prepared", "withdrawn_by", "number", "course_id")),
+        Submission.assignment_id,
+        Submission.created_at,
+        *(getattr(Assignment, name) for name in ("release", "release_at", "due_at", "late")),
+        Extension.due_at.label("own"),
+        select(Change.id).where(Change.submission_id == Submission.id).exists().label("changed"),
+        or_(select(LtiLink.id).exists(), select(CanvasLink.id).exists()).label("linked"),
+        mail.wanting(Round.id == bindparam("at_round")).exists().label("wanted"),
+    )
+    .join(Submission, Submission.id == Round.submission_id)
+    .join(Assignment, Assignment.id == Submission.assignment_id)
+    .outerjoin(
+        Extension,
+        and_(
+            Extension.assignment_id == Submission.assignment_id,
+            Extension.student_id == Submission.student_id,
+        ),
+    )
+    .where(Round.id == bindparam("at_round"))
+)
+_LAST_SEEN = (
+    select(Grade.released_at, Grade.released_by)
+    .join(Round, Round.id == Grade.round_id)
+    .where(Grade.submission_id == bindparam("at_submission"))
+    .where(Grade.released_at.is_not(None) | Grade.released_by.is_not(None))
+    .order_by(Round.number.desc())
+    .limit(1)
+)
+
+
+def complete(session: Session, round_id: str) -> LockedRound | None:
+    """The round, locked, when it can be combined now."""
+    current = locked(session, round_id)
+    return current if current is not None and current.complete else None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What decides about a round's end beside the results of its stages."""
+
+    prepared: Mapping[str, Any]
+    by_itself: bool
+    """Its assignment releases grades by itself now."""
+    credit: float
+    """The part of its points that the submission keeps."""
+    changed: bool
+    """People changed a grade of the submission."""
+    linked: bool
+    """Some learning platform may have to be told of scores."""
+    wanted: bool
+    """Somebody wants a mail when they can see the result."""
+    withdrawn_by: int | None
+    """Who had taken its grade back when the round was replayed."""
+    number: int
+    course_id: int
+    assignment_id: int
+
+
+def ending(session: Session, round_id: str) -> Ending:
+    """All of it in one query."""
+    row = session.connection().execute(_ENDING, {"at_round": round_id}).one()
+    due = own_due(row.due_at, row.own)
+    return Ending(
+        prepared=row.prepared or {},
+        by_itself=by_itself(row.release, row.release_at, now(session)),
+        credit=lateness(row.created_at, due, LateRule.model_validate(row.late or {})).credit,
+        changed=row.changed,
+        linked=row.linked,
+        wanted=row.wanted,
+        withdrawn_by=row.withdrawn_by,
+        number=row.number,
+        course_id=row.course_id,
+        assignment_id=row.assignment_id,
+    )
+
+
+def accepted_results(session: Session, round_id: str) -> list[Result]:
+    """The result that counts of each stage that has one."""
+    return [Result.model_validate(row) for row in read_accepted(session, round_id)]
+
+
+def dead_codes(current: LockedRound) -> dict[str, str]:
+    """The error code of each stage that is given up."""
+    return {
+        name: stage.error or "error"
+        for name, stage in current.stages.items()
+        if stage.state == StageState.DEAD
+    }
+
+
+def finish(session: Session, current: LockedRound, report: Report, end: Ending, *, release: bool) -> None:
+    """running → graded, partial or failed, with its grade and the news of it for the outside."""
+    moment = now(session)
+    # whoever took the grading before it back decides about this one, too
+    withdrawn_by = _withdrawn_by(session, current, end)
+    release = release and withdrawn_by is None
+    changes = changes_of(session, current.id) if end.changed else []
+    counts = settled(report, changes, end.credit)
+    why = "" if report.status == RoundState.GRADED else " ".join(dict.fromkeys(report.failures.values()))
+    set_round(session, current.id, state=report.status, finished_at=moment, failure=why)
+    session.connection().execute(
+        _INSERT_GRADE,
+        {
+            "round_id": current.id,
+            "submission_id": current.submission_id,
+            "points": counts.points,
+            "points_so_far": counts.report.points_so_far,
+            "max_points": report.max_points,
+            "final_points": counts.final_points,
+            "adjustment": counts.adjustment,
+            "credit": counts.credit,
+            "held": report.held,
+            "report": report.model_dump(mode="json"),
+            "criterion_points": {one.criterion: one.points for one in counts.report.criteria},
+            "created_at": moment,
+            "released_at": moment if release and current.current else None,
+            "released_by": withdrawn_by if current.current else None,
+        },
+    )
+    touch_assignment(session, end.course_id, end.assignment_id)
+    if not current.current:
+        # of a dry run, or of one that another replaced: nobody hears of it
+        apply.came_in(session, current.id)
+        return
+    if end.changed:
+        carry_over.go_on(session, current.id, current.submission_id)
+    # after a replay there is news again when the outcome is another
+    news = {f"{report.status}:{current.id}": f"submission.{GRADED[report.status]}"}
+    if release:
+        if end.wanted:
+            mail.ready(session, [current.id])
+        if end.linked:
+            wake(session, [current.submission_id])
+        news[f"released:{current.id}"] = "grade.released"
+    told = {key: {"type": kind, "submission": current.submission_id} for key, kind in news.items()}
+    outbox.put_all(session, "event", told)
+
+
+def _withdrawn_by(session: Session, current: LockedRound, end: Ending) -> int | None:
+    """Who took back what students had last seen of this hand-in, if somebody did."""
+    if end.withdrawn_by is not None or end.number == 1:
+        return end.withdrawn_by
+    last = session.execute(_LAST_SEEN, {"at_submission": current.submission_id}).first()
+    return last.released_by if last is not None and last.released_at is None else None
+
+
+def give_up(session: Session, current: LockedRound, sentence: str) -> None:
+    """running → failed, without a grade: no report can be made of what there is."""
+    set_round(
+        session, current.id, state=RoundState.FAILED, finished_at=now(session), failure=storable(sentence)
+    )
+    if current.current:
+        news = {"type": f"submission.{GRADED[RoundState.FAILED]}", "submission": current.submission_id}
+        outbox.put(session, "event", f"{RoundState.FAILED}:{current.id}", news)

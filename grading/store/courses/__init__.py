@@ -1,0 +1,4 @@
+"""Courses, rosters, groups and invitations.
+
+What is graded in them belongs elsewhere.
+"""

@@ -1,0 +1,252 @@
+"""Who hands in together: groups that students make and confirm, and those that staff make.
+
+Whoever changes a group locks the users it is about, in the order of their numbers, as handing in does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from sqlalchemy import ScalarSelect, delete, func, select
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.rubric import Value
+from grading.store import tables
+from grading.store.accounts import users
+from grading.store.audit import note
+from grading.store.tables import Assignment, GroupMember, Membership, User, new_id
+from grading.tabular.groups_csv import GroupProblem
+
+
+class Person(Value):
+    """A student as groups show them."""
+
+    user_id: int
+    name: str
+    sign_in_name: str = ""
+    confirmed: bool = True
+
+
+class Group(Value):
+    """Those who hand in together; who has not confirmed yet is only invited."""
+
+    id: str
+    people: tuple[Person, ...]
+
+    def of(self, user_id: int) -> Person | None:
+        """This user in it."""
+        return next((one for one in self.people if one.user_id == user_id), None)
+
+
+def together(session: Session, assignment: Assignment, student_id: int) -> tuple[int, ...]:
+    """The numbers of all a hand-in of this student counts for, the student among them, sorted."""
+    if assignment.group_size < 2:
+        return (student_id,)
+    return confirmed_with(session, assignment.id, student_id)
+
+
+def confirmed_with(session: Session, assignment_id: int, student_id: int) -> tuple[int, ...]:
+    """The same, where there are groups."""
+    mine = (
+        select(GroupMember.group_id)
+        .where(GroupMember.assignment_id == assignment_id, GroupMember.user_id == student_id)
+        .where(GroupMember.confirmed)
+    )
+    others = select(GroupMember.user_id).where(
+        GroupMember.assignment_id == assignment_id,
+        GroupMember.group_id.in_(mine),
+        GroupMember.confirmed,
+    )
+    return tuple(sorted({student_id, *session.scalars(others)}))
+
+
+def group_of(session: Session, assignment_id: int, user_id: int) -> Group | None:
+    """The group somebody is in or invited to."""
+    row = session.get(GroupMember, (assignment_id, user_id))
+    return None if row is None else _groups(session, assignment_id, row.group_id).get(row.group_id)
+
+
+def listed(session: Session, assignment_id: int) -> list[Group]:
+    """All groups of an assignment, by the first name in each."""
+    found = _groups(session, assignment_id).values()
+    return sorted(found, key=lambda group: (group.people[0].name.casefold(), group.id))
+
+
+def unconfirmed(session: Session, assignment_id: int) -> frozenset[int]:
+    """Who was invited and has not answered."""
+    query = select(GroupMember.user_id).where(
+        GroupMember.assignment_id == assignment_id, GroupMember.confirmed.is_(False)
+    )
+    return frozenset(session.scalars(query))
+
+
+def state(session: Session, assignment_id: int) -> str:
+    """A digest of who is where, so that a form knows whether it is still about the same groups."""
+    known = sorted((row.user_id, row.group_id, row.confirmed) for row in rows(session, assignment_id))
+    return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+
+
+def _groups(session: Session, assignment_id: int, group_id: str | None = None) -> dict[str, Group]:
+    name = _sign_in_name()
+    query = (
+        select(GroupMember.group_id, GroupMember.confirmed, User.id, User.name, name)
+        .join(User, User.id == GroupMember.user_id)
+        .where(GroupMember.assignment_id == assignment_id)
+        .order_by(func.lower(User.name), User.id)
+    )
+    if group_id is not None:
+        query = query.where(GroupMember.group_id == group_id)
+    people: dict[str, list[Person]] = {}
+    for group, confirmed, user_id, user_name, sign_in in session.execute(query):
+        one = Person(user_id=user_id, name=user_name, sign_in_name=sign_in or "", confirmed=confirmed)
+        people.setdefault(group, []).append(one)
+    return {group: Group(id=group, people=tuple(members)) for group, members in people.items()}
+
+
+def _sign_in_name() -> ScalarSelect[str]:
+    identity = tables.Identity
+    found = select(identity.subject).where(identity.user_id == User.id, identity.provider == "local")
+    return found.order_by(identity.id).limit(1).scalar_subquery()
+
+
+def students(session: Session, course_id: int) -> list[Person]:
+    """The students of a course, by name."""
+    query = (
+        select(User.id, User.name, _sign_in_name())
+        .join(Membership, Membership.user_id == User.id)
+        .where(Membership.course_id == course_id, Membership.role == "student")
+        .order_by(func.lower(User.name), User.id)
+    )
+    return [
+        Person(user_id=user_id, name=name, sign_in_name=sign_in or "")
+        for user_id, name, sign_in in session.execute(query)
+    ]
+
+
+def invite(session: Session, assignment: Assignment, by: int, sign_in_name: str) -> Person:
+    """Ask a classmate into one's own group, which is made when there is none. Raises GroupProblem."""
+    invited = _classmate(session, assignment, sign_in_name.strip())
+    if invited is None or invited.id == by:
+        raise GroupProblem(
+            "No other student of this course signs in with that name. Ask them how they sign in."
+        )
+    mine = _locked_with_group(session, assignment.id, by, invited.id)
+    if session.get(GroupMember, (assignment.id, invited.id), populate_existing=True) is not None:
+        raise GroupProblem(
+            f"{invited.name} is in a group already, or was invited by somebody. They can leave it first."
+        )
+    if mine is not None and not mine.confirmed:
+        raise GroupProblem("You were invited to a group yourself. Accept or decline that first.")
+    if mine is None:
+        mine = add(session, assignment.id, by, new_id(), confirmed=True)
+    if len(_ids(session, assignment.id, mine.group_id)) >= assignment.group_size:
+        raise GroupProblem(f"A group has at most {assignment.group_size} people, and yours is full.")
+    if handed_in(session, assignment.id, mine.group_id):
+        raise GroupProblem("Your group has handed in already. Ask your instructor to change it.")
+    add(session, assignment.id, invited.id, mine.group_id, confirmed=False)
+    noted(session, f"user:{by}", "group.invite", assignment.id, {"user": invited.id})
+    return Person(user_id=invited.id, name=invited.name, sign_in_name=sign_in_name, confirmed=False)
+
+
+def _locked_with_group(session: Session, assignment_id: int, *user_ids: int) -> GroupMember | None:
+    """Lock these users and all who are with the first of them; returns the first one's place.
+
+    All in one go and in order, or two members who do this at once would wait for each other. Raises
+    GroupProblem when the group changed meanwhile.
+    """
+    before = session.get(GroupMember, (assignment_id, user_ids[0]))
+    people = {*user_ids, *(_ids(session, assignment_id, before.group_id) if before else ())}
+    lock(session, people)
+    row = session.get(GroupMember, (assignment_id, user_ids[0]), populate_existing=True)
+    if row is not None and not set(_ids(session, assignment_id, row.group_id)) <= people:
+        raise GroupProblem("Somebody changed this group at the same moment. Try it again.")
+    return row
+
+
+def confirm(session: Session, assignment: Assignment, user_id: int) -> None:
+    """Accept an invitation. Raises NotFound when there is none any more."""
+    row = _locked_with_group(session, assignment.id, user_id)
+    if row is None:
+        raise NotFound("This invitation is not there any more. Ask your classmate to invite you again.")
+    if not row.confirmed:
+        row.confirmed = True
+        noted(session, f"user:{user_id}", "group.confirm", assignment.id, {"group": row.group_id})
+
+
+def leave(session: Session, assignment: Assignment, user_id: int) -> None:
+    """Leave a group, or decline an invitation. Raises GroupProblem once the group has handed in."""
+    row = _locked_with_group(session, assignment.id, user_id)
+    if row is None:
+        return
+    if row.confirmed and handed_in(session, assignment.id, row.group_id):
+        raise GroupProblem("Your group has handed in already. Ask your instructor to change it.")
+    session.delete(row)
+    session.flush()
+    tidy(session, assignment.id, row.group_id)
+    noted(session, f"user:{user_id}", "group.leave", assignment.id, {"group": row.group_id})
+
+
+def handed_in(session: Session, assignment_id: int, group_id: str) -> bool:
+    """Whether members of a group have handed in together."""
+    people = _ids(session, assignment_id, group_id)
+    member, own = tables.SubmissionMember, tables.Submission
+    query = (
+        select(own.id)
+        .join(member, member.submission_id == own.id)
+        .where(own.assignment_id == assignment_id, own.student_id.in_(people), member.user_id.in_(people))
+    )
+    return session.execute(query.limit(1)).first() is not None
+
+
+def _classmate(session: Session, assignment: Assignment, sign_in_name: str) -> User | None:
+    found = users.find_user(session, "local", sign_in_name)
+    if found is None or found.disabled:
+        return None
+    row = session.get(Membership, (found.id, assignment.course_id))
+    return found if row is not None and row.role == "student" else None
+
+
+def lock(session: Session, user_ids: Iterable[int]) -> None:
+    """Lock these users until the transaction ends."""
+    ids = sorted(set(user_ids))
+    session.execute(select(User.id).where(User.id.in_(ids)).order_by(User.id).with_for_update())
+
+
+def rows(session: Session, assignment_id: int) -> list[GroupMember]:
+    """Everybody's place in a group of this assignment."""
+    return list(session.scalars(select(GroupMember).where(GroupMember.assignment_id == assignment_id)))
+
+
+def _ids(session: Session, assignment_id: int, group_id: str) -> list[int]:
+    query = select(GroupMember.user_id).where(
+        GroupMember.assignment_id == assignment_id, GroupMember.group_id == group_id
+    )
+    return list(session.scalars(query))
+
+
+def add(session: Session, assignment_id: int, user_id: int, group_id: str, *, confirmed: bool) -> GroupMember:
+    """Put somebody into a group. Raises Conflict when somebody else does at this moment."""
+    if session.get(GroupMember, (assignment_id, user_id)) is not None:
+        raise Conflict("Somebody changed this group at the same moment. Load the page again.")
+    row = GroupMember(assignment_id=assignment_id, user_id=user_id, group_id=group_id, confirmed=confirmed)
+    session.add(row)
+    session.flush()
+    return row
+
+
+def tidy(session: Session, assignment_id: int, group_id: str | None = None) -> None:
+    """A group that nobody confirmed, or with one person in it, is none."""
+    for group in _groups(session, assignment_id, group_id).values():
+        if len(group.people) < 2 or not any(one.confirmed for one in group.people):
+            session.execute(
+                delete(GroupMember).where(
+                    GroupMember.assignment_id == assignment_id, GroupMember.group_id == group.id
+                )
+            )
+
+
+def noted(session: Session, actor: str, action: str, assignment_id: int, detail: dict[str, object]) -> None:
+    """Leave an audit row."""
+    note(session, actor, action, f"assignment:{assignment_id}", detail)

@@ -1,0 +1,177 @@
+"""Everybody there is, for administrators; and what somebody sets for themselves."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+from typing import Literal as L
+
+from sqlalchemy import bindparam, exists, func, literal, select
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import Forbidden, GraderError, NotFound
+from grading.domain.permissions import STAFF, Actor
+from grading.store import tables
+from grading.store.accounts import sessions, tokens, users
+from grading.store.audit import note
+from grading.store.courses import members
+from grading.store.courses.members import People, Person
+
+Flag = L["administrator", "disabled"]
+KINDS = ("administrators", "staff", "disabled", "invited")
+"""Of accounts that a list is narrowed to."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Somebody's role in a course."""
+
+    course_id: int
+    title: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """Somebody, with all their courses."""
+
+    person: Person
+    places: tuple[Place, ...]
+    created_at: datetime
+    providers: tuple[tuple[str, str], ...]
+    """Who they are to whom: (`local`, sign-in name), (an LMS, their id there)."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What somebody sets for themselves."""
+
+    email: str
+    language: str
+    mail_when_ready: bool
+
+
+_OF_ONE = select(
+    *members.SHOWN, tables.User.created_at, tables.User.language, tables.User.mail_when_ready
+).where(tables.User.id == bindparam("user_id"))
+
+
+def listing(session: Session, search: str = "", kind: str = "", page: int = 1) -> People:
+    """A page of everybody, by name. Who was erased is left out."""
+    kind = kind if kind in KINDS else ""
+    return members.people_page(session, _listing(kind), {}, search, page)
+
+
+@cache
+def _listing(kind: str) -> Any:
+    user = tables.User
+    known = exists().where(tables.Identity.user_id == user.id)
+    query = select(*members.SHOWN, literal("").label("role")).where(known)
+    filters = {
+        "administrators": user.administrator,
+        "staff": exists().where(tables.Membership.user_id == user.id, tables.Membership.role.in_(STAFF)),
+        "disabled": user.disabled,
+        "invited": user.password_hash.is_(None),
+    }
+    query = query.where(filters[kind]) if kind else query
+    return query.order_by(func.lower(user.name), user.id)
+
+
+def find(session: Session, user_id: int) -> Account:
+    """Somebody. Raises NotFound, also for who was erased."""
+    return _found(session, user_id, session.execute(_OF_ONE, {"user_id": user_id}).first())
+
+
+def own(session: Session, user_id: int) -> tuple[Account, Wishes]:
+    """Somebody, and what they have set. Raises NotFound."""
+    row = session.execute(_OF_ONE, {"user_id": user_id}).first()
+    account = _found(session, user_id, row)
+    assert row is not None  # or there was no account
+    return account, Wishes(row.email, row.language, row.mail_when_ready)
+
+
+def _found(session: Session, user_id: int, row: Any) -> Account:
+    identity = tables.Identity
+    named = select(identity.provider, identity.subject).where(identity.user_id == user_id)
+    providers = [(one.provider, one.subject) for one in session.execute(named.order_by(identity.id))]
+    if row is None or not providers:
+        raise NotFound("There is no such person.")
+    query = (
+        select(tables.Membership.course_id, tables.Course.title, tables.Membership.role)
+        .join(tables.Course, tables.Course.id == tables.Membership.course_id)
+        .where(tables.Membership.user_id == user_id)
+        .order_by(tables.Course.title)
+    )
+    places = tuple(Place(*one) for one in session.execute(query))
+    first = sorted(providers, key=lambda one: one[0] != "local")  # stable: the others as they came
+    person = members.person_of(session, row, "", tuple(subject for _, subject in first))
+    return Account(person, places, row.created_at, tuple(providers))
+
+
+def create(
+    session: Session, sign_in_name: str, name: str, email: str, administrator: bool, actor: Actor
+) -> int:
+    """A new account without a password; its id. Raises Conflict when the sign-in name is taken."""
+    name, email = _name(name, empty=True), checked_email(email)
+    made = users.create_user(session, sign_in_name, name=name, email=email, administrator=administrator)
+    note(session, actor.name, "user.create", f"user:{made.id}", {"administrator": administrator})
+    return made.id
+
+
+def rename(session: Session, user_id: int, name: str, email: str, actor: Actor) -> None:
+    """Give somebody another name and address."""
+    account = find(session, user_id)
+    name, email = _name(name), checked_email(email)
+    if (name, email) == (account.person.name, account.person.email):
+        return
+    user = session.get_one(tables.User, user_id)
+    user.name, user.email = name, email
+    note(session, actor.name, "user.change", f"user:{user_id}")
+
+
+def put_flag(session: Session, user_id: int, flag: Flag, value: bool, actor: Actor) -> None:
+    """Make somebody an administrator or disable them, or undo that. Nobody does so to themselves."""
+    find(session, user_id)
+    if user_id == actor.user_id:
+        raise Forbidden("You cannot do this to your own account; ask another administrator.")
+    user = session.get_one(tables.User, user_id, with_for_update=True)
+    if getattr(user, flag) == value:
+        return
+    setattr(user, flag, value)
+    if flag == "disabled":  # so that old sessions and tokens do not come back with the account
+        user.sessions += 1
+        sessions.end_all(session, user_id)
+        tokens.revoke_tokens(session, user_id, actor.name)
+    users.end_links(session, [user_id])
+    note(session, actor.name, f"user.{flag if value else f'not_{flag}'}", f"user:{user_id}")
+
+
+def wish(session: Session, user_id: int, wanted: Wishes) -> None:
+    """Set it. Who wants mail needs an address."""
+    email = checked_email(wanted.email)
+    if wanted.mail_when_ready and not email:
+        raise GraderError("Give an e-mail address, or leave out the mail about results.")
+    user = session.get_one(tables.User, user_id)
+    if user.email != email:
+        note(session, f"user:{user_id}", "user.email", f"user:{user_id}")
+    user.email, user.language, user.mail_when_ready = email, wanted.language, wanted.mail_when_ready
+
+
+def checked_email(text: str) -> str:
+    """An address, or nothing. Raises GraderError for what is none."""
+    email = text.strip()
+    if not email:
+        return ""
+    if len(email) > 200 or not email.isprintable() or not re.fullmatch(r"[^@\s,;<>\"]+@[^@\s,;<>\"]+", email):
+        raise GraderError("This is no e-mail address; write it like name@school.example.")
+    return email
+
+
+def _name(text: str, *, empty: bool = False) -> str:
+    name = text.strip()
+    if len(name) > 200 or not name.isprintable() or not (name or empty):
+        raise GraderError("A name has 1 to 200 printable characters.")
+    return name

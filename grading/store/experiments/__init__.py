@@ -1,0 +1,1 @@
+"""Gradings that do not count: dry runs, examples and what they change."""

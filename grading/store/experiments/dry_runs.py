@@ -1,0 +1,208 @@
+"""Gradings that do not count yet: trying a rubric, dry runs of a change, re-runs that replace one by one.
+
+Their rounds are not current, so no list, statistic or student ever sees them. What finished replaces what
+counted in `grading.store.experiments.apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.model import RoundState, StageState
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Rubric
+from grading.store import tables
+from grading.store.assignments import versions
+from grading.store.audit import note
+from grading.store.database import now
+from grading.store.privacy.deletion import chunks
+from grading.store.submissions.intake import stages_of
+from grading.store.views import assignment as overview
+
+Purpose = Literal["try", "rubric", "rerun", "examples"]
+REASONS: dict[str, str] = {"try": "try", "rubric": "dry run", "rerun": "re-run"}
+ENDED = tuple(state.value for state in RoundState if state.final)
+DISCARDED = "The dry run was discarded."
+Which = Literal["latest", "all"]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What was made; the rounds wait for being prepared."""
+
+    dry_run_id: str
+    round_ids: tuple[str, ...]
+
+
+def chosen(session: Session, assignment_id: int, which: Which | Sequence[str]) -> list[str]:
+    """Hand-ins of an assignment: the newest of each student, all, or those of these ids that there are."""
+    table = tables.Submission
+    query = (
+        select(table.id)
+        .join(tables.Round, (tables.Round.submission_id == table.id) & tables.Round.current)
+        .where(table.assignment_id == assignment_id)
+        .order_by(table.id)
+    )
+    if which == "latest":
+        last = tables.Submission.__table__.alias("last")
+        newest = (
+            select(func.max(last.c.number))
+            .where(last.c.assignment_id == assignment_id, last.c.student_id == table.student_id)
+            .correlate(table)
+        )
+        return list(session.scalars(query.where(table.number == newest.scalar_subquery())))
+    if which == "all":
+        return list(session.scalars(query))
+    return [
+        one for some in chunks(list(which)[:5000]) for one in session.scalars(query.where(table.id.in_(some)))
+    ]
+
+
+def begin(
+    session: Session,
+    assignment: tables.Assignment,
+    version: tables.RubricVersion,
+    submissions: Sequence[str],
+    purpose: Purpose,
+    actor: Actor,
+) -> Begun:
+    """Grade these hand-ins with this version, as batch work that nobody waits for. Raises Conflict."""
+    if not submissions:
+        raise Conflict("Choose at least one hand-in.")
+    made = tables.DryRun(
+        id=tables.new_id(),
+        assignment_id=assignment.id,
+        rubric_version_id=version.id,
+        purpose=purpose,
+        by=actor.user_id,
+        created_at=now(session),
+    )
+    session.add(made)
+    session.flush()
+    stages = stages_of(Rubric.model_validate(version.rubric))
+    rounds: list[str] = []
+    for some in chunks(sorted(set(submissions))):
+        rounds += _add_rounds(session, made, assignment, stages, some)
+    detail = {"version": version.number, "purpose": purpose, "hand_ins": len(rounds)}
+    note(session, actor.name, "dry_run.begin", f"assignment:{assignment.id}", detail)
+    return Begun(made.id, tuple(rounds))
+
+
+def _last_rounds(
+    session: Session, assignment: tables.Assignment, submissions: Sequence[str]
+) -> Sequence[Any]:
+    """Those of this assignment, locked, each with its student and its last round's number."""
+    theirs = tables.Submission.id.in_(submissions)
+    one_order = select(tables.Submission.id).where(theirs).order_by(tables.Submission.id)
+    session.execute(one_order.with_for_update(key_share=True))
+    last = func.max(tables.Round.number)
+    return session.execute(
+        select(tables.Submission.id, tables.Submission.student_id, func.coalesce(last, 0).label("last"))
+        .outerjoin(tables.Round, tables.Round.submission_id == tables.Submission.id)
+        .where(theirs, tables.Submission.assignment_id == assignment.id)
+        .group_by(tables.Submission.id, tables.Submission.student_id)
+        .order_by(tables.Submission.id)
+    ).all()
+
+
+def _add_rounds(
+    session: Session,
+    made: tables.DryRun,
+    assignment: tables.Assignment,
+    stages: Sequence[str],
+    submissions: Sequence[str],
+) -> list[str]:
+    """Rounds that are not current, with their stages and outbox rows; few statements for many."""
+    moment, found = now(session), _last_rounds(session, assignment, submissions)
+    ids = {row.id: tables.new_id() for row in found}
+    common: dict[str, Any] = {
+        "reason": REASONS.get(made.purpose, made.purpose),
+        "rubric_version_id": made.rubric_version_id,
+        "state": RoundState.RECEIVED.value,
+        "current": False,
+        "priority": "batch",
+        "course_id": assignment.course_id,
+        "created_at": moment,
+    }
+    rows = [
+        {"id": ids[o.id], "submission_id": o.id, "number": o.last + 1, "student_id": o.student_id, **common}
+        for o in found
+    ]
+    waits = {"state": StageState.WAITING.value, "priority": "batch"}
+    due = {"kind": "prepare", "payload": {}, "created_at": moment, "not_before": moment}
+    if rows:
+        session.execute(insert(tables.Round), rows)
+        parts = [{"round_id": one, "stage": stage, **waits} for one in ids.values() for stage in stages]
+        session.execute(insert(tables.RoundStage), parts)
+        session.execute(insert(tables.Outbox), [{"key": one, **due} for one in ids.values()])
+        links = [{"dry_run_id": made.id, "submission_id": s, "round_id": r} for s, r in ids.items()]
+        session.execute(insert(tables.DryRunRound), links)
+    return list(ids.values())
+
+
+def find(session: Session, dry_run_id: str, lock: bool = False) -> tables.DryRun:
+    """A dry run. Raises NotFound."""
+    query = select(tables.DryRun).where(tables.DryRun.id == dry_run_id)
+    found = session.scalar(query.with_for_update() if lock else query) if dry_run_id.isalnum() else None
+    if found is None:
+        raise NotFound("There is no such dry run.")
+    return found
+
+
+def assignment_of(session: Session, run: tables.DryRun) -> tables.Assignment:
+    """What it is a dry run of, with its course."""
+    return overview.find(session, run.assignment_id)
+
+
+def discard(session: Session, dry_run_id: str, actor: Actor) -> None:
+    """Nothing of it will count; what has not begun is not begun any more. Raises Conflict."""
+    run = find(session, dry_run_id, lock=True)
+    require_open(run)
+    run.discarded_at = now(session)
+    mine = select(tables.DryRunRound.round_id).where(tables.DryRunRound.dry_run_id == run.id)
+    unbegun = (RoundState.RECEIVED.value, RoundState.QUEUED.value)
+    # without an end: it is no grading that failed
+    session.execute(
+        update(tables.Round)
+        .where(tables.Round.id.in_(mine), tables.Round.state.in_(unbegun), ~tables.Round.current)
+        .values(state=RoundState.FAILED.value, failure=DISCARDED, prepared=None)
+        .execution_options(synchronize_session=False)
+    )
+    session.execute(
+        update(tables.Outbox)
+        .where(
+            tables.Outbox.kind.in_(("prepare", "trial")),
+            tables.Outbox.key.in_(mine),
+            tables.Outbox.done_at.is_(None),
+        )
+        .values(done_at=now(session))
+        .execution_options(synchronize_session=False)
+    )
+    note(session, actor.name, "dry_run.discard", f"assignment:{run.assignment_id}", {"dry_run": run.id})
+
+
+def require_open(run: tables.DryRun) -> None:
+    """Go on, or raise Conflict: it was decided before."""
+    if run.applied_at is not None:
+        raise Conflict("This dry run was applied already.")
+    if run.discarded_at is not None:
+        raise Conflict("This dry run was discarded.")
+
+
+def require_newest(session: Session, run: tables.DryRun) -> None:
+    """Go on, or raise Conflict: another version began to count since it was compared."""
+    assignment = session.get_one(tables.Assignment, run.assignment_id)
+    counts = versions.counting(session, assignment)
+    if counts is None or counts.published_at is None or counts.id == run.rubric_version_id:
+        return
+    if counts.published_at > run.created_at:
+        raise Conflict(
+            f"Version {counts.number} was published after this dry run began; make a new dry run to compare "
+            "with what counts now."
+        )

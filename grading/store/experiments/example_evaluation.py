@@ -1,0 +1,227 @@
+"""Whether examples help: corrections that are no examples are graded again with them, beside people's levels.
+
+The new gradings never count. Of each criterion, the grader's level before and after is compared with the
+person's, on the same hand-ins.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import Conflict
+from grading.domain.permissions import Actor
+from grading.statistics import Agreement, agreement
+from grading.store import tables
+from grading.store.assignments import versions
+from grading.store.experiments import dry_run_lists, dry_runs
+from grading.store.experiments.corrections import Correction, all_of
+from grading.store.experiments.dry_runs import Begun
+from grading.store.experiments.examples import Shown, listing
+from grading.store.rounds.example_usage import keys_of
+
+PURPOSE: Final = "examples"
+MOST = 200
+"""Hand-ins that are graded again at most, those corrected last."""
+MOST_READ = 500
+"""Corrections that are looked at."""
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """Corrections that could tell: of criteria with examples, and no examples themselves."""
+
+    corrections: tuple[Correction, ...]
+    other_rubric: int
+    """Left out, as they were graded with another version of the rubric."""
+
+    @property
+    def submissions(self) -> tuple[str, ...]:
+        """Their hand-ins, each once."""
+        return tuple(dict.fromkeys(one.submission_id for one in self.corrections))
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A criterion before and after: pairs of (grader, person)."""
+
+    criterion: str
+    title: str
+    highest: int
+    before: Agreement
+    after: Agreement
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the newest measuring shows so far."""
+
+    dry_run_id: str
+    at: datetime
+    total: int
+    ended: int
+    by_rules: int
+    """Graded without a language model, which examples do nothing for."""
+    keys: frozenset[str]
+    """Examples that were shown."""
+    effects: tuple[Effect, ...]
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more comes."""
+        return self.ended >= self.total
+
+
+def held_back(session: Session, assignment_id: int, examples: Sequence[Shown]) -> HeldBack:
+    """What could be measured with the examples that are on now."""
+    working = [one for one in examples if one.works]
+    criteria = {one.criterion for one in working}
+    if not criteria:
+        return HeldBack((), 0)
+    own = _examples_of(session, assignment_id)
+    assignment = session.get_one(tables.Assignment, assignment_id)
+    version = versions.version(session, assignment).id
+    of_them = [
+        one
+        for one in all_of(session, assignment_id, MOST_READ)
+        if one.criterion in criteria
+        and (one.submission_id, one.criterion) not in own
+        and one.model_level is not None
+    ]
+    same = [one for one in of_them if one.rubric_version_id == version]
+    chosen = set(list(dict.fromkeys(one.submission_id for one in same))[:MOST])
+    return HeldBack(tuple(one for one in same if one.submission_id in chosen), len(of_them) - len(same))
+
+
+def measure(session: Session, assignment_id: int, actor: Actor) -> Begun:
+    """Grade what is held back again, with the examples. Raises Conflict."""
+    query = select(tables.Assignment).where(tables.Assignment.id == assignment_id)
+    assignment = session.scalars(query.with_for_update(key_share=True)).one()
+    if (last := _last(session, assignment_id)) is not None and not _ended(session, last):
+        raise Conflict("The effect is being measured already. Wait until that has ended.")
+    examples = listing(session, assignment_id)
+    if not any(one.works for one in examples):
+        raise Conflict("No example is on. Choose one first.")
+    found = held_back(session, assignment_id, examples)
+    if not found.corrections:
+        raise Conflict("No correction of these criteria is held back. Correct more hand-ins first.")
+    version = versions.version(session, assignment)
+    return dry_runs.begin(session, assignment, version, found.submissions, PURPOSE, actor)
+
+
+def _last(session: Session, assignment_id: int) -> tables.DryRun | None:
+    run = tables.DryRun
+    query = select(run).where(run.assignment_id == assignment_id, run.purpose == PURPOSE)
+    return session.scalar(query.order_by(run.created_at.desc(), run.id).limit(1))
+
+
+def _ended(session: Session, run: tables.DryRun) -> bool:
+    found = dry_run_lists.states(session, run.id)
+    return all(state in dry_runs.ENDED for state in found)
+
+
+def measured(session: Session, assignment_id: int) -> Measured | None:
+    """What the newest measuring shows; nothing when there was none."""
+    run = _last(session, assignment_id)
+    if run is None:
+        return None
+    states = dry_run_lists.states(session, run.id)
+    graded = _graded(session, run)
+    criterion_of = _criteria(session, {key for one in graded.values() for key in one.keys})
+    pairs: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    titles: dict[str, Correction] = {}
+    for found in _judged_before(session, assignment_id, run):
+        after = graded.get(found.submission_id)
+        if after is None or found.model_level is None:
+            continue
+        level, shown = after.levels.get(found.criterion), {criterion_of.get(key) for key in after.keys}
+        if level is not None and level[1] == found.highest and found.criterion in shown:
+            titles.setdefault(found.criterion, found)
+            pairs[found.criterion].append((found.model_level, level[0], found.level))
+    return Measured(
+        dry_run_id=run.id,
+        at=run.created_at,
+        total=sum(states.values()),
+        ended=sum(count for state, count in states.items() if state in dry_runs.ENDED),
+        by_rules=sum(one.by_rules for one in graded.values()),
+        keys=frozenset(key for one in graded.values() for key in one.keys),
+        effects=tuple(_effect(titles[name], of) for name, of in pairs.items()),
+    )
+
+
+def _effect(found: Correction, triples: Sequence[tuple[float, float, float]]) -> Effect:
+    return Effect(
+        criterion=found.criterion,
+        title=found.title,
+        highest=found.highest,
+        before=agreement([(before, person) for before, _, person in triples]),
+        after=agreement([(after, person) for _, after, person in triples]),
+    )
+
+
+@dataclass(frozen=True)
+class _Again:
+    """The second grading of a hand-in."""
+
+    levels: Mapping[str, tuple[float, int]]
+    keys: frozenset[str]
+    by_rules: bool
+
+
+def _graded(session: Session, run: tables.DryRun) -> dict[str, _Again]:
+    """By hand-in; of the reports only what is compared is read."""
+    grade, link = tables.Grade, tables.DryRunRound
+    query = (
+        select(grade.submission_id, grade.report["criteria"].label("c"), grade.report["stages"].label("s"))
+        .join(link, link.round_id == grade.round_id)
+        .where(link.dry_run_id == run.id)
+    )
+    return {row.submission_id: _again(row.c, row.s) for row in session.execute(query)}
+
+
+def _again(criteria: Any, stages: Any) -> _Again:
+    return _Again(
+        levels={
+            one["criterion"]: (one["level"], one["highest"])
+            for one in criteria or []
+            if one.get("level") is not None
+        },
+        keys=frozenset(keys_of(stages)),
+        by_rules=bool(stages) and not any(one.get("uses_model", True) for one in stages.values()),
+    )
+
+
+def _criteria(session: Session, keys: Iterable[str]) -> dict[str, str]:
+    """Which criterion an example was for; also of one that was removed."""
+    numbers = {key: int(key.partition(":")[0]) for key in keys}
+    query = select(tables.Example.id, tables.Example.criterion)
+    rows = session.execute(query.where(tables.Example.id.in_(set(numbers.values()))))
+    found = {row.id: row.criterion for row in rows}
+    return {key: found[number] for key, number in numbers.items() if number in found}
+
+
+def _judged_before(session: Session, assignment_id: int, run: tables.DryRun) -> list[Correction]:
+    """Corrections that were no examples when it was measured."""
+    own = _examples_of(session, assignment_id, run.created_at)
+    return [
+        one
+        for one in all_of(session, assignment_id, MOST_READ)
+        if one.at <= run.created_at
+        and (one.submission_id, one.criterion) not in own
+        and one.rubric_version_id == run.rubric_version_id
+    ]
+
+
+def _examples_of(session: Session, assignment_id: int, until: datetime | None = None) -> set[tuple[str, str]]:
+    """Hand-in and criterion of what has ever been an example, be it off or removed since."""
+    example = tables.Example
+    query = select(example.submission_id, example.criterion).where(example.assignment_id == assignment_id)
+    if until is not None:
+        query = query.where(example.at <= until)
+    return {(row.submission_id, row.criterion) for row in session.execute(query)}

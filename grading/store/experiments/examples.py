@@ -1,0 +1,274 @@
+"""Corrections that an instructor shows the model in later gradings: chosen, edited, switched off, removed.
+
+A removed example keeps its row without its words: so its number is never another's, and what it was shown in
+is found when its student is erased.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Criterion, Rubric
+from grading.store import tables
+from grading.store.assignments import versions as assignments
+from grading.store.audit import note
+from grading.store.database import now
+from grading.store.experiments.corrections import Correction, correction
+from grading.store.experiments.example_texts import ExampleRefused, checked_words
+from grading.store.rounds.example_usage import counted_then, worked
+
+PER_CRITERION = 4
+"""Examples of a criterion that are on at most."""
+MOST_CHARS = 8_000
+"""Characters of all that are on, excerpts and reasons together."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An example as the page lists it."""
+
+    id: int
+    criterion: str
+    title: str
+    """The criterion's; its id where the rubric has it no more."""
+    highest: int | None
+    """The criterion's highest level now; nothing where the rubric has it no more."""
+    excerpt: str
+    model_level: float | None
+    level: float
+    reason: str
+    active: bool
+    by: str
+    at: datetime
+    submission_id: str
+    student: str
+    key: str
+    same_scale: bool
+    """The criterion has the levels that it had when the example was chosen."""
+
+    @property
+    def works(self) -> bool:
+        """Whether models are shown it."""
+        return self.active and self.same_scale and self.highest is not None
+
+
+@dataclass(frozen=True)
+class Room:
+    """How much may still be switched on."""
+
+    by_criterion: dict[str, int]
+    chars: int
+
+
+def listing(session: Session, assignment_id: int) -> list[Shown]:
+    """The examples of an assignment by criterion, in the rubric's order."""
+    by_id = {one.id: (at, one) for at, one in enumerate(criteria(session, assignment_id))}
+    rows = session.execute(_rows(assignment_id)).all()
+    then = _scales(session, {row.then for row in rows})
+    shown = [_shown(row, by_id, then) for row in rows]
+    return sorted(shown, key=lambda one: (by_id.get(one.criterion, (len(by_id), None))[0], one.id))
+
+
+def _rows(assignment_id: int) -> Any:
+    """Examples that were not removed, whose they are, and the rubric version that counted when chosen."""
+    example, author = tables.Example, tables.User.__table__.alias("author")
+    return (
+        select(
+            example,
+            counted_then().label("then"),
+            tables.User.name.label("student"),
+            author.c.name.label("author"),
+        )
+        .join(tables.Submission, tables.Submission.id == example.submission_id)
+        .join(tables.User, tables.User.id == tables.Submission.student_id)
+        .outerjoin(author, author.c.id == example.by)
+        .where(example.assignment_id == assignment_id, example.excerpt != "")
+        .order_by(example.criterion, example.id)
+    )
+
+
+def _scales(session: Session, versions: Iterable[int | None]) -> dict[int | None, dict[str, int]]:
+    """Of each rubric version the highest level of each criterion."""
+    query = select(tables.RubricVersion.id, tables.RubricVersion.rubric)
+    known = [one for one in versions if one is not None]
+    return {
+        number: {one.id: one.highest for one in Rubric.model_validate(rubric).criteria}
+        for number, rubric in session.execute(query.where(tables.RubricVersion.id.in_(known)))
+    }
+
+
+def _shown(
+    row: Any, by_id: dict[str, tuple[int, Criterion]], then: dict[int | None, dict[str, int]]
+) -> Shown:
+    example: tables.Example = row.Example
+    criterion = by_id.get(example.criterion, (0, None))[1]
+    highest = criterion.highest if criterion else None
+    return Shown(
+        id=example.id,
+        criterion=example.criterion,
+        title=criterion.title if criterion else example.criterion,
+        highest=highest,
+        excerpt=example.excerpt,
+        model_level=example.model_level,
+        level=example.level,
+        reason=example.reason,
+        active=example.active,
+        by=row.author or "",
+        at=example.at,
+        submission_id=example.submission_id,
+        student=row.student,
+        key=worked(example).key,
+        same_scale=then.get(row.then, {}).get(example.criterion) == highest,
+    )
+
+
+def add(session: Session, assignment_id: int, change_id: int, excerpt: str, reason: str, actor: Actor) -> int:
+    """Make a correction an example, switched on where there is room; its number.
+
+    Raises NotFound, and ExampleRefused or Conflict for what cannot be shown.
+    """
+    _lock(session, assignment_id)
+    found = correction(session, assignment_id, change_id)
+    _check_scale(session, assignment_id, found)
+    if _twin(session, found) is not None:
+        raise Conflict("This correction is an example already.")
+    words, why = checked_words(session, found.submission_id, excerpt, reason)
+    made = tables.Example(
+        assignment_id=assignment_id,
+        submission_id=found.submission_id,
+        criterion=found.criterion,
+        excerpt=words,
+        model_level=found.model_level,
+        level=found.level,
+        reason=why,
+        active=not _full(session, assignment_id, found.criterion, len(words) + len(why)),
+        by=actor.user_id,
+        at=now(session),
+    )
+    session.add(made)
+    session.flush()
+    _note(session, actor, "example.add", made, {"change": change_id, "active": made.active})
+    return made.id
+
+
+def _check_scale(session: Session, assignment_id: int, found: Correction) -> None:
+    criterion = next((c for c in criteria(session, assignment_id) if c.id == found.criterion), None)
+    if criterion is None:
+        raise ExampleRefused("The rubric has this criterion no more, so nobody would be shown the example.")
+    if criterion.highest != found.highest:
+        raise ExampleRefused(
+            "The criterion has other levels since this was graded. Grade the hand-in again and correct that."
+        )
+
+
+def _twin(session: Session, found: Correction) -> int | None:
+    same = (
+        tables.Example.submission_id == found.submission_id,
+        tables.Example.criterion == found.criterion,
+        tables.Example.excerpt != "",
+    )
+    return session.scalar(select(tables.Example.id).where(*same).limit(1))
+
+
+def edit(
+    session: Session, assignment_id: int, example_id: int, excerpt: str, reason: str, actor: Actor
+) -> None:
+    """Put it in other words. Raises NotFound, ExampleRefused."""
+    example = _locked(session, assignment_id, example_id)
+    words, why = checked_words(session, example.submission_id, excerpt, reason)
+    if example.active:
+        _require_room(session, example, len(words) + len(why))
+    example.excerpt, example.reason = words, why
+    _note(session, actor, "example.edit", example, {})
+
+
+def switch(session: Session, assignment_id: int, example_id: int, on: bool, actor: Actor) -> None:
+    """Show it to models from now on, or no more. Raises NotFound, ExampleRefused."""
+    example = _locked(session, assignment_id, example_id)
+    if example.active == on:
+        return
+    if on:
+        _require_room(session, example, len(example.excerpt) + len(example.reason))
+    example.active = on
+    _note(session, actor, "example.on" if on else "example.off", example, {})
+
+
+def remove(session: Session, assignment_id: int, example_id: int, actor: Actor) -> None:
+    """Take its words away, and never show it again. Raises NotFound."""
+    example = _locked(session, assignment_id, example_id)
+    example.active, example.excerpt, example.reason = False, "", ""
+    _note(session, actor, "example.remove", example, {})
+
+
+def _note(session: Session, actor: Actor, action: str, example: tables.Example, more: dict[str, Any]) -> None:
+    detail = {"example": example.id, "criterion": example.criterion, **more}
+    note(session, actor.name, action, f"assignment:{example.assignment_id}", detail)
+
+
+def _lock(session: Session, assignment_id: int) -> None:
+    """One at a time: what is on is counted. Raises NotFound."""
+    query = select(tables.Assignment.id).where(tables.Assignment.id == assignment_id)
+    if session.scalar(query.with_for_update(key_share=True)) is None:
+        raise NotFound("There is no such assignment.")
+
+
+def _locked(session: Session, assignment_id: int, example_id: int) -> tables.Example:
+    _lock(session, assignment_id)
+    found = session.get(tables.Example, example_id)
+    if found is None or found.assignment_id != assignment_id or not found.excerpt:
+        raise NotFound("There is no such example.")
+    return found
+
+
+def _require_room(session: Session, example: tables.Example, chars: int) -> None:
+    if why := _full(session, example.assignment_id, example.criterion, chars, but=example.id):
+        raise ExampleRefused(why)
+
+
+def _full(session: Session, assignment_id: int, criterion: str, chars: int, but: int = 0) -> str:
+    """Why one more cannot be on; empty when it can."""
+    room = room_of(_on(session, assignment_id, but))
+    if room.by_criterion.get(criterion, PER_CRITERION) < 1:
+        return f"At most {PER_CRITERION} examples of a criterion can be on. Switch another one off first."
+    if room.chars < chars:
+        return (
+            f"All examples that are on may have {MOST_CHARS} characters together; {max(room.chars, 0)} are "
+            "left. Shorten this one, or switch another one off."
+        )
+    return ""
+
+
+def _on(session: Session, assignment_id: int, but: int = 0) -> list[tuple[str, int]]:
+    """Criterion and characters of those that are on."""
+    example = tables.Example
+    size = func.length(example.excerpt) + func.length(example.reason)
+    query = select(example.criterion, size).where(
+        example.assignment_id == assignment_id, example.active, example.id != but
+    )
+    return [(criterion, chars) for criterion, chars in session.execute(query)]
+
+
+def room_of(on: Iterable[tuple[str, int]]) -> Room:
+    """What is left of both bounds, from criterion and characters of those that are on."""
+    used: dict[str, int] = defaultdict(int)
+    chars = 0
+    for criterion, size in on:
+        used[criterion] += 1
+        chars += size
+    return Room({one: PER_CRITERION - count for one, count in used.items()}, MOST_CHARS - chars)
+
+
+def criteria(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
+    """Those of the rubric that counts; none where there is no rubric yet."""
+    assignment = session.get_one(tables.Assignment, assignment_id)
+    version = assignments.counting(session, assignment)
+    return () if version is None else Rubric.model_validate(version.rubric).criteria

@@ -1,0 +1,94 @@
+"""What people changed in one grading, and what of it is new to somebody who looked at it before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Select, bindparam, func, select
+from sqlalchemy.orm import Session, aliased
+
+from grading.store.database import always
+from grading.store.tables import Change, Round, User
+from grading.store.views import grade_history
+
+MOST = 200
+"""Changes of one grade that are shown; the newest."""
+
+
+class Made(grade_history.Made):
+    """One change, also one that was taken back, with its number."""
+
+    id: int
+
+    @property
+    def last(self) -> datetime:
+        """When something was done about it the last time."""
+        return self.undone_at or self.at
+
+
+def stamp(session: Session, round_id: str) -> str:
+    """What tells one state of a grade's changes from another: round, newest change, how many were undone."""
+    query = select(func.max(Change.id), func.count(Change.undone_at)).where(Change.round_id == round_id)
+    newest, undone = session.execute(query).one()
+    return f"{round_id}.{newest or 0}.{undone}"
+
+
+def stamp_of(session: Session, round_id: str, made: Sequence[Made]) -> str:
+    """The same, of a history that was read; it is asked for only where the history was cut."""
+    if len(made) >= MOST:
+        return stamp(session, round_id)
+    newest = made[0].id if made else 0
+    return f"{round_id}.{newest}.{sum(one.undone_at is not None for one in made)}"
+
+
+def history(session: Session, round_id: str) -> tuple[Made, ...]:
+    """The changes of a round, the newest first."""
+    return tuple(map(made_of, session.execute(_history(), {"round_id": round_id})))
+
+
+@cache
+def _history() -> Select[Any]:
+    return of_round().limit(always(MOST))
+
+
+@cache
+def of_round() -> Select[Any]:
+    """All changes of a round, the newest first; each row is for `made_of`."""
+    one, undoer = Change, aliased(User)
+    query: Any = select(
+        one.id, one.at, one.kind, one.target, one.value, one.before, one.reason, one.bulk, one.undone_at,
+        User.name, undoer.name.label("undoer"), Round.number,
+    )  # fmt: skip
+    found: Select[Any] = (
+        query.join(Round, Round.id == Change.round_id)
+        .outerjoin(User, User.id == Change.by)
+        .outerjoin(undoer, undoer.id == Change.undone_by)
+        .where(Change.round_id == bindparam("round_id"))
+        .order_by(Change.id.desc())
+    )
+    return found
+
+
+def made_of(row: Any) -> Made:
+    """A row as a change that somebody made."""
+    return Made(
+        id=row.id, at=row.at, by=row.name or "", kind=row.kind, target=row.target, value=row.value,
+        before=row.before, reason=row.reason, bulk=bool(row.bulk), grading=row.number,
+        undone_at=row.undone_at, undone_by=row.undoer or "",
+    )  # fmt: skip
+
+
+def since(session: Session, round_id: str, seen: str) -> tuple[Made, ...]:
+    """What was changed, or taken back, after a form with the stamp `seen` was shown; the newest first."""
+    of, newest, undone = [*seen.split("."), "", ""][:3]
+    known = of == round_id and newest.isdecimal() and undone.isdecimal()
+    made = history(session, round_id)
+    if not known:
+        return made[:5]
+    taken_back = sorted((one for one in made if one.undone_at), key=lambda one: one.last, reverse=True)
+    fresh = taken_back[: max(0, len(taken_back) - int(undone))]
+    new = [one for one in made if one.id > int(newest) and one not in fresh]
+    return tuple(sorted([*new, *fresh], key=lambda one: one.last, reverse=True))

@@ -1,0 +1,243 @@
+"""Releasing grades to students, now or at a date, and withdrawing them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, false, func, select, true
+from sqlalchemy.orm import Session, defer
+
+from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Value
+from grading.store import outbox, periodic_tasks, tables
+from grading.store.audit import note
+from grading.store.database import now
+from grading.store.integrations import mail
+from grading.store.integrations.lti import score_sync as waking
+
+POLICIES = ("at_once", "after_review", "at")
+DUE = "release:"
+"""How the chores begin that release an assignment's grades at its date: with its number and that date."""
+AGAIN = timedelta(seconds=60)
+FOR = timedelta(minutes=2)
+"""What was being graded at the date is written by then; later gradings release themselves."""
+EVER = timedelta(days=36_500)
+
+
+class PolicyRefused(GraderError):
+    """Choose when grades are released: at once, after review, or at a date, with its day and time."""
+
+    code = "release_refused"
+    status = 422
+
+
+def release(session: Session, round_id: str, actor: Actor) -> None:
+    """Let the student see the grade of this round. Raises NotFound while there is none."""
+    grade = _grade(session, round_id)
+    if grade.released_at is None:
+        _release(session, [grade], actor.user_id, actor.name)
+
+
+def release_all(session: Session, assignment_id: int, actor: Actor, only: Sequence[str] | None = None) -> int:
+    """Release the current grades of an assignment that are complete and not held; returns how many.
+
+    `only` names the submissions it is about. What was withdrawn is released, too: a person asks for it.
+    """
+    where = [] if only is None else [tables.Grade.submission_id.in_(only)]
+    count = _release(session, _ready(session, assignment_id, *where), actor.user_id, actor.name)
+    action = "grade.release_all" if only is None else "grade.release_some"
+    note(session, actor.name, action, f"assignment:{assignment_id}", {"count": count})
+    return count
+
+
+def withdraw(session: Session, round_id: str, actor: Actor, reason: str = "") -> None:
+    """Take a released grade back: the student sees that it was withdrawn. Raises NotFound without a grade."""
+    grade = _grade(session, round_id)
+    if grade.released_at is not None:
+        _withdraw(session, grade, actor, reason)
+
+
+def withdraw_all(
+    session: Session, assignment_id: int, actor: Actor, only: Sequence[str] | None = None, reason: str = ""
+) -> int:
+    """Take the released grades of an assignment back, or those of these submissions; returns how many."""
+    where: list[ColumnElement[bool]] = [tables.Grade.released_at.is_not(None)]
+    where += [] if only is None else [tables.Grade.submission_id.in_(only)]
+    found = _current(session, assignment_id, *where)
+    for grade in found:
+        _withdraw(session, grade, actor, reason)
+    return len(found)
+
+
+def set_policy(
+    session: Session, assignment: tables.Assignment, policy: str, at: datetime | None, actor: Actor
+) -> None:
+    """When grades of an assignment are released from now on. Raises PolicyRefused."""
+    if policy not in POLICIES or (policy == "at" and at is None):
+        raise PolicyRefused
+    was = {"release": assignment.release, "at": _text(assignment.release_at)}
+    assignment.release, assignment.release_at = policy, at if policy == "at" else None
+    to = {"release": policy, "at": _text(assignment.release_at)}
+    note(session, actor.name, "assignment.release", f"assignment:{assignment.id}", {"from": was, "to": to})
+
+
+def due_releases(session: Session) -> list[str]:
+    """The chores of assignments whose date has come and whose grades were not released for it yet."""
+    moment = now(session)
+    of_them = select(tables.Assignment.id, tables.Assignment.release_at)
+    of_them = of_them.where(tables.Assignment.release == "at", tables.Assignment.release_at <= moment)
+    names = [f"{DUE}{row.id}:{row.release_at.timestamp():.0f}" for row in session.execute(of_them)]
+    if not names:
+        return []
+    known = select(tables.Chore.name).where(tables.Chore.name.in_(names), tables.Chore.not_before > moment)
+    over = set(session.scalars(known))
+    return [name for name in names if name not in over]
+
+
+def release_due(session: Session, name: str) -> int:
+    """Do one of `due_releases`; returns how many grades were released. Withdrawn ones stay so."""
+    periodic_tasks.plan(session, name)
+    if periodic_tasks.take(session, name) is None:
+        return 0
+    assignment = session.get(tables.Assignment, int(name.split(":")[1]))
+    moment = now(session)
+    date = assignment.release_at if assignment is not None and assignment.release == "at" else None
+    if assignment is None or date is None or date > moment:
+        periodic_tasks.end(session, name)
+        return 0
+    never = tables.Grade.released_by.is_(None)
+    count = _release(session, _ready(session, assignment.id, never), None, "system")
+    if count:
+        detail = {"count": count, "at": _text(date)}
+        note(session, "system", "grade.release_all", f"assignment:{assignment.id}", detail)
+    periodic_tasks.again(session, name, AGAIN if moment < date + FOR else EVER)
+    return count
+
+
+def by_itself(release: str, release_at: datetime | None, moment: datetime) -> bool:
+    """Whether an assignment with these settings needs nobody to release what is not held, at this moment."""
+    return release == "at_once" or (release == "at" and release_at is not None and release_at <= moment)
+
+
+def tell(session: Session, grade: tables.Grade, what: str, key: str) -> None:
+    """Leave the news for the outside; it names the submission, not the points."""
+    news = {"type": what, "submission": grade.submission_id}
+    waking.wake(session, [grade.submission_id])
+    if not outbox.put(session, "event", key, news):
+        # a grade of this round was released before: this is another time
+        outbox.put(session, "event", f"{key}:{now(session):%Y%m%d%H%M%S%f}", news)
+
+
+def current(session: Session, submission_id: str) -> tables.Grade | None:
+    """The grade that counts, locked. First its round, so that no other takes its place meanwhile."""
+    session.flush()
+    round_ = tables.Round
+    query = select(round_.id).where(round_.submission_id == submission_id, round_.current)
+    # twice: who waited for another round that took the place finds it the second time
+    for locking in (query, query):
+        round_id = session.scalar(locking.with_for_update(key_share=True))
+        if round_id is not None:
+            break
+    else:
+        return None
+    grade = select(tables.Grade).where(tables.Grade.round_id == round_id).with_for_update()
+    # as it is now that it is locked, whatever of it the session read before
+    return session.scalar(grade.execution_options(populate_existing=True))
+
+
+def _grade(session: Session, round_id: str) -> tables.Grade:
+    submission = select(tables.Round.submission_id).where(tables.Round.id == round_id)
+    grade = current(session, session.scalar(submission) or "")
+    if grade is None:
+        raise NotFound("There is no grade to release yet.")
+    if grade.round_id != round_id:
+        raise Conflict("Another grading of this hand-in counts now; load the page again.")
+    return grade
+
+
+def _current(session: Session, assignment_id: int, *where: ColumnElement[bool]) -> list[tables.Grade]:
+    """Grades of current rounds, without reports; locked in one order, so that nobody waits in a circle."""
+    query = (
+        select(tables.Grade)
+        .join(tables.Round, tables.Round.id == tables.Grade.round_id)
+        .join(tables.Submission, tables.Submission.id == tables.Round.submission_id)
+        .where(tables.Submission.assignment_id == assignment_id, tables.Round.current, *where)
+        .order_by(tables.Grade.id)
+        .options(defer(tables.Grade.report))
+        .with_for_update(of=tables.Grade)
+        .execution_options(populate_existing=True)
+    )
+    session.flush()
+    found = session.scalars(query).all()
+    # now that they are locked: another may have taken a place while this waited
+    counts = select(tables.Round.id).join(tables.Submission).where(tables.Round.current)
+    still = set(session.scalars(counts.where(tables.Submission.assignment_id == assignment_id)))
+    return [grade for grade in found if grade.round_id in still]
+
+
+def _ready(session: Session, assignment_id: int, *where: ColumnElement[bool]) -> list[tables.Grade]:
+    open_ones = (tables.Grade.held == false(), tables.Grade.points.is_not(None))
+    return _current(session, assignment_id, *open_ones, tables.Grade.released_at.is_(None), *where)
+
+
+def _release(session: Session, grades: Sequence[tables.Grade], by: int | None, name: str) -> int:
+    moment = now(session)
+    for grade in grades:
+        grade.released_at, grade.released_by = moment, by
+        note(session, name, "grade.release", f"submission:{grade.submission_id}", {"held": grade.held})
+        tell(session, grade, "grade.released", f"released:{grade.round_id}")
+    session.flush()
+    mail.ready(session, [grade.round_id for grade in grades])
+    return len(grades)
+
+
+def _withdraw(session: Session, grade: tables.Grade, actor: Actor, reason: str) -> None:
+    was = _text(grade.released_at)
+    grade.released_at, grade.released_by = None, actor.user_id
+    detail = {"released": was, "reason": reason}
+    note(session, actor.name, "grade.withdraw", f"submission:{grade.submission_id}", detail)
+    tell(session, grade, "grade.withdrawn", f"withdrawn:{grade.round_id}")
+
+
+def _text(moment: datetime | None) -> str | None:
+    return moment.isoformat(timespec="seconds") if moment else None
+
+
+class Counts(Value):
+    """How the current grades of an assignment stand."""
+
+    ready: int
+    """Complete, not held, not released."""
+    held: int
+    """Held, and not released."""
+    incomplete: int
+    """Without a total, and not released."""
+    released: int
+    withdrawn: int
+
+
+def counts(session: Session, assignment_id: int) -> Counts:
+    """How many could be released, and how many were."""
+    grade = tables.Grade
+    hidden = grade.released_at.is_(None)
+    whole = grade.points.is_not(None)
+
+    def number(*where: ColumnElement[bool]) -> Any:
+        return func.count(grade.id).filter(*where)
+
+    query = (
+        select(
+            number(hidden, whole, grade.held == false()).label("ready"),
+            number(hidden, grade.held == true()).label("held"),
+            number(hidden, grade.points.is_(None), grade.held == false()).label("incomplete"),
+            number(grade.released_at.is_not(None)).label("released"),
+            number(hidden, grade.released_by.is_not(None)).label("withdrawn"),
+        )
+        .join(tables.Round, (tables.Round.id == grade.round_id) & tables.Round.current)
+        .join(tables.Submission, tables.Submission.id == tables.Round.submission_id)
+        .where(tables.Submission.assignment_id == assignment_id)
+    )
+    return Counts.model_validate(dict(session.execute(query).one()._mapping))

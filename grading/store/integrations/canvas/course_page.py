@@ -1,0 +1,100 @@
+"""What the page of a course says about its Canvas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.store.integrations.canvas import links
+from grading.store.tables import Assignment, CanvasLink, CanvasScore, CanvasTaken, User
+
+MOST = 200
+
+
+@dataclass(frozen=True)
+class Score:
+    """Somebody's score that did not arrive, or that differs there; in the points of Canvas."""
+
+    link_id: int
+    user_id: int
+    name: str
+    title: str
+    error: str
+    given_up: bool
+    ours: float | None
+    theirs: float | None
+    differs: bool
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An attempt in Canvas that became no hand-in."""
+
+    name: str
+    title: str
+    attempt: int
+    error: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Everything of a course."""
+
+    links: tuple[links.Shown, ...]
+    scores: tuple[Score, ...]
+    refused: tuple[Refused, ...]
+
+
+def course(session: Session, course_id: int) -> Seen:
+    """All of it, in a fixed number of queries; of a course without links in one."""
+    found = tuple(links.listing(session, course_id))
+    if not found:
+        return Seen((), (), ())
+    return Seen(found, _scores(session, course_id), _refused(session, course_id))
+
+
+def _scores(session: Session, course_id: int) -> tuple[Score, ...]:
+    query = (
+        select(CanvasScore, User.name, Assignment.title)
+        .join(User, User.id == CanvasScore.user_id)
+        .join(CanvasLink, CanvasLink.id == CanvasScore.link_id)
+        .join(Assignment, Assignment.id == CanvasLink.assignment_id)
+        .where(Assignment.course_id == course_id, CanvasLink.ended_at.is_(None))
+        .where((CanvasScore.error != "") | CanvasScore.differs_at.is_not(None))
+        .order_by(User.name, CanvasScore.user_id, CanvasScore.link_id)
+        .limit(MOST)
+    )
+    return tuple(
+        Score(
+            one.link_id, one.user_id, name, title, one.error, one.given_up, one.points, one.theirs,
+            one.differs_at is not None,
+        )
+        for one, name, title in session.execute(query)
+    )  # fmt: skip
+
+
+def _refused(session: Session, course_id: int) -> tuple[Refused, ...]:
+    query = (
+        select(User.name, Assignment.title, CanvasTaken.attempt, CanvasTaken.error)
+        .join(User, User.id == CanvasTaken.user_id)
+        .join(CanvasLink, CanvasLink.id == CanvasTaken.link_id)
+        .join(Assignment, Assignment.id == CanvasLink.assignment_id)
+        .where(Assignment.course_id == course_id, CanvasLink.ended_at.is_(None))
+        .where(CanvasTaken.error != "")
+        .order_by(CanvasTaken.at.desc(), User.name)
+        .limit(MOST)
+    )
+    return tuple(Refused(*row) for row in session.execute(query))
+
+
+def of_course(session: Session, course_id: int, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those of these links and students that belong to the course and have a score."""
+    query = select(CanvasScore.link_id, CanvasScore.user_id)
+    query = query.join(CanvasLink, CanvasLink.id == CanvasScore.link_id)
+    query = query.join(Assignment, Assignment.id == CanvasLink.assignment_id)
+    query = query.where(Assignment.course_id == course_id, CanvasLink.ended_at.is_(None))
+    known = {(row[0], row[1]) for row in session.execute(query)}
+    return [one for one in dict.fromkeys(pairs) if one in known]

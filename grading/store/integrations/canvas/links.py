@@ -1,0 +1,210 @@
+"""What of a Canvas belongs to what here: linked, looked at, ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import Conflict, NotFound
+from grading.integrations.canvas.values import NotForTheBridge, Task
+from grading.store.audit import note
+from grading.store.database import now
+from grading.store.integrations.canvas import score_sync
+from grading.store.tables import (
+    Assignment,
+    CanvasCourse,
+    CanvasLink,
+    CanvasScore,
+    CanvasTaken,
+    CanvasTry,
+    Course,
+    Submission,
+)
+
+
+@dataclass(frozen=True)
+class Link:
+    """An assignment of a Canvas with the one here."""
+
+    id: int
+    course_row: int
+    connection: str
+    canvas_course: str
+    canvas_assignment: str
+    course_id: int
+    course: str
+    assignment_id: int
+    title: str
+    points_possible: float | None
+
+    @property
+    def provider(self) -> str:
+        """Of the identities of its people."""
+        return f"lms:{self.connection}"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A link with how it does."""
+
+    link: Link
+    pulled_at: datetime | None
+    compared_at: datetime | None
+    errors: tuple[str, ...]
+    taken: int
+    refused: int
+    told: int
+    failed: int
+    differ: int
+
+
+def _links(*where: Any) -> Any:
+    """Rows of a link, its course and the assignment, those that live only."""
+    query = select(CanvasLink, CanvasCourse, Assignment, Course.slug)
+    query = query.join(CanvasCourse, CanvasCourse.id == CanvasLink.canvas_course_id)
+    query = query.join(Assignment, Assignment.id == CanvasLink.assignment_id)
+    query = query.join(Course, Course.id == Assignment.course_id)
+    return query.where(CanvasLink.ended_at.is_(None), *where).order_by(CanvasLink.id)
+
+
+def _link(row: Any) -> Link:
+    link, course, assignment, slug = row
+    return Link(
+        link.id, course.id, course.connection, course.canvas_course, link.canvas_assignment,
+        assignment.course_id, slug, assignment.id, assignment.title, link.points_possible,
+    )  # fmt: skip
+
+
+def live(session: Session, only: int | None = None) -> list[Link]:
+    """All links, or the one of this number."""
+    where = () if only is None else (CanvasLink.id == only,)
+    return [_link(row) for row in session.execute(_links(*where))]
+
+
+def find(session: Session, link_id: int) -> Link:
+    """One link. Raises NotFound."""
+    found = live(session, link_id)
+    if not found:
+        raise NotFound(f"There is no link {link_id}; `grader canvas list` has them.")
+    return found[0]
+
+
+def link(session: Session, connection: str, task: Task, title: str, assignment_id: int, by: str) -> int:
+    """Let an assignment of a Canvas be this one; the link's number. Raises NotForTheBridge, Conflict."""
+    if task.problem:
+        raise NotForTheBridge(f"“{task.title}” cannot be linked: {task.problem}.")
+    assignment = session.get_one(Assignment, assignment_id)
+    course = _course(session, connection, task.course, title, assignment.course_id, by)
+    known = (CanvasLink.canvas_course_id == course.id, CanvasLink.canvas_assignment == task.id)
+    row = session.scalar(select(CanvasLink).where(*known).with_for_update())
+    if row is not None and row.ended_at is None and row.assignment_id != assignment_id:
+        raise Conflict(f"It is linked with another assignment here; first: grader canvas unlink {row.id}")
+    if row is None:
+        row = CanvasLink(canvas_course_id=course.id, canvas_assignment=task.id, assignment_id=assignment_id)
+        session.add(row)
+        session.flush()
+    elif row.assignment_id != assignment_id:
+        _forget(session, row.id)  # what was pulled became hand-ins of another assignment
+    row.assignment_id, row.ended_at = assignment_id, None
+    row.title, row.points_possible = task.title, task.points
+    session.flush()
+    session.info[score_sync.KIND] = True
+    note(session, by, "canvas.link", f"assignment:{assignment_id}", {"link": row.id, "canvas": connection})
+    theirs = select(Submission.id).where(Submission.assignment_id == assignment_id, Submission.number > 0)
+    score_sync.wake(session, session.scalars(theirs))
+    return row.id
+
+
+def _course(
+    session: Session, connection: str, number: str, title: str, course_id: int, by: str
+) -> CanvasCourse:
+    here = (CanvasCourse.connection == connection, CanvasCourse.canvas_course == number)
+    row = session.scalar(select(CanvasCourse).where(*here).with_for_update())
+    if row is None:
+        row = CanvasCourse(
+            connection=connection, canvas_course=number, course_id=course_id,
+            created_at=now(session), created_by=by[:100],
+        )  # fmt: skip
+        session.add(row)
+    elif row.course_id != course_id:
+        links = select(CanvasLink.id).where(CanvasLink.canvas_course_id == row.id)
+        if session.scalar(links.where(CanvasLink.ended_at.is_(None)).limit(1)) is not None:
+            raise Conflict(
+                "This course of Canvas belongs to another course here; unlink its assignments first."
+            )
+        row.course_id = course_id
+    row.title = title
+    session.flush()
+    return row
+
+
+def unlink(session: Session, link_id: int, by: str) -> None:
+    """Pull and tell nothing more; hand-ins, grades and what was pulled stay. Raises NotFound."""
+    found = find(session, link_id)
+    session.execute(update(CanvasLink).where(CanvasLink.id == link_id).values(ended_at=now(session)))
+    note(session, by, "canvas.unlink", f"assignment:{found.assignment_id}", {"link": link_id})
+
+
+def _forget(session: Session, link_id: int) -> None:
+    for table in (CanvasTaken, CanvasScore, CanvasTry):
+        session.execute(delete(table).where(table.link_id == link_id))
+
+
+def read(session: Session, link_id: int, task: Task) -> None:
+    """What the assignment there is called and counts now; everybody's score where that changed."""
+    row = session.get_one(CanvasLink, link_id)
+    row.title, row.points_possible = task.title, task.points
+
+
+def pulled(session: Session, link: Link, error: str) -> None:
+    """A pull of a link has ended."""
+    values: dict[str, Any] = {"error": error[:500]}
+    if not error:
+        values["pulled_at"] = now(session)
+    session.execute(update(CanvasLink).where(CanvasLink.id == link.id).values(values))
+
+
+def people_read(session: Session, course_row: int, error: str) -> None:
+    """The people of a course were read, or could not be."""
+    values: dict[str, Any] = {"error": error[:500]}
+    if not error:
+        values["pulled_at"] = now(session)
+    session.execute(update(CanvasCourse).where(CanvasCourse.id == course_row).values(values))
+
+
+def compared(session: Session, link_id: int, error: str) -> None:
+    """A comparison has ended."""
+    values: dict[str, Any] = {"compare_error": error[:500], "compared_at": now(session)}
+    session.execute(update(CanvasLink).where(CanvasLink.id == link_id).values(values))
+
+
+def listing(session: Session, course_id: int | None = None) -> list[Shown]:
+    """All links, or those of a course here, with how they do; in a fixed number of queries."""
+    where = () if course_id is None else (Assignment.course_id == course_id,)
+    rows = session.execute(_links(*where)).all()
+    if not rows:
+        return []
+    taken = _counts(session, CanvasTaken, CanvasTaken.error != "")
+    one = CanvasScore
+    kinds = (one.told_at.is_not(None), one.error != "", one.differs_at.is_not(None))
+    told = _counts(session, one, *kinds)
+    return [
+        Shown(
+            _link(row), row[0].pulled_at, row[0].compared_at,
+            tuple(one for one in (row[1].error, row[0].error, row[0].compare_error) if one),
+            *taken.get(row[0].id, (0, 0)), *told.get(row[0].id, (0, 0, 0, 0))[1:],
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def _counts(session: Session, table: Any, *which: Any) -> Mapping[int, Sequence[int]]:
+    """Link -> how many rows it has, and how many of each of these kinds."""
+    some = [func.count().filter(one) for one in which]
+    query = select(table.link_id, func.count(), *some).group_by(table.link_id)
+    return {row[0]: row[1:] for row in session.execute(query)}

@@ -1,0 +1,181 @@
+"""What a Canvas is to know of a student, what it was told, whose turn it is to tell it, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.orm import Session
+
+from grading.integrations.canvas import values
+from grading.integrations.canvas.values import There, Wanted
+from grading.store.database import now
+from grading.store.integrations.canvas import links, score_sync
+from grading.store.integrations.canvas.links import Link
+from grading.store.integrations.lti.scores import standings
+from grading.store.tables import CanvasScore, CanvasTry, Identity, Outbox
+from grading.store.views import submission as views
+
+MAX_ERROR = 500
+KEPT = timedelta(days=365)
+"""How long tries are kept."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The right to tell Canvas what counts of one student, for a while."""
+
+    link: Link
+    user_id: int
+    number: int
+    canvas_user: str
+    wanted: Wanted
+
+
+def people(session: Session, link: Link) -> dict[int, str]:
+    """Who is known from this Canvas: the number here, and the one there."""
+    query = select(Identity.user_id, Identity.subject).where(Identity.provider == link.provider)
+    found = {row.user_id: row.subject for row in session.execute(query.order_by(Identity.id.desc()))}
+    return {user: subject for user, subject in found.items() if values.NUMBER.fullmatch(subject)}
+
+
+def _person(session: Session, link: Link, user_id: int) -> str | None:
+    mine = (Identity.provider == link.provider, Identity.user_id == user_id)
+    subject = session.scalar(select(Identity.subject).where(*mine).order_by(Identity.id).limit(1))
+    return subject if subject is not None and values.NUMBER.fullmatch(subject) else None
+
+
+def take(
+    session: Session, link_id: int, user_id: int, seconds: float, base: str, *, feedback: bool
+) -> Turn | str:
+    """The turn to tell of somebody; or why there is nothing to do: `same`, `busy`, `nobody`."""
+    found = next(iter(links.live(session, link_id)), None)
+    person = _person(session, found, user_id) if found is not None else None
+    if found is None or person is None:
+        return "nobody"
+    row = _row(session, link_id, user_id)
+    moment = now(session)
+    if row.busy_until is not None and row.busy_until > moment:
+        return "busy"
+    standing = standings(session, found.assignment_id, [user_id]).get(user_id)
+    if standing is None or (row.told_at is None and standing[0] is None):
+        row.error, row.given_up = "", False
+        return "same"
+    wanted = _wanted(session, found, standing, base, feedback=feedback)
+    if row.told == wanted.digest:
+        row.error, row.given_up = "", False
+        return "same"
+    row.turn, row.busy_until = row.turn + 1, moment + timedelta(seconds=seconds)
+    session.flush()
+    return Turn(found, user_id, row.turn, person, wanted)
+
+
+def _row(session: Session, link_id: int, user_id: int) -> CanvasScore:
+    """Locked; made where there is none."""
+    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
+    new = {"link_id": link_id, "user_id": user_id, "told": "", "turn": 0, "error": "", "given_up": False}
+    session.execute(insert(CanvasScore).values(new).on_conflict_do_nothing())
+    key = (link_id, user_id)
+    return session.get_one(CanvasScore, key, with_for_update=True, populate_existing=True)
+
+
+def _wanted(session: Session, link: Link, standing: tuple[Any, ...], base: str, *, feedback: bool) -> Wanted:
+    """Points and comment of what was released; neither where it was taken back."""
+    points, of, submission = standing
+    if points is None:
+        return Wanted(None, "")
+    there, address = values.share(points, of, link.points_possible), f"{base}/submissions/{submission}"
+    grade = views.submission_view(session, submission).grade if feedback else None
+    text = values.words(grade.report, points, of, address) if grade is not None else address
+    return Wanted(there, text)
+
+
+def told(session: Session, turn: Turn, *, posted: bool) -> bool:
+    """Canvas has it. False when it is somebody else's turn since: then that one tells what counts."""
+    fields: dict[str, Any] = {"told": turn.wanted.digest, "points": turn.wanted.points}
+    fields |= {"told_at": now(session), "busy_until": None, "error": "", "given_up": False}
+    fields |= {"theirs": None, "differs_at": None}
+    _note(session, turn, posted, "")
+    return _write(session, turn, fields)
+
+
+def failed(session: Session, turn: Turn, error: str, *, given_up: bool) -> bool:
+    """It did not work. False when it is somebody else's turn since."""
+    error = "".join(c if c.isprintable() else " " for c in error)[:MAX_ERROR] or "failed"
+    _note(session, turn, False, error)
+    return _write(session, turn, {"busy_until": None, "error": error, "given_up": given_up})
+
+
+def _write(session: Session, turn: Turn, fields: Mapping[str, Any]) -> bool:
+    mine = (CanvasScore.link_id == turn.link.id, CanvasScore.user_id == turn.user_id)
+    statement = update(CanvasScore).where(*mine, CanvasScore.turn == turn.number).values(**fields)
+    return session.execute(statement.returning(CanvasScore.turn)).first() is not None
+
+
+def _note(session: Session, turn: Turn, posted: bool, error: str) -> None:
+    session.add(
+        CanvasTry(
+            link_id=turn.link.id, user_id=turn.user_id, at=now(session), points=turn.wanted.points,
+            posted=posted, error=error,
+        )
+    )  # fmt: skip
+
+
+def tidy(session: Session) -> None:
+    """Forget tries of long ago."""
+    session.execute(delete(CanvasTry).where(CanvasTry.at < now(session) - KEPT))
+
+
+def again(session: Session, link_id: int, only: int | None = None) -> int:
+    """Look again at what Canvas has, of one student or of all that failed or differ; how many."""
+    mine = [CanvasScore.link_id == link_id]
+    if only is None:
+        mine.append((CanvasScore.error != "") | CanvasScore.differs_at.is_not(None))
+    else:
+        mine.append(CanvasScore.user_id == only)
+    fresh = {"told": "", "error": "", "given_up": False}
+    users = session.scalars(update(CanvasScore).where(*mine).values(fresh).returning(CanvasScore.user_id))
+    return sum(score_sync.put(session, link_id, user) for user in users.all())
+
+
+def reconcile(session: Session, link: Link) -> int:
+    """Leave word for everybody whose points Canvas should know and does not; how many."""
+    query = select(Outbox.payload).where(Outbox.kind == score_sync.KIND, Outbox.done_at.is_(None))
+    waiting = {(one.get("link"), one.get("user")) for one in session.scalars(query)}
+    rows = session.scalars(select(CanvasScore).where(CanvasScore.link_id == link.id))
+    known = {row.user_id: row for row in rows}
+    count = 0
+    for user, (points, of, _) in standings(session, link.assignment_id, list(people(session, link))).items():
+        row = known.get(user) or CanvasScore(told_at=None, points=None, given_up=False)
+        wanted = values.share(points, of, link.points_possible)
+        untold = row.told_at is None and points is not None
+        if (untold or row.points != wanted) and not row.given_up and (link.id, user) not in waiting:
+            count += score_sync.put(session, link.id, user)
+    return count
+
+
+def compare(session: Session, link: Link, theirs: Mapping[str, There]) -> int:
+    """Keep where Canvas has other points than were released here; how many. Nothing is overwritten."""
+    known = people(session, link)
+    here = standings(session, link.assignment_id, list(known))
+    session.execute(
+        update(CanvasScore).where(CanvasScore.link_id == link.id).values(theirs=None, differs_at=None)
+    )
+    count = 0
+    for user, (points, of, _) in here.items():
+        ours = values.share(points, of, link.points_possible)
+        has = theirs.get(known[user])
+        found = has.points if has is not None else None
+        if values.same_points(ours, found, link.points_possible):
+            continue
+        row = _row(session, link.id, user)
+        if row.busy_until is None:  # else somebody tells it at this moment
+            row.theirs, row.differs_at = found, now(session)
+            count += 1
+    session.flush()
+    return count

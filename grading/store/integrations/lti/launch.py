@@ -1,0 +1,286 @@
+"""What a launch does here: a person is found or made, gets their role in the course, and is led somewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import Forbidden, NotFound
+from grading.domain.rubric import Rubric
+from grading.integrations.lti.claims import LEEWAY_S
+from grading.integrations.lti.messages import item
+from grading.integrations.lti.values import Launch, LaunchRefused, Platform
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.audit import note
+from grading.store.database import now
+from grading.store.integrations.lti import score_sync
+from grading.store.tables import (
+    Assignment,
+    Course,
+    Identity,
+    LtiContext,
+    LtiLaunch,
+    LtiLink,
+    LtiMember,
+    LtiNonce,
+    LtiPlatform,
+    Membership,
+    Submission,
+    SubmissionMember,
+    User,
+)
+
+WAITS_FOR = timedelta(days=1)
+"""How long an instructor may take to choose."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Who came, and where they are led."""
+
+    user_id: int
+    role: str
+    context_id: int
+    course_id: int | None
+    """Nothing: no course here belongs to this one yet."""
+    assignment_id: int | None
+    """Nothing: the link leads nowhere yet."""
+
+
+def use_nonce(session: Session, platform_id: int, launch: Launch) -> None:
+    """Use up the nonce of a launch. Raises LaunchRefused when it was used before."""
+    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
+    moment = now(session)
+    session.execute(delete(LtiNonce).where(LtiNonce.until < moment))
+    until = datetime.fromtimestamp(launch.expires, UTC) + timedelta(seconds=2 * LEEWAY_S)
+    hashed = hashlib.sha256(launch.nonce.encode()).hexdigest()
+    row = {"platform_id": platform_id, "hash": hashed, "until": until}
+    statement = insert(LtiNonce).values(row).on_conflict_do_nothing().returning(LtiNonce.hash)
+    if session.execute(statement).first() is None:
+        raise LaunchRefused("This launch was used before. Open it in the learning platform again.")
+
+
+def arrive(session: Session, platform: Platform, launch: Launch) -> Arrived:
+    """Find or make the person, the course's row and the link's. Raises Forbidden for a disabled account."""
+    # launches of a platform one after the other: two of the same person at once make one account
+    session.execute(select(LtiPlatform.id).where(LtiPlatform.id == platform.id).with_for_update())
+    context = _context(session, platform, launch)
+    user = person(session, platform, launch.subject, launch.name, launch.email)
+    belong(session, context, user, launch.subject, launch.role)
+    link = _link(session, context, launch)
+    note(
+        session, f"user:{user.id}", "lti.launch", f"context:{context.id}",
+        {"platform": platform.id, "role": launch.role}, context.course_id,
+    )  # fmt: skip
+    return Arrived(
+        user.id, launch.role, context.id, context.course_id, None if link is None else link.assignment_id
+    )
+
+
+def person(session: Session, platform: Platform, subject: str, name: str, email: str) -> User:
+    """Who this is here: known by issuer and subject, never by an address. Raises Forbidden."""
+    user = users.find_user(session, platform.provider, subject)
+    if user is None:
+        user = User(name=(name or f"{platform.name}: {subject}")[:200], email=email, created_at=now(session))
+        user.identities.append(Identity(provider=platform.provider, subject=subject))
+        session.add(user)
+        session.flush()
+        note(session, "lti", "user.create", f"user:{user.id}", {"provider": platform.name})
+    if user.disabled:
+        raise Forbidden("This account is disabled here. Ask whoever runs this server.")
+    user.name, user.email = user.name or name, user.email or email
+    return user
+
+
+def belong(session: Session, context: LtiContext, user: User, subject: str, role: str) -> None:
+    """Their place in the platform's course, and in ours. A role that was given here by hand stays."""
+    known = session.get(LtiMember, (context.id, user.id))
+    if context.course_id is not None:
+        mine = session.get(Membership, (user.id, context.course_id))
+        if mine is None or (known is not None and mine.role == known.role != role):
+            before = "" if mine is None else mine.role
+            users.enrol(session, user.id, context.course_id, role)
+            detail = {"before": before, "after": role}
+            note(session, "lti", "role.change", f"user:{user.id}", detail, context.course_id)
+    if known is None:
+        known = LtiMember(context_id=context.id, user_id=user.id, subject=subject, role=role, active=True)
+        session.add(known)
+        _tell_earlier(session, context.id, user.id)
+    if (known.role, known.subject, known.active) != (role, subject, True):
+        known.role, known.subject, known.active = role, subject, True
+    session.flush()
+
+
+def _tell_earlier(session: Session, context_id: int, user_id: int) -> None:
+    """What they handed in before the platform knew them here is told, too."""
+    session.flush()
+    shared = select(SubmissionMember.submission_id).where(SubmissionMember.user_id == user_id)
+    linked = select(LtiLink.assignment_id).where(LtiLink.context_id == context_id)
+    theirs = select(Submission.id).where(Submission.assignment_id.in_(linked), Submission.number > 0)
+    score_sync.wake(
+        session,
+        session.scalars(theirs.where((Submission.student_id == user_id) | Submission.id.in_(shared))),
+    )
+
+
+def _context(session: Session, platform: Platform, launch: Launch) -> LtiContext:
+    here = (LtiContext.platform_id == platform.id, LtiContext.deployment == launch.deployment)
+    row = session.scalar(select(LtiContext).where(*here, LtiContext.context == launch.context))
+    if row is None:
+        row = LtiContext(
+            platform_id=platform.id, deployment=launch.deployment, context=launch.context, scopes=[]
+        )
+        session.add(row)
+    row.title = launch.context_title or launch.context_label or row.title or ""
+    row.roster_url = _url(launch.roster_url) or row.roster_url or ""
+    row.line_items_url = _url(launch.endpoint.get("lineitems")) or row.line_items_url or ""
+    scopes = launch.endpoint.get("scope")
+    if isinstance(scopes, list):
+        row.scopes = [one for one in scopes[:20] if isinstance(one, str) and len(one) <= 200]
+    session.flush()
+    return row
+
+
+def _link(session: Session, context: LtiContext, launch: Launch) -> LtiLink | None:
+    """The link's row; made where it was made for an assignment of this very course."""
+    if not launch.link or context.course_id is None:
+        return None
+    row = session.scalar(select(LtiLink).where(LtiLink.context_id == context.id, LtiLink.link == launch.link))
+    if row is None and launch.assignment is not None:
+        meant = session.get(Assignment, launch.assignment)
+        if meant is not None and meant.course_id == context.course_id:
+            row = add_link(session, context.id, launch.link, meant.id, "lti")
+    if row is not None:
+        line_item = _url(launch.endpoint.get("lineitem"))
+        if line_item and line_item != row.line_item:
+            row.line_item, row.line_item_ours = line_item, False
+    return row
+
+
+def add_link(session: Session, context_id: int, link: str, assignment_id: int, by: str) -> LtiLink:
+    """Let a link lead to an assignment of the context's course. Raises NotFound."""
+    context = session.get_one(LtiContext, context_id)
+    meant = session.get(Assignment, assignment_id)
+    if meant is None or meant.course_id != context.course_id:
+        raise NotFound("There is no such assignment in this course.")
+    known = (LtiLink.context_id == context_id, LtiLink.link == link)
+    row = session.scalar(select(LtiLink).where(*known))
+    if row is not None:
+        return row
+    row = LtiLink(context_id=context_id, link=link, assignment_id=assignment_id)
+    session.add(row)
+    session.flush()
+    score_sync.linked(session)
+    note(session, by, "lti.link", f"assignment:{assignment_id}", {"context": context_id})
+    theirs = select(Submission.id).where(Submission.assignment_id == assignment_id, Submission.number > 0)
+    score_sync.wake(session, session.scalars(theirs))
+    return row
+
+
+def wait(session: Session, user_id: int, context_id: int, launch: Launch) -> str:
+    """Remember a launch that waits for a choice; its id."""
+    session.execute(delete(LtiLaunch).where(LtiLaunch.created_at < now(session) - WAITS_FOR))
+    payload: dict[str, Any] = {"title": launch.link_title, "deployment": launch.deployment}
+    payload |= {"deep": dict(launch.deep), "line_item": launch.endpoint.get("lineitem")}
+    row = LtiLaunch(
+        user_id=user_id, context_id=context_id, link=launch.link, payload=payload, created_at=now(session)
+    )
+    session.add(row)
+    session.flush()
+    return row.id
+
+
+def waiting(session: Session, launch_id: str, user_id: int) -> LtiLaunch:
+    """A launch that waits for this person. Raises NotFound."""
+    row = session.get(LtiLaunch, launch_id)
+    if row is None or row.user_id != user_id or row.created_at < now(session) - WAITS_FOR:
+        raise NotFound("This choice is over. Open the link in the learning platform again.")
+    return row
+
+
+def lead(session: Session, row: LtiLaunch, assignment_id: int, by: str) -> None:
+    """Let the link of a waiting launch lead to this assignment."""
+    link = add_link(session, row.context_id, row.link, assignment_id, by)
+    link.line_item = link.line_item or _url(row.payload.get("line_item"))
+    session.delete(row)
+    session.flush()
+
+
+def link_course(session: Session, context_id: int, course_id: int, by: str) -> None:
+    """Let a platform's course be this one; its known people get their roles. Raises NotFound, Forbidden."""
+    context = session.get(LtiContext, context_id, with_for_update=True)
+    if context is None or session.get(Course, course_id) is None:
+        raise NotFound("There is no such course.")
+    if context.course_id is not None and context.course_id != course_id:
+        raise Forbidden("This course of the platform belongs to another course here already.")
+    context.course_id = course_id
+    session.flush()
+    note(session, by, "lti.course", f"course:{course_id}", {"context": context_id})
+    for member in session.scalars(select(LtiMember).where(LtiMember.context_id == context_id)).all():
+        if session.get(Membership, (member.user_id, course_id)) is None:
+            users.enrol(session, member.user_id, course_id, member.role)
+            detail = {"before": "", "after": member.role}
+            note(session, by, "role.change", f"user:{member.user_id}", detail, course_id)
+
+
+def new_course(session: Session, context_id: int, by: str) -> int:
+    """Make a course for a platform's course; its id."""
+    context = session.get_one(LtiContext, context_id)
+    title = (context.title or f"Course {context_id}")[:200]
+    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:50] or "course"
+    if session.scalar(select(Course.id).where(Course.slug == slug)) is not None:
+        slug = f"{slug}-{context_id}"
+    row = Course(slug=slug, title=title)
+    session.add(row)
+    session.flush()
+    note(session, by, "course.create", f"course:{row.id}", {"slug": slug})
+    link_course(session, context_id, row.id, by)
+    return row.id
+
+
+def courses_of(session: Session, platform_id: int) -> frozenset[int]:
+    """The courses here that belong to one of this platform: nothing else is shown in its frame."""
+    query = select(LtiContext.course_id).where(LtiContext.platform_id == platform_id)
+    return frozenset(one for one in session.scalars(query) if one is not None)
+
+
+def _url(value: object) -> str:
+    return value if isinstance(value, str) and 0 < len(value) <= 1000 and value.isprintable() else ""
+
+
+def teaches(session: Session, context_id: int, user_id: int) -> bool:
+    """Whether the platform calls somebody an instructor of this course of it."""
+    member = session.get(LtiMember, (context_id, user_id))
+    return member is not None and member.active and member.role == "instructor"
+
+
+def taught_by(session: Session, user_id: int) -> frozenset[int]:
+    """The courses somebody is an instructor of."""
+    query = select(Membership.course_id).where(Membership.user_id == user_id, Membership.role == "instructor")
+    return frozenset(session.scalars(query))
+
+
+def items(
+    session: Session, row: LtiLaunch, assignment_ids: Sequence[int], launch_url: str
+) -> list[dict[str, Any]]:
+    """Links to assignments of a launch's course. Raises NotFound for others."""
+    context = session.get_one(LtiContext, row.context_id)
+    several = bool(row.payload.get("deep", {}).get("accept_multiple"))
+    found = []
+    for number in assignment_ids if several else assignment_ids[:1]:
+        meant = session.get(Assignment, number)
+        if meant is None or meant.course_id != context.course_id:
+            raise NotFound("There is no such assignment in this course.")
+        rubric = Rubric.model_validate(versions.version(session, meant).rubric)
+        found.append(item(launch_url, meant.id, meant.title, rubric.max_points))
+    return found

@@ -1,0 +1,253 @@
+"""What a platform is to know of a student, what it was told, and whose turn it is to tell it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.orm import Session
+
+from grading.integrations.lti.messages import Standing, rising
+from grading.integrations.lti.values import Platform
+from grading.store.database import now
+from grading.store.integrations.lti import platforms, score_sync
+from grading.store.privacy.deletion import chunks
+from grading.store.tables import (
+    Assignment,
+    Grade,
+    LtiContext,
+    LtiLink,
+    LtiMember,
+    LtiPlatform,
+    LtiScore,
+    LtiTry,
+    Outbox,
+    Round,
+    Submission,
+    SubmissionMember,
+)
+
+MAX_ERROR = 500
+KEPT = timedelta(days=365)
+"""How long tries are kept."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A link with its column in a platform's gradebook."""
+
+    link_id: int
+    link: str
+    line_item: str
+    line_item_ours: bool
+    line_items_url: str
+    scopes: tuple[str, ...]
+    assignment_id: int
+    title: str
+    course_id: int
+    context_id: int
+    platform: Platform
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The right to tell a platform the score of one student, for a while."""
+
+    link_id: int
+    user_id: int
+    number: int
+    subject: str
+    stamp: datetime
+    """Of the score that is told now; later than all before it."""
+    standing: Standing
+
+
+def column(session: Session, link_id: int) -> Column | None:
+    """The column of a link; nothing where its platform may not be spoken to any more."""
+    query = (
+        select(LtiLink, LtiContext, LtiPlatform, Assignment)
+        .join(LtiContext, LtiContext.id == LtiLink.context_id)
+        .join(LtiPlatform, LtiPlatform.id == LtiContext.platform_id)
+        .join(Assignment, Assignment.id == LtiLink.assignment_id)
+        .where(LtiLink.id == link_id, LtiPlatform.enabled)
+    )
+    row = session.execute(query).first()
+    if row is None:
+        return None
+    link, context, platform, assignment = row
+    return Column(
+        link.id, link.link, link.line_item, link.line_item_ours, context.line_items_url,
+        tuple(context.scopes), assignment.id, assignment.title, assignment.course_id, context.id,
+        platforms.platform_of(platform),
+    )  # fmt: skip
+
+
+def links(session: Session) -> list[int]:
+    """All links of platforms that may be spoken to."""
+    query = select(LtiLink.id).join(LtiContext, LtiContext.id == LtiLink.context_id)
+    query = query.join(LtiPlatform, LtiPlatform.id == LtiContext.platform_id).where(LtiPlatform.enabled)
+    return list(session.scalars(query.order_by(LtiLink.id)))
+
+
+def standings(session: Session, assignment_id: int, users: Sequence[int]) -> dict[int, tuple[Any, ...]]:
+    """Who -> (points, of how many, hand-in) of what was released; no points where it was taken back.
+
+    Of those whose grades were released or taken back at some time. A newer hand-in that is not graded yet
+    takes nothing away.
+    """
+    assignment = session.get(Assignment, assignment_id)
+    if assignment is None:
+        return {}
+    found: dict[int, list[Any]] = defaultdict(list)
+    for some in chunks(users):
+        for row in session.execute(_seen(assignment_id, some)):
+            found[row.user_id].append(row)
+    return {user: _counts(rows, assignment.counts) for user, rows in found.items()}
+
+
+def _seen(assignment_id: int, users: Sequence[int]) -> Any:
+    what = (Submission.id, Submission.created_at, Grade.final_points, Grade.max_points, Grade.released_at)
+    seen = (
+        Submission.assignment_id == assignment_id,
+        Submission.number > 0,
+        Grade.released_at.is_not(None) | Grade.released_by.is_not(None),
+        Grade.final_points.is_not(None),
+    )
+    current = (Round.submission_id == Submission.id) & Round.current
+    own = select(Submission.student_id.label("user_id"), *what).join(Round, current)
+    own = own.join(Grade, Grade.round_id == Round.id).where(*seen, Submission.student_id.in_(users))
+    member = SubmissionMember
+    shared = select(member.user_id, *what).join(member, member.submission_id == Submission.id)
+    shared = shared.join(Round, current).join(Grade, Grade.round_id == Round.id)
+    return own.union_all(
+        shared.where(*seen, member.user_id.in_(users), member.user_id != Submission.student_id)
+    )
+
+
+def _counts(rows: Sequence[Any], rule: str) -> tuple[Any, ...]:
+    """The newest, or the one with the most points of those that are released."""
+    released = [one for one in rows if one.released_at is not None]
+    if rule == "best" and released:
+        best = max(released, key=lambda one: (one.final_points, one.created_at))
+    else:
+        best = max(rows, key=lambda one: one.created_at)
+    points = best.final_points if best.released_at is not None else None
+    return points, best.max_points, best.id
+
+
+def take(session: Session, column: Column, user_id: int, seconds: float, base: str) -> Turn | str:
+    """The turn to tell of somebody; or why there is nothing to do: `same`, `busy`, `nobody`."""
+    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
+    member = session.get(LtiMember, (column.context_id, user_id))
+    if member is None:
+        return "nobody"
+    new = {"link_id": column.link_id, "user_id": user_id, "max_points": 0.0, "turn": 0, "error": ""}
+    new |= {"given_up": False}
+    session.execute(insert(LtiScore).values(new).on_conflict_do_nothing())
+    row = session.get_one(LtiScore, (column.link_id, user_id), with_for_update=True, populate_existing=True)
+    moment = now(session)
+    if row.busy_until is not None and row.busy_until > moment:
+        return "busy"
+    found = standings(session, column.assignment_id, [user_id]).get(user_id)
+    if found is None or _same(row, found):
+        row.error, row.given_up = "", False
+        return "same"
+    row.stamp, row.turn = rising(row.stamp, moment), row.turn + 1
+    row.busy_until = moment + timedelta(seconds=seconds)
+    points, of, submission = found
+    standing = Standing(points, of, f"{base}/submissions/{submission}")
+    session.flush()
+    return Turn(column.link_id, user_id, row.turn, member.subject, row.stamp, standing)
+
+
+def _same(row: LtiScore, found: tuple[Any, ...]) -> bool:
+    """Whether the platform took this last. Who was told nothing yet needs no word that there is nothing."""
+    if row.told_at is None:
+        return found[0] is None
+    return row.points == found[0] and (found[0] is None or row.max_points == found[1])
+
+
+def told(session: Session, turn: Turn, status: int) -> bool:
+    """The platform took it. False when it is somebody else's turn since: then that one tells what counts."""
+    values: dict[str, Any] = {"points": turn.standing.points, "max_points": turn.standing.max_points}
+    values |= {"told_at": now(session), "busy_until": None, "error": "", "given_up": False}
+    _note(session, turn, status, "")
+    return _write(session, turn, values)
+
+
+def failed(session: Session, turn: Turn, status: int | None, error: str, *, given_up: bool) -> bool:
+    """It did not work. False when it is somebody else's turn since."""
+    error = _sentence(error)
+    _note(session, turn, status, error)
+    return _write(session, turn, {"busy_until": None, "error": error, "given_up": given_up})
+
+
+def _write(session: Session, turn: Turn, values: Mapping[str, Any]) -> bool:
+    mine = (LtiScore.link_id == turn.link_id, LtiScore.user_id == turn.user_id, LtiScore.turn == turn.number)
+    statement = update(LtiScore).where(*mine).values(**values).returning(LtiScore.turn)
+    return session.execute(statement).first() is not None
+
+
+def _note(session: Session, turn: Turn, status: int | None, error: str) -> None:
+    session.add(
+        LtiTry(
+            link_id=turn.link_id, user_id=turn.user_id, at=now(session), stamp=turn.stamp,
+            points=turn.standing.points, status=status, error=error,
+        )
+    )  # fmt: skip
+
+
+def _sentence(error: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in error)[:MAX_ERROR] or "failed"
+
+
+def tidy(session: Session) -> None:
+    """Forget tries of long ago."""
+    session.execute(delete(LtiTry).where(LtiTry.at < now(session) - KEPT))
+
+
+def keep_line_item(session: Session, link_id: int, url: str, *, ours: bool) -> str:
+    """Remember a link's column; the one that was there first stays."""
+    row = session.get_one(LtiLink, link_id, with_for_update=True, populate_existing=True)
+    if not row.line_item and 0 < len(url) <= 1000:
+        row.line_item, row.line_item_ours = url, ours
+    return row.line_item
+
+
+def forget_line_item(session: Session, link_id: int, url: str) -> None:
+    """The column is gone."""
+    row = session.get_one(LtiLink, link_id, with_for_update=True, populate_existing=True)
+    if row.line_item == url:
+        row.line_item, row.line_item_ours = "", False
+
+
+def again(session: Session, link_id: int, user_id: int) -> None:
+    """Tell the platform what counts, whatever it was told before."""
+    mine = (LtiScore.link_id == link_id, LtiScore.user_id == user_id)
+    forgotten = {"told_at": None, "error": "", "given_up": False}
+    session.execute(update(LtiScore).where(*mine).values(forgotten))
+    score_sync.put(session, link_id, user_id)
+
+
+def reconcile(session: Session, link_id: int) -> int:
+    """Leave word for everybody whose score a platform should know and does not; how many."""
+    found = column(session, link_id)
+    if found is None:
+        return 0
+    members = select(LtiMember.user_id).where(LtiMember.context_id == found.context_id)
+    users = list(session.scalars(members.order_by(LtiMember.user_id)))
+    open_rows = select(Outbox.payload).where(Outbox.kind == score_sync.KIND, Outbox.done_at.is_(None))
+    waiting = {(one.get("link"), one.get("user")) for one in session.scalars(open_rows)}
+    known = {row.user_id: row for row in session.scalars(select(LtiScore).where(LtiScore.link_id == link_id))}
+    count = 0
+    for user, standing in standings(session, found.assignment_id, users).items():
+        row = known.get(user) or LtiScore(told_at=None, given_up=False)
+        if not _same(row, standing) and not row.given_up and (link_id, user) not in waiting:
+            count += score_sync.put(session, link_id, user)
+    return count

@@ -1,0 +1,1 @@
+"""Erasure, export, retention and back-up of what is stored of people."""

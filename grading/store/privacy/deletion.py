@@ -1,0 +1,155 @@
+"""Taking submissions out of the store, with everything that hangs on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import CursorResult, delete, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from grading.store.rounds import example_usage
+from grading.store.tables import (
+    Base,
+    Batch,
+    Blob,
+    CanvasTaken,
+    Change,
+    DryRunRound,
+    Example,
+    Grade,
+    IdempotencyKey,
+    InboundWebhook,
+    KeptTrial,
+    MailWish,
+    Mark,
+    Outbox,
+    Prompt,
+    RegradeRequest,
+    Round,
+    RoundStage,
+    RubricVersion,
+    Run,
+    SentMessage,
+    Submission,
+    SubmissionFile,
+    SubmissionMember,
+    Upload,
+    UploadFile,
+)
+
+T = TypeVar("T")
+AT_ONCE = 500
+"""Ids of one statement; databases bound how many they take."""
+EVENTS = ("graded", "partial", "failed", "released", "withdrawn")
+
+
+def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
+    """Delete submissions with all that belongs to them; returns how many rows of each table went.
+
+    A file that is also part of something else stays there.
+    """
+    counts: Counter[str] = Counter()
+    for some in chunks(ids):
+        lock_submissions(session, Submission.id.in_(some))
+        # whoever changes a round locks it first; taken in another order, both would wait for each other
+        rounds = list(
+            session.scalars(
+                select(Round.id).where(Round.submission_id.in_(some)).order_by(Round.id).with_for_update()
+            )
+        )
+        names = list(
+            session.scalars(select(SubmissionFile.sha256).where(SubmissionFile.submission_id.in_(some)))
+        )
+        example_usage.forget(session, some)
+        for theirs in (Change, Mark, RegradeRequest, Example, DryRunRound, SubmissionMember, MailWish):
+            counts += gone(session, theirs, theirs.submission_id.in_(some))
+        for few in chunks(rounds):
+            counts += _of_rounds(session, few)
+        counts += gone(session, Outbox, Outbox.key.in_([f"received:{one}" for one in some]))
+        # that it was pulled stays known, or it would be pulled again
+        pulled = update(CanvasTaken).where(CanvasTaken.submission_id.in_(some))
+        session.execute(pulled.values(submission_id=None))
+        for table in (Grade, Round, IdempotencyKey, InboundWebhook, SubmissionFile, KeptTrial, SentMessage):
+            counts += gone(session, table, table.submission_id.in_(some))
+        counts += gone(session, Submission, Submission.id.in_(some))
+        counts["blobs"] += remove_unused_blobs(session, names)
+    return +counts
+
+
+def lock_submissions(session: Session, *where: Any) -> None:
+    """Wait for those who add rounds to these, and keep others from it until the transaction ends.
+
+    `key_share` lets grades through: whoever writes one holds the round, which is waited for next.
+    """
+    query = select(Submission.id).where(*where).order_by(Submission.id)
+    session.execute(query.with_for_update(key_share=True))
+
+
+def _of_rounds(session: Session, rounds: Sequence[str]) -> Counter[str]:
+    keys = [*rounds, *(f"{event}:{round_id}" for event in EVENTS for round_id in rounds)]
+    counts = gone(session, Outbox, Outbox.key.in_(keys))
+    counts += remove_prompts(session, rounds)
+    for table in (Run, RoundStage):
+        counts += gone(session, table, table.round_id.in_(rounds))
+    return counts
+
+
+def remove_prompts(session: Session, rounds: Sequence[str]) -> Counter[str]:
+    """Delete what models read of the hand-ins of these rounds; what a class shares goes when unused."""
+    return gone(session, Prompt, Prompt.run_id.in_(select(Run.id).where(Run.round_id.in_(rounds))))
+
+
+def remove_batches(session: Session, ids: Sequence[str]) -> Counter[str]:
+    """Delete class zips."""
+    names = list(session.scalars(select(Batch.sha256).where(Batch.id.in_(ids))))
+    counts = gone(session, Batch, Batch.id.in_(ids))
+    counts["blobs"] += remove_unused_blobs(session, names)
+    return +counts
+
+
+def remove_uploads(session: Session, ids: Sequence[str]) -> Counter[str]:
+    """Delete what was uploaded and not handed in."""
+    counts: Counter[str] = Counter()
+    for some in chunks(ids):
+        names = list(session.scalars(select(UploadFile.sha256).where(UploadFile.upload_id.in_(some))))
+        counts += gone(session, UploadFile, UploadFile.upload_id.in_(some))
+        counts += gone(session, Upload, Upload.id.in_(some))
+        counts["blobs"] += remove_unused_blobs(session, names)
+    return +counts
+
+
+def remove_unused_blobs(session: Session, names: Iterable[str]) -> int:
+    """Delete those of the named blobs that nothing refers to any more; returns how many."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return 0
+    material = {name for files in session.scalars(select(RubricVersion.files)) for name in files.values()}
+    files = select(SubmissionFile.sha256).where(SubmissionFile.sha256 == Blob.sha256).exists()
+    batches = select(Batch.sha256).where(Batch.sha256 == Blob.sha256).exists()
+    uploads = select(UploadFile.sha256).where(UploadFile.sha256 == Blob.sha256).exists()
+    removed = 0
+    for name in wanted:
+        if name in material:
+            continue
+        try:
+            with session.begin_nested():
+                removed += gone(session, Blob, Blob.sha256 == name, ~files, ~batches, ~uploads).total()
+        except IntegrityError:
+            continue  # somebody hands the same file in at this moment
+    return removed
+
+
+def gone(session: Session, table: type[Base], *where: Any) -> Counter[str]:
+    """Delete rows; how many, under the table's name."""
+    result = session.execute(delete(table).where(*where).execution_options(synchronize_session=False))
+    assert isinstance(result, CursorResult)
+    return Counter({table.__tablename__: result.rowcount})
+
+
+def chunks(ids: Sequence[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
+    """Parts of a list, none empty."""
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]

@@ -1,0 +1,237 @@
+"""Erasing a student from the store: everything that is theirs goes, and the audit knows them by number only.
+
+What Redis holds is withdrawn by `grading.broker.purge`; a chore that is written in the same transaction sees to it
+that late answers of machines go, too.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import select, text, update
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import GraderError
+from grading.store import periodic_tasks
+from grading.store.accounts import sessions, sign_in_attempts
+from grading.store.audit import note
+from grading.store.database import Store, now
+from grading.store.privacy.deletion import (
+    chunks,
+    gone,
+    lock_submissions,
+    remove_batches,
+    remove_submissions,
+    remove_uploads,
+)
+from grading.store.privacy.student_data import Known, Student, count_student, find_student
+from grading.store.tables import (
+    Audit,
+    CanvasScore,
+    CanvasTaken,
+    CanvasTry,
+    Extension,
+    GroupMember,
+    IdempotencyKey,
+    Identity,
+    LtiDifference,
+    LtiLaunch,
+    LtiMember,
+    LtiScore,
+    LtiTry,
+    MailWish,
+    Membership,
+    Outbox,
+    RegradeRequest,
+    ResetLink,
+    Submission,
+    SubmissionMember,
+    Token,
+    Upload,
+    User,
+)
+
+ACTION = "student.erase"
+WITHDRAW = "withdraw:"
+WITHDRAW_FOR = timedelta(hours=2)
+"""A machine may still answer within its budget, and Redis keeps an answer for an hour."""
+COMPACT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What was erased: whose, as it was found at the last moment, and rows by table."""
+
+    student: Student
+    counts: Counter[str]
+
+
+class NotCompacted(GraderError):
+    """The student is erased, but the file was in use and could not be rewritten; run the same again."""
+
+    code = "not_compacted"
+    status = 503
+
+
+def preview(session: Session, who: str) -> tuple[Known, dict[str, int]]:
+    """Whom `who` means, and how much would go. Raises what `find_student` raises."""
+    return count_student(session, who)
+
+
+def erase(session: Session, known: Known, by: str) -> Erased:
+    """Delete everything of a student. Repeating it does no harm.
+
+    The row of the user stays, empty and disabled: so the number is never given to somebody else.
+    """
+    # whoever hands in locks this row, too; their next hand-in finds it disabled. `key_share` lets rows that
+    # refer to it through: who adds a round holds the submission that is waited for next
+    session.execute(select(User.id).where(User.id == known.user_id).with_for_update(key_share=True))
+    lock_submissions(session, Submission.student_id == known.user_id)
+    student = find_student(session, known.name)
+    counts = remove_submissions(session, student.submissions)
+    counts += remove_batches(session, student.batches)
+    counts += remove_uploads(
+        session, list(session.scalars(select(Upload.id).where(Upload.user_id == student.user_id)))
+    )
+    counts += _scattered(session, student)
+    sign_in_attempts.forget(session, student.user_id)
+    sessions.end_all(session, student.user_id)
+    for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailWish):
+        counts += gone(session, table, table.user_id == student.user_id)
+    for told in (LtiMember, LtiDifference, LtiScore, LtiTry, LtiLaunch, CanvasTaken, CanvasScore, CanvasTry):
+        counts += gone(session, told, told.user_id == student.user_id)
+    for asked in (Extension, RegradeRequest):
+        counts += gone(session, asked, asked.student_id == student.user_id)
+    callers = [student.name, *(f"token:{one}" for one in student.tokens)]
+    counts += gone(session, IdempotencyKey, IdempotencyKey.caller.in_(callers))
+    theirs = update(Submission).where(Submission.submitted_by == student.user_id)
+    session.execute(theirs.values(submitted_by=None))
+    blank: dict[str, Any] = {"name": "", "email": "", "password_hash": None, "disabled": True, "language": ""}
+    blank["mail_when_ready"] = False
+    moment = now(session)
+    session.execute(update(User).where(User.id == student.user_id).values(**blank, created_at=moment))
+    counts["audit rows without the name"] += _depersonalise(session, student)
+    _plan_withdrawal(session, student)
+    note(session, by, ACTION, student.name, dict(+counts))
+    return Erased(student, +counts)
+
+
+def _scattered(session: Session, student: Student) -> Counter[str]:
+    """Outbox rows of any kind that speak of the student's work."""
+    ids = (*student.submissions, *student.rounds, *student.runs)
+    counts: Counter[str] = Counter()
+    if not ids:
+        return counts
+    rows = session.execute(select(Outbox.id, Outbox.key, Outbox.payload).execution_options(yield_per=1000))
+    found = [row.id for row in rows if _mentions(f"{row.key} {json.dumps(row.payload)}", ids)]
+    for some in chunks(found):
+        counts += gone(session, Outbox, Outbox.id.in_(some))
+    return counts
+
+
+def _mentions(content: str, texts: tuple[str, ...]) -> bool:
+    return any(one in content for one in texts)
+
+
+def _depersonalise(session: Session, student: Student) -> int:
+    """Put the number in the place of names, ids and addresses in the audit."""
+    if not student.texts:
+        return 0
+    rows = session.execute(
+        select(Audit.id, Audit.actor, Audit.object, Audit.detail).execution_options(yield_per=1000)
+    )
+    changes = []
+    for row in rows:
+        new = {
+            "actor": _replaced(row.actor, student),
+            "object": _replaced(row.object, student),
+            "detail": _replaced(_without_words(row.object, row.detail, student), student),
+        }
+        if new != {"actor": row.actor, "object": row.object, "detail": row.detail}:
+            changes.append((row.id, new))
+    for audit_id, new in changes:
+        session.execute(update(Audit).where(Audit.id == audit_id).values(new))
+    return len(changes)
+
+
+def _without_words(object_: str, detail: Any, student: Student) -> Any:
+    """What a row about the student says, without what people wrote: it quotes the work, and tells of them."""
+    about = object_ in student.objects or (
+        isinstance(detail, dict) and detail.get("student") == student.user_id
+    )
+    if not about or not isinstance(detail, dict):
+        return detail
+    kept = {key: value for key, value in detail.items() if key != "reason"}
+    moved = {key: kept[key] for key in ("from", "to") if isinstance(kept.get(key), dict)}
+    return kept | {key: {k: v for k, v in one.items() if k != "text"} for key, one in moved.items()}
+
+
+def _replaced(value: Any, student: Student) -> Any:
+    """A value with the student's texts replaced, where a text or a word is one of them."""
+    if isinstance(value, dict):
+        return {key: _replaced(one, student) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_replaced(one, student) for one in value]
+    if isinstance(value, str) and value:
+        for one in student.texts:
+            value = student.name if value == one else value
+            # short ones would be found within other words
+            value = value.replace(one, student.name) if len(one) > 3 and one in value else value
+    return value
+
+
+def _plan_withdrawal(session: Session, student: Student) -> None:
+    """The sweeper withdraws what Redis holds, now and until no late answer can come."""
+    if not student.rounds:
+        return
+    until = now(session) + WITHDRAW_FOR
+    payload = {"ids": [*student.submissions, *student.rounds, *student.runs], "until": until.isoformat()}
+    periodic_tasks.plan(session, f"{WITHDRAW}{student.rounds[-1]}", payload)
+
+
+def erased_since(session: Session, moment: Any) -> list[str]:
+    """Whom was erased after a moment, as `user:NUMBER`."""
+    query = select(Audit.object).where(Audit.action == ACTION, Audit.at > moment)
+    return sorted(set(session.scalars(query)))
+
+
+def compact(store: Store) -> None:
+    """Rewrite what deleted rows leave behind: an SQLite file as a whole. Raises NotCompacted.
+
+    PostgreSQL is only told that their space is free.
+    """
+    deadline = time.monotonic() + COMPACT_S
+    while True:
+        try:
+            if _compacted(store):
+                return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise NotCompacted(
+                    f"The student is erased, but the file could not be rewritten: {error}."
+                ) from error
+        if time.monotonic() > deadline:
+            raise NotCompacted
+        time.sleep(0.2)
+
+
+def _compacted(store: Store) -> bool:
+    """False when readers of an older state keep the write-ahead log from being emptied."""
+    if store.engine.dialect.name != "sqlite":
+        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("vacuum"))
+        return True
+    raw = store.engine.raw_connection()
+    try:
+        driver: Any = raw.driver_connection
+        driver.execute("VACUUM")
+        (busy, _, _) = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        raw.close()
+    return not busy

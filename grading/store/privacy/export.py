@@ -1,0 +1,238 @@
+"""Everything the store holds on one student, as a zip that people and programs can read."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import IO, Any
+
+from sqlalchemy import inspect, or_, select
+from sqlalchemy.orm import Session, undefer
+
+from grading.checks.visibility import for_student
+from grading.domain.model import Evidence
+from grading.domain.outcome import Report
+from grading.scoring.text import as_text
+from grading.store.audit import note
+from grading.store.blobs import fetch
+from grading.store.database import now
+from grading.store.privacy.deletion import chunks
+from grading.store.privacy.student_data import Student
+from grading.store.rounds import prompts
+from grading.store.tables import (
+    Assignment,
+    Audit,
+    Base,
+    CanvasScore,
+    CanvasTaken,
+    CanvasTry,
+    Change,
+    Course,
+    DryRunRound,
+    Example,
+    Extension,
+    Grade,
+    GroupMember,
+    IdempotencyKey,
+    Identity,
+    InboundWebhook,
+    KeptTrial,
+    LtiDifference,
+    LtiMember,
+    LtiScore,
+    LtiTry,
+    MailWish,
+    Mark,
+    Membership,
+    OpenSession,
+    Outbox,
+    Prompt,
+    RegradeRequest,
+    ResetLink,
+    Round,
+    RoundStage,
+    Run,
+    Submission,
+    SubmissionFile,
+    SubmissionMember,
+    Token,
+    Upload,
+    UploadFile,
+    User,
+)
+from grading.store.tables.assignments import TRIAL
+
+SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"}
+"""Columns that say nothing to a person and would help a thief."""
+ADDED = (Change, Mark, Example, DryRunRound)
+"""What people added to the gradings."""
+README = """This is everything Grader holds on one student.
+
+data.json    every row of the database that is theirs: the account, identities, courses, tokens, hand-ins
+             with what was read from their files, gradings, what running their work showed, what models
+             read of it, the results of the machines, grades and reports, and the audit of what they did and
+             of what was done with their work; without the instructor's hidden tests
+hand-ins/    the files as they were handed in, a folder for each hand-in
+reports/     the report of each grading as text; "not released" means that the student could not see it yet
+
+Passwords and tokens are kept as hashes only and are left out. A class zip that a teacher uploaded may hold a
+copy of the same files together with those of others; it is not part of this.
+"""
+
+
+def write_export(session: Session, student: Student, to: IO[bytes], by: str) -> dict[str, int]:
+    """Write the zip; returns how many rows of each table it holds. Leaves an audit row."""
+    student = _own_work_only(session, student)
+    data = {table.__tablename__: list(rows) for table, rows in _rows(session, student)}
+    counts = {name: len(rows) for name, rows in data.items() if rows}
+    folders = _folders(session, student)
+    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("README.txt", README)
+        head = {"student": student.name, "exported_at": now(session).isoformat()}
+        archive.writestr("data.json", json.dumps({**head, **data}, indent=2, ensure_ascii=False))
+        for row in _in(session, SubmissionFile, SubmissionFile.submission_id, student.submissions):
+            folder = folders[row.submission_id]
+            archive.writestr(f"hand-ins/{folder}/{_within(row.path)}", fetch(session, row.sha256))
+        for grade in _in(session, Grade, Grade.submission_id, student.submissions):
+            name = f"reports/{folders[grade.submission_id]}-{grade.round_id[:8]}.md"
+            archive.writestr(name, _report(grade, folders[grade.submission_id]))
+    note(session, by, "student.export", student.name, counts)
+    return counts
+
+
+def _own_work_only(session: Session, student: Student) -> Student:
+    """Without starters and solutions that somebody who taught once tried a rubric on."""
+    tried = select(Submission.id).where(Submission.student_id == student.user_id, Submission.source == TRIAL)
+    trials = set(session.scalars(tried))
+    if not trials:
+        return student
+    rounds = set(session.scalars(select(Round.id).where(Round.submission_id.in_(trials))))
+    runs = set(session.scalars(select(Run.id).where(Run.round_id.in_(rounds))))
+    return replace(
+        student,
+        submissions=tuple(one for one in student.submissions if one not in trials),
+        rounds=tuple(one for one in student.rounds if one not in rounds),
+        runs=tuple(one for one in student.runs if one not in runs),
+    )
+
+
+def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iterator[dict[str, Any]]]]:
+    ids = [student.user_id]
+    courses = select(Round.course_id).where(Round.student_id == student.user_id)
+    yield User, _plain(_in(session, User, User.id, ids))
+    told = (LtiMember, LtiScore, LtiTry, LtiDifference, CanvasTaken, CanvasScore, CanvasTry)
+    for table in (
+        Identity,
+        Membership,
+        Token,
+        ResetLink,
+        OpenSession,
+        GroupMember,
+        SubmissionMember,
+        MailWish,
+        *told,
+    ):
+        yield table, _plain(_in(session, table, table.user_id, ids))
+    yield Course, _plain(session.scalars(select(Course).where(Course.id.in_(courses))))
+    mine = select(Submission.assignment_id).where(Submission.student_id == student.user_id)
+    yield Assignment, _plain(session.scalars(select(Assignment).where(Assignment.id.in_(mine))))
+    uploads = list(session.scalars(select(Upload.id).where(Upload.user_id == student.user_id)))
+    yield Upload, _plain(_in(session, Upload, Upload.id, uploads))
+    yield UploadFile, _plain(_in(session, UploadFile, UploadFile.upload_id, uploads))
+    yield Submission, _plain(_in(session, Submission, Submission.id, student.submissions))
+    for asked in (Extension, RegradeRequest):
+        yield asked, _plain(_in(session, asked, asked.student_id, ids))
+    for owned in (SubmissionFile, Round, Grade, *ADDED, KeptTrial, IdempotencyKey, InboundWebhook):
+        yield owned, _plain(_in(session, owned, owned.submission_id, student.submissions))
+    for part in (RoundStage, Run):
+        yield part, _plain(_in(session, part, part.round_id, student.rounds))
+    yield Prompt, _plain(_in(session, Prompt, Prompt.run_id, student.runs))
+    yield Outbox, _plain(_mentioned(session, student))
+    about = or_(Audit.object.in_(student.objects), Audit.actor.in_(student.objects))
+    yield Audit, _plain(session.scalars(select(Audit).where(about).order_by(Audit.id)))
+
+
+def _in(session: Session, table: type[Any], column: Any, ids: Iterable[Any]) -> Iterator[Any]:
+    query = select(table)
+    if table is Round:
+        query = query.options(undefer(Round.prepared))
+    for some in chunks(list(ids)):
+        yield from session.scalars(query.where(column.in_(some)))
+
+
+def _mentioned(session: Session, student: Student) -> Iterator[Outbox]:
+    ids = {*student.submissions, *student.rounds, *student.runs}
+    for row in session.scalars(select(Outbox).execution_options(yield_per=1000)):
+        content = f"{row.key} {json.dumps(row.payload)}"
+        if any(one in content for one in ids):
+            yield row
+
+
+def _plain(rows: Iterable[Base]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        table = row.__tablename__
+        columns = (column.key for column in inspect(type(row)).columns)
+        yield {
+            name: _value(f"{table}.{name}", getattr(row, name))
+            for name in columns
+            if f"{table}.{name}" not in SECRET
+        }
+
+
+def _value(column: str, value: Any) -> Any:
+    """As JSON, without what a test or its expected value says that students may not see."""
+    if value is not None and column in PARTLY:
+        return PARTLY[column](value)
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _prepared(value: dict[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        name: for_student(Evidence.model_validate(value[name])).model_dump(mode="json")
+        for name in ("evidence", "hidden_evidence")
+        if name in value
+    }
+    return {**value, **shown}
+
+
+def _report_shown(value: dict[str, Any]) -> dict[str, Any]:
+    return for_student(Report.model_validate(value)).model_dump(mode="json")
+
+
+def _own_work(value: dict[str, Any]) -> dict[str, Any]:
+    """Of a trial what the student's own code did; the rest answers questions of the instructor's tests."""
+    return {name: one for name, one in value.items() if name not in ("answers", "variables", "tests")}
+
+
+PARTLY: dict[str, Callable[[Any], Any]] = {
+    "rounds.prepared": _prepared,
+    "grades.report": _report_shown,
+    "trials.content": _own_work,
+    "prompts.user_message": prompts.text,
+}
+"""Columns that hold things of the instructor's beside the student's, or that people cannot read."""
+
+
+def _folders(session: Session, student: Student) -> dict[str, str]:
+    """course/assignment/hand-in-n by submission."""
+    query = (
+        select(Submission.id, Submission.number, Assignment.slug, Course.slug.label("course"))
+        .join(Assignment, Assignment.id == Submission.assignment_id)
+        .join(Course, Course.id == Assignment.course_id)
+        .where(Submission.student_id == student.user_id)
+    )
+    return {row.id: f"{row.course}/{row.slug}/hand-in-{row.number}" for row in session.execute(query)}
+
+
+def _within(path: str) -> str:
+    """A path that stays in its folder wherever the zip is unpacked."""
+    parts = [part for part in PurePosixPath(path.replace("\\", "/")).parts if part not in ("/", "..", ".")]
+    return "/".join(part.replace(":", "_") for part in parts) or "file"
+
+
+def _report(grade: Grade, folder: str) -> str:
+    return as_text(Report.model_validate(grade.report), folder, released=grade.released_at is not None)

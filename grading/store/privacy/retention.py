@@ -1,0 +1,191 @@
+"""How long things are kept: what is due to go, and taking it away in small helpings.
+
+Work under way and grades that were not released stay, however old they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, func, null, or_, select, update
+from sqlalchemy.orm import Session
+
+from grading.config.settings import Retention
+from grading.domain.model import RoundState
+from grading.store.change_tracking import BY_HAND
+from grading.store.database import now
+from grading.store.privacy.deletion import (
+    gone,
+    lock_submissions,
+    remove_batches,
+    remove_prompts,
+    remove_submissions,
+    remove_uploads,
+)
+from grading.store.rounds import prompts
+from grading.store.tables import (
+    Audit,
+    Base,
+    Batch,
+    Grade,
+    IdempotencyKey,
+    InboundWebhook,
+    KeptTrial,
+    Outbox,
+    Round,
+    Run,
+    SentMessage,
+    Submission,
+    Upload,
+)
+
+HELPING = 50
+"""Submissions, rounds or class zips of one transaction."""
+MANY = 1000
+"""Small rows of one transaction."""
+FINAL = [state.value for state in RoundState if state.final]
+UPLOADS_DAYS = 1
+"""What was uploaded and not handed in is kept so long; the page says so."""
+KEPT_ALWAYS = "student.erase"
+"""Audit rows of erasures stay: after a restore they say what must be erased again."""
+
+
+def overdue(session: Session, kept: Retention) -> dict[str, int]:
+    """How many of each kind are older than they are kept."""
+    return {
+        kind: session.execute(select(func.count()).select_from(query.subquery())).scalar_one()
+        for kind, query in _queries(session, kept).items()
+    }
+
+
+def remove_some(session: Session, kept: Retention) -> Counter[str]:
+    """Take away one helping of what is overdue; empty when there is nothing left to do."""
+    done: Counter[str] = Counter()
+    for kind, query in _queries(session, kept).items():
+        done[kind] = _remove(session, kind, query)
+    return +done
+
+
+def _queries(session: Session, kept: Retention) -> dict[str, Select[Any]]:
+    """What is overdue or unused of each kind that is not kept for ever: a query for its keys."""
+    moment = now(session)
+    days = {
+        "submissions": kept.submissions_days,
+        "results": kept.results_days,
+        "trials": kept.trials_days,
+        "class zips": kept.batches_days,
+        "uploads": UPLOADS_DAYS,
+        "audit": kept.audit_days,
+        "idempotency keys": kept.messages_days,
+        "inbound webhooks": kept.messages_days,
+        "outbox": kept.messages_days,
+        "sent messages": kept.messages_days,
+    }
+    queries = {
+        kind: _query(kind, moment - timedelta(days=number)) for kind, number in days.items() if number > 0
+    }
+    # after all that may refer to them, and last: see `prompts.remove_unused`
+    return {**queries, "system messages": prompts.unused()}
+
+
+def _query(kind: str, before: datetime) -> Any:
+    if kind == "submissions":
+        return (
+            select(Submission.id)
+            .where(Submission.created_at < before, ~_open_rounds())
+            .order_by(Submission.created_at)
+        )
+    if kind == "results":
+        return _old_results(before)
+    if kind == "trials":
+        return select(KeptTrial.key).where(KeptTrial.created_at < before)
+    if kind == "class zips":
+        return select(Batch.id).where(Batch.created_at < before)
+    if kind == "uploads":
+        return select(Upload.id).where(Upload.created_at < before)
+    if kind == "audit":
+        return select(Audit.id).where(Audit.at < before, Audit.action != KEPT_ALWAYS)
+    if kind == "idempotency keys":
+        return select(IdempotencyKey.caller, IdempotencyKey.key).where(IdempotencyKey.created_at < before)
+    if kind == "inbound webhooks":
+        table = InboundWebhook
+        return select(table.connection, table.message_id).where(table.received_at < before)
+    if kind == "sent messages":
+        return select(SentMessage.id).where(SentMessage.at < before)
+    # announcements of rounds go with their submission: a round may be set going again
+    return select(Outbox.id).where(Outbox.done_at < before, Outbox.kind != "prepare")
+
+
+def _open_rounds() -> ColumnElement[bool]:
+    """Whether a submission has a round under way, or a grade that its student has not seen."""
+    hidden = select(Grade.id).where(
+        Grade.submission_id == Submission.id, Grade.round_id == Round.id, Grade.released_at.is_(None)
+    )
+    under_way = Round.state.not_in(FINAL)
+    mine = Round.submission_id == Submission.id
+    return select(Round.id).where(mine, or_(under_way, Round.current & hidden.exists())).exists()
+
+
+def _old_results(before: datetime) -> Select[Any]:
+    """Rounds that nothing is done with any more and that still hold prepared documents and results.
+
+    A current round that is partial or failed may still be set going again and keeps what it needs for that.
+    """
+    hidden = select(Grade.id).where(Grade.round_id == Round.id, Grade.released_at.is_(None)).exists()
+    over = Round.state.in_(FINAL) & ~Round.current
+    seen = (Round.state == RoundState.GRADED) & ~hidden
+    still = Round.prepared.is_not(null())
+    return select(Round.id).where(Round.finished_at < before, still, or_(over, seen))
+
+
+def _remove(session: Session, kind: str, query: Select[Any]) -> int:
+    """One helping of a kind; returns how many."""
+    if kind in TABLES:
+        return _remove_rows(session, TABLES[kind], query)
+    ids = list(session.scalars(query.limit(HELPING)))
+    if kind == "submissions":
+        # one that is graded again since the query was made has a round under way by now
+        lock_submissions(session, Submission.id.in_(ids))
+        ids = list(session.scalars(query.where(Submission.id.in_(ids))))
+    if ids:
+        BY_ID[kind](session, ids)
+    return len(ids)
+
+
+def _remove_rows(session: Session, table: type[Base], query: Select[Any]) -> int:
+    removed = 0
+    for row in session.execute(query.limit(MANY)).all():
+        keys = zip(table.__table__.primary_key, row, strict=True)
+        removed += gone(session, table, *(column == value for column, value in keys)).total()
+    return removed
+
+
+def _strip(session: Session, rounds: list[str]) -> None:
+    """Leave of each run only how its result came about; the report and the grade stay."""
+    unread = update(Round).where(Round.id.in_(rounds)).values(prepared=null())
+    session.execute(unread.execution_options(**BY_HAND))
+    remove_prompts(session, rounds)
+    for run in session.execute(select(Run.id, Run.result).where(Run.round_id.in_(rounds))):
+        origin = (run.result or {}).get("provenance")
+        left = {"provenance": origin} if origin is not None else null()
+        session.execute(update(Run).where(Run.id == run.id).values(result=left))
+
+
+BY_ID: dict[str, Callable[[Session, list[str]], object]] = {
+    "submissions": remove_submissions,
+    "results": _strip,
+    "class zips": remove_batches,
+    "uploads": remove_uploads,
+    "system messages": prompts.remove_unused,
+}
+TABLES: dict[str, type[Base]] = {
+    "audit": Audit,
+    "idempotency keys": IdempotencyKey,
+    "inbound webhooks": InboundWebhook,
+    "outbox": Outbox,
+    "sent messages": SentMessage,
+    "trials": KeptTrial,
+}

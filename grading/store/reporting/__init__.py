@@ -1,0 +1,1 @@
+"""Figures over many submissions: class statistics, metrics and operations."""

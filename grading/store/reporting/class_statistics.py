@@ -1,0 +1,223 @@
+"""What statistics of an assignment rest on: the hand-ins that count, in a fixed number of queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Subquery, func, select
+from sqlalchemy.orm import Session
+
+from grading.domain.changes import Change
+from grading.domain.model import RoundState
+from grading.domain.outcome import CriterionGrade, Report
+from grading.scoring import changed
+from grading.statistics.finding_groups import Remark
+from grading.statistics.works import Judged, Looked, PersonLevel, StageRun, Tested, Took, Work, Works
+from grading.store import tables
+from grading.store.grades.counted_submission import counting
+
+TRIAL = "trial"
+"""The source of what staff handed in to try a rubric; it counts nowhere."""
+MOST_REMARKS = 30
+MOST_CHARS = 200
+AT_ONCE = 50
+"""Reports held in memory at a time."""
+
+
+def _students_of(assignment_id: int) -> Any:
+    course = select(tables.Assignment.course_id).where(tables.Assignment.id == assignment_id)
+    return (tables.Membership.course_id == course.scalar_subquery()) & (tables.Membership.role == "student")
+
+
+def read(session: Session, assignment_id: int) -> Works:
+    """All hand-ins of an assignment that count, with their current grading."""
+    chosen = _counting(assignment_id, session.get_one(tables.Assignment, assignment_id).counts)
+    changes = _changes(session, chosen)
+    rows = list(_works(session, chosen, changes))
+    marks = _marks(session, chosen)
+    return Works(
+        students=session.scalar(
+            select(func.count()).select_from(tables.Membership).where(_students_of(assignment_id))
+        )
+        or 0,
+        works=tuple(work for work, _, _ in rows),
+        levels=tuple(
+            level
+            for work, reviewer, (round_id, grader) in rows
+            for level in _levels(work, reviewer, grader, marks.get(round_id, ()), changes.get(round_id, ()))
+        ),
+        runs=tuple(_runs(session, chosen)),
+    )
+
+
+def _counting(assignment_id: int, counts: str) -> Subquery:
+    """Ids of the submissions that count, without those of people who are staff of the course."""
+    submission, member = tables.Submission, tables.Membership
+    course = select(tables.Assignment.course_id).where(tables.Assignment.id == assignment_id)
+    staff = select(member.user_id).where(
+        member.course_id == course.scalar_subquery(), member.role != "student"
+    )
+    chosen = counting(assignment_id, counts).subquery()
+    return (
+        select(submission.id)
+        .join(chosen, chosen.c.id == submission.id)
+        .where(submission.source != TRIAL, submission.student_id.not_in(staff))
+        .subquery()
+    )
+
+
+def _works(
+    session: Session, chosen: Subquery, changes: Mapping[str, Sequence[Change]]
+) -> Iterator[tuple[Work, int | None, tuple[str, dict[str, CriterionGrade]]]]:
+    """Each hand-in, who reviewed it, its round, and its criteria as grading left them; newest grade first."""
+    submission, round_, grade = tables.Submission, tables.Round, tables.Grade
+    query = (
+        select(
+            submission.id,
+            submission.number,
+            tables.User.name,
+            round_.id.label("round_id"),
+            *(round_.state, round_.created_at, round_.prepared_at, round_.dispatched_at, round_.finished_at),
+            *(grade.final_points, grade.max_points, grade.held, grade.reviewed_at, grade.reviewed_by),
+            grade.report,
+        )
+        .join(chosen, chosen.c.id == submission.id)
+        .join(tables.User, tables.User.id == submission.student_id)
+        .join(round_, (round_.submission_id == submission.id) & round_.current)
+        .outerjoin(grade, grade.round_id == round_.id)
+        .order_by(round_.created_at.desc(), submission.id)
+        .execution_options(yield_per=AT_ONCE)
+    )
+    for row in session.execute(query):
+        original = None if row.report is None else Report.model_validate(row.report)
+        now = None if original is None else changed(original, changes.get(row.round_id, ()))
+        work = Work(
+            id=row.id,
+            student=row.name,
+            number=row.number,
+            state=row.state,
+            final_points=row.final_points,
+            max_points=row.max_points,
+            held=bool(row.held),
+            reviewed=row.reviewed_at is not None,
+            criteria=_judged(original, now),
+            tested=tuple(_tested(now)),
+            remarks=tuple(_remarks(row.id, now)),
+            took=_took(row),
+        )
+        grader = {one.criterion: one for one in original.criteria} if original else {}
+        yield work, row.reviewed_by if row.reviewed_at else None, (row.round_id, grader)
+
+
+def _judged(original: Report | None, now: Report | None) -> tuple[Judged, ...]:
+    if original is None or now is None:
+        return ()
+    return tuple(
+        Judged(
+            criterion=one.criterion,
+            title=one.title,
+            stage=one.stage,
+            max_points=one.max_points,
+            highest=one.highest,
+            points=after.points,
+            level=one.level,
+            by_model=one.basis in ("model", "checks and model"),
+        )
+        for one, after in zip(original.criteria, now.criteria, strict=True)
+    )
+
+
+def _tested(report: Report | None) -> Iterator[Tested]:
+    for criterion in report.criteria if report else ():
+        for outcome in criterion.evidence:
+            label = outcome.label or outcome.check
+            yield Tested(criterion.criterion, label[:MOST_CHARS], outcome.earned)
+            for test in outcome.tests:
+                name = f"{label}: {test.name}"[:MOST_CHARS]
+                yield Tested(criterion.criterion, name, float(test.passed), test=True, hidden=test.hidden)
+
+
+def _remarks(work: str, report: Report | None) -> Iterator[Remark]:
+    found = report.analysis.findings if report and report.analysis else ()
+    for one in found[:MOST_REMARKS]:
+        cell = one.location.cell if one.location else None
+        kind = "praise" if one.severity == "praise" else "fault"
+        yield Remark(work, kind, one.title.strip()[:MOST_CHARS], "" if cell is None else f"{cell}")
+
+
+def _took(row: Any) -> Took:
+    return Took(
+        preparing=_seconds(row.created_at, row.prepared_at),
+        waiting=_seconds(row.prepared_at, row.dispatched_at),
+        running=_seconds(row.dispatched_at, row.finished_at),
+        total=_seconds(row.created_at, row.finished_at) if row.state != RoundState.FAILED else None,
+    )
+
+
+def _seconds(start: datetime | None, end: datetime | None) -> float | None:
+    return None if start is None or end is None else max(0.0, (end - start).total_seconds())
+
+
+def _changes(session: Session, chosen: Subquery) -> dict[str, list[Change]]:
+    """People's changes that were not undone, by round; the first one first. `by` is a user's number here."""
+    change = tables.Change
+    query = (
+        select(change.round_id, change.id, change.kind, change.target, change.value, change.by)
+        .join(chosen, chosen.c.id == change.submission_id)
+        .where(change.undone_at.is_(None))
+        .order_by(change.id)
+    )
+    found: dict[str, list[Change]] = defaultdict(list)
+    for row in session.execute(query):
+        said = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
+        found[row.round_id].append(Change.model_validate({**said, "by": f"{row.by or 0}"}))
+    return found
+
+
+def _marks(session: Session, chosen: Subquery) -> dict[str, list[tables.Mark]]:
+    mark = tables.Mark
+    query = select(mark).join(chosen, chosen.c.id == mark.submission_id).order_by(mark.id)
+    found: dict[str, list[tables.Mark]] = defaultdict(list)
+    for row in session.scalars(query):
+        found[row.round_id].append(row)
+    return found
+
+
+def _levels(
+    work: Work,
+    reviewer: int | None,
+    grader: Mapping[str, CriterionGrade],
+    marks: Sequence[tables.Mark],
+    changes: Sequence[Change],
+) -> Iterator[PersonLevel]:
+    """What people said of a hand-in's criteria: marks, else a change, else a review that left it."""
+    given = {one.target: one for one in changes if one.kind == "points" and one.points is not None}
+    for name, one in grader.items():
+        own = [mark for mark in marks if mark.criterion == name]
+        for mark in own:
+            how: Looked = "blind" if mark.blind else "seen"
+            yield PersonLevel(work.id, name, mark.by or 0, mark.level, one.level, how)
+        if own:
+            continue
+        if (change := given.get(name)) is not None and one.max_points > 0:
+            share = min(max((change.points or 0.0) / one.max_points, 0.0), 1.0)
+            level = round(share * one.highest, 2)
+            yield PersonLevel(work.id, name, int(change.by), level, one.level, "changed")
+        elif reviewer is not None and one.level is not None:
+            yield PersonLevel(work.id, name, reviewer, one.level, one.level, "accepted")
+
+
+def _runs(session: Session, chosen: Subquery) -> Iterator[StageRun]:
+    run, round_ = tables.Run, tables.Round
+    query = (
+        select(run.stage, run.machine, run.model, run.seconds, run.output_tokens)
+        .join(round_, (round_.id == run.round_id) & round_.current)
+        .join(chosen, chosen.c.id == round_.submission_id)
+        .where(run.accepted)
+        .order_by(run.stage, run.machine, run.id)
+    )
+    for row in session.execute(query):
+        yield StageRun(row.stage, row.machine or "", row.model or "", row.seconds, row.output_tokens)

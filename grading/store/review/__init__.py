@@ -1,0 +1,1 @@
+"""What reviewers do: edits, second marking, curves, comments and regrade requests."""

@@ -1,0 +1,138 @@
+"""What people changed in one grade of a hand-in, for another one: looked at, and copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.orm import Session
+
+from grading.assignments.editor.carry_over import Carried, carried
+from grading.domain.changes import Change
+from grading.domain.outcome import Report
+from grading.store import tables
+from grading.store.change_tracking import BY_HAND, touch
+from grading.store.grades import final_score
+from grading.store.privacy.deletion import chunks
+
+COPIED = ("submission_id", "kind", "value", "before", "reason", "bulk", "by", "at")
+MARKED = ("submission_id", "criterion", "level", "blind", "by", "at")
+
+
+@dataclass(frozen=True)
+class ForGrade:
+    """A grade's report and credit, and what people changed in the grade before it."""
+
+    round_id: str
+    report: Report
+    credit: float
+    kept: Carried
+
+
+def carry(session: Session, pairs: Sequence[tuple[int, int]]) -> dict[int, ForGrade]:
+    """For (old grade, new grade) of the same hand-in, by the new one: what goes with it.
+
+    Pairs without any change are left out; so many queries, however many pairs.
+    """
+    by_round = _changed(session, [old for old, _ in pairs])
+    if not by_round:
+        return {}
+    wanted = [(old, new) for old, new in pairs if old in by_round]
+    grades = _grades(session, [number for pair in wanted for number in pair])
+    found = {}
+    for old, new in wanted:
+        if old in grades and new in grades:
+            after = Report.model_validate(grades[new].report)
+            kept = carried(by_round[old], Report.model_validate(grades[old].report), after)
+            found[new] = ForGrade(
+                round_id=grades[new].round_id, report=after, credit=grades[new].credit, kept=kept
+            )
+    return found
+
+
+def copy(session: Session, pairs: Sequence[tuple[int, int]]) -> set[int]:
+    """Copy changes and marks to the rounds of the new grades; those of these whose points may move."""
+    found = carry(session, pairs)
+    targets: dict[int, tuple[str, str]] = {
+        change.id: (change.target, one.round_id) for one in found.values() for change in one.kept.changes
+    }
+    rows: list[dict[str, Any]] = []
+    for some in chunks(sorted(targets)):
+        for row in session.scalars(
+            select(tables.Change).where(tables.Change.id.in_(some)).order_by(tables.Change.id)
+        ):
+            target, round_id = targets[row.id]
+            rows.append({**_columns(row, COPIED), "target": target, "round_id": round_id})
+    if rows:
+        session.execute(insert(tables.Change), rows, execution_options=BY_HAND)
+        touch(session, {row["submission_id"] for row in rows})
+    _copy_marks(session, pairs)
+    return set(found)
+
+
+def go_on(session: Session, round_id: str, submission_id: str) -> None:
+    """A round that counts has its grade: what people changed in the one before it goes on in it.
+
+    Nothing where it has changes of its own: those of a grade that was incomplete.
+    """
+    change, own = tables.Change, tables.Round
+    number = select(own.number).where(own.id == round_id).scalar_subquery()
+    newest = select(own.id).join(change, change.round_id == own.id).order_by(own.number.desc()).limit(1)
+    before = session.scalar(newest.where(change.submission_id == submission_id, own.number <= number))
+    if before is None or before == round_id:
+        return
+    grade = tables.Grade
+    found = session.execute(select(grade.round_id, grade.id).where(grade.round_id.in_((before, round_id))))
+    ids = {row.round_id: row.id for row in found}
+    if len(ids) == 2 and copy(session, [(ids[before], ids[round_id])]):
+        final_score.settle(session, session.get_one(grade, ids[round_id]))
+
+
+def _copy_marks(session: Session, pairs: Sequence[tuple[int, int]]) -> None:
+    """The levels people gave, for the comparison with the model."""
+    grade, mark = tables.Grade, tables.Mark
+    rounds: dict[int, str] = {}
+    for some in chunks([number for pair in pairs for number in pair]):
+        found = session.execute(select(grade.id, grade.round_id).where(grade.id.in_(some)))
+        rounds |= {row.id: row.round_id for row in found}
+    to = {rounds[old]: rounds[new] for old, new in pairs if old in rounds and new in rounds}
+    rows: list[dict[str, Any]] = []
+    for few in chunks(list(to)):
+        marks = session.scalars(select(mark).where(mark.round_id.in_(few)))
+        rows += [{**_columns(one, MARKED), "round_id": to[one.round_id]} for one in marks]
+    if rows:
+        session.execute(insert(mark), rows)
+
+
+def _columns(row: Any, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
+
+
+def _changed(session: Session, grade_ids: Sequence[int]) -> dict[int, list[Change]]:
+    """Grade -> what people changed in it and did not take back, the first change first."""
+    found: dict[int, list[Change]] = {}
+    change, grade = tables.Change, tables.Grade
+    for some in chunks(grade_ids):
+        query = (
+            select(grade.id, change, tables.User.name)
+            .join(change, change.round_id == grade.round_id)
+            .outerjoin(tables.User, tables.User.id == change.by)
+            .where(grade.id.in_(some), change.undone_at.is_(None))
+            .order_by(change.id)
+        )
+        for number, row, name in session.execute(query):
+            said = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
+            whole = {**said, "reason": row.reason, "by": name or ""}
+            found.setdefault(number, []).append(Change.model_validate(whole))
+    return found
+
+
+def _grades(session: Session, ids: Sequence[int]) -> dict[int, tables.Grade]:
+    found: dict[int, tables.Grade] = {}
+    for some in chunks(ids):
+        found |= {
+            one.id: one for one in session.scalars(select(tables.Grade).where(tables.Grade.id.in_(some)))
+        }
+    return found

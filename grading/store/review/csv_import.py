@@ -1,0 +1,270 @@
+"""Points that a table wants to be others: a plan that is looked at, and the changes it comes to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.domain.changes import Change, Kind
+from grading.domain.errors import Conflict
+from grading.domain.outcome import Adjusted, CriterionGrade, Report
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Value
+from grading.scoring import changed
+from grading.scoring.adjustments import added_up
+from grading.scoring.final_score import counted
+from grading.store import tables
+from grading.store.audit import note
+from grading.store.grades.change_history import stamp
+from grading.store.grades.final_score import changes_of
+from grading.store.privacy.deletion import chunks
+from grading.store.review import edits
+from grading.store.views.csv_export import Criterion, criteria_of
+from grading.store.views.gradebook import columns
+from grading.store.views.gradebook_cells import cells_of
+from grading.tabular.grades_csv import ADJUSTMENT, Table, Wish
+
+MOST_PROBLEMS = 200
+MOST_ADJUSTED = 10.0
+"""Times the highest points."""
+
+
+class Planned(Value):
+    """One change that the table comes to."""
+
+    submission_id: str
+    round_id: str
+    student: str
+    subject: str
+    kind: Kind
+    target: str
+    title: str
+    before: float | None
+    after: float
+    """As the table says it."""
+    points: float
+    """As it is written down: of an adjustment the part that is a person's own word."""
+
+
+class Total(Value):
+    """What counts of a hand-in, now and with the changes; nothing while there is no total."""
+
+    before: float | None
+    after: float | None
+
+
+class Plan(Value):
+    """What a table comes to."""
+
+    changes: tuple[Planned, ...]
+    totals: Mapping[str, Total]
+    """By hand-in, of those that change."""
+    same: int
+    """Cells that say what stands there already."""
+    problems: tuple[tuple[int, str], ...]
+    ignored: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Tells this plan from another: what was looked at is what is done."""
+        said = [one.model_dump(mode="json") for one in self.changes]
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+class PlanChanged(Conflict):
+    """Somebody changed these grades meanwhile; look at the preview again. Nothing was changed yet."""
+
+    code = "plan_changed"
+
+
+def plan(session: Session, assignment: tables.Assignment, table: Table) -> Plan:
+    """What the table would change of the hand-ins that count now."""
+    users = _users(session, assignment.course_id, sorted({one.student for one in table.wishes}))
+    listed = [one for one in columns(session, assignment.course_id) if one.id == assignment.id]
+    ids = sorted({user for user, _ in users.values()})
+    found: dict[int, str] = {}
+    for some in chunks(ids, 100):
+        cells = cells_of(session, listed, some, released_only=False)
+        found |= {user: cell.submission_id for (_, user), cell in cells.items()}
+    grades = _grades(session, [*found.values()])
+    criteria = {one.id: one for one in criteria_of(session, assignment.id)}
+    changes: list[Planned] = []
+    problems = list(table.problems)
+    same = 0
+    done: dict[tuple[str, str], int] = {}
+    for wish in table.wishes:
+        user, name = users.get(wish.student, (0, ""))
+        grade = grades.get(found.get(user, ""))
+        made = _planned(wish, user, name, grade, criteria)
+        if isinstance(made, str):
+            problems.append((wish.line, made))
+        elif (made.submission_id, made.target) in done:
+            # of a group one hand-in counts for all
+            earlier = done[made.submission_id, made.target]
+            problems.append((wish.line, f"line {earlier} is about the same hand-in"))
+        else:
+            done[made.submission_id, made.target] = wish.line
+            same += made.before == made.after
+            changes += [made] if made.before != made.after else []
+    totals = _totals(session, changes, grades)
+    for one in table.sums:
+        submission = found.get(users.get(one.student, (0, ""))[0], "")
+        if submission in grades and submission not in totals and _differs(one, grades[submission][0]):
+            problems.append((one.line, f"'{one.target}' is worked out; change a criterion or 'adjustment'"))
+    problems = sorted(dict.fromkeys(problems))[:MOST_PROBLEMS]
+    return Plan(
+        changes=tuple(changes), totals=totals, same=same, problems=tuple(problems), ignored=table.ignored
+    )
+
+
+def _totals(
+    session: Session, changes: Sequence[Planned], grades: Mapping[str, tuple[Any, float]]
+) -> dict[str, Total]:
+    totals = {}
+    moved = dict.fromkeys(one.round_id for one in changes if one.kind == "points")
+    summed = _summed(session, [*moved])
+    for submission in dict.fromkeys(one.submission_id for one in changes):
+        grade, mine = grades[submission][0], [one for one in changes if one.submission_id == submission]
+        criteria = {
+            **grade.criterion_points,
+            **{one.target: one.after for one in mine if one.kind == "points"},
+        }
+        adjustment = next((one.after for one in mine if one.kind == "adjust"), grade.adjustment)
+        whole = grade.points
+        if grade.round_id in moved:
+            whole = None if None in criteria.values() else summed[grade.round_id](criteria)
+        after = None if whole is None else counted(whole, adjustment, grade.max_points, grade.credit)
+        totals[submission] = Total(before=grade.final_points, after=after)
+    return totals
+
+
+def _summed(session: Session, rounds: Sequence[str]) -> dict[str, Callable[[Mapping[str, float]], float]]:
+    """Round -> how the points of its criteria come to those of the whole, with deductions and bonus."""
+    found: dict[str, Callable[[Mapping[str, float]], float]] = {}
+    grade = tables.Grade
+    for some in chunks(rounds):
+        for row in session.execute(select(grade.round_id, grade.report).where(grade.round_id.in_(some))):
+            report = Report.model_validate(row.report)
+            if report.adjustments:
+                report = changed(report, changes_of(session, row.round_id))
+            # only what the sum needs is kept: reports of a class are large
+            slim = [one.model_copy(update={"evidence": (), "quotes": ()}) for one in report.criteria]
+            found[row.round_id] = partial(_sum_of, slim, report.adjustments, report.bonus_at_most)
+    return found
+
+
+def _sum_of(
+    grades: Sequence[CriterionGrade],
+    adjustments: Sequence[Adjusted],
+    bonus_at_most: float | None,
+    points: Mapping[str, float],
+) -> float:
+    judged = [one.model_copy(update={"points": points.get(one.criterion)}) for one in grades]
+    return added_up(judged, adjustments, bonus_at_most)[1]
+
+
+def _differs(said: Wish, grade: Any) -> bool:
+    now = grade.points if said.target == "points" else grade.final_points
+    return now is None or abs(said.points - now) > 0.005
+
+
+def apply(
+    session: Session, assignment: tables.Assignment, table: Table, digest: str, reason: str, actor: Actor
+) -> int:
+    """Make the changes that were looked at, each with this reason; how many. Raises PlanChanged.
+
+    What was done already is no difference any more: the same file twice changes nothing the second time.
+    """
+    made = plan(session, assignment, table)
+    if made.changes and made.digest != digest:
+        raise PlanChanged
+    for one in made.changes:
+        wanted = Change(kind=one.kind, target=one.target, points=one.points, reason=reason)
+        edits.change(session, one.submission_id, wanted, stamp(session, one.round_id), actor)
+    detail = {"changes": len(made.changes), "reason": reason}
+    note(session, actor.name, "grades.import", f"assignment:{assignment.id}", detail)
+    return len(made.changes)
+
+
+def _users(session: Session, course_id: int, subjects: Sequence[str]) -> Mapping[str, tuple[int, str]]:
+    """Student id -> user and name, of the students of the course."""
+    found: dict[str, tuple[int, str]] = {}
+    for some in chunks([one for one in subjects if one.isprintable()]):
+        query = (
+            select(tables.Identity.subject, tables.User.id, tables.User.name)
+            .join(tables.User, tables.User.id == tables.Identity.user_id)
+            .join(tables.Membership, tables.Membership.user_id == tables.User.id)
+            .where(tables.Identity.subject.in_(some), tables.Membership.course_id == course_id)
+            .where(tables.Membership.role == "student")
+            .order_by(tables.Identity.provider != "local")
+        )
+        for subject, user, name in session.execute(query):
+            found.setdefault(subject, (user, name))
+    return found
+
+
+def _grades(session: Session, submission_ids: Sequence[str]) -> dict[str, tuple[Any, float]]:
+    """Submission -> its current grade without the report, and a person's own adjustment of the total."""
+    grade = tables.Grade
+    found: dict[str, tuple[Any, float]] = {}
+    for some in chunks([one for one in submission_ids if one]):
+        query = select(
+            grade.submission_id, grade.round_id, grade.max_points, grade.adjustment, grade.criterion_points,
+            grade.points, grade.credit, grade.final_points,
+        )  # fmt: skip
+        query = query.join(tables.Round, tables.Round.id == grade.round_id).where(tables.Round.current)
+        rows = session.execute(query.where(grade.submission_id.in_(some))).all()
+        own = _own(session, [row.round_id for row in rows])
+        found |= {row.submission_id: (row, own.get(row.round_id, 0.0)) for row in rows}
+    return found
+
+
+def _own(session: Session, rounds: Sequence[str]) -> dict[str, float]:
+    change = tables.Change
+    query = select(change.round_id, change.value).where(
+        change.round_id.in_(rounds), change.kind == "adjust", change.target == edits.TOTAL,
+        change.undone_at.is_(None),
+    )  # fmt: skip
+    return {
+        row.round_id: row.value.get("points") or 0.0 for row in session.execute(query.order_by(change.id))
+    }
+
+
+def _planned(
+    wish: Wish, user: int, name: str, known: tuple[Any, float] | None, criteria: Mapping[str, Criterion]
+) -> Planned | str:
+    """The change, or why there is none."""
+    if not user:
+        return f"'{wish.student}' is no student of this course"
+    if known is None:
+        return f"'{wish.student}' has no grade that could be changed"
+    grade, own = known
+    head = {
+        "submission_id": grade.submission_id,
+        "round_id": grade.round_id,
+        "student": name,
+        "subject": wish.student,
+        "after": wish.points,
+    }
+    if wish.target == ADJUSTMENT:
+        if abs(wish.points) > max(MOST_ADJUSTED * grade.max_points, 10):
+            return f"{wish.points:g} is too much for an adjustment"
+        points = round(wish.points - (grade.adjustment - own), 2)
+        return Planned(
+            **head, kind="adjust", target=edits.TOTAL, title="", before=grade.adjustment, points=points
+        )
+    if wish.target not in (grade.criterion_points or {}):
+        return f"the grade of '{wish.student}' has no criterion '{wish.target}'"
+    criterion = criteria[wish.target]
+    if not 0 <= wish.points <= criterion.max_points:
+        return f"{wish.points:g} is not between 0 and the {criterion.max_points:g} of '{criterion.title}'"
+    before = grade.criterion_points[wish.target]
+    return Planned(
+        **head, kind="points", target=wish.target, title=criterion.title, before=before, points=wish.points
+    )

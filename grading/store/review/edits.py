@@ -1,0 +1,262 @@
+"""What a reviewer does to one grade: change it, take a change back, accept it. The original is never touched.
+
+Who changes a grade says which state of it they saw (its `stamp`). When it is another by then, nothing is
+written, and they are told who changed what.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from grading.domain.changes import Change
+from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.outcome import Report
+from grading.domain.permissions import Actor
+from grading.scoring import changed
+from grading.store import tables
+from grading.store.audit import note
+from grading.store.database import now
+from grading.store.grades import release
+from grading.store.grades.change_history import Made, since, stamp
+from grading.store.grades.final_score import changes_of, settle
+
+TOTAL = "total"
+"""The target of a person's own adjustment of the total."""
+WORDS = (
+    "analysis.summary",
+    "feedback.achieved",
+    "feedback.reflection",
+    "feedback.practice",
+    "feedback.next_step",
+)
+"""Parts of a report, beside reasons and remarks, that a person may put in other words."""
+NEEDS_REASON = ("points", "adjust", "waive", "apply")
+
+
+class ChangeRefused(GraderError):
+    """The change does not fit this grade."""
+
+    code = "change_refused"
+    status = 422
+
+
+class ChangedMeanwhile(Conflict):
+    """Somebody changed this grade while you were looking at it; nothing of yours was saved yet."""
+
+    code = "changed_meanwhile"
+
+    def __init__(self, since: tuple[Made, ...] = ()) -> None:
+        super().__init__()
+        self.since = since
+
+
+def change(session: Session, submission_id: str, wanted: Change, seen: str, actor: Actor) -> None:
+    """Make a change. Raises NotFound, ChangeRefused, ChangedMeanwhile.
+
+    Sending the same twice changes nothing the second time.
+    """
+    grade = _locked(session, submission_id)
+    value, before = _checked(session, grade, wanted)
+    if stamp(session, grade.round_id) != seen:
+        if _was_sent(session, grade, wanted, value, seen, actor):
+            return
+        raise ChangedMeanwhile(since(session, grade.round_id, seen))
+    row = tables.Change(
+        round_id=grade.round_id,
+        submission_id=submission_id,
+        kind=wanted.kind,
+        target=wanted.target,
+        value=value,
+        before=before,
+        reason=wanted.reason,
+        bulk="",
+        by=actor.user_id,
+        at=now(session),
+    )
+    session.add(row)
+    session.flush()
+    settle(session, grade)
+    detail: dict[str, Any] = {"kind": wanted.kind, "target": wanted.target, "from": before, "to": value}
+    detail |= {"reason": wanted.reason, "change": row.id, "final_points": grade.final_points}
+    note(session, actor.name, "grade.change", f"submission:{submission_id}", detail)
+    _tell(session, grade, f"changed:{grade.round_id}:{row.id}")
+
+
+def undo(session: Session, submission_id: str, change_id: int, seen: str, actor: Actor) -> None:
+    """Take a change back. Raises NotFound, ChangedMeanwhile; one that was taken back stays so."""
+    grade = _locked(session, submission_id)
+    row = session.get(tables.Change, change_id)
+    if row is None or row.round_id != grade.round_id:
+        raise NotFound("There is no such change of this grade.")
+    if row.undone_at is not None:
+        return
+    require_seen(session, grade.round_id, seen)
+    row.undone_at, row.undone_by = now(session), actor.user_id
+    session.flush()
+    settle(session, grade)
+    detail = {"change": row.id, "kind": row.kind, "target": row.target, "final_points": grade.final_points}
+    note(session, actor.name, "grade.undo", f"submission:{submission_id}", detail)
+    _tell(session, grade, f"changed:{grade.round_id}:{row.id}:undone")
+
+
+def require_seen(session: Session, round_id: str, seen: str) -> None:
+    """Go on, or raise ChangedMeanwhile."""
+    if stamp(session, round_id) != seen:
+        raise ChangedMeanwhile(since(session, round_id, seen))
+
+
+def accept(session: Session, submission_id: str, seen: str, actor: Actor) -> bool:
+    """A person looked at it and agrees: it is held no longer. Raises NotFound, ChangedMeanwhile.
+
+    Where the assignment releases by itself, the grade is released now; whether that happened.
+    """
+    grade = _locked(session, submission_id)
+    require_seen(session, grade.round_id, seen)
+    held, grade.held = grade.held, False
+    grade.reviewed_at, grade.reviewed_by = now(session), actor.user_id
+    detail = {"held": held, "final_points": grade.final_points}
+    note(session, actor.name, "grade.accept", f"submission:{submission_id}", detail)
+    session.flush()
+    assignment = session.get_one(tables.Submission, submission_id).assignment
+    itself = release.by_itself(assignment.release, assignment.release_at, now(session))
+    never = grade.released_at is None and grade.released_by is None
+    if not (itself and never and grade.points is not None):
+        return False
+    release.release(session, grade.round_id, actor)
+    return True
+
+
+def _locked(session: Session, submission_id: str) -> tables.Grade:
+    """The grade of the current round, which nobody else changes until the transaction ends."""
+    grade = release.current(session, submission_id)
+    if grade is None:
+        raise NotFound("There is no grade of this hand-in yet.")
+    return grade
+
+
+def _was_sent(
+    session: Session, grade: tables.Grade, wanted: Change, value: dict[str, Any], seen: str, actor: Actor
+) -> bool:
+    """Whether the one thing that happened since is this very change: a form that was sent twice."""
+    table = tables.Change
+    newest = session.scalar(
+        select(table).where(table.round_id == grade.round_id).order_by(table.id.desc()).limit(1)
+    )
+    if newest is None or newest.by != actor.user_id or newest.undone_at is not None:
+        return False
+    earlier = session.scalar(
+        select(func.max(table.id)).where(table.round_id == grade.round_id, table.id < newest.id)
+    )
+    undone = stamp(session, grade.round_id).rpartition(".")[2]
+    same = (newest.kind, newest.target, newest.value, newest.reason)
+    return seen == f"{grade.round_id}.{earlier or 0}.{undone}" and same == (
+        wanted.kind, wanted.target, value, wanted.reason,
+    )  # fmt: skip
+
+
+def _tell(session: Session, grade: tables.Grade, key: str) -> None:
+    """Whoever has seen the grade hears that it is another."""
+    if grade.released_at is not None:
+        release.tell(session, grade, "grade.changed", key)
+
+
+def _checked(session: Session, grade: tables.Grade, wanted: Change) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is stored of a change, and what stands there before it. Raises ChangeRefused."""
+    original = Report.model_validate(grade.report)
+    report = changed(original, changes_of(session, grade.round_id))
+    if wanted.kind in NEEDS_REASON and not wanted.reason:
+        raise ChangeRefused("Say why you change the points; the student and your colleagues read it.")
+    if wanted.kind == "adjust":
+        return _adjusted(grade, wanted)
+    if wanted.kind in ("waive", "apply"):
+        return {}, _of_adjustment(report, wanted)
+    if wanted.kind in ("points", "reason"):
+        return _of_criterion(report, wanted)
+    if wanted.kind in ("remark", "hide"):
+        return _of_remark(original, wanted)
+    if not wanted.text:
+        raise ChangeRefused("Write something first; to take words away, write others in their place.")
+    if wanted.kind == "add":
+        return _placed(session, grade.submission_id, wanted), {}
+    if wanted.target not in WORDS:
+        raise ChangeRefused("This part of the report cannot be changed.")
+    part, _, name = wanted.target.partition(".")
+    before = getattr(getattr(report, part), name, None)
+    if before is None:
+        raise ChangeRefused("The report has no such part.")
+    return {"text": wanted.text}, {"text": before}
+
+
+def _adjusted(grade: tables.Grade, wanted: Change) -> tuple[dict[str, Any], dict[str, Any]]:
+    if wanted.points is None or abs(wanted.points) > max(10 * grade.max_points, 10):
+        raise ChangeRefused("Say how many points to add, or to take away with a minus.")
+    return {"points": round(wanted.points, 2)}, {"points": grade.adjustment}
+
+
+def _of_adjustment(report: Report, wanted: Change) -> dict[str, Any]:
+    found = next((one for one in report.adjustments if one.adjustment == wanted.target), None)
+    if found is None:
+        raise ChangeRefused("This grading has no such deduction or cap; load the page again.")
+    return {"points": found.points}
+
+
+def _of_criterion(report: Report, wanted: Change) -> tuple[dict[str, Any], dict[str, Any]]:
+    found = next((one for one in report.criteria if one.criterion == wanted.target), None)
+    if found is None:
+        raise ChangeRefused("This grading has no such criterion; load the page again.")
+    if wanted.kind == "reason":
+        if not wanted.text:
+            raise ChangeRefused("Write the reason the student should read.")
+        return {"text": wanted.text}, {"text": found.reason}
+    if wanted.points is None or not 0 <= wanted.points <= found.max_points:
+        raise ChangeRefused(f"Give between 0 and {found.max_points:g} points for “{found.title}”.")
+    return {"points": round(wanted.points, 2)}, {"points": found.points}
+
+
+def _of_remark(original: Report, wanted: Change) -> tuple[dict[str, Any], dict[str, Any]]:
+    kind, _, number = wanted.target.partition(":")
+    lists: dict[str, Any] = {}
+    if original.analysis is not None:
+        lists = {"finding": original.analysis.findings, "suggestion": original.analysis.suggestions}
+    found = lists.get(kind, ())
+    if not number.isdecimal() or len(number) > 4 or int(number) >= len(found):
+        raise ChangeRefused("This grading has no such remark; load the page again.")
+    remark = found[int(number)]
+    before = {"text": remark.detail if kind == "finding" else remark.how}
+    if wanted.kind == "hide":
+        return {}, before
+    if not wanted.text:
+        raise ChangeRefused("Write what the remark should say, or hide it.")
+    return {"text": wanted.text}, before
+
+
+def _placed(session: Session, submission_id: str, wanted: Change) -> dict[str, Any]:
+    """A comment with a place that is there. Lines count as in `grading.domain.model.Location`."""
+    value: dict[str, Any] = {"text": wanted.text}
+    if not wanted.document:
+        return value
+    documents = session.scalar(
+        select(tables.Submission.documents).where(tables.Submission.id == submission_id)
+    )
+    found = next((one for one in documents or [] if one["path"] == wanted.document), None)
+    if found is None:
+        raise ChangeRefused("The hand-in has no such file.")
+    cell = next((one for one in found["cells"] if one["number"] == wanted.cell), None)
+    if wanted.cell is not None and cell is None:
+        raise ChangeRefused("The file has no such cell.")
+    value |= {"document": wanted.document, "cell": wanted.cell}
+    if wanted.line is not None:
+        whole = found["kind"] != "notebook" or len(found["cells"]) == 1
+        cells = [cell] if cell else found["cells"] if whole else []
+        if not any(_has_line(one, wanted.line) for one in cells):
+            raise ChangeRefused("There is no such line there; in notebooks, choose its cell, too.")
+        value["line"] = wanted.line
+    return value
+
+
+def _has_line(cell: dict[str, Any], line: int) -> bool:
+    first = int(cell.get("first_line", 1))
+    return first <= line <= first + str(cell["source"]).count("\n")

@@ -1,0 +1,152 @@
+"""Requests for a regrade: asking, withdrawing, answering; `regrade_lists` reads them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.domain.changes import Change
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Value
+from grading.store import tables
+from grading.store.audit import note
+from grading.store.database import now
+from grading.store.grades.change_history import stamp
+from grading.store.integrations import mail
+from grading.store.review import edits
+from grading.store.submissions.intake import add_round
+
+MOST_OF_ONE = 30
+"""Requests for one hand-in, whatever became of them."""
+LONGEST = 4_000
+"""Characters of a reason or an answer."""
+Verdict = Literal["declined", "points", "again"]
+"""declined; accepted with other points; accepted and graded again by the machines"""
+
+
+class Answer(Value):
+    """What staff decided; `points` is the new number of a criterion, or what is added to the whole."""
+
+    verdict: Verdict
+    words: str
+    points: float | None = None
+
+
+def ask(session: Session, actor: Actor, submission_id: str, criterion: str, reason: str) -> int:
+    """Write a request down; returns its number. Raises Conflict where one is open already."""
+    # the row is the lock that keeps two equal requests apart
+    session.execute(
+        select(tables.Submission.id)
+        .where(tables.Submission.id == submission_id)
+        .with_for_update(key_share=True)
+    )
+    round_, grade = _graded(session, submission_id)
+    known = {one["criterion"] for one in grade.report.get("criteria", [])}
+    if criterion and criterion not in known:
+        raise NotFound("This grade has no such criterion.")
+    row = tables.RegradeRequest
+    mine = session.scalars(select(row).where(row.submission_id == submission_id)).all()
+    if any(one.state == "open" and one.criterion == criterion for one in mine):
+        raise Conflict("You have asked for this already. Wait for the answer, or withdraw that request.")
+    if len(mine) >= MOST_OF_ONE:
+        raise Conflict("That is a lot of requests for one hand-in. Please talk to your instructor.")
+    made = row(
+        submission_id=submission_id, round_id=round_.id, student_id=actor.user_id, course_id=round_.course_id,
+        criterion=criterion, reason=_storable(reason), created_at=now(session),
+    )  # fmt: skip
+    session.add(made)
+    session.flush()
+    note(session, actor.name, "regrade.ask", f"submission:{submission_id}", _about(made))
+    return made.id
+
+
+def withdraw(session: Session, actor: Actor, request_id: int) -> None:
+    """Take one's own request back. Raises NotFound, and Conflict when it was answered."""
+    row = _locked(session, request_id)
+    if row.student_id != actor.user_id:
+        raise NotFound("There is no such request.")
+    if row.state != "open":
+        raise Conflict("This request was answered or withdrawn already.")
+    row.state, row.answered_at = "withdrawn", now(session)
+    note(session, actor.name, "regrade.withdraw", f"submission:{row.submission_id}", _about(row))
+
+
+def answer(session: Session, actor: Actor, request_id: int, given: Answer) -> str | None:
+    """Decline or accept; returns the new round, where there is one to announce.
+
+    Raises NotFound, Conflict when it was answered already or there is no grade to change.
+    """
+    row = _locked(session, request_id)
+    if row.state != "open":
+        raise Conflict("Somebody has answered this request, or it was withdrawn. Nothing was changed.")
+    new = None
+    if given.verdict == "points":
+        _change(session, actor, row, given)
+    elif given.verdict == "again":
+        new = _again(session, row)
+    row.state = "declined" if given.verdict == "declined" else "accepted"
+    row.answer, row.answered_by, row.answered_at = _storable(given.words), actor.user_id, now(session)
+    said = {**_about(row), "verdict": given.verdict, "points": given.points}
+    note(session, actor.name, "regrade.answer", f"submission:{row.submission_id}", said)
+    mail.answered(session, row.submission_id, row.student_id, row.id)
+    return new
+
+
+def _change(session: Session, actor: Actor, row: tables.RegradeRequest, given: Answer) -> None:
+    """Other points for the criterion, or more or less of the total."""
+    round_ = _current(session, row.submission_id)
+    wanted = Change(
+        kind="points" if row.criterion else "adjust",
+        target=row.criterion or f"regrade:{row.id}",
+        points=given.points,
+        reason=_storable(given.words)[:2000],
+    )
+    # who answers saw the page of the request, not the grade's: what others changed is no obstacle
+    edits.change(session, row.submission_id, wanted, stamp(session, round_.id), actor)
+
+
+def _again(session: Session, row: tables.RegradeRequest) -> str:
+    """A new round of the hand-in."""
+    current = _current(session, row.submission_id)
+    if current.finished_at is None:
+        raise Conflict("This hand-in is being graded right now. Wait until that is done.")
+    submission = session.get_one(tables.Submission, row.submission_id)
+    made = add_round(session, submission, submission.assignment, reason="regrade", priority="interactive")
+    return made.id
+
+
+def _graded(session: Session, submission_id: str) -> tuple[tables.Round, tables.Grade]:
+    """The current round and its grade."""
+    current = _current(session, submission_id)
+    grade = session.scalar(select(tables.Grade).where(tables.Grade.round_id == current.id))
+    if grade is None:
+        raise Conflict("There is no grade right now: the hand-in is being graded again.")
+    return current, grade
+
+
+def _current(session: Session, submission_id: str) -> tables.Round:
+    query = select(tables.Round).where(tables.Round.submission_id == submission_id, tables.Round.current)
+    current = session.scalar(query)
+    if current is None:
+        raise NotFound("There is no such submission.")
+    return current
+
+
+def _locked(session: Session, request_id: int) -> tables.RegradeRequest:
+    query = select(tables.RegradeRequest).where(tables.RegradeRequest.id == request_id).with_for_update()
+    row = session.scalar(query)
+    if row is None:
+        raise NotFound("There is no such request.")
+    return row
+
+
+def _about(row: tables.RegradeRequest) -> dict[str, int | str]:
+    return {"request": row.id, "criterion": row.criterion}
+
+
+def _storable(text: str) -> str:
+    """Any database takes it: PostgreSQL refuses NUL."""
+    return text.replace("\0", "").strip()[:LONGEST]

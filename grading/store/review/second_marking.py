@@ -1,0 +1,140 @@
+"""Second marking: levels that a person gives without the model's, to compare people and model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+from sqlalchemy import Label, distinct, exists, func, select
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import GraderError, NotFound
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Rubric, Value
+from grading.store.audit import note
+from grading.store.database import now
+from grading.store.grades.counted_submission import counts_of
+from grading.store.tables import Assignment, Audit, Grade, Mark, Round, RubricVersion, Submission
+
+MOST = 50
+"""Hand-ins of one draw: their ids stand in its address."""
+SEEN = ("grade.view", "grade.change", "grade.undo", "grade.accept")
+"""What somebody did, by the audit, who knows what the model gave."""
+
+
+class MarkRefused(GraderError):
+    """These levels do not fit the rubric."""
+
+    code = "mark_refused"
+    status = 422
+
+
+class ToMark(Value):
+    """A hand-in of a draw."""
+
+    id: str
+    marked: bool
+    """By the one who asks."""
+    others: int
+    """People who marked it beside them."""
+
+
+def drawn(session: Session, assignment: Assignment, count: int, seed: str) -> list[str]:
+    """So many graded hand-ins by chance, the same for everybody with this seed."""
+    query = (
+        select(Submission.id)
+        .join(Round, (Round.submission_id == Submission.id) & Round.current)
+        .join(Grade, Grade.round_id == Round.id)
+        .where(Submission.id.in_(counts_of(assignment)))
+    )
+    ids = sorted(session.scalars(query), key=lambda one: sha256(f"{seed}:{one}".encode()).digest())
+    return ids[: min(max(count, 1), MOST)]
+
+
+def to_mark(session: Session, assignment_id: int, ids: Sequence[str], actor: Actor) -> tuple[ToMark, ...]:
+    """How far the marking of these hand-ins is; what is not of the assignment is left out."""
+    mine = func.max(Mark.id).filter(Mark.by == actor.user_id)
+    others = func.count(distinct(Mark.by)).filter(Mark.by != actor.user_id)
+    query = (
+        select(Submission.id, mine.label("mine"), others.label("others"))
+        .join(Round, (Round.submission_id == Submission.id) & Round.current)
+        .outerjoin(Mark, Mark.round_id == Round.id)
+        .where(Submission.assignment_id == assignment_id, Submission.id.in_(ids[:MOST]))
+        .group_by(Submission.id)
+    )
+    found = {row.id: row for row in session.execute(query)}
+    return tuple(
+        ToMark(id=one, marked=found[one].mine is not None, others=found[one].others)
+        for one in dict.fromkeys(ids)
+        if one in found
+    )
+
+
+def rubric_of(session: Session, round_id: str) -> Rubric:
+    """What a round is graded by."""
+    query = select(RubricVersion.rubric).join(Round).where(Round.id == round_id)
+    return Rubric.model_validate(session.execute(query).scalar_one())
+
+
+class Before(Value):
+    """What somebody marks by, and how they did before."""
+
+    rubric: Rubric
+    given: dict[str, float]
+    """Criterion -> the level they gave."""
+    known: bool
+    """They looked at the grade, so that they know what the model gave."""
+
+
+def before(session: Session, submission_id: str, round_id: str, actor: Actor) -> Before:
+    """What a form to mark needs."""
+    mine = (Mark.round_id == round_id, Mark.by == actor.user_id)
+    columns = (RubricVersion.rubric, exists().where(*mine).label("marked"), _looked(submission_id, actor))
+    row = session.execute(select(*columns).join(Round).where(Round.id == round_id)).one()
+    levels = session.execute(select(Mark.criterion, Mark.level).where(*mine)) if row.marked else ()
+    return Before(
+        rubric=Rubric.model_validate(row.rubric),
+        given={one.criterion: one.level for one in levels},
+        known=row.known,
+    )
+
+
+def _looked(submission_id: str, actor: Actor) -> Label[bool]:
+    theirs = (Audit.object == f"submission:{submission_id}", Audit.actor == actor.name)
+    return exists().where(*theirs, Audit.action.in_(SEEN)).label("known")
+
+
+def has_seen(session: Session, submission_id: str, actor: Actor) -> bool:
+    """Whether this person looked at the grade, so that they know what the model gave."""
+    return bool(session.scalar(select(_looked(submission_id, actor))))
+
+
+def mark(session: Session, submission_id: str, levels: Mapping[str, float], actor: Actor) -> bool:
+    """Keep the levels of one person for all criteria; whether they count as blind.
+
+    Raises NotFound, MarkRefused. Who marks again changes their own levels.
+    """
+    query = select(Round.id).where(Round.submission_id == submission_id, Round.current).with_for_update()
+    round_id = session.scalar(query)
+    if round_id is None:
+        raise NotFound("There is no such hand-in.")
+    criteria = rubric_of(session, round_id).criteria
+    missing = [one.title for one in criteria if not 0 <= levels.get(one.id, -1) <= one.highest]
+    if missing:
+        raise MarkRefused(f"Choose a level for: {', '.join(missing)}.")
+    blind = not has_seen(session, submission_id, actor)
+    rows = {
+        row.criterion: row
+        for row in session.scalars(select(Mark).where(Mark.round_id == round_id, Mark.by == actor.user_id))
+    }
+    moment = now(session)
+    for one in criteria:
+        row = rows.get(one.id)
+        if row is None:
+            row = Mark(round_id=round_id, submission_id=submission_id, criterion=one.id, by=actor.user_id)
+            session.add(row)
+        if row.level != levels[one.id]:
+            row.blind = blind
+        row.level, row.at = levels[one.id], moment
+    note(session, actor.name, "mark.give", f"submission:{submission_id}", {"blind": blind})
+    return blind

@@ -1,0 +1,155 @@
+"""A round until it is prepared: its work may have to be run first, and it becomes queued or is given up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import bindparam, select, update
+from sqlalchemy.orm import Session
+
+from grading.domain.model import RoundState
+from grading.store import outbox
+from grading.store.change_tracking import BY_HAND, touch
+from grading.store.database import now
+from grading.store.rounds import queue
+from grading.store.rounds.lifecycle import storable
+from grading.store.tables import Base, Outbox, Round, Submission, User
+
+PREPARING = ("prepare", "trial")
+"""Outbox rows of a round that is not prepared yet: its checks, and the running of its work."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """A round that is to be prepared, and whose work it is."""
+
+    submission_id: str
+    rubric_version_id: int
+    priority: str
+    documents: Any
+    name: str
+    email: str
+    subjects: tuple[str, ...]
+    """By which other systems know the student."""
+    files: Mapping[str, str]
+    """Path -> SHA-256 of what was handed in."""
+
+
+# made once: putting a statement together costs more than running it
+_ROUNDS, _OUTBOX, _IDENTITIES, _FILES = (
+    Base.metadata.tables[name] for name in ("rounds", "outbox", "identities", "submission_files")
+)
+_RECEIVED = (
+    select(
+        Submission.id,
+        Round.rubric_version_id,
+        Round.priority,
+        Submission.documents,
+        User.name,
+        User.email,
+        Submission.student_id,
+    )
+    .join(Submission, Submission.id == Round.submission_id)
+    .join(User, User.id == Submission.student_id)
+    .where(Round.id == bindparam("at_round"), Round.state == RoundState.RECEIVED)
+)
+_SUBJECTS = select(_IDENTITIES.c.subject).where(_IDENTITIES.c.user_id == bindparam("of"))
+_PATHS = select(_FILES.c.path, _FILES.c.sha256).where(_FILES.c.submission_id == bindparam("of"))
+_QUEUE = (
+    _ROUNDS.update()
+    .where(_ROUNDS.c.id == bindparam("at_round"), _ROUNDS.c.state == RoundState.RECEIVED)
+    .values(
+        state=RoundState.QUEUED,
+        prepared=bindparam("content"),
+        prepared_at=bindparam("at"),
+        line=queue.LAST_IN_LINE,
+    )
+    .returning(_ROUNDS.c.submission_id)
+)
+_PREPARED = (
+    _OUTBOX.update()
+    .where(_OUTBOX.c.kind.in_(PREPARING), _OUTBOX.c.key == bindparam("at_round"))
+    # why it was put off before is no error of a row that is done
+    .values(done_at=bindparam("at"), error="")
+)
+
+
+def received(session: Session, round_id: str) -> Received | None:
+    """The round, unless it is prepared or given up."""
+    row = session.connection().execute(_RECEIVED, {"at_round": round_id}).one_or_none()
+    if row is None:
+        return None
+    return Received(
+        submission_id=row.id,
+        rubric_version_id=row.rubric_version_id,
+        priority=row.priority,
+        documents=row.documents,
+        name=row.name,
+        email=row.email,
+        subjects=tuple(session.connection().execute(_SUBJECTS, {"of": row.student_id}).scalars()),
+        files={file.path: file.sha256 for file in session.connection().execute(_PATHS, {"of": row.id})},
+    )
+
+
+def save_prepared(session: Session, round_id: str, prepared: dict[str, Any]) -> bool:
+    """received → queued, with the documents and evidence all its jobs carry."""
+    at = {"at_round": round_id, "at": now(session)}
+    done = session.connection().execute(_QUEUE, {**at, "content": prepared}).scalars().all()
+    touch(session, done)
+    session.connection().execute(_PREPARED, at)
+    return bool(done)
+
+
+def hand_on(session: Session, round_id: str) -> bool:
+    """The work of a received round is to be run: from now on the row "trial" says that it waits.
+
+    False when it was handed on before, or is prepared: a second announcement must not begin it again.
+    """
+    mine = (Outbox.kind == "prepare", Outbox.key == round_id, Outbox.done_at.is_(None))
+    done = update(Outbox).where(*mine).values(done_at=now(session)).returning(Outbox.id)
+    if session.execute(done).first() is None:
+        return False
+    if not outbox.again(session, "trial", round_id):
+        outbox.put(session, "trial", round_id, {})
+    return True
+
+
+def close_trials(session: Session, round_ids: Sequence[str]) -> None:
+    """Nothing is to be run for these rounds any more."""
+    rows = (Outbox.kind == "trial", Outbox.key.in_(round_ids), Outbox.done_at.is_(None))
+    session.execute(update(Outbox).where(*rows).values(done_at=now(session), error=""))
+
+
+def priorities(session: Session, round_ids: Sequence[str]) -> dict[str, str]:
+    """The priority of each of these rounds that is still to be prepared."""
+    rows = session.execute(
+        select(Round.id, Round.priority).where(Round.id.in_(round_ids), Round.state == RoundState.RECEIVED)
+    )
+    return {row.id: row.priority for row in rows}
+
+
+def student_of(session: Session, round_id: str) -> int | None:
+    """Whose work it is; nothing when there is no such round."""
+    return session.execute(select(Round.student_id).where(Round.id == round_id)).scalar_one_or_none()
+
+
+def reject(session: Session, round_id: str, sentence: str) -> None:
+    """received → failed: the round cannot be prepared, whoever tries."""
+    moment = now(session)
+    failed = session.execute(
+        update(Round)
+        .where(Round.id == round_id, Round.state == RoundState.RECEIVED)
+        .values(state=RoundState.FAILED, failure=storable(sentence), finished_at=moment)
+        .returning(Round.submission_id, Round.current)
+        .execution_options(**BY_HAND)
+    ).all()
+    touch(session, [row.submission_id for row in failed])
+    for row in failed:
+        if row.current:  # of a dry run nobody hears
+            news = {"type": "submission.failed", "submission": row.submission_id}
+            outbox.put(session, "event", f"failed:{round_id}", news)
+    rows = (Outbox.kind.in_(PREPARING), Outbox.key == round_id)
+    # why it was put off before is no error of a row that is done
+    session.execute(update(Outbox).where(*rows).values(done_at=moment, error=""))

@@ -1,0 +1,155 @@
+"""A class zip between its preview and its confirmation, and whom its files belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.documents import HandIn
+from grading.documents.class_zip import StudentFiles, name_key
+from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.permissions import Actor
+from grading.store import tables
+from grading.store.accounts import users
+from grading.store.audit import note
+from grading.store.blobs import fetch, keep
+from grading.store.database import now
+from grading.store.submissions import intake
+from grading.store.submissions.intake import Accepted, Incoming
+
+
+@dataclass(frozen=True)
+class Member:
+    """A student of the course as a batch may match them."""
+
+    user_id: int
+    name: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a zip holds of one student, and who that is in the course, if known."""
+
+    entry: StudentFiles
+    member: Member | None
+    how: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was decided for one entry: a known student's id, or `create`."""
+
+    entry: StudentFiles
+    content: HandIn
+    user_id: int | None
+
+
+def add(session: Session, assignment_id: int, actor: Actor, filename: str, data: bytes) -> str:
+    """Keep a zip for its preview; returns the batch's id."""
+    (sha256,) = keep(session, [data])
+    row = tables.Batch(
+        assignment_id=assignment_id,
+        created_by=actor.user_id,
+        sha256=sha256,
+        filename=filename[:400],
+        created_at=now(session),
+    )
+    session.add(row)
+    session.flush()
+    note(session, actor.name, "batch.upload", f"batch:{row.id}", {"assignment": assignment_id})
+    return row.id
+
+
+def find(session: Session, batch_id: str) -> tables.Batch:
+    """The batch. Raises NotFound."""
+    row = session.get(tables.Batch, batch_id) if batch_id.isalnum() else None
+    if row is None:
+        raise NotFound("There is no such class upload.")
+    return row
+
+
+def data(session: Session, batch: tables.Batch) -> bytes:
+    """The bytes of the zip."""
+    return fetch(session, batch.sha256)
+
+
+def members(session: Session, course_id: int) -> tuple[Member, ...]:
+    """The students of a course."""
+    query = (
+        select(tables.User)
+        .join(tables.Membership, tables.Membership.user_id == tables.User.id)
+        .where(tables.Membership.course_id == course_id, tables.Membership.role == "student")
+        .order_by(tables.User.name, tables.User.id)
+    )
+    return tuple(
+        Member(user.id, user.name, tuple(identity.subject for identity in user.identities))
+        for user in session.scalars(query)
+    )
+
+
+def match(entries: Sequence[StudentFiles], known: Sequence[Member]) -> tuple[Match, ...]:
+    """Find each entry's student by id, else by a name that only one student of the course has."""
+    by_id = _unique([(identity.casefold(), member) for member in known for identity in member.ids])
+    by_name = _unique([(name_key(member.name), member) for member in known])
+    result = []
+    for entry in entries:
+        found, how = by_id.get((entry.id or "").casefold()), "by id"
+        if found is None and entry.name:
+            found, how = by_name.get(name_key(entry.name)), "by name"
+        result.append(Match(entry, found, how if found else ""))
+    return tuple(result)
+
+
+def confirm(
+    session: Session, batch: tables.Batch, course_id: int, choices: Sequence[Choice], actor: Actor
+) -> list[Accepted]:
+    """Hand in for all chosen students in this transaction. Raises Conflict when it was done before."""
+    if batch.confirmed_at is not None:
+        raise Conflict("This class upload was already handed in.")
+    allowed = {member.user_id for member in members(session, course_id)}
+    batch.confirmed_at = now(session)
+    accepted = []
+    for choice in choices:
+        if choice.user_id is not None and choice.user_id not in allowed:
+            raise GraderError("One of the chosen students is not in this course; load the page again.")
+        student_id = choice.user_id or _create(session, choice.entry, course_id)
+        incoming = Incoming(
+            assignment_id=batch.assignment_id,
+            student_id=student_id,
+            source="zip",
+            handin=choice.content,
+            priority="batch",
+            submitted_by=actor.user_id,
+            trusted=True,
+        )
+        accepted.append(intake.accept(session, incoming))
+    note(session, actor.name, "batch.confirm", f"batch:{batch.id}", {"students": len(accepted)})
+    return accepted
+
+
+def _create(session: Session, entry: StudentFiles, course_id: int) -> int:
+    """A new student under the id the zip gives, or under the key where it gives only a name."""
+    subject = entry.id or entry.key
+    user = users.find_or_create_student(session, "local", subject, entry.name or "", "", course_id)
+    return user.id
+
+
+def _unique(pairs: Sequence[tuple[str, Member]]) -> Mapping[str, Member]:
+    """Keys that lead to exactly one member."""
+    found: dict[str, Member | None] = {}
+    for key, member in pairs:
+        same = found.get(key, member)
+        found[key] = member if same is member and key else None
+    return {key: member for key, member in found.items() if member is not None}
+
+
+def locked(session: Session, batch_id: str) -> tables.Batch:
+    """The batch, locked until the transaction ends."""
+    row = session.scalar(select(tables.Batch).where(tables.Batch.id == batch_id).with_for_update())
+    if row is None:
+        raise NotFound("There is no such class upload.")
+    return row

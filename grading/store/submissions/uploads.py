@@ -1,0 +1,193 @@
+"""What was uploaded and is not handed in yet: kept for a day, and shown before it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from grading.checks.upload_notes import Reading, reading
+from grading.documents import HandIn, UploadedFile, in_language
+from grading.domain.errors import NotFound
+from grading.domain.model import Document
+from grading.domain.rubric import Rubric, Value
+from grading.store import tables
+from grading.store.assignments import versions
+from grading.store.blobs import fetch, keep
+from grading.store.database import now
+from grading.store.privacy.deletion import gone, remove_uploads
+from grading.store.submissions.receipts import ReceivedFile, fingerprint, in_order, received
+from grading.store.tables import IdempotencyKey, Upload, UploadFile, User, new_id
+
+COUNTS_FOR = timedelta(minutes=15)
+"""Who hands in so soon after the upload was complete has handed in at that moment."""
+KEPT_FOR = timedelta(days=1)
+"""See `grading.store.privacy.retention`."""
+
+
+class Waiting(Value):
+    """An upload that is not handed in yet."""
+
+    id: str
+    assignment_id: int
+    user_id: int
+    created_at: datetime
+    counts_until: datetime
+    """Handed in by then, it is handed in at `created_at`; later, when it is handed in."""
+    counts_at: datetime
+    """The time it would have if it were handed in now."""
+    kept_until: datetime
+    reading: Reading
+    files: tuple[ReceivedFile, ...] = ()
+    fingerprint: str = ""
+
+
+class HandedIn(Exception):
+    """This upload was handed in before."""
+
+    def __init__(self, submission_id: str) -> None:
+        super().__init__(submission_id)
+        self.submission_id = submission_id
+
+
+def read_upload(session: Session, assignment: tables.Assignment, content: HandIn) -> Reading:
+    """A plain reading of what was uploaded, by the rubric that counts now."""
+    version = versions.version(session, assignment)
+    starter = [Document.model_validate(document) for document in version.starter]
+    rubric, tests = (
+        Rubric.model_validate(version.rubric),
+        [p for p in version.files if p.startswith("tests/")],
+    )
+    documents = in_language(content.documents, assignment.language)
+    return reading(documents, content.notes, rubric, starter, tests)
+
+
+def put(
+    session: Session, assignment_id: int, user_id: int, content: HandIn, read: Reading, form_key: str
+) -> str:
+    """Keep an upload in place of an earlier one of the same person; returns its id."""
+    # the lock of handing in: an upload is not replaced while it is being handed in
+    session.execute(select(User.id).where(User.id == user_id).with_for_update())
+    drop(session, assignment_id, user_id)
+    files = [received(file.name, file.data) for file in content.files]
+    row = Upload(
+        id=new_id(),
+        assignment_id=assignment_id,
+        user_id=user_id,
+        form_key=form_key,
+        documents=[document.model_dump(mode="json") for document in content.documents],
+        notes=list(content.notes),
+        reading=read.model_dump(mode="json"),
+        fingerprint=fingerprint(files),
+        created_at=now(session),
+    )
+    session.add(row)
+    session.flush()
+    keep(session, (file.data for file in content.files))
+    session.add_all(UploadFile(upload_id=row.id, **file.model_dump()) for file in files)
+    session.flush()
+    return row.id
+
+
+def find(session: Session, upload_id: str, user_id: int) -> Waiting:
+    """Somebody's own upload. Raises NotFound."""
+    row = session.get(Upload, upload_id) if upload_id.isalnum() else None
+    if row is None or row.user_id != user_id:
+        raise NotFound(
+            "This upload is not there any more. If you did not hand it in, upload your files again."
+        )
+    file = UploadFile
+    files = session.execute(select(file.path, file.sha256, file.size).where(file.upload_id == row.id))
+    listed = tuple(in_order(ReceivedFile(**one._mapping) for one in files))
+    return _waiting(session, row).model_copy(update={"files": listed, "fingerprint": row.fingerprint})
+
+
+def of_user(session: Session, user_id: int, assignment_id: int | None = None) -> list[Waiting]:
+    """What somebody uploaded and did not hand in."""
+    query = select(Upload).where(Upload.user_id == user_id)
+    if assignment_id is not None:
+        query = query.where(Upload.assignment_id == assignment_id)
+    return [_waiting(session, row) for row in session.scalars(query)]
+
+
+def _waiting(session: Session, row: Upload) -> Waiting:
+    moment, until = now(session), row.created_at + COUNTS_FOR
+    return Waiting(
+        id=row.id,
+        assignment_id=row.assignment_id,
+        user_id=row.user_id,
+        created_at=row.created_at,
+        counts_until=until,
+        counts_at=row.created_at if moment <= until else moment,
+        kept_until=row.created_at + KEPT_FOR,
+        reading=Reading.model_validate(row.reading),
+    )
+
+
+def claim(session: Session, upload_id: str, user_id: int, caller: str) -> tuple[Waiting, HandIn]:
+    """An upload that is to be handed in, locked. Raises HandedIn when it was, NotFound when it is gone."""
+    if upload_id.isalnum():
+        # an update, so that SQLite and PostgreSQL both keep a second one waiting
+        session.execute(update(Upload).where(Upload.id == upload_id).values(form_key=Upload.form_key))
+    before = handed_in(session, caller, upload_id)
+    if before is not None:
+        raise HandedIn(before)
+    waiting = find(session, upload_id, user_id)
+    row = session.get_one(Upload, upload_id)
+    files = tuple(UploadedFile(file.path, fetch(session, file.sha256)) for file in waiting.files)
+    documents = tuple(Document.model_validate(document) for document in row.documents)
+    return waiting, HandIn(files, documents, tuple(row.notes))
+
+
+def handed_in(session: Session, caller: str, upload_id: str) -> str | None:
+    """The submission an upload became, if it was handed in."""
+    row = session.get(IdempotencyKey, (caller, key_of(upload_id[:32]))) if upload_id.isalnum() else None
+    return None if row is None else row.submission_id
+
+
+def key_of(upload_id: str) -> str:
+    """The idempotency key under which an upload is handed in, once."""
+    return f"upload:{upload_id}"
+
+
+def form_key(key: str, digest: str = "") -> str:
+    """The idempotency key of one form with these files; without a digest, how all of that form begin."""
+    return f"form:{key}:{digest[:32]}"
+
+
+def drop(session: Session, assignment_id: int, user_id: int) -> bool:
+    """Throw away what somebody uploaded for an assignment; whether there was something."""
+    query = select(Upload.id).where(Upload.assignment_id == assignment_id, Upload.user_id == user_id)
+    ids = list(session.scalars(query))
+    if ids:
+        remove_uploads(session, ids)
+        session.expire_all()
+    return bool(ids)
+
+
+def taken_in(session: Session, upload_ids: Sequence[str]) -> None:
+    """Uploads that were handed in in this transaction: their files are the hand-in's now."""
+    gone(session, UploadFile, UploadFile.upload_id.in_(upload_ids))
+    gone(session, Upload, Upload.id.in_(upload_ids))
+
+
+def arrived(session: Session, user_id: int, caller: str, assignment_id: int, key: str) -> tuple[str, str]:
+    """What became of a form: ("submission", id), ("upload", id) or ("", "").
+
+    For a page that lost its connection while it sent the files.
+    """
+    if not key:
+        return "", ""
+    own = select(IdempotencyKey.submission_id).where(
+        IdempotencyKey.caller == caller, IdempotencyKey.key.startswith(form_key(key), autoescape=True)
+    )
+    found = session.scalar(own.order_by(IdempotencyKey.created_at.desc()).limit(1))
+    if found is not None:
+        return "submission", found
+    kept = select(Upload.id).where(
+        Upload.user_id == user_id, Upload.assignment_id == assignment_id, Upload.form_key == key
+    )
+    upload = session.scalar(kept)
+    return ("upload", upload) if upload is not None else ("", "")

@@ -1,0 +1,4 @@
+"""Read models of pages and of the API, a module each.
+
+Nothing here writes.
+"""

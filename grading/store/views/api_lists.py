@@ -1,0 +1,154 @@
+"""Lists for programs: by a key, never by counting rows, so that a page costs the same however far in it is.
+
+Each takes the key behind which it begins and how many rows it gives at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, and_, func, or_, select, tuple_
+from sqlalchemy.orm import Session, joinedload
+
+from grading.domain.rubric import Value
+from grading.store import tables
+from grading.store.courses import members
+from grading.store.courses.courses import CourseLine, find
+from grading.store.courses.members import Person
+from grading.store.submissions.submission_policy import counting_for
+from grading.store.views import gradebook, submission_lists
+from grading.store.views.submission_lists import SubmissionLine
+
+
+def courses(
+    session: Session, ids: frozenset[int] | None, archived: bool | None, after: int, limit: int
+) -> tuple[CourseLine, ...]:
+    """These courses (nothing: all) by number."""
+    course = tables.Course
+    count = select(func.count()).where(tables.Assignment.course_id == course.id).scalar_subquery()
+    query = select(course, count).where(course.id > after).order_by(course.id).limit(limit)
+    if ids is not None:
+        query = query.where(course.id.in_(ids))
+    if archived is not None:
+        query = query.where(course.archived == archived)
+    rows = session.execute(query)
+    return tuple(CourseLine(one.id, one.slug, one.title, one.archived, many) for one, many in rows)
+
+
+def people(
+    session: Session, course_id: int, role: str | None, search: str, after: int, limit: int
+) -> tuple[Person, ...]:
+    """The people of a course by number; `search` finds names, addresses and ids."""
+    here = tables.Membership
+    query = (
+        select(*members.SHOWN, here.role)
+        .select_from(tables.User)
+        .join(here, here.user_id == tables.User.id)
+        .where(here.course_id == course_id, tables.User.id > after)
+        .order_by(tables.User.id)
+        .limit(limit)
+    )
+    if role:
+        query = query.where(here.role == role)
+    return members.found(session, query, search)
+
+
+def assignments(
+    session: Session,
+    course_ids: frozenset[int] | None,
+    staff_of: frozenset[int] | None,
+    after: int,
+    limit: int,
+) -> Sequence[tables.Assignment]:
+    """The assignments of these courses (nothing: all); of others than `staff_of` what students see."""
+    own = tables.Assignment
+    query = select(own).where(own.id > after).order_by(own.id).limit(limit)
+    if course_ids is not None:
+        query = query.where(own.course_id.in_(course_ids))
+    if staff_of is not None:
+        query = query.where(own.visible | own.course_id.in_(staff_of))
+    return session.scalars(query.options(joinedload(own.course, innerjoin=True))).all()
+
+
+class Wanted(Value):
+    """Which hand-ins a list shows; nothing means all."""
+
+    staff_of: frozenset[int] | None = None
+    """Courses of which all may be seen; of others only what counts for `reader`."""
+    reader: int = 0
+    course_id: int | None = None
+    assignment_id: int | None = None
+    student_id: int | None = None
+    state: str | None = None
+    flagged: bool | None = None
+    released: bool | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def submissions(
+    session: Session, wanted: Wanted, after: tuple[datetime, str] | None, limit: int
+) -> tuple[SubmissionLine, ...]:
+    """Hand-ins, the newest first; which they are by indexes alone, then all that belongs to those few."""
+    own, round_, grade = tables.Submission, tables.Round, tables.Grade
+    query: Select[Any] = (
+        select(own.id)
+        .join(round_, and_(round_.submission_id == own.id, round_.current))
+        .order_by(own.created_at.desc(), own.id.desc())
+        .limit(limit)
+    )
+    if wanted.flagged is not None or wanted.released is not None:
+        query = query.outerjoin(grade, grade.round_id == round_.id)
+    for condition in (*_whose(wanted), *_which(wanted)):
+        query = query.where(condition)
+    if after is not None:
+        query = query.where(tuple_(own.created_at, own.id) < after)
+    return submission_lists.lines(session, list(session.scalars(query)))
+
+
+def _whose(wanted: Wanted) -> list[Any]:
+    own = tables.Submission
+    found: list[Any] = []
+    if wanted.staff_of is not None:
+        theirs = select(tables.Assignment.id).where(tables.Assignment.course_id.in_(wanted.staff_of))
+        found.append(or_(own.assignment_id.in_(theirs), counting_for(wanted.reader)))
+    if wanted.course_id is not None:
+        of_course = select(tables.Assignment.id).where(tables.Assignment.course_id == wanted.course_id)
+        found.append(own.assignment_id.in_(of_course))
+    if wanted.assignment_id is not None:
+        found.append(own.assignment_id == wanted.assignment_id)
+    if wanted.student_id is not None:
+        found.append(counting_for(wanted.student_id))
+    return found
+
+
+def _which(wanted: Wanted) -> list[Any]:
+    own, round_, grade = tables.Submission, tables.Round, tables.Grade
+    found: list[Any] = []
+    if wanted.state is not None:
+        found.append(round_.state == wanted.state)
+    if wanted.released is not None:
+        shown = grade.released_at.is_not(None)
+        found.append(shown if wanted.released else grade.released_at.is_(None))
+    if wanted.flagged is not None:
+        flagged = func.coalesce(grade.flag_text, "") != ""
+        if wanted.staff_of is not None:  # a filter must not tell what the lines do not
+            staff = select(tables.Assignment.id).where(tables.Assignment.course_id.in_(wanted.staff_of))
+            flagged = and_(flagged, or_(grade.released_at.is_not(None), own.assignment_id.in_(staff)))
+        found.append(flagged if wanted.flagged else ~flagged)
+    if wanted.since is not None:
+        found.append(own.created_at >= wanted.since)
+    if wanted.until is not None:
+        found.append(own.created_at < wanted.until)
+    return found
+
+
+def grades(
+    session: Session, assignment: tables.Assignment, after: int, limit: int
+) -> tuple[gradebook.Row, ...]:
+    """What counts of each student for one assignment, by the student's number; each row has one cell."""
+    course = find(session, assignment.course_id)
+    listed = gradebook.columns(session, course.id, assignment_id=assignment.id)
+    return gradebook.rows(session, course, listed, gradebook.students_after(session, course.id, after, limit))

@@ -1,0 +1,302 @@
+"""An assignment as its page shows it: task, files, rubric and late rule, as one reader may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, exists, select
+from sqlalchemy.orm import Session, aliased, joinedload
+
+from grading.domain.errors import NotFound
+from grading.domain.lateness import LateRule, own_due, steps
+from grading.domain.rubric import Rubric, Value
+from grading.shared.cache import Remembered, mark
+from grading.store import tables
+from grading.store.blobs import fetch
+from grading.store.courses import groups
+from grading.store.courses.groups import Group
+from grading.store.database import clock, told
+from grading.store.submissions.submission_policy import Door, Terms, stands, taken
+from grading.store.views import submission_lists
+from grading.store.views.submission_lists import SubmissionLine
+
+OFFERED = ("starter/", "data/")
+"""Folders whose files students may have; solutions, tests and instructions never leave."""
+
+MOST_READ = 1024 * 1024
+"""Characters of rubrics that are kept as they were read."""
+
+
+class Offered(Value):
+    """A file to download."""
+
+    path: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        """Without the folder it lies in."""
+        return self.path.partition("/")[2]
+
+
+class ShownCriterion(Value):
+    """A criterion as students see it: what earns points, not how that is found out."""
+
+    title: str
+    points: float
+    levels: tuple[str, ...]
+    bonus: bool = False
+
+
+class ShownAdjustment(Value):
+    """A deduction or cap as students see it: what it takes, not how that is found out."""
+
+    title: str
+    description: str
+    criteria: tuple[str, ...]
+    """Their titles; none is the whole."""
+    deduct: float | None
+    cap: float | None
+    each: bool
+    partly: bool
+
+
+class ShownRubric(Value):
+    """What of a rubric students see."""
+
+    criteria: tuple[ShownCriterion, ...] = ()
+    adjustments: tuple[ShownAdjustment, ...] = ()
+    max_points: float = 0
+
+
+class LateStep(Value):
+    """Until then so much is kept."""
+
+    until: datetime
+    credit: float
+
+
+class Overview(Value):
+    """An assignment, and how its reader stands."""
+
+    id: int
+    course_id: int
+    course: str
+    course_title: str
+    slug: str
+    title: str
+    due_at: datetime | None
+    """That of all; the reader's own is `door.due`."""
+    visible: bool
+    archived: bool
+    counts: str
+    group_size: int
+    now: datetime
+    ready: bool
+    """It has a rubric, so it can be handed in."""
+    task: str = ""
+    criteria: tuple[ShownCriterion, ...] = ()
+    adjustments: tuple[ShownAdjustment, ...] = ()
+    max_points: float = 0
+    files: tuple[Offered, ...] = ()
+    steps: tuple[LateStep, ...] = ()
+    door: Door
+    group: Group | None = None
+
+
+def find(session: Session, assignment_id: int) -> tables.Assignment:
+    """The assignment. Raises NotFound."""
+    found = session.scalar(_found(), {"assignment_id": assignment_id})
+    if found is None:
+        raise NotFound("There is no such assignment.")
+    return found
+
+
+@cache
+def _found() -> Select[tables.Assignment]:
+    query = select(tables.Assignment).options(joinedload(tables.Assignment.course, innerjoin=True))
+    return query.where(tables.Assignment.id == bindparam("assignment_id"))
+
+
+_rubrics: Remembered[ShownRubric] = Remembered(MOST_READ)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """An assignment as a page reads it."""
+
+    shown: Overview
+    attempts: tuple[SubmissionLine, ...]
+    """All hand-ins of the reader."""
+    uploaded: bool
+    """The reader has uploaded something."""
+
+
+def look(
+    session: Session,
+    assignment_id: int,
+    user_id: int,
+    allow: Callable[[int, bool], None],
+) -> Looked:
+    """The assignment as this user sees it, in few queries. Raises NotFound.
+
+    `allow` gets its course and whether students see it, before anything else is read; it may raise, too.
+    """
+    query = _head(session.get_bind().dialect.name)
+    row = session.execute(query, {"assignment_id": assignment_id, "user_id": user_id}).first()
+    if row is None:
+        raise NotFound("There is no such assignment.")
+    allow(row.course_id, row.visible)
+    moment, alone = told(session, row.clock), row.group_size < 2
+    attempts = submission_lists.attempts(session, user_id, assignment_id)
+    if alone:
+        used = len(attempts)
+    else:
+        people = groups.confirmed_with(session, assignment_id, user_id)
+        used = max((count for count, _ in taken(session, assignment_id, people).values()), default=0)
+    terms = Terms(row.due_at, row.late, row.max_hand_ins, row.archived)
+    stand = stands(terms, own_due(row.due_at, row.own), used, moment)
+    group = None if alone else groups.group_of(session, assignment_id, user_id)
+    return Looked(_shown(session, row, stand, group, moment), attempts, row.uploaded)
+
+
+def overview(session: Session, assignment: tables.Assignment, user_id: int) -> Overview:
+    """The assignment as this user sees it."""
+    return look(session, assignment.id, user_id, lambda _course_id, _visible: None).shown
+
+
+_OF_ASSIGNMENT = (
+    tables.Assignment.id,
+    tables.Assignment.course_id,
+    tables.Assignment.slug,
+    tables.Assignment.title,
+    tables.Assignment.due_at,
+    tables.Assignment.late,
+    tables.Assignment.max_hand_ins,
+    tables.Assignment.group_size,
+    tables.Assignment.counts,
+    tables.Assignment.visible,
+)
+
+
+@cache
+def _head(dialect: str) -> Select[Any]:
+    """An assignment with its course, the version that counts, and what is there of the reader."""
+    assignment, course, version, own = (
+        tables.Assignment,
+        tables.Course,
+        tables.RubricVersion,
+        tables.Extension,
+    )
+    other = aliased(version)
+    counts = select(other.id).where(other.assignment_id == assignment.id, other.published_at.is_not(None))
+    newest = counts.order_by(other.published_at.desc(), other.number.desc()).limit(1).scalar_subquery()
+    user_id: ColumnElement[int] = bindparam("user_id")
+    uploaded = (tables.Upload.user_id == user_id, tables.Upload.assignment_id == assignment.id)
+    columns = (
+        *_OF_ASSIGNMENT,
+        course.slug.label("course"),
+        course.title.label("course_title"),
+        course.archived,
+        own.due_at.label("own"),
+        version.id.label("version"),
+        version.task,
+        cast(version.rubric, Text).label("rubric"),
+        version.files,
+        exists().where(*uploaded).label("uploaded"),
+        clock(dialect),
+    )
+    query: Select[Any] = select(*columns).select_from(assignment)
+    return (
+        query.join(course, course.id == assignment.course_id)
+        .outerjoin(version, version.id == newest)
+        .outerjoin(own, and_(own.assignment_id == assignment.id, own.student_id == user_id))
+        .where(assignment.id == bindparam("assignment_id"))
+    )
+
+
+def _shown(session: Session, row: Any, stand: Door, group: Group | None, moment: datetime) -> Overview:
+    found = Overview(
+        id=row.id,
+        course_id=row.course_id,
+        course=row.course,
+        course_title=row.course_title,
+        slug=row.slug,
+        title=row.title,
+        due_at=row.due_at,
+        visible=row.visible,
+        archived=row.archived,
+        counts=row.counts,
+        group_size=row.group_size,
+        now=moment,
+        ready=False,
+        steps=_steps(stand.due, stand.rule),
+        door=stand,
+        group=group,
+    )
+    if row.version is None:
+        return found
+    rubric = _rubrics.get(mark(row.rubric), len(row.rubric), lambda: shown_rubric(row.rubric))
+    shown = {
+        "ready": True,
+        "task": row.task,
+        **{name: getattr(rubric, name) for name in type(rubric).model_fields},
+    }
+    return found.model_copy(update={**shown, "files": _offered(session, row.files)})
+
+
+def shown_rubric(text: str) -> ShownRubric:
+    """What students see of a rubric, which is JSON."""
+    rubric = Rubric.model_validate_json(text)
+    titles = {one.id: one.title for one in rubric.criteria}
+    shared = {"title", "description", "deduct", "cap", "each", "partly"}
+    return ShownRubric(
+        criteria=tuple(
+            ShownCriterion(title=one.title, points=one.points, levels=one.levels, bonus=one.bonus)
+            for one in rubric.criteria
+        ),
+        adjustments=tuple(
+            ShownAdjustment(**one.model_dump(include=shared), criteria=tuple(titles[i] for i in one.criteria))
+            for one in rubric.adjustments
+        ),
+        max_points=rubric.max_points,
+    )
+
+
+def offered(session: Session, assignment: tables.Assignment, path: str) -> bytes:
+    """The bytes of a file that students may have. Raises NotFound for all others."""
+    name = _files(session, assignment).get(path) if path.startswith(OFFERED) else None
+    if name is None:
+        raise NotFound("There is no such file.")
+    return fetch(session, name)
+
+
+def _files(session: Session, assignment: tables.Assignment) -> Mapping[str, str]:
+    """The files of the version that counts."""
+    version = tables.RubricVersion
+    query = (
+        select(version.files)
+        .where(version.assignment_id == assignment.id, version.published_at.is_not(None))
+        .order_by(version.published_at.desc(), version.number.desc())
+    )
+    found: Mapping[str, str] | None = session.scalar(query.limit(1))
+    return found or {}
+
+
+def _offered(session: Session, files: Mapping[str, str]) -> tuple[Offered, ...]:
+    names = {path: name for path, name in files.items() if path.startswith(OFFERED)}
+    blob = tables.Blob
+    known = select(blob.sha256, blob.size).where(blob.sha256.in_(set(names.values())))
+    sizes = {name: size for name, size in session.execute(known)} if names else {}  # noqa: C416 - rows are no pairs to mypy
+    order = sorted(names, key=lambda path: (not path.startswith(OFFERED[0]), path.casefold()))
+    return tuple(Offered(path=path, size=sizes.get(names[path], 0)) for path in order)
+
+
+def _steps(due: datetime | None, rule: LateRule) -> tuple[LateStep, ...]:
+    if due is None:
+        return ()
+    return tuple(LateStep(until=until, credit=credit) for until, credit in steps(due, rule))

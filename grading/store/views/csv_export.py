@@ -1,0 +1,221 @@
+"""What leaves as files: grades as a table, and everything of an assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.documents import zip_names
+from grading.domain.outcome import Report
+from grading.domain.rubric import Value
+from grading.scoring import changed
+from grading.scoring.text import as_text
+from grading.store import Store
+from grading.store.blobs import fetch
+from grading.store.courses import courses
+from grading.store.grades.final_score import changes_of
+from grading.store.privacy.deletion import chunks
+from grading.store.tables import (
+    Assignment,
+    Grade,
+    Identity,
+    Round,
+    RubricVersion,
+    Submission,
+    SubmissionFile,
+    User,
+)
+from grading.store.views.gradebook import Row, columns, everybody
+from grading.store.views.gradebook_cells import Cell, Column
+from grading.tabular.grades_csv import ADJUSTMENT, column_of
+
+TOGETHER = 20
+"""Hand-ins that are read together, so that memory does not grow with the class."""
+README = """Everything of one assignment.
+
+grades.csv   what counts of each student
+hand-ins/    a folder for each student, in it one for each hand-in with its files and, once it was graded,
+             report.md with the points and all that was written, changes by people put in
+"""
+
+
+class Criterion(Value):
+    """A criterion of an assignment's newest rubric."""
+
+    id: str
+    title: str
+    max_points: float
+
+
+def criteria_of(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
+    """Of the newest version that counts, in their order."""
+    rubric = _rubric_of(session, assignment_id)
+    return tuple(
+        Criterion(id=one["id"], title=one["title"], max_points=one["points"])
+        for one in rubric.get("criteria", ())
+    )
+
+
+def _rubric_of(session: Session, assignment_id: int) -> Mapping[str, Any]:
+    query = select(RubricVersion.rubric).where(
+        RubricVersion.assignment_id == assignment_id, RubricVersion.published_at.is_not(None)
+    )
+    return session.scalar(query.order_by(RubricVersion.number.desc()).limit(1)) or {}
+
+
+def _deducts(session: Session, assignment_id: int) -> bool:
+    """Whether the points of its criteria need not add up to the whole."""
+    rubric = _rubric_of(session, assignment_id)
+    return bool(rubric.get("adjustments")) or rubric.get("bonus_at_most") is not None
+
+
+# --- tables -------------------------------------------------------------------------------------------
+
+
+def course_table(session: Session, course_id: int) -> tuple[list[str], Iterator[list[Any]]]:
+    """First line and lines of a course: a column for each assignment."""
+    course = courses.find(session, course_id)
+    listed = columns(session, course_id)
+    header = ["id", "name", *(one.title for one in listed), "total", "of", "dropped"]
+    return header, (_course_line(row, listed) for row in everybody(session, course, listed))
+
+
+def _course_line(row: Row, listed: Sequence[Column]) -> list[Any]:
+    dropped = ", ".join(listed[place].title for place in sorted(row.standing.dropped))
+    points = [cell.points for cell in row.cells]
+    total = [row.standing.points, row.standing.max_points, dropped]
+    return [row.student.subject, row.student.name, *points, *total]
+
+
+def assignment_table(
+    session: Session, assignment: Assignment, *, criteria: bool
+) -> tuple[list[str], Iterator[list[Any]]]:
+    """First line and lines of one assignment; with `criteria` it can be changed and read in again."""
+    course = courses.find(session, assignment.course_id)
+    listed = [one for one in columns(session, course.id) if one.id == assignment.id]
+    shown = criteria_of(session, assignment.id) if criteria else ()
+    header = ["id", "name", "state", "hand_in", "handed_in", "points", "max", ADJUSTMENT, "credit", "final"]
+    header += ["released", "reviewed", "held", *(column_of(one.id, one.title) for one in shown)]
+    deducting = criteria and _deducts(session, assignment.id)
+    header += ["deductions"] if deducting else []
+    return header, _assignment_lines(session, everybody(session, course, listed), shown, deducting)
+
+
+def _assignment_lines(
+    session: Session, rows: Iterator[Row], shown: Sequence[Criterion], deducting: bool
+) -> Iterator[list[Any]]:
+    for some in _some(rows, 100):
+        more = _more(session, [row.cells[0].submission_id for row in some if row.cells])
+        for row in some:
+            cell = row.cells[0] if row.cells else Cell()
+            found = more.get(cell.submission_id)
+            line = _assignment_line(row, cell, found, shown)
+            yield [*line, _deducted(found)] if deducting else line
+
+
+def _deducted(more: Any) -> float | None:
+    """What lies between the points of the criteria and those of the rubric."""
+    if more is None or more.criterion_points is None:
+        return None
+    judged = sum(points or 0.0 for points in more.criterion_points.values())
+    return round(float(more.points_so_far) - judged, 2)
+
+
+def _more(session: Session, ids: Sequence[str]) -> dict[str, Any]:
+    query = (
+        select(
+            Submission.id, Submission.number, Submission.created_at, Grade.points, Grade.adjustment,
+            Grade.points_so_far, Grade.reviewed_at, Grade.criterion_points,
+        )
+        .join(Round, (Round.submission_id == Submission.id) & Round.current)
+        .outerjoin(Grade, Grade.round_id == Round.id)
+        .where(Submission.id.in_([one for one in ids if one]))
+    )  # fmt: skip
+    return {row.id: row for row in session.execute(query)}
+
+
+def _assignment_line(row: Row, cell: Cell, more: Any, shown: Sequence[Criterion]) -> list[Any]:
+    head = [row.student.subject, row.student.name, cell.state]
+    if more is None:
+        return [*head, *[None] * (10 + len(shown))]
+    graded = more.criterion_points is not None
+    known = more.criterion_points or {}
+    return [
+        *head,
+        more.number,
+        more.created_at.isoformat(timespec="seconds"),
+        more.points,
+        cell.max_points if graded else None,
+        more.adjustment,
+        cell.credit if graded else None,
+        cell.points,
+        *([cell.released, more.reviewed_at is not None, cell.held] if graded else [None] * 3),
+        *(known.get(one.id) for one in shown),
+    ]
+
+
+def _some(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
+    found: list[Row] = []
+    for row in rows:
+        found.append(row)
+        if len(found) == size:
+            yield found
+            found = []
+    if found:
+        yield found
+
+
+# --- everything of an assignment ----------------------------------------------------------------------
+
+
+def everything(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file but the table; a transaction for each helping, none is kept open."""
+    yield "README.txt", README.encode()
+    names = zip_names.Names()
+    with store.read() as session:
+        query = select(Submission.id).join(Round, (Round.submission_id == Submission.id) & Round.current)
+        query = query.where(Submission.assignment_id == assignment_id)
+        ids = list(session.scalars(query.order_by(Submission.student_id, Submission.number)))
+    for some in chunks(ids, TOGETHER):
+        with store.read() as session:
+            folders = _folders(session, some)
+            for submission_id in some:
+                if submission_id in folders:  # else it was removed a moment ago
+                    yield from _of_hand_in(session, submission_id, folders[submission_id], names)
+
+
+def _folders(session: Session, ids: Sequence[str]) -> dict[str, str]:
+    """Somebody's name and number, which no two have, and which hand-in it is."""
+    subject = (
+        select(Identity.subject).where(Identity.user_id == User.id).order_by(Identity.id).limit(1)
+    ).scalar_subquery()
+    who = (User.id.label("user"), User.name, subject.label("subject"))
+    query = select(Submission.id, Submission.number, *who)
+    query = query.join(User, User.id == Submission.student_id).where(Submission.id.in_(ids))
+    return {row.id: _folder(row) for row in session.execute(query)}
+
+
+def _folder(row: Any) -> str:
+    called = zip_names.part(f"{row.name} {row.subject or ''}", "student")
+    return f"hand-ins/{called} ({row.user})/hand-in-{row.number}"
+
+
+def _of_hand_in(
+    session: Session, submission_id: str, folder: str, names: zip_names.Names
+) -> Iterator[tuple[str, bytes]]:
+    files = select(SubmissionFile.path, SubmissionFile.sha256).where(
+        SubmissionFile.submission_id == submission_id
+    )
+    for path, sha256 in session.execute(files.order_by(SubmissionFile.path)).all():
+        yield names.unique(f"{folder}/{zip_names.path(path)}"), fetch(session, sha256)
+    query = select(Grade).join(Round, Round.id == Grade.round_id)
+    grade = session.scalar(query.where(Round.submission_id == submission_id, Round.current))
+    if grade is not None:
+        report = changed(Report.model_validate(grade.report), changes_of(session, grade.round_id))
+        shown = grade.released_at is not None
+        text = as_text(report, folder, released=shown, final_points=grade.final_points)
+        yield names.unique(f"{folder}/report.md"), text.encode()
+        session.expunge(grade)

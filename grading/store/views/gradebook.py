@@ -1,0 +1,254 @@
+"""The gradebook: what counts of each student for each assignment of a course, without any report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Engine, Executable, Select, bindparam, func, or_, select
+from sqlalchemy.orm import Session
+
+from grading.domain.lateness import own_due
+from grading.domain.rubric import Value
+from grading.scoring.course import Counted, CourseStanding, course_standing
+from grading.store.database import clock, now, told
+from grading.store.privacy.deletion import chunks
+from grading.store.tables import (
+    Assignment,
+    Course,
+    Extension,
+    Identity,
+    Membership,
+    RubricVersion,
+    User,
+)
+from grading.store.views.gradebook_cells import ASSIGNMENTS, STUDENTS, Cell, Column, cells_of
+
+PER_PAGE = 25
+AT_ONCE = 100
+"""Students whose grades are read together, where all are wanted."""
+MOST = 200
+"""Assignments that are shown."""
+BY_NAME = (func.lower(User.name), User.id)
+"""As people look names up, who write some of them small."""
+
+
+class Student(Value):
+    """Somebody of the course."""
+
+    id: int
+    name: str
+    subject: str
+    """Their student id."""
+
+
+class Row(Value):
+    """A student with a cell for each column."""
+
+    student: Student
+    cells: tuple[Cell, ...]
+    standing: CourseStanding
+
+
+class Gradebook(Value):
+    """One page of it."""
+
+    course_id: int
+    course_title: str
+    drop_lowest: int
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    page: int
+    pages: int
+    total: int
+    until: datetime | None = None
+    """When the next of its dates is over, which changes what is missing."""
+
+
+def page_of(session: Session, course: Course, search: str = "", page: int = 1) -> Gradebook:
+    """One page of students, by name; `search` finds in names and student ids."""
+    students = _students(course.id, search)
+    total = session.scalar(students.with_only_columns(func.count(), maintain_column_froms=True)) or 0
+    pages = max(1, -(-total // PER_PAGE))
+    page = min(max(page, 1), pages)
+    order = students.order_by(*BY_NAME).offset((page - 1) * PER_PAGE).limit(PER_PAGE)
+    listed, head = columns(session, course.id), _named(session, order)
+    found = rows(session, course, listed, head)
+    return Gradebook(
+        course_id=course.id, course_title=course.title, drop_lowest=course.drop_lowest, columns=listed,
+        rows=found, page=page, pages=pages, total=total, until=_until(session, listed, head),
+    )  # fmt: skip
+
+
+def _until(session: Session, listed: Sequence[Column], head: Sequence[Student]) -> datetime | None:
+    dates = [*(column.due_at for column in listed), *_own_dates(session, listed, head).values()]
+    return min((one for one in dates if one is not None and one > now(session)), default=None)
+
+
+def everybody(session: Session, course: Course, listed: Sequence[Column]) -> Iterator[Row]:
+    """All students by name, some at a time."""
+    head = _named(session, _students(course.id, "").order_by(*BY_NAME))
+    for some in chunks(head, AT_ONCE):
+        yield from rows(session, course, listed, some)
+
+
+def students_after(session: Session, course_id: int, after: int, limit: int) -> list[Student]:
+    """So many students of a course by number, from behind one."""
+    some = _students(course_id, "").where(User.id > after).order_by(User.id)
+    return _named(session, some.limit(limit))
+
+
+def of_student(session: Session, course: Course, user_id: int) -> Gradebook:
+    """One student's own row, with what is released only, and without the id that is typed."""
+    listed = columns(session, course.id, visible=True)
+    known = session.execute(_student(), {"course_id": course.id, "user_id": user_id})
+    head = [Student(id=row.id, name=row.name, subject="") for row in known]
+    found = rows(session, course, listed, head, released_only=True)
+    return Gradebook(
+        course_id=course.id, course_title=course.title, drop_lowest=course.drop_lowest, columns=listed,
+        rows=found, page=1, pages=1, total=len(found),
+    )  # fmt: skip
+
+
+@cache
+def _student() -> Executable:
+    query = select(User.id, User.name).join(Membership, Membership.user_id == User.id)
+    here = Membership.course_id == bindparam("course_id")
+    return query.where(here, Membership.role == "student", User.id == bindparam("user_id"))
+
+
+def columns(
+    session: Session, course_id: int, *, visible: bool = False, assignment_id: int | None = None
+) -> tuple[Column, ...]:
+    """The assignments of a course as they are due: all, those that students see, or one."""
+    wanted = {"course_id": course_id, "assignment_id": assignment_id}
+    query = _columns(session.get_bind().dialect.name, visible, assignment_id is not None)
+    found = session.execute(query, wanted).all()
+    if found:
+        told(session, found[0].clock)  # what is missing rests on it
+    highest = _highest(session, [one.version for one in found if one.version is not None])
+    return tuple(
+        Column(
+            id=one.id, slug=one.slug, title=one.title, due_at=one.due_at, counts=one.counts,
+            group_size=one.group_size, max_points=highest.get(one.version, 0.0),
+        )
+        for one in found
+    )  # fmt: skip
+
+
+@cache
+def _columns(dialect: str, visible: bool, single: bool) -> Select[Any]:
+    newest = (
+        select(RubricVersion.id)
+        .where(RubricVersion.assignment_id == Assignment.id, RubricVersion.published_at.is_not(None))
+        .order_by(RubricVersion.number.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    query: Select[Any] = (
+        select(
+            Assignment.id, Assignment.slug, Assignment.title, Assignment.due_at, Assignment.counts,
+            Assignment.group_size, newest.label("version"), clock(dialect),
+        )
+        .where(Assignment.course_id == bindparam("course_id"))
+        .order_by(Assignment.due_at.is_(None), Assignment.due_at, Assignment.id)
+        .limit(MOST)
+    )  # fmt: skip
+    if visible:
+        query = query.where(Assignment.visible)
+    return query.where(Assignment.id == bindparam("assignment_id")) if single else query
+
+
+_POINTS: WeakKeyDictionary[Engine, dict[int, float]] = WeakKeyDictionary()
+"""Database -> version of a rubric -> its points: versions never change."""
+
+
+def _highest(session: Session, versions: Sequence[int]) -> Mapping[int, float]:
+    known = _POINTS.setdefault(session.get_bind().engine, {})
+    missing = [one for one in versions if one not in known]
+    if missing:
+        query = select(RubricVersion.id, RubricVersion.rubric).where(RubricVersion.id.in_(missing))
+        for version, rubric in session.execute(query):
+            points = sum(float(one["points"]) for one in rubric.get("criteria", ()) if not one.get("bonus"))
+            known[version] = round(points, 2)
+    return {one: known[one] for one in versions if one in known}
+
+
+def _students(course_id: int, search: str) -> Select[Any]:
+    query: Any = select(User.id, User.name).join(Membership, Membership.user_id == User.id)
+    query = query.where(Membership.course_id == course_id, Membership.role == "student")
+    if search := search.strip()[:200]:
+        known = select(Identity.user_id).where(Identity.subject.icontains(search, autoescape=True))
+        query = query.where(or_(User.name.icontains(search, autoescape=True), User.id.in_(known)))
+    return cast("Select[Any]", query)
+
+
+def _named(session: Session, query: Select[Any]) -> list[Student]:
+    """With the id that is typed: the local one, or else that of whoever sent them."""
+    people = session.execute(query).all()
+    subjects: dict[int, str] = {}
+    for some in chunks([row.id for row in people]):
+        for user_id, subject in session.execute(_subjects(), {"users": some}):
+            subjects[user_id] = subject
+    return [Student(id=row.id, name=row.name, subject=subjects.get(row.id, "")) for row in people]
+
+
+@cache
+def _subjects() -> Any:
+    known: Any = select(Identity.user_id, Identity.subject)
+    known = known.where(Identity.user_id.in_(bindparam("users", expanding=True)))
+    return known.order_by(Identity.provider == "local", Identity.id.desc())
+
+
+def rows(
+    session: Session,
+    course: Course,
+    listed: Sequence[Column],
+    students: Sequence[Student],
+    *,
+    released_only: bool = False,
+) -> tuple[Row, ...]:
+    """A row for each of these students."""
+    ids = [one.id for one in students]
+    known = cells_of(session, listed, ids, released_only=released_only) if ids and listed else {}
+    due = _own_dates(session, listed, students)
+    moment = now(session)
+    made = []
+    for student in students:
+        cells = tuple(
+            known.get((column.id, student.id))
+            or _without(column, own_due(column.due_at, due.get((column.id, student.id))), moment)
+            for column in listed
+        )
+        counted = [
+            Counted.model_construct(
+                points=cell.points, max_points=cell.max_points, missing=cell.state == "missing"
+            )
+            for cell in cells
+        ]
+        standing = course_standing(counted, course.drop_lowest)
+        made.append(Row.model_construct(student=student, cells=cells, standing=standing))
+    return tuple(made)
+
+
+def _without(column: Column, due: datetime | None, moment: datetime) -> Cell:
+    missing = due is not None and due < moment
+    return Cell.model_construct(state="missing" if missing else "ahead", max_points=column.max_points)
+
+
+def _own_dates(
+    session: Session, listed: Sequence[Column], students: Sequence[Student]
+) -> Mapping[tuple[int, int], datetime]:
+    """(assignment, student) -> their own date."""
+    of_them = {"assignments": [one.id for one in listed], "students": [one.id for one in students]}
+    rows = session.execute(_extensions(), of_them)
+    return {(row.assignment_id, row.student_id): row.due_at for row in rows}
+
+
+@cache
+def _extensions() -> Any:
+    query = select(Extension.assignment_id, Extension.student_id, Extension.due_at)
+    return query.where(Extension.assignment_id.in_(ASSIGNMENTS), Extension.student_id.in_(STUDENTS))

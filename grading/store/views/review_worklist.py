@@ -1,0 +1,275 @@
+"""The list of an assignment's hand-ins for those who review them: filtered, searched, in a stable order.
+
+Nothing here reads a report. What a filter needs of one stands in columns of `grades`: the words of its flags,
+and the points of each criterion, which `settle` keeps true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, case, exists, func, literal, or_, select, true, tuple_
+from sqlalchemy.orm import Session
+
+from grading.domain.lateness import LateRule
+from grading.store.grades.counted_submission import counts_of
+from grading.store.tables import (
+    Assignment,
+    Change,
+    Extension,
+    Grade,
+    Identity,
+    RegradeRequest,
+    Round,
+    Run,
+    Submission,
+    SubmissionMember,
+    User,
+)
+from grading.store.views.assignment import find
+from grading.store.views.review_filters import Filters, Line, Look, Page
+
+PER_PAGE = 25
+MOST_COUNTED = 5_000
+"""More hand-ins than that are not counted, nor paged through: a filter finds what is wanted."""
+
+
+def order_of(session: Session, assignment: Assignment, filters: Filters) -> tuple[str, ...]:
+    """The ids of what fits, in the order of the filter; one more than are counted at most."""
+    keys, down = _order(filters)
+    found = _filtered(session, assignment, filters, (Submission.id,))
+    ordered = found.order_by(*((key.desc() if down else key.asc()) for key in keys))
+    return tuple(session.scalars(ordered.limit(MOST_COUNTED + 1)))
+
+
+def page_of(
+    session: Session,
+    assignment: Assignment,
+    filters: Filters,
+    page: int = 1,
+    order: Sequence[str] | None = None,
+) -> Page:
+    """One page of hand-ins, in the order of the filter, which somebody may know already.
+
+    What fits is found once, as ids; all else is read for the lines of the page only.
+    """
+    if order is None:
+        order = order_of(session, assignment, filters)
+    total = min(len(order), MOST_COUNTED)
+    pages = max(1, -(-total // PER_PAGE))
+    page = min(max(page, 1), pages)
+    here = order[:MOST_COUNTED][(page - 1) * PER_PAGE : page * PER_PAGE]
+    rows = {row.id: row for row in session.execute(_lines(assignment, here))} if here else {}
+    due = _due(session, assignment)
+    return Page(
+        items=tuple(_line(rows[one], due) for one in here if one in rows),
+        page=page,
+        pages=pages,
+        total=total,
+        more=len(order) > total,
+        order=tuple(order),
+    )
+
+
+def neighbours(
+    session: Session, assignment: Assignment, filters: Filters, submission_id: str, page: Page | None = None
+) -> tuple[str | None, str | None]:
+    """The hand-ins before and after this one in the list, also when it does not fit the filter any more.
+
+    A page of the same list saves looking for them.
+    """
+    if page is not None and submission_id in page.order[:-1]:
+        at = page.order.index(submission_id)
+        return (page.order[at - 1] if at else None), page.order[at + 1]
+    keys, down = _order(filters)
+    here = session.execute(_joined(assignment, keys).where(Submission.id == submission_id)).one_or_none()
+    if here is None:
+        return None, None
+    place = tuple_(*(literal(value, key.type) for value, key in zip(here, keys, strict=True)))
+    found = _filtered(session, assignment, filters, (Submission.id,))
+
+    def nearest(after: bool) -> str | None:
+        rising = after != down
+        beyond = tuple_(*keys) > place if rising else tuple_(*keys) < place
+        order = (key.asc() if rising else key.desc() for key in keys)
+        nearest_one: str | None = session.scalar(found.where(beyond).order_by(*order).limit(1))
+        return nearest_one
+
+    return nearest(after=False), nearest(after=True)
+
+
+def require(session: Session, assignment_id: int) -> Assignment:
+    """The assignment. Raises NotFound."""
+    return find(session, assignment_id)
+
+
+def _joined(assignment: Assignment, columns: tuple[Any, ...]) -> Select[Any]:
+    return (
+        select(*columns)
+        .select_from(Submission)
+        .join(Round, (Round.submission_id == Submission.id) & Round.current)
+        .join(User, User.id == Submission.student_id)
+        .outerjoin(Grade, Grade.round_id == Round.id)
+        .where(Submission.assignment_id == assignment.id)
+    )
+
+
+def _lines(assignment: Assignment, ids: Sequence[str]) -> Select[Any]:
+    asked = exists().where(RegradeRequest.submission_id == Submission.id, RegradeRequest.state == "open")
+    columns = (
+        Submission.id,
+        Submission.number,
+        Submission.created_at,
+        Submission.student_id,
+        User.name,
+        Round.state,
+        Grade.final_points,
+        Grade.points_so_far,
+        Grade.max_points,
+        Grade.held,
+        Grade.released_at,
+        Grade.released_by,
+        Grade.reviewed_at,
+        Grade.flag_text,
+        asked.label("asked"),
+    )
+    return _joined(assignment, columns).where(Submission.id.in_(ids))
+
+
+def _filtered(
+    session: Session, assignment: Assignment, filters: Filters, columns: tuple[Any, ...]
+) -> Select[Any]:
+    query = _joined(assignment, columns)
+    if not filters.everything:
+        query = query.where(Submission.id.in_(counts_of(assignment)))
+    if filters.q.strip():
+        query = query.where(_found(filters.q.strip()))
+    if filters.late:
+        query = query.where(Submission.created_at > _due_in_sql(_due(session, assignment)))
+    for wanted in (_looked(filters.look), _released(filters.released), _state(filters.state)):
+        query = query if wanted is None else query.where(wanted)
+    query = _between(query, Grade.final_points, filters.low, filters.high)
+    if filters.criterion:
+        query = _between(query, _points(filters), filters.criterion_low, filters.criterion_high)
+    for column, wanted_name in ((Run.machine, filters.machine), (Run.model, filters.model)):
+        if wanted_name:
+            by_it = exists().where(Run.round_id == Round.id, Run.accepted, column == wanted_name)
+            query = query.where(by_it)
+    return query
+
+
+def _found(text: str) -> ColumnElement[bool]:
+    member = (
+        select(SubmissionMember.submission_id)
+        .join(User, User.id == SubmissionMember.user_id)
+        .where(User.name.icontains(text, autoescape=True))
+        .where(SubmissionMember.submission_id == Submission.id)
+        .correlate(Submission)
+        .exists()
+    )
+    known = exists().where(
+        Identity.user_id == Submission.student_id, Identity.subject.icontains(text, autoescape=True)
+    )
+    named = User.name.icontains(text, autoescape=True)
+    return or_(named, known, member, Grade.flag_text.icontains(text, autoescape=True))
+
+
+def _looked(look: Look) -> ColumnElement[bool] | None:
+    kinds: dict[str, Callable[[], ColumnElement[bool]]] = {
+        "held": lambda: (Grade.held == true()) & Grade.released_at.is_(None),
+        "flagged": lambda: Grade.flag_text != "",
+        "unreviewed": lambda: Grade.id.is_not(None) & Grade.reviewed_at.is_(None),
+        "reviewed": lambda: Grade.reviewed_at.is_not(None),
+        "changed": lambda: or_(
+            Grade.adjustment != 0, exists().where(Change.round_id == Round.id, Change.undone_at.is_(None))
+        ),
+        "regrade": lambda: exists().where(
+            RegradeRequest.submission_id == Submission.id, RegradeRequest.state == "open"
+        ),
+    }
+    return kinds[look]() if look else None
+
+
+def _released(released: str) -> ColumnElement[bool] | None:
+    if not released:
+        return None
+    if released == "yes":
+        return Grade.released_at.is_not(None)
+    hidden = Grade.id.is_not(None) & Grade.released_at.is_(None)
+    return hidden & Grade.released_by.is_not(None) if released == "withdrawn" else hidden
+
+
+def _state(state: str) -> ColumnElement[bool] | None:
+    if not state:
+        return None
+    return Round.state.in_(("received", "queued", "running")) if state == "open" else Round.state == state
+
+
+def _between(query: Select[Any], points: Any, low: float | None, high: float | None) -> Select[Any]:
+    query = query if low is None else query.where(points >= low)
+    return query if high is None else query.where(points <= high)
+
+
+def _points(filters: Filters) -> Any:
+    return Grade.criterion_points[filters.criterion].as_float()
+
+
+def _order(filters: Filters) -> tuple[tuple[Any, ...], bool]:
+    """What the list is ordered by, and whether downwards; never nothing, and never twice the same."""
+    name, points = func.lower(User.name), func.coalesce(Grade.final_points, -1.0)
+    todo = case(
+        (Grade.held & Grade.released_at.is_(None), 0),
+        (Grade.id.is_not(None) & Grade.reviewed_at.is_(None), 1),
+        else_=2,
+    )
+    keys: dict[str, tuple[Any, ...]] = {
+        "name": (name,),
+        "points": (points, name),
+        "todo": (todo, name),
+        "new": (Submission.created_at,),
+        "old": (Submission.created_at,),
+        "criterion": (func.coalesce(_points(filters), -1.0), name) if filters.criterion else (points, name),
+    }
+    chosen = keys[filters.sort.lstrip("-")]
+    return (*chosen, Submission.id), filters.sort in ("new", "-points", "-name")
+
+
+def _due(session: Session, assignment: Assignment) -> tuple[datetime | None, dict[int, datetime]]:
+    """From when on a hand-in is late, for all and for those with an extension."""
+    grace = timedelta(minutes=LateRule.model_validate(assignment.late or {}).grace_minutes)
+    own = select(Extension.student_id, Extension.due_at).where(Extension.assignment_id == assignment.id)
+    if assignment.due_at is None:
+        return None, {}
+    extended = {row.student_id: max(row.due_at, assignment.due_at) + grace for row in session.execute(own)}
+    return assignment.due_at + grace, extended
+
+
+def _due_in_sql(due: tuple[datetime | None, dict[int, datetime]]) -> ColumnElement[Any]:
+    everybody, extended = due
+    rest = literal(everybody, Submission.created_at.type)
+    own = {student: literal(date, Submission.created_at.type) for student, date in extended.items()}
+    return case(own, value=Submission.student_id, else_=rest) if own else rest
+
+
+def _line(row: Any, due: tuple[datetime | None, dict[int, datetime]]) -> Line:
+    date = due[1].get(row.student_id, due[0])
+    return Line(
+        id=row.id,
+        number=row.number,
+        student=row.name,
+        student_id=row.student_id,
+        created_at=row.created_at,
+        state=row.state,
+        points=row.final_points,
+        points_so_far=row.points_so_far,
+        max_points=row.max_points,
+        held=bool(row.held),
+        released=row.released_at is not None,
+        withdrawn=row.released_at is None and row.released_by is not None,
+        reviewed=row.reviewed_at is not None,
+        regrade=bool(row.asked),
+        late=date is not None and row.created_at > date,
+        flags=tuple(filter(None, (row.flag_text or "").split("\n"))),
+    )

@@ -1,0 +1,201 @@
+"""Where hand-ins stand, for the pages that wait for them: all in a few queries, and without any report."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import and_, select
+from sqlalchemy.orm import Session
+
+from grading.domain.model import RoundState
+from grading.domain.permissions import Actor
+from grading.store.accounts import users
+from grading.store.privacy.deletion import chunks
+from grading.store.tables import (
+    Assignment,
+    Grade,
+    Membership,
+    OpenSession,
+    Outbox,
+    Round,
+    RoundStage,
+    Run,
+    Submission,
+    SubmissionMember,
+    User,
+)
+from grading.store.views.submission import StageView, SubmissionView
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What somebody who waits for a hand-in may be told; the rest is in `views.SubmissionView`."""
+
+    id: str
+    course_id: int
+    student_id: int
+    members: tuple[int, ...]
+    release: str
+    round_id: str
+    state: str
+    priority: str
+    failure: str
+    to_run: bool
+    """Its work is run now, or waits for that."""
+    created_at: datetime
+    dispatched_at: datetime | None
+    graded: bool
+    """There is a grade, whoever may see it."""
+    released: bool
+    stages: tuple[StageView, ...]
+    withdrawn: bool = False
+    """The grade was released once, and staff took it back."""
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more happens by itself."""
+        return RoundState(self.state).final
+
+
+Standing = Wait | SubmissionView
+"""What words about a hand-in's state depend on, however it was read."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Somebody who looks at a page; the stamp is that of their sessions."""
+
+    stamp: str
+    actor: Actor
+    language: str
+    sessions: frozenset[str] = frozenset()
+    """Those that are open."""
+
+
+_HEADS = (
+    select(
+        Submission.id,
+        Assignment.course_id,
+        Submission.student_id,
+        Assignment.release,
+        Round.id.label("round_id"),
+        Round.state,
+        Round.priority,
+        Round.failure,
+        Submission.created_at,
+        Round.dispatched_at,
+        Grade.id.label("grade"),
+        Grade.released_at,
+        Grade.released_by,
+    )
+    .join(Round, and_(Round.submission_id == Submission.id, Round.current))
+    .join(Assignment, Assignment.id == Submission.assignment_id)
+    .outerjoin(Grade, Grade.round_id == Round.id)
+)
+_STAGES = (
+    select(
+        RoundStage.round_id,
+        RoundStage.stage,
+        RoundStage.state,
+        RoundStage.tries,
+        RoundStage.run_id,
+        RoundStage.error,
+        Run.id.label("accepted_run"),
+        Run.machine,
+        Run.model,
+        Run.seconds,
+        Run.output_tokens,
+    )
+    .outerjoin(Run, and_(Run.round_id == RoundStage.round_id, Run.stage == RoundStage.stage, Run.accepted))
+    .order_by(RoundStage.round_id, RoundStage.stage)
+)
+
+
+def waits(session: Session, submission_ids: Iterable[str]) -> dict[str, Wait]:
+    """Those of these hand-ins that there are."""
+    found: dict[str, Wait] = {}
+    for ids in chunks([one for one in submission_ids if one.isalnum()]):
+        heads = session.execute(_HEADS.where(Submission.id.in_(ids))).all()
+        stages = _stages(session, [row.round_id for row in heads])
+        members = _members(session, ids)
+        running = _running(session, [row.round_id for row in heads if row.state == RoundState.RECEIVED])
+        for row in heads:
+            found[row.id] = Wait(
+                id=row.id,
+                course_id=row.course_id,
+                student_id=row.student_id,
+                members=tuple(members.get(row.id, ())),
+                release=row.release,
+                round_id=row.round_id,
+                state=row.state,
+                priority=row.priority,
+                failure=row.failure,
+                to_run=row.round_id in running,
+                created_at=row.created_at,
+                dispatched_at=row.dispatched_at,
+                graded=row.grade is not None,
+                released=row.released_at is not None,
+                stages=tuple(stages.get(row.round_id, ())),
+                withdrawn=row.released_at is None and row.released_by is not None,
+            )
+    return found
+
+
+def _stages(session: Session, rounds: Sequence[str]) -> Mapping[str, list[StageView]]:
+    found: dict[str, list[StageView]] = defaultdict(list)
+    for row in session.execute(_STAGES.where(RoundStage.round_id.in_(rounds))) if rounds else ():
+        view = StageView.model_construct(
+            stage=row.stage,
+            state=row.state,
+            tries=row.tries,
+            run_id=row.run_id,
+            accepted_run=row.accepted_run,
+            machine=row.machine,
+            model=row.model,
+            seconds=row.seconds,
+            tokens=row.output_tokens,
+            error=row.error,
+        )
+        found[row.round_id].append(view)
+    return found
+
+
+def _members(session: Session, ids: Sequence[str]) -> Mapping[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    query = select(SubmissionMember.submission_id, SubmissionMember.user_id)
+    query = query.where(SubmissionMember.submission_id.in_(ids)).order_by(SubmissionMember.user_id)
+    for submission_id, user_id in session.execute(query):
+        found[submission_id].append(user_id)
+    return found
+
+
+def _running(session: Session, rounds: Sequence[str]) -> frozenset[str]:
+    """Those whose work waits to be run, or is run."""
+    if not rounds:
+        return frozenset()
+    query = select(Outbox.key).where(Outbox.kind == "trial", Outbox.key.in_(rounds))
+    return frozenset(session.scalars(query.where(Outbox.done_at.is_(None))))
+
+
+def readers(session: Session, user_ids: Iterable[int]) -> dict[int, Reader]:
+    """Those of these users who may sign in."""
+    found: dict[int, Reader] = {}
+    for ids in chunks(sorted(set(user_ids))):
+        roles: dict[int, dict[int, str]] = defaultdict(dict)
+        courses = select(Membership.user_id, Membership.course_id, Membership.role)
+        for user_id, course_id, role in session.execute(courses.where(Membership.user_id.in_(ids))):
+            roles[user_id][course_id] = role
+        own = (User.id, User.administrator, User.sessions, User.password_hash, User.language)
+        query = select(*own, OpenSession.id.label("open")).outerjoin(OpenSession)
+        rows = session.execute(query.where(User.id.in_(ids), ~User.disabled)).all()
+        sessions: dict[int, set[str]] = defaultdict(set)
+        for row in rows:
+            sessions[row.id].add(row.open)
+        for row in rows:
+            actor = Actor(row.id, row.administrator, roles.get(row.id, {}))
+            stamp = users.stamp_of(row.sessions, row.password_hash)
+            found[row.id] = Reader(stamp, actor, row.language, frozenset(sessions[row.id]))
+    return found

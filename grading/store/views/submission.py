@@ -1,0 +1,241 @@
+"""What pages and API read, as frozen values. Who may see what is decided by `grading.domain.permissions`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import NotFound, for_student
+from grading.domain.model import RoundState, StageState
+from grading.domain.outcome import Report
+from grading.domain.rubric import Value
+from grading.scoring import changed
+from grading.shared.cache import Remembered, mark
+from grading.store.database import moment_of
+from grading.store.grades import change_history
+from grading.store.grades.change_history import Made
+from grading.store.grades.final_score import change_of
+from grading.store.views import submission_queries
+
+MOST_READ = 16 * 1024 * 1024
+"""Characters of the reports that are kept as they were read."""
+_read: Remembered[Report] = Remembered(MOST_READ)
+
+
+class StageView(Value):
+    """One stage of a round; machine to tokens come from the accepted run."""
+
+    stage: str
+    state: str
+    tries: int = 0
+    run_id: str | None = None
+    """The run that is under way, or the last one."""
+    accepted_run: str | None = None
+    """The run whose result counts; it may be an earlier one that answered late."""
+    machine: str | None = None
+    model: str | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+    error: str | None = None
+    message: str = ""
+    """Why it failed, for staff."""
+    written_at: datetime | None = None
+    """When the result that counts came."""
+
+    @property
+    def student(self) -> str:
+        """Why it was given up, for the student; empty otherwise."""
+        return for_student(self.error or "") if self.state == StageState.DEAD else ""
+
+
+class GradeView(Value):
+    """The grade of a round with its report, people's changes put in."""
+
+    points: float | None
+    """Of the rubric."""
+    points_so_far: float
+    max_points: float
+    adjustment: float
+    credit: float
+    """The part of the points that a late hand-in keeps."""
+    final_points: float | None
+    """What counts."""
+    held: bool
+    released_at: datetime | None
+    withdrawn: bool = False
+    """It was released once, and staff took it back."""
+    changed_at: datetime | None = None
+    """When people changed it the last time after its release."""
+    reviewed_at: datetime | None
+    report: Report
+    original: Report
+    """As it was before anybody changed it."""
+    made: tuple[Made, ...] = ()
+    """What people changed in it, the newest first, also what was taken back."""
+    mark: str = ""
+    """Equal where report and original are."""
+
+
+class SubmissionView(Value):
+    """A submission and its current round."""
+
+    id: str
+    number: int
+    source: str
+    course_id: int
+    course: str
+    course_title: str
+    assignment_id: int
+    assignment: str
+    assignment_title: str
+    release: str
+    student_id: int
+    student: str
+    members: tuple[int, ...]
+    """Users it counts for beside the student."""
+    round_id: str
+    state: str
+    priority: str
+    failure: str
+    to_run: bool
+    """Its work is run now, or waits for that."""
+    created_at: datetime
+    prepared_at: datetime | None
+    dispatched_at: datetime | None
+    finished_at: datetime | None
+    max_points: float
+    regraded: bool
+    """There are gradings beside the current one."""
+    changed: bool
+    """People changed something, also where it was taken back."""
+    asked: bool
+    """Somebody asked for a regrade."""
+    stages: tuple[StageView, ...]
+    grade: GradeView | None
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more happens by itself."""
+        return RoundState(self.state).final
+
+    @property
+    def graded(self) -> bool:
+        """Whether there is a grade, whoever may see it."""
+        return self.grade is not None
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the grade was released once, and staff took it back."""
+        return self.grade is not None and self.grade.withdrawn
+
+    @property
+    def released(self) -> bool:
+        """Whether the student may see the grade."""
+        return self.grade is not None and self.grade.released_at is not None
+
+
+class Queue(Value):
+    """The place in the queue from 1, or 0 for what has begun, and about the seconds until the result."""
+
+    position: int
+    eta_s: int | None
+    """Nothing where that is not known."""
+
+
+def submission_view(session: Session, submission_id: str) -> SubmissionView:
+    """A submission with its current round, grade and stages. Raises NotFound."""
+    return view_of(
+        session, head(session, submission_queries.head(session.get_bind().dialect.name), submission_id)
+    )
+
+
+def head(session: Session, query: Select[Any], submission_id: str) -> Any:
+    """The row of a submission, by a query with the columns of `view_queries.head`. Raises NotFound."""
+    row = None
+    if submission_id.isalnum():
+        row = session.execute(query, {"submission_id": submission_id}).first()
+    if row is None:
+        raise NotFound("There is no such submission.")
+    return row
+
+
+def view_of(session: Session, row: Any) -> SubmissionView:
+    """What `head` found, as a value."""
+    return SubmissionView(
+        id=row.id,
+        number=row.number,
+        source=row.source,
+        course_id=row.course_id,
+        course=row.course,
+        course_title=row.course_title,
+        assignment_id=row.assignment_id,
+        assignment=row.assignment,
+        assignment_title=row.assignment_title,
+        release=row.release,
+        student_id=row.student_id,
+        student=row.student,
+        members=tuple(sorted(map(int, row.members.split(",")))) if row.members else (),
+        round_id=row.round_id,
+        state=row.state,
+        priority=row.priority,
+        failure=row.failure,
+        to_run=bool(row.to_run),
+        created_at=row.created_at,
+        prepared_at=row.prepared_at,
+        dispatched_at=row.dispatched_at,
+        finished_at=row.finished_at,
+        max_points=row.max_points if row.grade else _most(row.ungraded),
+        regraded=row.regraded,
+        changed=row.changed,
+        asked=row.asked,
+        stages=tuple(map(_stage, sorted(row.stages or ()))),
+        grade=_grade(session, row) if row.grade else None,
+    )
+
+
+def _most(rubric: str) -> float:
+    return float(sum(one["points"] for one in json.loads(rubric).get("criteria", []) if not one.get("bonus")))
+
+
+def _grade(session: Session, row: Any) -> GradeView:
+    made = mark(row.report)
+    original = _read.get(made, len(row.report), lambda: Report.model_validate_json(row.report))
+    changes: Sequence[Any] = ()
+    if row.changed:
+        changes = session.execute(change_history.of_round(), {"round_id": row.round_id}).all()
+    counting = [change_of(one, one.name or "") for one in reversed(changes) if one.undone_at is None]
+    return GradeView(
+        points=row.points,
+        points_so_far=row.points_so_far,
+        max_points=row.max_points,
+        adjustment=row.adjustment,
+        credit=row.credit,
+        final_points=row.final_points,
+        held=row.held,
+        released_at=row.released_at,
+        withdrawn=row.released_at is None and row.released_by is not None,
+        changed_at=_changed_at(row.released_at, changes),
+        reviewed_at=row.reviewed_at,
+        report=changed(original, counting),
+        original=original,
+        made=tuple(map(change_history.made_of, changes)),
+        mark=mark(row.report, *(one.model_dump_json() for one in counting)),
+    )
+
+
+def _changed_at(released_at: datetime | None, changes: Iterable[Any]) -> datetime | None:
+    """When people changed a released grade the last time since."""
+    last = max((one.undone_at or one.at for one in changes), default=None)
+    return last if last is not None and released_at is not None and last > released_at else None
+
+
+def _stage(told: Sequence[Any]) -> StageView:
+    """One as the database puts it into a list, with moments as text."""
+    values = dict(zip(submission_queries.STAGE, told, strict=True))
+    written = values["written_at"] and moment_of(values["written_at"])
+    return StageView.model_construct(**{**values, "written_at": written})

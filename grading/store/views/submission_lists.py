@@ -1,0 +1,300 @@
+"""Lists of submissions and assignments, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Integer, Select, Subquery, and_, bindparam, false, func, select
+from sqlalchemy.orm import Session
+
+from grading.domain.lateness import IN_TIME, Lateness, lateness, own_due, rule_of
+from grading.domain.rubric import Value
+from grading.store import tables
+from grading.store.database import always
+from grading.store.submissions.submission_policy import counting_for
+from grading.store.views import submission_list_queries
+
+PER_PAGE = 25
+MOST_COUNTED = 1000
+"""A list says "more than" instead of counting further than this, or than some pages from where one is."""
+MOST_PAGES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionLine:
+    """A submission in a list."""
+
+    id: str
+    number: int
+    course_id: int
+    course: str
+    assignment: str
+    assignment_id: int
+    assignment_title: str
+    student_id: int
+    student: str
+    state: str
+    created_at: datetime
+    points: float | None
+    points_so_far: float | None
+    max_points: float | None
+    held: bool
+    released: bool
+    flags: tuple[str, ...]
+    """Messages of the report's flags."""
+    lateness: Lateness = IN_TIME
+    members: tuple[int, ...] = ()
+    """Users it counts for beside the student."""
+
+
+class AssignmentLine(Value):
+    """An assignment in a list."""
+
+    id: int
+    course_id: int
+    course: str
+    course_title: str
+    slug: str
+    title: str
+    release: str
+    due_at: datetime | None = None
+
+    @property
+    def path(self) -> str:
+        """`course/slug`."""
+        return f"{self.course}/{self.slug}"
+
+
+class Filters(Value):
+    """What a list shows; nothing means all. A student's are all that count for them, also a group's."""
+
+    course_ids: frozenset[int] | None = None
+    own: int | None = None
+    """With `course_ids`: also what this student handed in elsewhere."""
+    student_id: int | None = None
+    assignment_id: int | None = None
+    state: str | None = None
+
+
+class Page(Value):
+    """One page of a list."""
+
+    items: tuple[SubmissionLine, ...]
+    page: int
+    pages: int
+    total: int
+    """At least MOST_COUNTED: there may be more."""
+
+    @property
+    def more(self) -> bool:
+        """Whether it was not counted to the end."""
+        return self.total >= max(MOST_COUNTED, (self.page + 4) * PER_PAGE)
+
+
+def list_submissions(session: Session, filters: Filters, page: int = 1) -> Page:
+    """One page of submissions, the newest first."""
+    page = min(max(page, 1), MOST_PAGES)
+    found = _rows(session, filters, page)
+    if not found and page > 1:
+        page = min(page, _pages(_count(session, filters, page)))
+        found = _rows(session, filters, page)
+    total = found[0].total if found else 0
+    return Page.model_construct(items=put_together(found), page=page, pages=_pages(total), total=total)
+
+
+def _rows(session: Session, filters: Filters, page: int) -> Sequence[Any]:
+    """Those of a page in order, with how many there are."""
+    given = {name: value for name, value in filters if value is not None}
+    places = {"skipped": (page - 1) * PER_PAGE, "most": _furthest(page)}
+    return session.execute(_lines_of_page(frozenset(given), page == 1), {**_listed(given), **places}).all()
+
+
+def _count(session: Session, filters: Filters, page: int) -> int:
+    given = {name: value for name, value in filters if value is not None}
+    counted = select(func.count()).select_from(_counted(_filtered(frozenset(given))))
+    return session.scalar(counted, {**_listed(given), "most": _furthest(page)}) or 0
+
+
+def _listed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """As a query wants it."""
+    return {name: list(one) if isinstance(one, frozenset) else one for name, one in given.items()}
+
+
+@cache
+def _lines_of_page(given: frozenset[str], first: bool) -> Select[Any]:
+    # first which they are, by indexes alone, then all that belongs to those few
+    some = _of_page(given, first).subquery()
+    order = (some.c.created_at.desc(), some.c.id, tables.SubmissionMember.user_id)
+    return submission_list_queries.lines_of(some).add_columns(some.c.total).order_by(*order)
+
+
+def _of_page(given: frozenset[str], first: bool) -> Select[Any]:
+    ids = _filtered(given)
+    counted = ids.limit(always(_furthest(1))).subquery() if first else _counted(ids)
+    some = select(func.count()).select_from(counted).scalar_subquery()
+    newest = ids.add_columns(some.label("total")).order_by(
+        ids.selected_columns[1].desc(), ids.selected_columns[0]
+    )
+    newest = newest.limit(always(PER_PAGE))
+    return newest if first else newest.offset(bindparam("skipped", type_=Integer))
+
+
+def _counted(ids: Select[Any]) -> Subquery:
+    return ids.limit(bindparam("most", type_=Integer)).subquery()
+
+
+def _furthest(page: int) -> int:
+    """As far as it is counted: some pages further than one is."""
+    return max(MOST_COUNTED, (page + 4) * PER_PAGE)
+
+
+def _pages(total: int) -> int:
+    return max(1, -(-total // PER_PAGE))
+
+
+def attempts(session: Session, student_id: int, assignment_id: int) -> tuple[SubmissionLine, ...]:
+    """All hand-ins of an assignment that count for a student, the first one first."""
+    wanted = {"user_id": student_id, "assignment_id": assignment_id}
+    return put_together(session.execute(_attempts(), wanted))
+
+
+@cache
+def _attempts() -> Select[Any]:
+    theirs = submission_list_queries.counting(bindparam("user_id"), bindparam("assignment_id"))
+    order = (tables.Submission.number, tables.Submission.created_at, tables.Submission.id)
+    return submission_list_queries.lines_of(theirs).order_by(*order, tables.SubmissionMember.user_id)
+
+
+def assignments(
+    session: Session, course_ids: frozenset[int] | None, staff_of: frozenset[int] | None = None
+) -> tuple[AssignmentLine, ...]:
+    """The assignments of these courses (nothing: all), by course and title.
+
+    With `staff_of`, of other courses only those that students see.
+    """
+    given = {"course_ids": course_ids, "staff_of": staff_of}
+    known = {name: list(ids) for name, ids in given.items() if ids is not None}
+    rows = session.execute(_assignments(frozenset(known)), known)
+    return tuple(AssignmentLine.model_construct(**row._mapping) for row in rows)
+
+
+@cache
+def _assignments(known: frozenset[str]) -> Any:
+    course, assignment = tables.Course, tables.Assignment
+    query: Any = select(
+        assignment.id,
+        assignment.course_id,
+        course.slug.label("course"),
+        course.title.label("course_title"),
+        assignment.slug,
+        assignment.title,
+        assignment.release,
+        assignment.due_at,
+    ).join(course)
+    if "course_ids" in known:
+        query = query.where(assignment.course_id.in_(bindparam("course_ids", expanding=True)))
+    if "staff_of" in known:
+        of_staff = assignment.course_id.in_(bindparam("staff_of", expanding=True))
+        query = query.where(assignment.visible | of_staff)
+    return query.order_by(course.title, assignment.title)
+
+
+def assignment_line(assignment: tables.Assignment, course: tables.Course) -> AssignmentLine:
+    """An assignment as a value."""
+    return AssignmentLine(
+        id=assignment.id,
+        course_id=course.id,
+        course=course.slug,
+        course_title=course.title,
+        slug=assignment.slug,
+        title=assignment.title,
+        release=assignment.release,
+        due_at=assignment.due_at,
+    )
+
+
+def _filtered(given: frozenset[str]) -> Select[Any]:
+    """Number and moment of those wanted, where these filters are given."""
+    submission, assignment = tables.Submission, tables.Assignment
+    of_it: Any = bindparam("assignment_id") if "assignment_id" in given else None
+    if "student_id" in given:
+        theirs = submission_list_queries.counting(bindparam("student_id"), of_it)
+        query: Select[Any] = select(theirs.c.id, theirs.c.created_at)
+        return _in_state(query, theirs.c.id, given)
+    query = select(submission.id, submission.created_at)  # type: ignore[assignment]  # of two columns
+    if "course_ids" in given:
+        mine = counting_for(bindparam("own")) if "own" in given else false()
+        here = assignment.course_id.in_(bindparam("course_ids", expanding=True))
+        query = query.where(submission.assignment_id.in_(select(assignment.id).where(here)) | mine)
+    if of_it is not None:
+        query = query.where(submission.assignment_id == of_it)
+    return _in_state(query, submission.id, given)
+
+
+def _in_state(query: Select[Any], id_: Any, given: frozenset[str]) -> Select[Any]:
+    if "state" not in given:
+        return query
+    current = and_(tables.Round.submission_id == id_, tables.Round.current)
+    return query.join(tables.Round, current).where(tables.Round.state == bindparam("state"))
+
+
+def lines(session: Session, ids: Sequence[str]) -> tuple[SubmissionLine, ...]:
+    """These hand-ins, in this order."""
+    rows = session.execute(_lines(), {"ids": list(ids)}) if ids else ()
+    found = {line.id: line for line in put_together(rows)}
+    return tuple(found[one] for one in ids if one in found)
+
+
+@cache
+def _lines() -> Select[Any]:
+    some = tables.Submission.id.in_(bindparam("ids", expanding=True))
+    return submission_list_queries.lines_of().where(some).order_by(tables.SubmissionMember.user_id)
+
+
+def of_subquery(some: Subquery, *more: Any) -> Select[Any]:
+    """What `put_together` needs of the hand-ins whose `id` is among these, with more columns."""
+    return submission_list_queries.lines_of(some).add_columns(*more).order_by(tables.SubmissionMember.user_id)
+
+
+def put_together(rows: Iterable[Any]) -> tuple[SubmissionLine, ...]:
+    """Lines of rows, in the order in which they come first."""
+    firsts: dict[str, Any] = {}
+    members: dict[str, list[int]] = {}
+    for row in rows:
+        firsts.setdefault(row.id, row)
+        if row.member is not None:
+            members.setdefault(row.id, []).append(row.member)
+    return tuple(_line(row, tuple(members.get(id_, ()))) for id_, row in firsts.items())
+
+
+def _line(row: Any, members: tuple[int, ...]) -> SubmissionLine:
+    # by their place in the list of `list_queries`: by name they take longer than all else here
+    (
+        id_, number, student_id, created_at, course_id, assignment_id, slug, title, due_at, late, course,
+        student, state, final_points, points_so_far, max_points, held, released_at, flag_text, own,
+    ) = row[: submission_list_queries.OF_A_LINE]  # fmt: skip
+    return SubmissionLine(
+        id=id_,
+        number=number,
+        course_id=course_id,
+        course=course,
+        assignment=slug,
+        assignment_id=assignment_id,
+        assignment_title=title,
+        student_id=student_id,
+        student=student,
+        state=state,
+        created_at=created_at,
+        points=final_points,
+        points_so_far=points_so_far,
+        max_points=max_points,
+        held=bool(held),
+        released=released_at is not None,
+        flags=tuple(filter(None, flag_text.split("\n"))) if flag_text else (),
+        lateness=lateness(created_at, own_due(due_at, own), rule_of(late)),
+        members=members,
+    )
