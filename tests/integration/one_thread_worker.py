@@ -6,7 +6,7 @@ import sys
 from redis import Redis
 
 from grading.broker import celery_app
-from workers.start import run_worker
+from workers.celery_worker import run_worker
 
 
 def main(url: str) -> None:

@@ -19,12 +19,12 @@ from tests.integration.test_machine_process import MACHINE, Scripted, engine, jo
 from tests.servers.base import Behaviour, ModelServer
 from tests.servers.ollama_server import OllamaHandler, ollama_server
 from tests.system import until
-from workers.machine import returns
+from workers.machine import requeue
 from workers.machine.circuits import Circuits
 from workers.machine.engines import Engine, open_engine
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.process import MachineProcess
-from workers.machine.working import Message
+from workers.machine.run import Message
 
 __all__ = ["engine", "leases", "sent"]
 FAST = Rules(first_s=0.05, most_s=0.2)
@@ -43,7 +43,7 @@ class Picky(Scripted):
 
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(returns, "PAUSE_S", 0.05)
+    monkeypatch.setattr(requeue, "PAUSE_S", 0.05)
 
 
 @pytest.fixture

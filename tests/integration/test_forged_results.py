@@ -24,7 +24,7 @@ from tests.attacks import forged_results
 from tests.attacks.forged_results import Target
 from tests.redis_servers import acl_file, client, password, redis_server
 from tests.system import Site, site, until
-from workers.machine.sending import Inbox
+from workers.machine.results import Inbox
 from workers.server.context import Server
 from workers.server.sweep import Sweeper
 

@@ -49,9 +49,9 @@ from workers.machine.circuits import Circuits
 from workers.machine.engines.base import Engine, Generation, Request
 from workers.machine.engines.openai import OpenAIEngine
 from workers.machine.gate import Gate
-from workers.machine.guest import MOST_UNREAD, Guest
-from workers.machine.guests import Guests, in_use, most_guests
-from workers.machine.hosting import crowded, open_guests, taken_up
+from workers.machine.gateway_requests.hosting import crowded, open_guests, taken_up
+from workers.machine.gateway_requests.request import MOST_UNREAD, Guest
+from workers.machine.gateway_requests.requests import Guests, in_use, most_guests
 from workers.machine.start import open_machine
 
 LONG_S = 60.0

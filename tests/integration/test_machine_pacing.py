@@ -18,11 +18,11 @@ from grading.domain.errors import EngineError
 from grading.domain.jobs import Job, Provenance, Result, Tokens
 from tests.integration.test_machine_process import MACHINE, Scripted, engine, job, leases, process, sent
 from tests.system import until
-from workers.machine import pacing as module
 from workers.machine.engines.base import Phase, Progress, Request
-from workers.machine.pacing import Pacing
 from workers.machine.process import MachineProcess
-from workers.machine.working import Working
+from workers.machine.run import Working
+from workers.machine.scheduling import throughput as module
+from workers.machine.scheduling.throughput import Pacing
 
 __all__ = ["engine", "leases", "process", "sent"]
 

@@ -24,8 +24,8 @@ from tests.system import until
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.instant import InstantEngine
 from workers.machine.process import MachineProcess
-from workers.machine.sending import Inbox
-from workers.machine.working import Message
+from workers.machine.results import Inbox
+from workers.machine.run import Message
 
 MACHINE = Machine.model_validate(
     {

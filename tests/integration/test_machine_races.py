@@ -21,10 +21,10 @@ from tests.integration.test_machine_process import (
     sent,
 )
 from tests.system import until
-from workers.machine import failures
+from workers.machine import failed_results
 from workers.machine.engines.base import Progress, Request
 from workers.machine.process import MachineProcess
-from workers.machine.working import Message
+from workers.machine.run import Message
 
 __all__ = ["engine", "leases", "process", "sent"]
 
@@ -103,13 +103,13 @@ def test_a_run_that_was_begun_too_often_is_not_taken_for_one_that_was_taken_away
     """It has no lease, which the heartbeat may find out before its result is sent."""
     leases.redis.set(f"grader:deliveries:{MACHINE.name}:run", MAX_DELIVERIES)
     leases.make_current({("round", "analysis"): "run"})
-    made = failures.exhausted
+    made = failed_results.exhausted
 
     def beaten(given: Job, how: Provenance) -> Result:
         process.beat()
         return made(given, how)
 
-    monkeypatch.setattr(failures, "exhausted", beaten)
+    monkeypatch.setattr(failed_results, "exhausted", beaten)
     returned = process.run(job())
     assert [one["error"] for one in sent] == ["exhausted"]
     assert returned is not None

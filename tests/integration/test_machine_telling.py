@@ -21,7 +21,7 @@ from tests.system import until
 from workers.machine.engines.base import Generation, Progress, Request
 from workers.machine.engines.instant import InstantEngine
 from workers.machine.process import MachineProcess
-from workers.machine.working import Message
+from workers.machine.run import Message
 
 __all__ = ["engine", "leases", "process", "sent"]
 BOUND_S = 1.0

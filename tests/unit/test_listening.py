@@ -13,8 +13,8 @@ from redis.exceptions import ConnectionError as RedisAway
 from grading.broker.heartbeats import Beat, Look
 from grading.config.machines import Machine, Placement
 from grading.scheduling.cluster_view import Pace, Peer
-from workers.machine import listening as module
-from workers.machine.listening import COMING_S, RETURN_S, Cycle, Here, Listening
+from workers.machine.scheduling import queue_selection as module
+from workers.machine.scheduling.queue_selection import COMING_S, RETURN_S, Cycle, Here, Listening
 
 STAGES = ("analysis", "feedback")
 QUICK = {"alone_s": 10.0, "full_s": 20.0, "full": 2, "health": 1.0, "tokens": 100.0, "seen": 9.0}

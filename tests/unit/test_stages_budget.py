@@ -18,8 +18,8 @@ from tests.unit.test_stages_prompt import MATERIAL, job
 from tests.unit.test_stages_run import GOOD, Scripted
 from workers.machine.engines.base import Measure, Progress
 from workers.machine.stages import STAGES, run_stage
-from workers.machine.stages.fit import Piece, budget, fit_pieces, weight
 from workers.machine.stages.prompt import Prompt
+from workers.machine.stages.truncation import Piece, budget, fit_pieces, weight
 
 ANSWER = 400
 HUGE = 1_000_000_000

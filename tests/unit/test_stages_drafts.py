@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.unit.test_stages_parse import ANALYSIS, FEEDBACK
 from workers.machine.stages import STAGES
-from workers.machine.stages.drafts import MOST_CHARS, readable
-from workers.machine.stages.text import visible
+from workers.machine.stages.partial_output import MOST_CHARS, readable
+from workers.machine.stages.sanitize import visible
 
 SECRET = "SECRET"
 WORDS = st.text(

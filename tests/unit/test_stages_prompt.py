@@ -14,7 +14,7 @@ from grading.domain.jobs import Job, Material
 from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Output
 from grading.domain.rubric import Criterion, Rubric
 from workers.machine.stages import STAGES
-from workers.machine.stages.text import defuse
+from workers.machine.stages.sanitize import defuse
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "prompts"
 UPDATE = "GRADER_UPDATE_GOLDEN"

@@ -14,9 +14,9 @@ from grading.broker.leases import Leases
 from grading.domain.jobs import Job, Material
 from grading.domain.model import Evidence
 from tests.factories import RUBRIC, document
+from workers.machine.progress import FIRST_S, Telling
+from workers.machine.run import Working
 from workers.machine.stages.leaks import canary
-from workers.machine.telling import FIRST_S, Telling
-from workers.machine.working import Working
 
 
 def job(run_id: str, **other: Any) -> Job:

@@ -18,6 +18,7 @@ from grading.execution.throughput import Rate
 from grading.store.outbox import Hold
 from grading.store.rounds import preparing
 from workers import canary
+from workers.celery_worker import run_worker
 from workers.checks.files import Shelf
 from workers.checks.holding import HOLD_S, Holding
 from workers.checks.lab import Lab
@@ -30,7 +31,6 @@ from workers.server.context import Server, open_server
 from workers.server.prepare import prepare, prepare_by_running
 from workers.server.release import release
 from workers.server.tasks import UNTIL_SQL_IS_BACK
-from workers.start import run_worker
 
 log = logging.getLogger(__name__)
 MOST_KILLS = 5

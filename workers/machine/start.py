@@ -22,15 +22,15 @@ from grading.config.settings import Config, EngineSettings, Machine
 from grading.scheduling.cluster_view import Peer
 from grading.shared.logs import working_on
 from workers import canary
-from workers.machine import examine
+from workers.celery_worker import run_worker
+from workers.machine import diagnostics
 from workers.machine.engines import open_engine
-from workers.machine.guests import Guests
-from workers.machine.hosting import host, look_after, open_guests, taken_up
-from workers.machine.listening import Cycle, Here, Listening
+from workers.machine.gateway_requests.hosting import host, look_after, open_guests, taken_up
+from workers.machine.gateway_requests.requests import Guests
 from workers.machine.process import MachineProcess
-from workers.machine.sending import Inbox
-from workers.machine.working import Message
-from workers.start import run_worker
+from workers.machine.results import Inbox
+from workers.machine.run import Message
+from workers.machine.scheduling.queue_selection import Cycle, Here, Listening
 
 log = logging.getLogger(__name__)
 BREAK_OFF_S = 2.0
@@ -139,7 +139,7 @@ def _answer_tasks(app: Celery, process: MachineProcess, listening: Listening, in
         return result
 
     canary.register(app, Canaries(process.leases.redis), celery_app.own_queue(name))
-    examine.register(app, process)
+    diagnostics.register(app, process)
 
 
 def _begin_threads(process: MachineProcess, listening: Listening, guests: Guests) -> None:

@@ -12,6 +12,7 @@ from grading.broker import celery_app
 from grading.broker.canaries import Canaries
 from grading.config.settings import Config
 from workers import canary
+from workers.celery_worker import run_worker
 from workers.server.bridge import Bridge
 from workers.server.canary import beat_until
 from workers.server.context import open_server
@@ -21,7 +22,6 @@ from workers.server.outbox import Relay, receivers
 from workers.server.passback import Passback
 from workers.server.sweep import Sweeper
 from workers.server.tasks import register
-from workers.start import run_worker
 
 STORE_THREADS = 2
 

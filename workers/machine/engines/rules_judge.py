@@ -13,7 +13,7 @@ from grading.domain.rubric import Criterion
 from workers.machine.engines.rules_facts import Facts, Line, calls_in, cites, join_within
 from workers.machine.engines.rules_words import Nouns, kinds, together
 from workers.machine.stages.quotes import SHORTEST
-from workers.machine.stages.text import normal
+from workers.machine.stages.sanitize import normal
 
 _FULL_ANSWER_WORDS = 60
 _FULL_CODE_LINES = 8

@@ -6,8 +6,8 @@ from typing import Any
 
 from grading.domain.jobs import AnalysisOutput, Finding, Job, Judgement, Suggestion
 from workers.machine.stages.base import Stage, judged
-from workers.machine.stages.places import PLACE_CHARS, split_place
-from workers.machine.stages.shape import Schema, Sizes, many, record, text
+from workers.machine.stages.locations import PLACE_CHARS, split_place
+from workers.machine.stages.schema import Schema, Sizes, many, record, text
 
 _INSTRUCTIONS = """\
 You review the technical side of a student's homework in a course where code is used to answer

@@ -6,7 +6,7 @@ from typing import Any
 
 from grading.domain.jobs import FeedbackOutput, Job, Judgement
 from workers.machine.stages.base import Stage, judged
-from workers.machine.stages.shape import Schema, Sizes, many, text
+from workers.machine.stages.schema import Schema, Sizes, many, text
 
 _INSTRUCTIONS = """\
 You write personal feedback to a student about their thinking: the ideas in their work and their

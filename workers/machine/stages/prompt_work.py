@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from grading.domain.jobs import Job
 from grading.domain.model import Cell, CheckOutcome, Document, Output
 from grading.domain.rubric import Criterion
-from workers.machine.stages.fit import Piece
 from workers.machine.stages.prompt_tests import counted, failed
-from workers.machine.stages.text import defuse, flat, smuggled
+from workers.machine.stages.sanitize import defuse, flat, smuggled
+from workers.machine.stages.truncation import Piece
 
 _MOST_CELLS = 8
 """More cells than these are no help to whoever looks for the right one."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from grading.domain.jobs import AnalysisOutput, Finding, Judgement, Quote
 from grading.domain.model import Document, Flag, Location
 from workers.machine.stages.base import Output
-from workers.machine.stages.text import normal
+from workers.machine.stages.sanitize import normal
 
 _LINE_MARK = re.compile(r"^\s*(?:[+ ]\s*)?\d{1,5}\|\s?|^\|\s", re.MULTILINE)
 _WRAPPING = "\"'`“”‘’ .…"

@@ -21,10 +21,10 @@ from grading.domain.model import Flag
 from workers.machine.engines.base import Cancel, Engine, Generation, MeasuresPrompts, Progress, Request
 from workers.machine.stages import leaks
 from workers.machine.stages.base import Output, Stage, require_words
-from workers.machine.stages.fit import DEFAULT_CONTEXT_TOKENS
 from workers.machine.stages.prompt import Prompt
 from workers.machine.stages.quotes import verify
-from workers.machine.stages.table import STAGES
+from workers.machine.stages.registry import STAGES
+from workers.machine.stages.truncation import DEFAULT_CONTEXT_TOKENS
 
 _LEAST_FOR_REPAIR_S = 2.0
 _LONGEST_PREVIOUS = 8_000

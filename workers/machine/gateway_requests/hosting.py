@@ -1,4 +1,4 @@
-"""Puts guests (`workers/machine/guests.py`) and a machine's process together."""
+"""Puts guests (`workers/machine/gateway_requests/requests.py`) and a machine's process together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from grading.config.machines import Placement
 from grading.config.settings import Config
 from grading.scheduling.cluster_view import View
 from grading.scheduling.routing import decide
-from workers.machine.guests import Guests, in_use, queues_of
+from workers.machine.gateway_requests.requests import Guests, in_use, queues_of
 from workers.machine.process import MachineProcess
 
 log = logging.getLogger(__name__)

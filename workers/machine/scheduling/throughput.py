@@ -21,7 +21,7 @@ from grading.domain.jobs import Result
 from grading.scheduling.cluster_view import Pace
 from grading.scheduling.concurrency import Best
 from grading.scheduling.speed_profile import Learner, Sample, Seen
-from workers.machine.working import Working
+from workers.machine.run import Working
 
 log = logging.getLogger(__name__)
 SAMPLE_S = 1.0

@@ -11,7 +11,7 @@ from celery import Celery, signals
 
 log = logging.getLogger(__name__)
 SWITCH_S = 0.0005
-POOL = "workers.pool:SlotThreads"
+POOL = "workers.thread_pool:SlotThreads"
 
 
 def run_worker(

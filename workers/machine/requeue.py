@@ -10,7 +10,7 @@ from grading.broker.leases import Leases
 from grading.domain.jobs import Result
 from grading.scheduling.circuit_breaker import AWAY as ENGINE_AWAY
 from workers.machine.circuits import Circuits
-from workers.machine.working import Message, Working
+from workers.machine.run import Message, Working
 
 log = logging.getLogger(__name__)
 PAUSE_S = 1.0

@@ -24,8 +24,8 @@ from grading.broker.canaries import EXAMINATIONS
 from grading.domain.errors import EngineError
 from grading.shared.software import software
 from workers.machine.engines.probe import probe
+from workers.machine.model_digests import counters
 from workers.machine.process import MachineProcess
-from workers.machine.weights import counters
 
 log = logging.getLogger(__name__)
 KEEP_S = 600

@@ -15,9 +15,9 @@ from redis.exceptions import RedisError
 from grading.broker.heartbeats import BEAT_S, MOST_DRAFT, Lease
 from grading.broker.leases import Leases
 from grading.domain.jobs import Job
-from workers.machine.stages.drafts import readable
+from workers.machine.run import Working
 from workers.machine.stages.leaks import leaked
-from workers.machine.working import Working
+from workers.machine.stages.partial_output import readable
 
 log = logging.getLogger(__name__)
 EVERY_S = 0.5

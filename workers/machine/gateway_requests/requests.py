@@ -21,7 +21,7 @@ from grading.domain.errors import EngineError, EngineUnreachable
 from workers.machine.circuits import Circuits, Place
 from workers.machine.engines.base import Engine
 from workers.machine.gate import Gate
-from workers.machine.guest import GONE, Guest
+from workers.machine.gateway_requests.request import GONE, Guest
 
 log = logging.getLogger(__name__)
 LOOK_S = 0.5

@@ -1,6 +1,6 @@
 """Which queues a machine's consumer reads now: asked each time before it takes a message.
 
-A thread looks at the cluster about once a second. The decision (`grading.scheduling.routing`) is made with that
+A thread looks at the cluster once a second. The decision (`grading.scheduling.routing`) is made with that
 and with what this process knows of itself at the moment, on the consumer's thread and without waiting.
 """
 
@@ -24,7 +24,7 @@ from grading.config.settings import Machine
 from grading.scheduling.cluster_view import BATCH, INTERACTIVE, PRIORITIES, Peer, View
 from grading.scheduling.routing import Choice, decide
 from grading.scheduling.speed_estimates import lengths, with_guesses
-from workers.machine.guests import in_use
+from workers.machine.gateway_requests.requests import in_use
 
 log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0

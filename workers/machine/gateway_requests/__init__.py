@@ -1,0 +1,1 @@
+"""Requests of other tools that come by the gateway, behind all grading."""
