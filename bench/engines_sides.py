@@ -20,8 +20,8 @@ import requests
 from bench.engines_models import PRINTABLE, Ask, job
 from grading.domain.errors import BudgetExceeded
 from workers.machine.engines.base import Engine, Phase, Request
-from workers.machine.engines.mlx import MlxEngine
-from workers.machine.engines.openai import OpenAIEngine
+from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.openai.engine import OpenAIEngine
 
 START_S = 60.0
 Left = Callable[[], float]

@@ -25,7 +25,7 @@ from cli.service_units import env_line
 from cli.settings import Settings
 from grading.config.settings import Machine, Redis
 from grading.scheduling.model_digests import Claim, Difference, differing
-from workers.machine.hybrid import secret as prefill
+from workers.machine.engines.remote_prefill import secret as prefill
 
 INSTALL_S = 3600.0
 KEPT = 1

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from workers.machine.engines.mlx import MlxEngine
-from workers.machine.engines.mlx_runner import Runner
-from workers.machine.hybrid.engine import HybridEngine
-from workers.machine.hybrid.reader import Reader
-from workers.machine.hybrid.secret import NAME
-from workers.machine.hybrid.serving import Serving
+from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.mlx.runner import Runner
+from workers.machine.engines.remote_prefill.engine import HybridEngine
+from workers.machine.engines.remote_prefill.models import Reader
+from workers.machine.engines.remote_prefill.secret import NAME
+from workers.machine.engines.remote_prefill.server import Serving
 
 SECRET = "known on both sides"
 STEP = 128

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.mlx_lane import Lane, Shape
-from workers.machine.engines.mlx_model import LoadedModel, Prompt
-from workers.machine.engines.mlx_prefixes import Prefixes
-from workers.machine.engines.mlx_sampling import Sampling
-from workers.machine.engines.mlx_tally import Tally
-from workers.machine.engines.mlx_ticket import Ticket
+from workers.machine.engines.mlx.counters import Tally
+from workers.machine.engines.mlx.decode_loop import Lane, Shape
+from workers.machine.engines.mlx.generation import Ticket
+from workers.machine.engines.mlx.model import LoadedModel, Prompt
+from workers.machine.engines.mlx.prefix_caches import Prefixes
+from workers.machine.engines.mlx.sampling import Sampling
 
 GREEDY = Sampling(0.0)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from cli import embedded
 from tests.system import until
-from workers.machine.sharded.crew import Crew
-from workers.machine.sharded.engine import ShardedEngine
+from workers.machine.engines.sharded.engine import ShardedEngine
+from workers.machine.engines.sharded.rank_group import Crew
 
 
 def addresses(ranks: int, *last: str) -> list[str]:

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from workers.machine.hybrid.pieces import Piece
-from workers.machine.hybrid.reader import Reader
-from workers.machine.hybrid.reading import Prompt
+from workers.machine.engines.remote_prefill.cache_chunks import Piece
+from workers.machine.engines.remote_prefill.models import Reader
+from workers.machine.engines.remote_prefill.prefill import Prompt
 
 
 class NotingReader(Reader):

@@ -21,9 +21,9 @@ from typing import Any
 from bench.engines_models import job
 from bench.strategies.noting import NotingReader
 from workers.machine.engines.base import Phase, Request
-from workers.machine.engines.mlx import MlxEngine
-from workers.machine.hybrid.engine import HybridEngine
-from workers.machine.hybrid.serving import Serving
+from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.remote_prefill.engine import HybridEngine
+from workers.machine.engines.remote_prefill.server import Serving
 
 SECRET = "of this benchmark alone"  # noqa: S105 - loopback only
 DEADLINE_S = 300.0

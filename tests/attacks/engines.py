@@ -10,7 +10,7 @@ import jsonschema
 
 from grading.domain.jobs import Tokens
 from workers.machine.engines.base import Generation, Progress, Request
-from workers.machine.engines.rules import RulesEngine
+from workers.machine.engines.rules.engine import RulesEngine
 
 Schema = dict[str, Any]
 PRAISE = "Everything that was asked is there and convincing. "

@@ -15,7 +15,7 @@ from grading.store.tables import Run
 from tests.engines import SMALLER
 from tests.services import SqliteDatabases
 from tests.system import ASSIGNMENT, Site, count_final, furnish, site, until
-from workers.machine.hybrid.secret import NAME
+from workers.machine.engines.remote_prefill.secret import NAME
 
 CONFIG = """
 [server]

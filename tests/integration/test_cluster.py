@@ -29,7 +29,7 @@ from tests.engines import ask, quiet
 from tests.hybrid import SECRET, writing
 from tests.ssh_server import SshServer, ssh_server
 from tests.system import ASSIGNMENT, assert_graded_once, count_final, furnish, until
-from workers.machine.hybrid.secret import NAME
+from workers.machine.engines.remote_prefill.secret import NAME
 
 CONFIG = """
 [[machines]]

@@ -309,7 +309,9 @@ def test_closing_ends_what_runs(opened: Callable[[str], Case], kind: str) -> Non
 def test_a_digest_is_that_of_the_answers(
     opened: Callable[[str], Case], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.machine.engines.openai_wire.LOOK_S", 60.0)  # a late server is no unknown one
+    monkeypatch.setattr(
+        "workers.machine.engines.openai.connection.LOOK_S", 60.0
+    )  # a late server is no unknown one
     case = opened(kind)
     assert isinstance(case.engine, Identifies)
     digest = case.engine.digest(case.ask.model, 60.0)

@@ -29,7 +29,7 @@ from tests.factories import COURSE, RUBRIC, add_assignment, hand_in
 from tests.services import SqliteDatabases
 from tests.years import Fresh, Played, played
 from workers.machine.engines.base import Generation, Request
-from workers.machine.engines.rules import RulesEngine
+from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.stages.run import run_stage
 from workers.server import finish
 from workers.server.prepare import prepare

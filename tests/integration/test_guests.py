@@ -47,7 +47,7 @@ from tests.servers.openai_server import openai_server
 from tests.system import until
 from workers.machine.circuits import Circuits
 from workers.machine.engines.base import Engine, Generation, Request
-from workers.machine.engines.openai import OpenAIEngine
+from workers.machine.engines.openai.engine import OpenAIEngine
 from workers.machine.gate import Gate
 from workers.machine.gateway_requests.hosting import crowded, open_guests, taken_up
 from workers.machine.gateway_requests.request import MOST_UNREAD, Guest

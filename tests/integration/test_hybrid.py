@@ -14,8 +14,8 @@ from bench.models import WINDOW, Kind, make_model
 from tests.engines import SCHEMA, Heard, ask, quiet
 from tests.hybrid import STEP, alone, prefilled, reading, together, writing
 from workers.machine.engines.base import Generation, Request
-from workers.machine.engines.mlx import MlxEngine
-from workers.machine.hybrid.engine import HybridEngine
+from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.remote_prefill.engine import HybridEngine
 
 KINDS: tuple[Kind, ...] = ("llama", "qwen3", "qwen2", "gemma3")
 PATIENT_S = 120.0

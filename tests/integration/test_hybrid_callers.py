@@ -16,10 +16,10 @@ import structlog.testing
 from bench.models import make_model
 from tests.engines import SMALLER, ask, quiet
 from tests.hybrid import SECRET, reading, writing
-from workers.machine.engines.mlx_model import fingerprint
-from workers.machine.hybrid.engine import HybridEngine
-from workers.machine.hybrid.errors import TransferError
-from workers.machine.hybrid.wire import Channel, Frame, Kind, pack, proof
+from workers.machine.engines.mlx.model import fingerprint
+from workers.machine.engines.remote_prefill.engine import HybridEngine
+from workers.machine.engines.remote_prefill.errors import TransferError
+from workers.machine.engines.remote_prefill.frames import Channel, Frame, Kind, pack, proof
 
 Call = Callable[[], Channel]
 HEAD = {"most_bytes": 1 << 30, "seconds": 20.0}

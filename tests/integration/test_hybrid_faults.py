@@ -19,11 +19,12 @@ from grading.domain.errors import Cancelled, ConfigError, ModelMissing
 from tests.engines import SMALLER, ask, quiet
 from tests.hybrid import Spoil, alone, link, prefill_process, reading, writing
 from workers.machine.engines.base import Cancel, Generation
-from workers.machine.hybrid import learning, serving, wire
-from workers.machine.hybrid.errors import WeightsDiffer
-from workers.machine.hybrid.layout import Layer, Layout
-from workers.machine.hybrid.reader import Reader
-from workers.machine.hybrid.secret import NAME
+from workers.machine.engines.remote_prefill import frames, learning
+from workers.machine.engines.remote_prefill import server as serving
+from workers.machine.engines.remote_prefill.cache_layout import Layer, Layout
+from workers.machine.engines.remote_prefill.errors import WeightsDiffer
+from workers.machine.engines.remote_prefill.models import Reader
+from workers.machine.engines.remote_prefill.secret import NAME
 
 LONG = "x <- c(1, 2) # " * 120
 SEEN = 3000
@@ -46,14 +47,14 @@ def expected(model: Path) -> str:
 @pytest.fixture(autouse=True)
 def patient() -> Iterator[None]:
     """Who is late on a busy computer is not taken for a link that stalls."""
-    with mock.patch.object(wire, "STALL_S", 30.0):
+    with mock.patch.object(frames, "STALL_S", 30.0):
         yield
 
 
 @pytest.fixture
 def impatient(patient: None) -> Iterator[None]:
     """A link stalls sooner than it would."""
-    with mock.patch.object(wire, "STALL_S", 2.5):
+    with mock.patch.object(frames, "STALL_S", 2.5):
         yield
 
 
@@ -99,7 +100,7 @@ def test_a_flipped_bit_in_the_cache_is_a_wrong_checksum(model: Path, expected: s
 
 def test_another_version_is_refused(model: Path, expected: str) -> None:
     def newer(data: bytes, passed: int) -> bytes:
-        return data if passed else data[:4] + bytes([wire.VERSION + 1]) + data[5:]
+        return data if passed else data[:4] + bytes([frames.VERSION + 1]) + data[5:]
 
     with reading(model) as address, link(address, newer) as bad:
         made = answer(model, bad.address)

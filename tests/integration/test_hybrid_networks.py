@@ -17,7 +17,7 @@ from bench.models import Kind, Shape, make_model
 from tests.engines import ask, quiet
 from tests.hybrid import SECRET, alone, prefill_process
 from tests.networks import End, two_networks
-from workers.machine.hybrid.secret import NAME
+from workers.machine.engines.remote_prefill.secret import NAME
 
 PORT = 7300
 KINDS: tuple[Kind, ...] = ("llama", "qwen3", "qwen2", "gemma3")

@@ -15,8 +15,8 @@ from grading.domain.errors import BudgetExceeded, Cancelled, EngineError, JobInv
 from tests.engines import ENDLESS, Heard, ask, parsed, quiet
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.mlx import MlxEngine
-from workers.machine.engines.mlx_constraint import Constraint
+from workers.machine.engines.mlx.constraint import Constraint
+from workers.machine.engines.mlx.engine import MlxEngine
 from workers.machine.engines.probe import probe
 
 
@@ -82,7 +82,7 @@ def test_mlx_folds_the_system_message_where_the_template_refuses_it(mlx: MlxEngi
 def test_mlx_does_not_let_a_hand_in_open_a_turn(tiny: Path) -> None:
     from mlx_lm.utils import load_tokenizer
 
-    from workers.machine.engines.mlx_model import load_model
+    from workers.machine.engines.mlx.model import load_model
 
     loaded = load_model(str(tiny), None)
     turn = load_tokenizer(tiny).convert_tokens_to_ids("<|im_start|>")
@@ -140,8 +140,8 @@ def test_mlx_leaves_the_process_in_order(tiny: Path) -> None:
 import sys
 from tests.engines import ask, quiet
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.mlx import MlxEngine
-from workers.machine.engines.mlx_constraint import Constraint
+from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.mlx.constraint import Constraint
 assert "mlx" not in sys.modules
 engine = MlxEngine()
 print(engine.generate(ask(sys.argv[1], max_output_tokens=8, schema={}), quiet).tokens.output)

@@ -19,14 +19,14 @@ from tests.engines import ENDLESS, Heard, ask, quiet
 from tests.lanes import Driven, words
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.mlx import MlxEngine
-from workers.machine.engines.mlx_lane import Lane, Shape
-from workers.machine.engines.mlx_model import LoadedModel, load_model
-from workers.machine.engines.mlx_prefixes import Prefixes
-from workers.machine.engines.mlx_sampling import Sampling
-from workers.machine.engines.mlx_tally import Tally
-from workers.machine.engines.mlx_telling import Watch
-from workers.machine.engines.mlx_waiting import Patience
+from workers.machine.engines.mlx.counters import Tally
+from workers.machine.engines.mlx.decode_loop import Lane, Shape
+from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.mlx.model import LoadedModel, load_model
+from workers.machine.engines.mlx.prefix_caches import Prefixes
+from workers.machine.engines.mlx.progress import Watch
+from workers.machine.engines.mlx.sampling import Sampling
+from workers.machine.engines.mlx.waiting import Patience
 
 SECONDS = 60
 
@@ -176,7 +176,7 @@ def test_metals_wired_limit_is_left_alone_unless_wanted(
 def test_only_the_mlx_thread_writes_down_what_happens(
     loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.machine.engines.mlx_telling.PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr("workers.machine.engines.mlx.progress.PROGRESS_EVERY_S", 0.0)
     driven, heard = Driven(loaded), Heard()
     ticket = driven.ask((), words(loaded, 20, 1), 3).ticket
 
@@ -267,7 +267,7 @@ def test_cancelling_does_not_wait_for_a_model_that_loads(tiny: Path, monkeypatch
         assert go_on.wait(SECONDS)
         return real(*about)
 
-    monkeypatch.setattr("workers.machine.engines.mlx.load_model", slow)
+    monkeypatch.setattr("workers.machine.engines.mlx.engine.load_model", slow)
     try:
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(

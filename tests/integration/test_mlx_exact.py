@@ -9,9 +9,9 @@ import pytest
 from bench.models import WINDOW, Kind, make_model
 from tests.engines import SMALLER
 from tests.lanes import Driven, alone, words
-from workers.machine.engines.mlx_lane import Shape
-from workers.machine.engines.mlx_model import LoadedModel, load_model
-from workers.machine.engines.mlx_prefixes import Prefixes
+from workers.machine.engines.mlx.decode_loop import Shape
+from workers.machine.engines.mlx.model import LoadedModel, load_model
+from workers.machine.engines.mlx.prefix_caches import Prefixes
 
 SHORT, LONG = WINDOW // 2, 2 * WINDOW + 5
 """Lengths of shared prefixes: within and beyond a sliding window."""

@@ -16,7 +16,7 @@ from grading.domain.errors import Cancelled, EngineUnreachable, ModelMissing
 from tests.engines import Heard, ask, mlx_lm_server, quiet
 from workers.machine.engines import Engine, Request, open_engine
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.openai import OpenAIEngine
+from workers.machine.engines.openai.engine import OpenAIEngine
 
 
 @pytest.fixture(scope="module")

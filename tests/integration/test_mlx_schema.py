@@ -22,9 +22,9 @@ from grading.domain.model import Evidence
 from grading.domain.rubric import Rubric
 from tests.engines import ask, quiet
 from workers.machine.engines import Generation, Request
-from workers.machine.engines.mlx import MlxEngine
-from workers.machine.engines.mlx_constraint import Constraint, Following
-from workers.machine.engines.mlx_model import load_model
+from workers.machine.engines.mlx.constraint import Constraint, Following
+from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.mlx.model import load_model
 from workers.machine.stages import STAGES
 from workers.machine.stages.base import require_words
 

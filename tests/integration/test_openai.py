@@ -14,10 +14,10 @@ from tests.servers.base import ModelServer
 from tests.servers.flavours import META, SLOT_CONTEXT
 from tests.servers.openai_server import openai_server
 from workers.machine.engines import open_engine
-from workers.machine.engines import openai_server as openai_server_module
-from workers.machine.engines.openai import OpenAIEngine
-from workers.machine.engines.openai_schemas import ODD
-from workers.machine.engines.openai_server import Server
+from workers.machine.engines.openai import server as openai_server_module
+from workers.machine.engines.openai.engine import OpenAIEngine
+from workers.machine.engines.openai.schemas import ODD
+from workers.machine.engines.openai.server import Server
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from grading.store.tables import Prompt, Round, Run, SystemMessage
 from tests.canaries import CANARY, hits
 from tests.factories import COURSE, RUBRIC, add_assignment, hand_in, result
 from tests.years import DAY_S, Fresh, Played, played
-from workers.machine.engines.rules import RulesEngine
+from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.stages.run import run_stage
 from workers.server import finish
 

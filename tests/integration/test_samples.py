@@ -18,7 +18,7 @@ from grading.domain.model import Document
 from grading.domain.outcome import Report
 from grading.domain.rubric import Rubric
 from grading.scoring import combine
-from workers.machine.engines.rules import RulesEngine
+from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.stages import STAGES, run_stage
 
 SAMPLES = Path(__file__).parent.parent.parent / "samples"

@@ -18,8 +18,8 @@ from tests.sharded import addresses, crew, gone, kill, ranks, seconds_used
 from tests.system import until
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.mlx import MlxEngine
-from workers.machine.sharded.engine import ShardedEngine
+from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.sharded.engine import ShardedEngine
 
 pytestmark = pytest.mark.usefixtures("one_thread_each")
 
@@ -152,7 +152,7 @@ def test_other_weights_on_one_rank_are_refused(tmp_path: Path, pool: ShardedEngi
     changed = bytearray(weights.read_bytes())
     changed[-1] ^= 1
     weights.write_bytes(changed)
-    program = f"{sys.executable} -m workers.machine.sharded.rank"
+    program = f"{sys.executable} -m workers.machine.engines.sharded.rank"
     elsewhere = f"env PYTHONPATH={root} sh -c 'cd {tmp_path}/there && exec {program}'"
     with (
         pytest.MonkeyPatch.context() as patch,

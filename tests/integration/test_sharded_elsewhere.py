@@ -11,13 +11,13 @@ from bench.models import make_model
 from tests.engines import ask, quiet
 from tests.sharded import addresses, alive, gone
 from tests.ssh_server import ssh_server
-from workers.machine.engines.mlx import MlxEngine
+from workers.machine.engines.mlx.engine import MlxEngine
 
 WORKER = """
 import json, sys
 from tests.engines import ENDLESS, ask, quiet
 from tests.sharded import crew
-from workers.machine.sharded.engine import ShardedEngine
+from workers.machine.engines.sharded.engine import ShardedEngine
 
 model, hosts, remote = json.loads(sys.argv[1])
 engine = ShardedEngine(hosts=hosts, remote=remote)
@@ -40,7 +40,7 @@ def test_a_rank_behind_ssh_takes_part_and_ends_with_a_killed_worker(tmp_path: Pa
         config = server.write_config("alone")
         remote = (
             f"ssh -T -F {config} -p {server.port} {server.user}@127.0.0.1 "
-            f"cd {root} && exec {sys.executable} -m workers.machine.sharded.rank"
+            f"cd {root} && exec {sys.executable} -m workers.machine.engines.sharded.rank"
         )
         given = json.dumps([model, addresses(1, "127.0.0.2"), remote])
         command = [sys.executable, "-c", WORKER, given]

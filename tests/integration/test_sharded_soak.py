@@ -24,9 +24,9 @@ from tests.faults.netns import HERE, THERE, permitted, running_link
 from tests.sharded import addresses, crew, gone, kill, ranks
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.mlx import MlxEngine
-from workers.machine.sharded.engine import ShardedEngine
-from workers.machine.sharded.links import PROGRAM
+from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.sharded.engine import ShardedEngine
+from workers.machine.engines.sharded.rank_process import PROGRAM
 
 REQUESTS = 120
 AT_ONCE = 7

@@ -21,15 +21,15 @@ from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from tests.engines import SMALLER, ask, quiet
 from tests.lanes import Driven, alone, words
 from workers.machine.engines import Generation, Request, open_engine
-from workers.machine.engines.mlx import MlxEngine
-from workers.machine.engines.mlx_model import LoadedModel, load_model
-from workers.machine.engines.mlx_models import Models
-from workers.machine.engines.mlx_waiting import Patience, unheard
-from workers.machine.hybrid.planner import Faded
-from workers.machine.speculative.caches import odd
-from workers.machine.speculative.drafts import Drafts
-from workers.machine.speculative.lane import BUSY, FOREIGN, DraftLane
-from workers.machine.speculative.solo import drawn
+from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.mlx.model import LoadedModel, load_model
+from workers.machine.engines.mlx.models import Models
+from workers.machine.engines.mlx.waiting import Patience, unheard
+from workers.machine.engines.remote_prefill.planner import Faded
+from workers.machine.engines.speculative.caches import odd
+from workers.machine.engines.speculative.decode_loop import BUSY, FOREIGN, DraftLane
+from workers.machine.engines.speculative.draft_models import Drafts
+from workers.machine.engines.speculative.draft_rounds import drawn
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

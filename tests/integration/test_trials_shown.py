@@ -18,7 +18,7 @@ from grading.domain.rubric import Case, Criterion, PassesTests, Rubric, RunsClea
 from grading.execution.model import Answer, Limits, Played, Request, Shape, Trial
 from grading.execution.plan import make_plan
 from tests.integration.webapp import School
-from workers.machine.engines.rules import RulesEngine
+from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.stages import STAGES, run_stage
 from workers.server.prepare import HandIn, Prepared, make_ready
 from workers.server.versions import Version

@@ -21,7 +21,7 @@ from grading.broker.heartbeats import Beat
 from grading.broker.leases import Leases, connect
 from tests.integration.test_deploy import MODEL, deployment, ollama, ollama_store, remote, server
 from tests.ssh_server import SshServer
-from workers.machine.engines.mlx_model import fingerprint as by_the_worker
+from workers.machine.engines.mlx.model import fingerprint as by_the_worker
 
 __all__ = ["ollama", "remote", "server"]
 CONFIG = """

@@ -23,14 +23,15 @@ from grading.domain.errors import (
 from grading.domain.jobs import AnalysisOutput, FeedbackOutput
 from tests.engines import ask
 from tests.servers.instances import answer_text
-from workers.machine.engines import open_engine, openai_schemas
-from workers.machine.engines.bounded import lines
-from workers.machine.engines.http_errors import reason, status_error
+from workers.machine.engines import open_engine
+from workers.machine.engines.http.answer import lines
+from workers.machine.engines.http.errors import reason, status_error
+from workers.machine.engines.http.thoughts import TextOnly
 from workers.machine.engines.instances import InstanceMaker
-from workers.machine.engines.mlx_model import fingerprint
-from workers.machine.engines.openai_schemas import ODD, Form, Schemas, judge
-from workers.machine.engines.sizes import Sizes, careful
-from workers.machine.engines.thoughts import TextOnly
+from workers.machine.engines.mlx.model import fingerprint
+from workers.machine.engines.openai import schemas as openai_schemas
+from workers.machine.engines.openai.schemas import ODD, Form, Schemas, judge
+from workers.machine.engines.token_estimates import Sizes, careful
 
 
 def item(properties: dict[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from grading.domain.rubric import CodeMatches, NoErrors, RunsClean, Words
 from tests.unit.evidence_samples import cell, notebook, script, shown
 from tests.unit.test_rules_languages import analysis, asked, feedback
 from tests.unit.trial_samples import collected, rubric_of, run_outcome
-from workers.machine.engines.rules_facts import Facts
-from workers.machine.engines.rules_findings import remarks
+from workers.machine.engines.rules.facts import Facts
+from workers.machine.engines.rules.findings import remarks
 
 PLAIN = rubric_of()
 

@@ -9,8 +9,16 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from workers.machine.hybrid.learning import Learning
-from workers.machine.hybrid.planner import HERE, LEAST_TOKENS, Choice, Fit, Took, Work, budget_s
+from workers.machine.engines.remote_prefill.learning import Learning
+from workers.machine.engines.remote_prefill.planner import (
+    HERE,
+    LEAST_TOKENS,
+    Choice,
+    Fit,
+    Took,
+    Work,
+    budget_s,
+)
 
 JOBS = 200
 KV_BYTES = 98_304

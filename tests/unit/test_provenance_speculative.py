@@ -7,9 +7,9 @@ from flask import Flask, g
 
 from app.provenance import rows
 from grading.domain.jobs import Provenance, Speculative
-from workers.machine.hybrid.planner import AGAIN, Faded, Fit
-from workers.machine.speculative import lane
-from workers.machine.speculative.planner import Habits, Rate, Speeds, Work, choose, ended
+from workers.machine.engines.remote_prefill.planner import AGAIN, Faded, Fit
+from workers.machine.engines.speculative import decode_loop
+from workers.machine.engines.speculative.planner import Habits, Rate, Speeds, Work, choose, ended
 
 DRAFTED = Speculative(
     strategy="speculative",
@@ -48,7 +48,7 @@ def test_what_was_proposed_and_why() -> None:
 
 
 def test_one_that_had_no_use_for_it() -> None:
-    direct = Speculative(strategy="direct", why=lane.BUSY, draft="gemma-3-1b")
+    direct = Speculative(strategy="direct", why=decode_loop.BUSY, draft="gemma-3-1b")
     assert shown([one(direct)], "en")["Proposals of the draft model"] == ["none"]
 
 
@@ -71,7 +71,7 @@ def test_every_reason_is_said_in_german() -> None:
     slow = Speeds(Faded(0.1, 1.0), Faded(0.001, 1.0), Fit().seen(1, 2, 0.11))
     for _ in range(AGAIN):
         near = ended(near, 400)
-    reasons = [lane.BUSY, lane.SHORT, lane.FOREIGN, lane.ORDERED]
+    reasons = [decode_loop.BUSY, decode_loop.SHORT, decode_loop.FOREIGN, decode_loop.ORDERED]
     for speeds, habits in ((Speeds(), Habits()), (known, Habits()), (slow, near), (slow, Habits())):
         reasons.append(choose(speeds, habits, work, 1).why)
     never = Speeds(Faded(0.01, 1.0), Faded(0.1, 1.0), Fit().seen(1, 2, 0.1))

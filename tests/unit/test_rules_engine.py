@@ -13,10 +13,10 @@ from grading.domain.model import Cell, CriterionEvidence, Document, Evidence, Lo
 from grading.domain.rubric import Criterion, Rubric
 from tests.unit.test_stages_prompt import NOTEBOOK, code, job
 from workers.machine.engines.base import Request
-from workers.machine.engines.rules import RulesEngine, headline
-from workers.machine.engines.rules_facts import Facts
-from workers.machine.engines.rules_findings import remarks
-from workers.machine.engines.rules_judge import nearest
+from workers.machine.engines.rules.engine import RulesEngine, headline
+from workers.machine.engines.rules.facts import Facts
+from workers.machine.engines.rules.findings import remarks
+from workers.machine.engines.rules.levels import nearest
 from workers.machine.stages import STAGES, run_stage
 
 

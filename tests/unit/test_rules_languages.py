@@ -11,10 +11,10 @@ from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Job, Material
 from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, TestOutcome
 from grading.domain.rubric import Criterion, Rubric
 from tests.unit.test_stages_prompt import job
-from workers.machine.engines.rules import RulesEngine
-from workers.machine.engines.rules_facts import Facts
-from workers.machine.engines.rules_findings import remarks
-from workers.machine.engines.rules_tests import remarks_on_tests
+from workers.machine.engines.rules.engine import RulesEngine
+from workers.machine.engines.rules.facts import Facts
+from workers.machine.engines.rules.findings import remarks
+from workers.machine.engines.rules.tests import remarks_on_tests
 from workers.machine.stages import run_stage
 
 ACCOUNT = """/**

@@ -19,18 +19,18 @@ from grading.config.machines import EngineSettings, Machine
 from grading.domain.errors import ConfigError, EngineError, EngineUnreachable, ModelMissing
 from tests.sharded import addresses
 from workers.machine.engines import open_engine
-from workers.machine.engines.mlx_model import Prompt
-from workers.machine.engines.mlx_sampling import Sampling
-from workers.machine.engines.mlx_tally import Tally
-from workers.machine.engines.mlx_ticket import Ticket
-from workers.machine.sharded import crew as crews
-from workers.machine.sharded.crew import Crew
-from workers.machine.sharded.engine import ShardedEngine
-from workers.machine.sharded.links import command, environment
-from workers.machine.sharded.loading import way
-from workers.machine.sharded.prefixes import TokenPrefixes
-from workers.machine.sharded.sent import Sent
-from workers.machine.sharded.settings import Settings
+from workers.machine.engines.mlx.counters import Tally
+from workers.machine.engines.mlx.generation import Ticket
+from workers.machine.engines.mlx.model import Prompt
+from workers.machine.engines.mlx.sampling import Sampling
+from workers.machine.engines.sharded import rank_group as crews
+from workers.machine.engines.sharded.engine import ShardedEngine
+from workers.machine.engines.sharded.generation import Sent
+from workers.machine.engines.sharded.loading import way
+from workers.machine.engines.sharded.prefixes import TokenPrefixes
+from workers.machine.engines.sharded.rank_group import Crew
+from workers.machine.engines.sharded.rank_process import command, environment
+from workers.machine.engines.sharded.settings import Settings
 
 HOSTS = ["10.0.0.1:7401", "10.0.0.2:7401"]
 
@@ -98,7 +98,7 @@ def test_ranks_that_cannot_be_are_refused(settings: dict[str, Any], sentence: st
 
 
 def test_ranks_here_are_started_here_and_others_by_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    remote = "ssh -T {host} python -m workers.machine.sharded.rank"
+    remote = "ssh -T {host} python -m workers.machine.engines.sharded.rank"
     assert command(HOSTS, 0, remote)[0] == sys.executable
     assert command(HOSTS, 1, remote) == ["ssh", "-T", "10.0.0.2", *remote.split()[3:]]
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -157,7 +157,7 @@ def test_ranks_keep_the_same_prefixes_whatever_their_layers_take(layer_bytes: in
 
 PLAYED = """
 import signal, sys
-from workers.machine.sharded.words import Begin, Done, Here, Load, News, Ready, Step, line, to_rank
+from workers.machine.engines.sharded.protocol import Begin, Done, Here, Load, News, Ready, Step, line, to_rank
 how = sys.argv[1]
 def say(word):
     sys.stdout.buffer.write(line(word)); sys.stdout.buffer.flush()

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from workers.machine.hybrid.planner import AGAIN, Faded, Fit, ReadingSpeed
-from workers.machine.speculative.planner import (
+from workers.machine.engines.remote_prefill.planner import AGAIN, Faded, Fit, ReadingSpeed
+from workers.machine.engines.speculative.planner import (
     Habits,
     Rate,
     Speeds,

@@ -7,8 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from workers.machine.speculative.lane import LOOK_EVERY
-from workers.machine.speculative.planner import FEW, Choice, Habits, Speeds, Work, checked, choose, ended
+from workers.machine.engines.speculative.decode_loop import LOOK_EVERY
+from workers.machine.engines.speculative.planner import (
+    FEW,
+    Choice,
+    Habits,
+    Speeds,
+    Work,
+    checked,
+    choose,
+    ended,
+)
 
 PROMPT, OUTPUT, ANSWERS, LONGEST = 1000, 400, 40, 4
 STEP_S = 0.1

@@ -19,7 +19,7 @@ from grading.domain.model import (
 )
 from grading.domain.rubric import Criterion, Rubric
 from tests.unit.test_stages_run import Scripted
-from workers.machine.engines.rules import RulesEngine
+from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.stages import STAGES, run_stage
 
 WORDS = {"a": "quokka", "b": "wombat"}

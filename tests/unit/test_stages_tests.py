@@ -18,7 +18,7 @@ from grading.domain.model import (
 )
 from tests.unit.test_rules_engine import analysis, feedback
 from tests.unit.test_stages_prompt import GOLDEN, NOTEBOOK, UPDATE, code, job
-from workers.machine.engines.rules_facts import Facts
+from workers.machine.engines.rules.facts import Facts
 from workers.machine.stages import STAGES
 from workers.machine.stages.prompt_tests import MOST_FAILED
 from workers.machine.stages.prompt_work import pieces_of_evidence

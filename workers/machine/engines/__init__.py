@@ -13,13 +13,13 @@ from workers.machine.engines.base import Engine, Generation, Phase, Progress, Re
 __all__ = ["ENGINES", "Engine", "Generation", "Phase", "Progress", "Request", "open_engine"]
 
 ENGINES: Mapping[str, str] = {
-    "rules": "workers.machine.engines.rules:RulesEngine",
+    "rules": "workers.machine.engines.rules.engine:RulesEngine",
     "instant": "workers.machine.engines.instant:InstantEngine",
-    "ollama": "workers.machine.engines.ollama:OllamaEngine",
-    "openai": "workers.machine.engines.openai:OpenAIEngine",
-    "mlx": "workers.machine.engines.mlx:MlxEngine",
-    "hybrid": "workers.machine.hybrid.engine:HybridEngine",
-    "sharded": "workers.machine.sharded.engine:ShardedEngine",
+    "ollama": "workers.machine.engines.ollama.engine:OllamaEngine",
+    "openai": "workers.machine.engines.openai.engine:OpenAIEngine",
+    "mlx": "workers.machine.engines.mlx.engine:MlxEngine",
+    "hybrid": "workers.machine.engines.remote_prefill.engine:HybridEngine",
+    "sharded": "workers.machine.engines.sharded.engine:ShardedEngine",
 }
 
 

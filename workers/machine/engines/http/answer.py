@@ -1,0 +1,129 @@
+"""What a generation is bound by, whatever writes it: its chat, and the text as it arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from grading.domain.errors import OutputEmpty, OutputEndless, OutputTruncated
+from workers.machine.engines.base import Progress, Request
+from workers.machine.engines.http.thoughts import TextOnly
+from workers.machine.engines.http.watch import Watch
+
+MAX_TEXT_BYTES = 200_000
+MAX_BLANKS = 1_000
+"""Characters of white space in a row; models bound to JSON can go on with them for ever."""
+PROGRESS_EVERY_S = 0.3
+
+
+def messages(request: Request) -> list[dict[str, str]]:
+    """The chat of a request: system and user; on a repair try also the first answer and what was wrong.
+
+    A guest's as it came.
+    """
+    if request.chat:
+        return [dict(one) for one in request.chat]
+    chat = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
+    if request.repair:
+        chat.append({"role": "assistant", "content": request.previous})
+        chat.append({"role": "user", "content": request.repair})
+    return chat
+
+
+@dataclass
+class Answer:
+    """The text as it arrives, with the time of its first token; thoughts are counted and left out.
+
+    `most` is how many tokens were asked for; `drafts` tells the text so far with the progress.
+    """
+
+    watch: Watch
+    progress: Progress
+    most: int
+    drafts: bool = False
+    prose: bool = False
+    """It is read while it is written; see `TextOnly`."""
+    parts: list[str] = field(default_factory=list)
+    chunks: int = 0
+    """Pieces of text and of thought: about one a token."""
+    first_token_s: float | None = None
+    _only: TextOnly = field(init=False)
+    _bytes: int = 0
+    _blanks: int = 0
+    _told: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._only = TextOnly(prose=self.prose)
+
+    def add(self, text: str, thought: str = "") -> None:
+        """Take a piece of text, or count one of thought; raises OutputEndless when it is too much."""
+        if not text and not thought:
+            return
+        elapsed = self.watch.elapsed
+        if self.first_token_s is None:
+            self.first_token_s = elapsed
+        self.chunks += 1
+        self._bound(text)
+        self.parts.append(self._only.add(text))
+        if self.chunks == 1 or elapsed - self._told >= PROGRESS_EVERY_S:
+            self._told = elapsed
+            self.tell(self.chunks)
+
+    def finish(self, counted: int) -> int:
+        """The answer is over; returns its tokens, `counted` by the server or else the pieces.
+
+        What is told stays in pieces: some servers send several tokens in one, and speeds are learned so.
+        """
+        self.parts.append(self._only.rest())
+        self.tell(self.chunks)
+        return counted or self.chunks
+
+    def tell(self, tokens: int) -> None:
+        """Say how far it is, with the text where it is wanted."""
+        if self.drafts:
+            self.progress(tokens, "generating", self.text)
+        else:
+            self.progress(tokens)
+
+    def _bound(self, text: str) -> None:
+        self._bytes += len(text.encode("utf-8", "replace"))
+        if self._bytes > MAX_TEXT_BYTES:
+            raise OutputEndless(f"The model wrote more than {MAX_TEXT_BYTES} bytes; the answer was dropped.")
+        # servers count a little differently, and none sends more pieces than tokens
+        if self.chunks > 2 * self.most + 100:
+            raise OutputEndless(
+                f"The model went on after the {self.most} tokens it was allowed; the answer was dropped. "
+                "Look whether the server honours its token limit."
+            )
+        written = len(text.rstrip())
+        self._blanks = len(text) - written + (0 if written else self._blanks)
+        if self._blanks > MAX_BLANKS:
+            raise OutputEndless("The model wrote nothing but white space any more; the answer was dropped.")
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        return "".join(self.parts)
+
+
+def lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines without their ends; an unfinished last line is given too."""
+    rest = bytearray()
+    for chunk in chunks:
+        rest += chunk
+        if b"\n" in chunk:
+            *whole, tail = bytes(rest).split(b"\n")
+            rest = bytearray(tail)
+            for line in whole:
+                yield line.rstrip(b"\r")
+    if rest:
+        yield bytes(rest).rstrip(b"\r")
+
+
+def wrote_something(where: str, text: str, *, truncated: bool) -> None:
+    """Raises OutputTruncated or OutputEmpty for an answer without a word."""
+    if text.strip():
+        return
+    if truncated:
+        raise OutputTruncated("The model reached its token limit before it wrote a word.")
+    raise OutputEmpty(f"{where} finished without writing anything.")

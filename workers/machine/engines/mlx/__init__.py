@@ -1,0 +1,1 @@
+"""The engine that runs models in this process with mlx-lm."""

@@ -1,0 +1,167 @@
+"""The engine that runs models in this process with mlx-lm: batches, prefix cache, bound decoding."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from grading.domain.errors import EngineError
+from workers.machine.engines.base import Generation, Measure, Progress, Request
+from workers.machine.engines.http.answer import messages
+from workers.machine.engines.mlx.constraint import Constraint
+from workers.machine.engines.mlx.counters import Tally
+from workers.machine.engines.mlx.decode_loop import Shape
+from workers.machine.engines.mlx.generation import Ticket
+from workers.machine.engines.mlx.model import LoadedModel, Prompt, load_model
+from workers.machine.engines.mlx.models import Models
+from workers.machine.engines.mlx.prefix_caches import Layers, Prefixes, default_bytes
+from workers.machine.engines.mlx.progress import Watch, generation
+from workers.machine.engines.mlx.runner import Runner
+from workers.machine.engines.mlx.sampling import Sampling
+from workers.machine.engines.mlx.waiting import Patience, unheard
+from workers.machine.engines.speculative.draft_models import Drafts
+
+CLOSE_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A generation before it begins: its model with the fingerprint, its prompt, and who owns mlx."""
+
+    loaded: LoadedModel
+    digest: str
+    prompt: Prompt
+    tokenise_s: float
+    """Seconds for its tokens and the grammar of its answer."""
+    runner: Runner
+    patience: Patience
+
+
+Warm = Callable[[Ready], tuple[Layers, int] | None]
+"""Brings the cache of so many first tokens of a prompt, or nothing."""
+
+
+class MlxEngine:
+    """Generates with mlx-lm in this process. A model is a folder or a hub id, loaded at its first request.
+
+    `slots` is the most generations in one batch, `prefill_step` the prompt tokens read between two decoding
+    steps, `prefix_cache_gb` what shared prefixes may take (a tenth of the memory without it), `models` how
+    many stay loaded (all without it), `max_context` a limit in tokens below the model's own. `wired_limit`
+    lets mlx-lm raise Metal's wired limit, under which Macs have panicked. `drafts` names a draft model for
+    a model, which counts among `models`; it proposes at most `draft_tokens` tokens at a time where that pays,
+    or with `draft_always`, for measurements, wherever it can.
+    Nothing of mlx is imported before the first request.
+    """
+
+    name = "mlx"
+    uses_model = True
+
+    def __init__(
+        self,
+        *,
+        slots: int = 8,
+        prefill_step: int = 1024,
+        prefix_cache_gb: float | None = None,
+        models: int | None = None,
+        max_context: int | None = None,
+        wired_limit: bool = False,
+        drafts: Mapping[str, str] | None = None,
+        draft_tokens: int = 4,
+        draft_always: bool = False,
+    ) -> None:
+        self._shape = Shape(slots, prefill_step, wired_limit)
+        most = default_bytes() if prefix_cache_gb is None else int(prefix_cache_gb * 1e9)
+        self.prefixes = Prefixes(most)
+        self._drafts = Drafts(drafts or {}, draft_tokens, models, draft_always)
+        self._tally = Tally(self._drafts.counted)
+        self._max_context = max_context
+        self._runner: Runner | None = None
+        self._models = Models(
+            self._load, lambda loaded: self._thread().unload(loaded), models, self._drafts.places
+        )
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def load(self, model: str, seconds: float = 600.0) -> str:
+        """Load a model now, as a warm-up; gives its digest. Raises ModelMissing or BudgetExceeded."""
+        with self._models.use(model, Patience(seconds), unheard) as (_, digest):
+            return digest
+
+    def digest(self, model: str, seconds: float) -> str:
+        """The sha256 of a model's weights, configuration and tokenizer, without loading it.
+
+        Raises ModelMissing or BudgetExceeded.
+        """
+        return Patience(seconds).wait_for(self._models.digest(model), "The model's files were not read")
+
+    def measure(self, model: str, seconds: float, progress: Progress) -> Measure | None:
+        """The model's context and its own count of tokens. Raises ModelMissing or BudgetExceeded."""
+        with self._models.use(model, Patience(seconds), progress) as (loaded, _):
+            return loaded.measure()
+
+    def counters(self) -> Mapping[str, float]:
+        """What `base.COUNTERS` names."""
+        runner = self._runner
+        now = runner.gauges() if runner is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
+        return {**self._tally.read(), **now}
+
+    def generate(self, request: Request, progress: Progress, warm: Warm | None = None) -> Generation:
+        """Answer a request; see the contract in `base`. `warm` may bring what was read of it elsewhere."""
+        patience = Patience(request.deadline_s, request.cancel)
+        if patience.over:
+            raise patience.end()
+        with (
+            patience.listening(),
+            self._models.use(request.model, patience, progress) as (loaded, digest),
+        ):
+            since = time.monotonic()
+            ticket = self._ticket(loaded, request, patience)
+            if warm is not None:
+                made = time.monotonic() - since
+                ticket.warm = warm(Ready(loaded, digest, ticket.prompt, made, self._thread(), patience))
+            self._thread().submit(ticket)
+            reason = Watch(ticket, progress, draft=request.job.draft).wait(patience)
+        return generation(ticket, ticket.constraint, request, digest, reason, patience.begun)
+
+    def close(self) -> None:
+        """End the mlx thread and give back the models; running and later generations fail."""
+        atexit.unregister(self.close)
+        with self._lock:
+            self._closed = True
+            runner, self._runner = self._runner, None
+        self._models.clear()
+        if runner is not None:
+            runner.close(CLOSE_SECONDS)
+
+    def _thread(self) -> Runner:
+        with self._lock:
+            if self._closed:
+                raise EngineError("The engine was closed.")
+            if self._runner is None:
+                self._runner = Runner(self._shape, self.prefixes, self._tally, self._drafts.lane)
+                # mlx aborts the process when its thread is still alive at the interpreter's exit
+                atexit.register(self.close)
+            return self._runner
+
+    def _load(self, model: str) -> Future[LoadedModel]:
+        return self._thread().load(lambda: self._drafts.join(load_model(model, self._max_context), model))
+
+    def _ticket(self, loaded: LoadedModel, request: Request, patience: Patience) -> Ticket:
+        prompt = loaded.prompt(messages(request), request.max_output_tokens, shares=not request.chat)
+        constraint: Constraint | None = None
+        if request.schema and loaded.grammars is not None:
+            constraint = loaded.grammars.constraint(request.schema, request.max_output_tokens)
+        return Ticket(
+            loaded=loaded,
+            prompt=prompt,
+            max_tokens=request.max_output_tokens,
+            sampling=Sampling(request.temperature, request.top_p, request.seed),
+            constraint=constraint,
+            over=lambda: patience.over,
+            wake=patience.wake,
+            stage=request.job.stage,
+        )

@@ -1,0 +1,256 @@
+"""The engine for Ollama, through the official client: streamed, schema-bound, bounded in time and bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from grading.domain.errors import BudgetExceeded, ConfigError, EngineError, JobInvalid, OutputInvalid
+from grading.domain.jobs import Timings, Tokens
+from workers.machine.engines.base import Cancel, Generation, Progress, Request
+from workers.machine.engines.http.answer import Answer, messages, wrote_something
+from workers.machine.engines.http.counters import Tally
+from workers.machine.engines.http.errors import broke_off
+from workers.machine.engines.http.retries import Patience
+from workers.machine.engines.http.watch import Limits, Watch
+from workers.machine.engines.ollama.connection import OllamaWire
+from workers.machine.engines.ollama.models import Held, Models, Think
+from workers.machine.engines.token_estimates import Sizes
+
+if TYPE_CHECKING:
+    from ollama import ChatResponse, Client
+
+MAX_CONTEXT = 65_536
+CONTEXT_STEP = 4_096
+
+
+class _Cut(Exception):
+    """The server cut the prompt to its context, and a longer one may be had."""
+
+
+@dataclass
+class _Asked:
+    """One exchange: what is sent beside the messages, and what was loaded before."""
+
+    options: dict[str, Any]
+    most_context: int
+    think: Think
+    held: Held | None
+
+
+class OllamaEngine:
+    """Generates with an Ollama server. Durations in seconds; `num_ctx` fixes the context length in tokens.
+
+    Without `num_ctx` the context follows the prompt's size, up to what the model was made for and 65,536
+    tokens, and never shrinks for a model, because Ollama loads the model again when it changes. `keep_alive`
+    -1 keeps models loaded. `busy_timeout` is how long a server without room is asked again, at most a quarter
+    of the job's time.
+    """
+
+    name = "ollama"
+    uses_model = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        connect_timeout: float = 5.0,
+        chunk_timeout: float = 60.0,
+        load_timeout: float = 300.0,
+        busy_timeout: float = 60.0,
+        keep_alive: float | str = -1,
+        num_ctx: int | None = None,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"engines.ollama.url: {url!r} must start with http:// or https://.")
+        import_module("ollama")  # now, not inside the first job's time
+        limits = Limits(connect_timeout, chunk_timeout, load_timeout, busy_timeout)
+        self._wire = OllamaWire(url.rstrip("/"), limits)
+        self._keep_alive = keep_alive
+        self._num_ctx = num_ctx
+        self._contexts: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._models = Models()
+        self._sizes = Sizes()
+        self._tally = Tally()
+
+    def generate(self, request: Request, progress: Progress) -> Generation:
+        """Answer a request; see the contract in `base`."""
+        if request.deadline_s <= 0:
+            raise BudgetExceeded("No time was left for this job before it reached the engine.")
+        with self._wire.watch(request.deadline_s, request.cancel) as watch, self._tally.generation(watch):
+            watch.check()
+            patience = Patience(watch, progress, self._wire.limits.busy)
+            made = patience.until_room(lambda: self._once(watch, request, progress, patience))
+            self._tally.answered(made.tokens)
+            return made
+
+    def digest(self, model: str, seconds: float) -> str:
+        """`sha256:HEX` the server lists for the model; empty when it does not have it."""
+        self._tally.open()
+        with self._wire.watch(seconds, Cancel()) as watch:
+            return self._wire.exchange(watch, model, lambda client: self._models.digest(client, model))
+
+    def counters(self) -> Mapping[str, float]:
+        """See `base.COUNTERS`; Ollama does not tell which tokens came from its cache."""
+        return self._tally.counters()
+
+    def close(self) -> None:
+        """End what runs; later generations fail."""
+        self._tally.close()
+
+    def _once(self, watch: Watch, request: Request, progress: Progress, patience: Patience) -> Generation:
+        """One try, or several with a longer context each where the server cut the prompt."""
+        while True:
+            try:
+                return self._wire.exchange(
+                    watch, request.model, lambda c: self._exchange(c, watch, request, progress, patience)
+                )
+            except _Cut:
+                watch.again()
+
+    def _exchange(
+        self, client: Client, watch: Watch, request: Request, progress: Progress, patience: Patience
+    ) -> Generation:
+        drafts, prose = request.job.draft, bool(request.chat)
+        answer = Answer(watch, progress, request.max_output_tokens, drafts, prose)
+        asked = self._asked(client, request, progress)
+        last = self._read(client, watch, request, asked, answer)
+        output = answer.finish(last.eval_count or 0)
+        self._check_context(last, request, asked)
+        truncated = last.done_reason == "length"
+        wrote_something(self._wire.where, answer.text, truncated=truncated)
+        seconds = watch.elapsed
+        return Generation(
+            text=answer.text,
+            tokens=Tokens(prompt=last.prompt_eval_count or 0, output=output),
+            first_token_s=answer.first_token_s,
+            seconds=seconds,
+            digest=self._digest(client, request.model, asked.held),
+            truncated=truncated,
+            sampling={
+                **asked.options,
+                **({} if asked.think is None else {"think": asked.think}),
+                "format": "json_schema" if request.schema else "none",
+            },
+            timings=_timings(last, patience.waited),
+        )
+
+    def _asked(self, client: Client, request: Request, progress: Progress) -> _Asked:
+        """What is asked for; says whether the model must be loaded first."""
+        held = self._models.held(client, request.model)
+        about = self._models.about(client, request.model)
+        most = min(MAX_CONTEXT, about.context or MAX_CONTEXT)
+        context = self._context(request, held.context if held else 0, most)
+        progress(0, "reading" if held and held.context in (0, context) else "loading")
+        options: dict[str, Any] = {
+            "num_predict": request.max_output_tokens,
+            "temperature": request.temperature,
+            "num_ctx": context,
+        }
+        if request.top_p is not None:
+            options["top_p"] = request.top_p
+        if request.seed is not None:
+            options["seed"] = request.seed
+        if request.stop:
+            options["stop"] = list(request.stop)
+        return _Asked(options, most, about.think, held)
+
+    def _read(
+        self, client: Client, watch: Watch, request: Request, asked: _Asked, answer: Answer
+    ) -> ChatResponse:
+        stream: Iterator[ChatResponse] = client.chat(
+            model=request.model,
+            messages=messages(request),
+            stream=True,
+            think=asked.think,
+            format=request.schema or None,
+            options=asked.options,
+            keep_alive=self._keep_alive,
+        )
+        for part in stream:
+            text = part.message.content or ""
+            watch.arrived(token=bool(text or part.message.thinking))
+            answer.add(text, thought=part.message.thinking or "")
+            if part.done:
+                return part
+        raise broke_off(self._wire.where, "its last part is missing")
+
+    def _estimate(self, request: Request) -> int:
+        """The most tokens prompt and answer may need. Some templates show the model its schema."""
+        schema = len(json.dumps(request.schema)) // 3 if request.schema else 0
+        return self._sizes.tokens(request.model, _said(request)) + schema + request.max_output_tokens
+
+    def _context(self, request: Request, held: int, most: int) -> int:
+        """The context to ask for; a `held` one that is long enough stays: no model is loaded again."""
+        if self._num_ctx is not None:
+            return self._num_ctx
+        steps = math.ceil(self._estimate(request) / CONTEXT_STEP)
+        wanted = min(steps * CONTEXT_STEP, most)
+        with self._lock:
+            self._contexts[request.model] = max(wanted, held, self._contexts.get(request.model, 0))
+            return self._contexts[request.model]
+
+    def _check_context(self, last: ChatResponse, request: Request, asked: _Asked) -> None:
+        """Ollama cuts what does not fit without saying so; its own counts give it away."""
+        num_ctx, used = asked.options["num_ctx"], last.prompt_eval_count or 0
+        full = used + (last.eval_count or 0) >= num_ctx
+        # of a repair try Ollama leaves out whole messages, the hand-in first, and then counts little
+        near = self._estimate(request) > num_ctx and (
+            bool(request.repair) or used + request.max_output_tokens >= num_ctx
+        )
+        if not full and not near:
+            self._sizes.learn(request.model, _said(request), used)
+            return
+        if self._num_ctx is None and num_ctx < asked.most_context:
+            with self._lock:
+                longer = min(2 * num_ctx, asked.most_context)
+                self._contexts[request.model] = max(longer, self._contexts.get(request.model, 0))
+            raise _Cut
+        remedy = "Raise engines.ollama.num_ctx or shorten the hand-in."
+        if request.repair:
+            raise OutputInvalid(
+                "The first answer could not be used, and the context of "
+                f"{num_ctx} tokens has no room to ask for another. {remedy}"
+            )
+        raise JobInvalid(
+            f"The prompt does not fit the context of {num_ctx} tokens, so the engine cut it. {remedy}"
+        )
+
+    def _digest(self, client: Client, model: str, held: Held | None) -> str:
+        """The answer is there: a look-up that fails now is no reason to lose it."""
+        import httpx
+
+        try:
+            return self._models.digest(client, model, held.digest if held else "")
+        except (httpx.HTTPError, EngineError, OSError):
+            return ""
+
+
+def _said(request: Request) -> str:
+    return "\n".join(one["content"] for one in messages(request))
+
+
+def _timings(last: ChatResponse, waited_s: float) -> Timings:
+    """Durations come in nanoseconds.
+
+    Loading counts from the request's arrival until a runner has the model, so waiting for memory is part of
+    it; what the total has beside it, the prompt and the answer is waiting for a free place in the runner.
+    """
+    load, prompt, output = (last.load_duration, last.prompt_eval_duration, last.eval_duration)
+    rest = (last.total_duration or 0) - sum(part or 0 for part in (load, prompt, output))
+    return Timings(
+        queued_s=max(0, rest) / 1e9 + waited_s if last.total_duration else waited_s or None,
+        load_s=_seconds(load),
+        prompt_s=_seconds(prompt),
+        output_s=_seconds(output),
+    )
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e9

@@ -1,0 +1,206 @@
+"""What can be asked of a server beside chats: health, models, weights, tokenizer. It need not answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import requests
+
+from grading.domain.errors import EngineError, EngineGarbled, EngineUnreachable, ModelMissing
+from workers.machine.engines.base import Measure
+from workers.machine.engines.http.errors import reason, status_error
+from workers.machine.engines.openai.connection import OpenAIWire
+from workers.machine.engines.token_estimates import careful
+
+REMEMBER_S = 300.0
+AGAIN_S = 15.0
+MEASURE_S = 5.0
+_COUNTED = 2_000
+_NO_PAGE = ("not found", "file not found", "404 page not found")
+_NO_MODEL = ("model_not_found", "invalid model", "no models loaded", "no model loaded")
+_DEAD = "generation thread died"
+_WEIGHTS = ("n_params", "size", "n_vocab", "n_embd", "n_ctx_train", "vocab_type")
+Open = Callable[[float], AbstractContextManager[OpenAIWire]]
+"""A wire with a watch of its own, for so many seconds."""
+
+
+@dataclass
+class Server:
+    """One server; `url` ends in `/v1`. Thread-safe."""
+
+    url: str
+    where: str
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _digests: dict[str, tuple[float, str]] = field(default_factory=dict)
+    _measures: dict[str, tuple[float, Measure | None]] = field(default_factory=dict)
+
+    @property
+    def root(self) -> str:
+        """The address without `/v1`."""
+        return self.url.removesuffix("/v1")
+
+    def error(self, wire: OpenAIWire, status: int, text: str, model: str) -> EngineError:
+        """The error for a status other than 200, or an error under status 200."""
+        said = reason(text)
+        if _DEAD in text or (status == 404 and self.dead(wire)):
+            return self.died()
+        plain = said.lower().rstrip(".")
+        if status in (200, 404) and (plain in _NO_PAGE or plain.startswith("unexpected endpoint")):
+            return EngineGarbled(
+                f"{self.where} has no page for chats. Its url in config.toml should end in /v1."
+            )
+        if status == 404 or any(word in text.lower() for word in _NO_MODEL):
+            return ModelMissing(self._missing(wire, model))
+        if status == 200:
+            return EngineError(f"{self.where} answered with an error: {said}. Look at its log.")
+        return status_error(self.where, status, text, "")
+
+    def died(self) -> EngineUnreachable:
+        """The error for mlx_lm.server whose process lives on without the thread that generates."""
+        return EngineUnreachable(
+            f"{self.where} answers, but the thread that generates in it died (its /health says so). "
+            "Restart mlx_lm.server."
+        )
+
+    def dead(self, wire: OpenAIWire) -> bool:
+        """Whether mlx_lm.server calls itself unwell; a llama-server that loads says 503 in other words."""
+        status, health = self._look(wire, f"{self.root}/health")
+        return status == 503 and _field(health, "status") == "unavailable"
+
+    def digest(self, wire: OpenAIWire, model: str) -> str:
+        """A fingerprint of what llama-server tells of the weights it has; empty where none does."""
+        known = self._digests.get(model)
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
+        status, listed = self._look(wire, f"{self.url}/models")
+        found = _fingerprint(listed, model)
+        keep = REMEMBER_S if 0 < status < 500 else AGAIN_S  # it is away or still starting, and tells later
+        self._digests[model] = (time.monotonic() + keep, found)
+        return found
+
+    def measure(self, model: str, wire: OpenAIWire, open_wire: Open) -> Measure | None:
+        """The server's own tokenizer, where it has a page for it."""
+        with self._lock:
+            known = self._measures.get(model)
+        if known is not None and time.monotonic() - known[0] < REMEMBER_S:
+            return known[1]
+        found: Measure | None = None
+        for shape in (_llama, _vllm):
+            if _count(self._look(wire, f"{self.root}/tokenize", shape(model, "a b c"))[1]) is not None:
+                context = self._context(wire, model)
+                found = Measure(context, _Counting(self, model, shape, open_wire).count)
+                break
+        with self._lock:
+            self._measures[model] = (time.monotonic(), found)
+        return found
+
+    def count(self, wire: OpenAIWire, payload: dict[str, Any]) -> int | None:
+        """Tokens of a text by the server's tokenizer."""
+        return _count(self._look(wire, f"{self.root}/tokenize", payload)[1])
+
+    def _context(self, wire: OpenAIWire, model: str) -> int | None:
+        """Tokens one chat may have: llama-server's share of a slot, or what vLLM says of the model."""
+        _, props = self._look(wire, f"{self.root}/props")
+        settings = _field(props, "default_generation_settings")
+        _, listed = self._look(wire, f"{self.url}/models")
+        for found in (_field(settings, "n_ctx"), _field(_listed(listed, model), "max_model_len")):
+            if isinstance(found, int) and found > 0:
+                return found
+        return None
+
+    def _missing(self, wire: OpenAIWire, model: str) -> str:
+        _, listed = self._look(wire, f"{self.url}/models")
+        names = [str(one.get("id")) for one in _all(listed)][:5]
+        has = f" It has {', '.join(names)}." if names else ""
+        return (
+            f"{self.where} does not have the model {model}.{has} Load it there "
+            f"(for mlx_lm.server: hf download {model}), or correct the model in config.toml."
+        )
+
+    def _look(self, wire: OpenAIWire, url: str, payload: dict[str, Any] | None = None) -> tuple[int, Any]:
+        try:
+            return wire.look(url, payload)
+        except (EngineError, requests.RequestException, OSError):
+            wire.watch.check()
+            return 0, None
+
+
+@dataclass(frozen=True)
+class _Counting:
+    """Counts texts with a server's tokenizer; carefully estimated where it does not answer."""
+
+    server: Server
+    model: str
+    shape: Callable[[str, str], dict[str, Any]]
+    open_wire: Open
+    _known: dict[int, int] = field(default_factory=dict)
+    _silent: threading.Event = field(default_factory=threading.Event)
+    """It did not answer: a hand-in has hundreds of texts, and each would wait for it again."""
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        if not text:
+            return 0
+        key = hash(text)
+        counted = self._known.get(key)  # once: other threads may clear it
+        if counted is None and not self._silent.is_set():
+            counted = self._ask(text)
+            if counted is None:
+                self._silent.set()
+            else:
+                if len(self._known) >= _COUNTED:
+                    self._known.clear()
+                self._known[key] = counted
+        return int(careful(text)) + 1 if counted is None else counted
+
+    def _ask(self, text: str) -> int | None:
+        try:
+            with self.open_wire(MEASURE_S) as wire:
+                return self.server.count(wire, self.shape(self.model, text))
+        except EngineError:
+            return None
+
+
+def _llama(_model: str, text: str) -> dict[str, Any]:
+    return {"content": text, "add_special": False}
+
+
+def _vllm(model: str, text: str) -> dict[str, Any]:
+    return {"model": model, "prompt": text, "add_special_tokens": False}
+
+
+def _field(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _all(listed: Any) -> list[dict[str, Any]]:
+    data = _field(listed, "data")
+    return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+
+
+def _listed(listed: Any, model: str) -> dict[str, Any] | None:
+    """The entry of a model; of a server with one model that one, as it answers to any name."""
+    models = _all(listed)
+    named = [one for one in models if one.get("id") == model] or models
+    return named[0] if len(named) == 1 else None
+
+
+def _fingerprint(listed: Any, model: str) -> str:
+    meta = _field(_listed(listed, model), "meta")
+    if not isinstance(meta, dict) or not meta.get("n_params"):
+        return ""
+    told = json.dumps({name: meta.get(name) for name in _WEIGHTS}, sort_keys=True)
+    return f"llama-meta-sha256:{hashlib.sha256(told.encode()).hexdigest()}"
+
+
+def _count(answer: Any) -> int | None:
+    if isinstance(count := _field(answer, "count"), int):
+        return count
+    return len(tokens) if isinstance(tokens := _field(answer, "tokens"), list) else None

@@ -1,0 +1,233 @@
+"""Pieces of a cache as bytes: cut out where a prompt is read, put together where the answer is written.
+
+bfloat16 travels as the 16 bits it is. With `bits=8` keys and values are quantised in groups of `GROUP`, which
+changes answers: it is off unless asked for, and said in the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workers.machine.engines.remote_prefill.cache_layout import ITEM_BYTES, Layer, Layout, Span, Want
+from workers.machine.engines.remote_prefill.errors import FrameCorrupt
+
+GROUP = 32
+"""Numbers that share a scale and a bias."""
+Parts = tuple[Any, ...]
+"""Arrays of keys then values: one each, or of each its numbers, scales and biases."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Tokens lo to hi of one layer. `parts` are mlx arrays when cut out, bytes-like when they arrived."""
+
+    layer: int
+    lo: int
+    hi: int
+    parts: Parts
+
+    @property
+    def lengths(self) -> list[int]:
+        """Bytes of each part."""
+        return [part.nbytes for part in self.parts]
+
+
+def cut(keys: Any, values: Any, bits: int | None) -> Parts:
+    """Copies of slices (1, heads, n, dim), not evaluated: what they are cut out of is written on."""
+    import mlx.core as mx
+
+    return tuple(
+        _raw(mx.contiguous(part))
+        for whole in (keys, values)
+        for part in ((whole,) if bits is None else mx.quantize(whole, group_size=GROUP, bits=bits))
+    )
+
+
+def _raw(array: Any) -> Any:
+    import mlx.core as mx
+
+    return array.view(mx.uint16) if array.dtype in (mx.bfloat16, mx.float16) else array
+
+
+def flat(parts: Parts) -> list[memoryview]:
+    """The bytes of evaluated arrays, without a copy. May be called on any thread."""
+    import numpy as np
+
+    return [np.array(part, copy=False).reshape(-1).view(np.uint8).data for part in parts]
+
+
+def arrays(layer: Layer, piece: Piece, bits: int | None) -> tuple[Any, Any]:
+    """Keys and values (1, heads, n, dim) of a piece that arrived. Raises FrameCorrupt."""
+    import mlx.core as mx
+    import numpy as np
+
+    count, size = piece.hi - piece.lo, ITEM_BYTES[layer.dtype]
+    dtype = getattr(mx, layer.dtype)
+    found, left = [], list(piece.parts)
+    for dim in (layer.key_dim, layer.value_dim):
+        if bits is None:
+            shapes: list[tuple[int, Any]] = [(dim, dtype)]
+        else:
+            shapes = [(dim * bits // 32, mx.uint32), (dim // GROUP, dtype), (dim // GROUP, dtype)]
+        made = []
+        for width, kind in shapes:
+            part = left.pop(0)
+            item = 4 if kind == mx.uint32 else size
+            if len(part) != layer.heads * count * width * item:
+                raise FrameCorrupt("A piece of the cache has another length than its layer.")
+            numbers = np.frombuffer(part, {4: np.uint32, 2: np.uint16}[item])
+            made.append(mx.array(numbers.reshape(1, layer.heads, count, width)).view(kind))
+        found.append(made[0] if bits is None else mx.dequantize(made[0], made[1], made[2], GROUP, bits))
+    return found[0], found[1]
+
+
+@dataclass
+class _Window:
+    """What arrived of a layer that keeps a window, in order and without gaps."""
+
+    lo: int
+    hi: int
+    keys: list[Any] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+
+class Filling:
+    """A cache that fills as pieces arrive. On the mlx thread only.
+
+    `begun` is the cache of the first `want.have` tokens, as mlx-lm keeps them. `on_prefix` gets a copy when
+    the first `want.keep` tokens are there. After the last piece, `finish` gives the cache.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        layout: Layout,
+        want: Want,
+        bits: int | None,
+        begun: Sequence[Any] | None,
+        on_prefix: Callable[[list[Any]], None] | None = None,
+    ) -> None:
+        from mlx_lm.models.cache import make_prompt_cache
+
+        self._layout = layout
+        self._want = want
+        self._bits = bits
+        self._on_prefix = on_prefix
+        self._cache = list(begun) if begun is not None else make_prompt_cache(model)
+        self._at: list[int] = []
+        self._windows: dict[int, _Window] = {}
+        for number, layer in enumerate(layout.layers):
+            if layer.window is None:
+                self._make_room(number, layer)
+            else:
+                self._windows[number] = self._own(number)
+            self._at.append(want.have)
+
+    def add(self, pieces: Sequence[Piece]) -> None:
+        """Take pieces; those of a layer must come in order and leave no gaps but those its window allows."""
+        import mlx.core as mx
+
+        for piece in pieces:
+            if not 0 <= piece.layer < len(self._layout.layers):
+                raise FrameCorrupt("A piece names a layer that the model does not have.")
+            layer = self._layout.layers[piece.layer]
+            self._follows(piece, layer)
+            keys, values = arrays(layer, piece, self._bits)
+            if layer.window is None:
+                self._cache[piece.layer].update_and_fetch(keys, values)
+            else:
+                self._keep(self._windows[piece.layer], piece, keys, values)
+            self._at[piece.layer] = piece.hi
+            # at once: a window forgets it with what comes next
+            if self._on_prefix is not None and self._want.keep is not None and self.at(self._want.keep):
+                self._on_prefix(self._snapshot(self._want.keep))
+                self._on_prefix = None
+        mx.eval([one.state[:2] for one in self._cache if one.keys is not None])
+        mx.eval([(window.keys, window.values) for window in self._windows.values()])
+
+    def at(self, end: int) -> bool:
+        """Whether all layers have what they keep of the first `end` tokens."""
+        return all(
+            at >= end or not layer.spans(Want(self._want.have, end))
+            for at, layer in zip(self._at, self._layout.layers, strict=True)
+        )
+
+    def finish(self, end: int) -> list[Any]:
+        """The cache of the first `end` tokens. Raises FrameCorrupt if something is missing."""
+        if not self.at(end):
+            raise FrameCorrupt("Not all of the cache arrived.")
+        for number, window in self._windows.items():
+            self._cache[number].state = self._state(window, self._cache[number], end)
+        return self._cache
+
+    def _snapshot(self, end: int) -> list[Any]:
+        """A copy of the cache as it was after the first `end` tokens."""
+        import mlx.core as mx
+        from mlx_lm.models.cache import KVCache, RotatingKVCache
+
+        made: list[Any] = []
+        for number, one in enumerate(self._cache):
+            if (window := self._windows.get(number)) is not None:
+                copy = RotatingKVCache(one.max_size, one.keep)
+                copy.state = self._state(window, one, end)
+            else:
+                copy = KVCache()
+                copy.state = (*(mx.contiguous(part[..., :end, :]) for part in (one.keys, one.values)), end)
+            made.append(copy)
+        return made
+
+    def _make_room(self, number: int, layer: Layer) -> None:
+        """Room for all tokens at once, so that no piece makes the cache grow."""
+        import mlx.core as mx
+
+        have, end, one = self._want.have, self._want.end, self._cache[number]
+        dtype = getattr(mx, layer.dtype)
+        room = []
+        for old, dim in ((one.keys, layer.key_dim), (one.values, layer.value_dim)):
+            new = mx.zeros((1, layer.heads, end - (have if old is not None else 0), dim), dtype)
+            room.append(new if old is None else mx.concatenate([old[..., :have, :], new], axis=2))
+        one.state = (*room, have if one.keys is not None else 0)
+
+    def _own(self, number: int) -> _Window:
+        """What the cache of the shared prefix brings, in the order of its tokens."""
+        one, have = self._cache[number], self._want.have
+        if one.keys is None:
+            return _Window(have, have)
+        keys, values = (one._temporal_order(part) for part in (one.keys, one.values))
+        return _Window(have - keys.shape[2], have, [keys], [values])
+
+    def _follows(self, piece: Piece, layer: Layer) -> None:
+        at = self._at[piece.layer]
+        spans = layer.spans(self._want)
+        inside = any(lo <= piece.lo < piece.hi <= hi for lo, hi in spans)
+        if not inside or (piece.lo != at and (piece.lo not in [lo for lo, _ in spans] or piece.lo < at)):
+            raise FrameCorrupt("A piece of the cache came out of its order.")
+
+    def _keep(self, window: _Window, piece: Piece, keys: Any, values: Any) -> None:
+        if piece.lo != window.hi:
+            window.keys, window.values, window.lo = [], [], piece.lo
+        window.keys.append(keys)
+        window.values.append(values)
+        window.hi = piece.hi
+
+    def _state(self, window: _Window, one: Any, end: int) -> tuple[Any, ...]:
+        """A window's pieces, put together as mlx-lm would have kept them after `end` tokens."""
+        import mlx.core as mx
+
+        size = min(end, one.max_size)
+        if window.lo > end - size or window.hi < end:
+            raise FrameCorrupt("Not all of a window arrived.")
+        state = []
+        for parts in (window.keys, window.values):
+            whole = mx.concatenate(parts, axis=2) if len(parts) > 1 else parts[0]
+            low = end - size - window.lo
+            state.append(mx.contiguous(whole[..., low : low + size, :]))
+        return (*state, end, one.keep, one.max_size, size)
+
+
+def span_in(spans: Sequence[Span], lo: int, hi: int) -> list[Span]:
+    """What of lo to hi lies in the spans."""
+    found = [(max(lo, a), min(hi, b)) for a, b in spans]
+    return [(a, b) for a, b in found if a < b]

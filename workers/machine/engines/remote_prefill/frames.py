@@ -1,0 +1,242 @@
+"""Frames between the two sides: what is said, in which bytes, and the proof that each knows the secret.
+
+A frame is a header (magic, version, kind, lengths, CRC-32 over header, head and body), a head of JSON and a
+body of bytes. The reading side greets first:
+
+    HELLO    reader → writer  nonce
+    LOGIN    writer → reader  nonce, proof
+    WELCOME  reader → writer  proof
+    ASK      writer → reader  what to read; body: token ids, uint32 little-endian
+    LAYOUT   reader → writer  the layers of the cache that will come
+    PIECE    reader → writer  tokens lo to hi of some layers; body: keys and values
+    ALIVE    reader → writer  nothing to send for a second
+    DONE     reader → writer  where the time went
+    REFUSED  reader → writer  a code and a sentence, in place of any other
+
+The secret proves who is there; nothing is encrypted: use a private link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import socket
+import struct
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from workers.machine.engines.remote_prefill.errors import FrameCorrupt, LinkStalled, PeerLost, VersionDiffers
+
+VERSION = 1
+MAGIC = b"GrKV"
+HEADER = struct.Struct(">4sBBHIQII")
+"""Magic, version, kind, zero, lengths of head and body, zero, CRC-32 reckoned with zero in its place."""
+MOST_HEAD = 1 << 20
+"""Bytes of JSON in a frame at most."""
+MOST_BODY = 64 << 20
+"""Bytes of a body at most."""
+STALL_S = 5.0
+"""Seconds without a byte after which the other side is given up; ALIVE comes each `ALIVE_S`."""
+ALIVE_S = 1.0
+LOOK_S = 0.2
+"""Seconds between looks whether somebody still waits."""
+PART_S = 2.0
+"""Seconds that a refused caller has to hear it."""
+PACED_BYTES = 1 << 16
+"""Bytes sent at once where the rate of a link is held."""
+LATE_S = 0.02
+"""What a socket's buffer would have kept the link busy with meanwhile."""
+
+
+Bytes = bytes | bytearray | memoryview
+
+
+class Kind(IntEnum):
+    """What a frame says."""
+
+    HELLO = 1
+    LOGIN = 2
+    WELCOME = 3
+    ASK = 4
+    LAYOUT = 5
+    PIECE = 6
+    ALIVE = 7
+    DONE = 8
+    REFUSED = 9
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One message."""
+
+    kind: Kind
+    head: dict[str, Any] = field(default_factory=dict)
+    body: Bytes = b""
+
+
+def pack(frame: Frame) -> tuple[bytes, memoryview]:
+    """Header with head, and body, as bytes to send one after the other."""
+    head = json.dumps(frame.head, separators=(",", ":")).encode()
+    body = memoryview(frame.body).cast("B")
+    blank = HEADER.pack(MAGIC, VERSION, frame.kind, 0, len(head), len(body), 0, 0)
+    return blank[:-4] + struct.pack(">I", _crc(blank, head, body)) + head, body
+
+
+def _crc(blank: bytes, head: bytes, body: memoryview) -> int:
+    return zlib.crc32(body, zlib.crc32(head, zlib.crc32(blank)))
+
+
+class Channel:
+    """One connection, framed. `look` is called while waiting for bytes and may raise to give up.
+
+    `pace` is told how much was sent, and may wait.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        look: Callable[[], None] = lambda: None,
+        pace: Callable[[int], None] | None = None,
+    ) -> None:
+        self._sock = sock
+        self._pace = pace
+        self.look = look
+        self.sent = 0
+        """Bytes sent so far."""
+        self.received = 0
+        """Bytes received so far."""
+        self.first_body: float | None = None
+        """When the first body began to arrive, by `time.monotonic`."""
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(LOOK_S)
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame. Raises LinkStalled, PeerLost and what `look` raises."""
+        for part in pack(frame):
+            self._send(memoryview(part))
+
+    def receive(self, most_body: int = MOST_BODY) -> Frame:
+        """The next frame.
+
+        Raises FrameCorrupt, VersionDiffers, LinkStalled, PeerLost and what `look` raises.
+        """
+        header = self._exactly(HEADER.size)
+        magic, version, kind, zero, head_length, body_length, nil, crc = HEADER.unpack(header)
+        if magic != MAGIC:
+            raise FrameCorrupt("What arrived does not begin like a frame.")
+        if version != VERSION:
+            raise VersionDiffers(
+                f"The other side speaks version {version} of the protocol, this one {VERSION}."
+            )
+        if zero or nil or head_length > MOST_HEAD or body_length > most_body:
+            raise FrameCorrupt("The header of a frame is out of bounds.")
+        head = bytes(self._exactly(head_length))
+        if body_length and self.first_body is None:
+            self.first_body = time.monotonic()
+        body = self._exactly(body_length)
+        if _crc(bytes(header[:-4]) + bytes(4), head, memoryview(body)) != crc:
+            raise FrameCorrupt("The checksum of a frame is wrong.")
+        try:
+            said = json.loads(head) if head else {}
+            return Frame(Kind(kind), said if isinstance(said, dict) else {}, body)
+        except ValueError:
+            raise FrameCorrupt("The head of a frame cannot be read.") from None
+
+    def gone(self) -> bool:
+        """Whether the other side has ended the connection, or sent what it should not; does not wait."""
+        self._sock.settimeout(0)
+        try:
+            return self._sock.recv(1, socket.MSG_PEEK) is not None
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
+        finally:
+            self._sock.settimeout(LOOK_S)
+
+    def part(self) -> None:
+        """Let the other side read what was said last: to close with something unread would throw it away."""
+        end, left = time.monotonic() + PART_S, MOST_BODY
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+            while left > 0 and time.monotonic() < end:
+                with contextlib.suppress(TimeoutError):
+                    got = len(self._sock.recv(1 << 16))
+                    if not got:
+                        return
+                    left -= got
+
+    def close(self) -> None:
+        """End the connection."""
+        self._sock.close()
+
+    def _send(self, data: memoryview) -> None:
+        last = time.monotonic()
+        while data:
+            self.look()
+            try:
+                count = self._sock.send(data if self._pace is None else data[:PACED_BYTES])
+            except TimeoutError:
+                if time.monotonic() - last > STALL_S:
+                    raise LinkStalled(f"Nothing could be sent for {STALL_S:g} s.") from None
+                continue
+            except OSError as error:
+                raise PeerLost(f"The connection broke: {error.strerror or error}.") from None
+            self.sent += count
+            if self._pace is not None:
+                self._pace(count)
+            data, last = data[count:], time.monotonic()
+
+    def _exactly(self, count: int) -> bytearray:
+        data, at, last = bytearray(count), 0, time.monotonic()
+        view = memoryview(data)
+        while at < count:
+            self.look()
+            try:
+                got = self._sock.recv_into(view[at:])
+            except TimeoutError:
+                if time.monotonic() - last > STALL_S:
+                    raise LinkStalled(f"Nothing arrived for {STALL_S:g} s.") from None
+                continue
+            except OSError as error:
+                raise PeerLost(f"The connection broke: {error.strerror or error}.") from None
+            if not got:
+                raise PeerLost("The other side ended the connection.")
+            self.received += got
+            at, last = at + got, time.monotonic()
+        return data
+
+
+class Pace:
+    """Holds what is sent to `bytes_s` bytes a second.
+
+    A link does not stop while this process waits for its processor: who comes a little late catches up.
+    """
+
+    def __init__(self, bytes_s: float) -> None:
+        self._rate = bytes_s
+        self._free = time.monotonic()
+
+    def __call__(self, count: int) -> None:
+        """Wait until the link would have carried so many bytes."""
+        now = time.monotonic()
+        self._free = (now if now - self._free > LATE_S else self._free) + count / self._rate
+        time.sleep(max(0.0, self._free - time.monotonic()))
+
+
+def proof(secret: bytes, who: str, first: str, second: str) -> str:
+    """Shows that `who` knows the secret, for these two nonces only; hex of 64 characters."""
+    return hmac.new(secret, f"{VERSION} {who} {first} {second}".encode(), hashlib.sha256).hexdigest()
+
+
+def proves(said: object, secret: bytes, who: str, first: str, second: str) -> bool:
+    """Whether that is the proof; takes the same time for any other."""
+    return isinstance(said, str) and hmac.compare_digest(
+        said.encode(), proof(secret, who, first, second).encode()
+    )

@@ -1,0 +1,201 @@
+"""The engine whose model is shared out to several ranks, here and on other computers."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast, get_args
+
+from grading.domain.errors import ConfigError, EngineError, ModelMissing
+from workers.machine.engines.base import Generation, Measure, Progress, Request
+from workers.machine.engines.http.answer import messages
+from workers.machine.engines.mlx.counters import Tally
+from workers.machine.engines.mlx.generation import Ticket
+from workers.machine.engines.mlx.model import LoadedModel
+from workers.machine.engines.mlx.progress import Watch, generation
+from workers.machine.engines.mlx.sampling import Sampling
+from workers.machine.engines.mlx.waiting import Patience, unheard
+from workers.machine.engines.sharded.generation import Sent
+from workers.machine.engines.sharded.loading import load_words
+from workers.machine.engines.sharded.pool import Pool
+from workers.machine.engines.sharded.protocol import Mode
+from workers.machine.engines.sharded.rank_group import Crew
+from workers.machine.engines.sharded.settings import Settings
+
+CLOSE_SECONDS = 30.0
+REMOTE = (
+    "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=2 -o ServerAliveCountMax=3 {host} "
+    "cd grader/current && exec ~/grader/environment/bin/python -m workers.machine.engines.sharded.rank"
+)
+
+
+class ShardedEngine:
+    """Generates with mlx-lm in several ranks that share one model out, each a process, here or elsewhere.
+
+    `hosts` are the ranks' addresses for mlx's ring, "ADDRESS:PORT" each, that of this computer first; ranks
+    with another address are started by `remote`, in which `{host}` stands for it. `mode` "pipeline" gives
+    each rank some of the layers, "tensor" a part of every layer, "auto" the first of these that the model
+    can. `slots` is the most generations in one batch, `prefill_step` the prompt tokens read in a step,
+    `prefix_cache_tokens` what the shared prefixes that are kept have together, `max_context` a limit in
+    tokens below the model's own. Ranks that take no step for `step_timeout` seconds, or are not ready within
+    `load_timeout`, are started again. `wired_limit` as for mlx.
+    """
+
+    name = "sharded"
+    uses_model = True
+
+    def __init__(
+        self,
+        *,
+        hosts: Sequence[str],
+        mode: str = "auto",
+        slots: int = 8,
+        prefill_step: int = 1024,
+        prefix_cache_tokens: int = 65536,
+        max_context: int | None = None,
+        step_timeout: float = 60.0,
+        load_timeout: float = 600.0,
+        wired_limit: bool = False,
+        remote: str = REMOTE,
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise ConfigError(f"engines.sharded.mode: '{mode}' is none of {', '.join(get_args(Mode))}.")
+        self._settings = Settings(
+            hosts=_addresses(hosts),
+            mode=cast(Mode, mode),
+            slots=slots,
+            prefill_step=prefill_step,
+            prefix_tokens=prefix_cache_tokens,
+            max_context=max_context,
+            wired_limit=wired_limit,
+            remote=remote,
+            load_timeout=load_timeout,
+            step_timeout=step_timeout,
+        )
+        self._tally = Tally()
+        self._lock = threading.Lock()
+        self._model = ""
+        self._words: LoadedModel | None = None
+        self._held: Pool | None = None
+        self._closed = False
+        self._listener: Callable[[str], None] | None = None
+
+    def load(self, model: str, seconds: float = 600.0) -> str:
+        """Start the ranks now, as a warm-up; gives the digest of the model that all of them have."""
+        return self._pool(model).use(Patience(seconds), unheard).digest
+
+    def digest(self, model: str, seconds: float) -> str:
+        """The sha256 of the weights, configuration and tokenizer that all ranks have; waits for them.
+
+        Raises ModelMissing, EngineUnreachable or BudgetExceeded.
+        """
+        return self.load(model, seconds)
+
+    def measure(self, model: str, seconds: float, progress: Progress) -> Measure | None:
+        """The model's context and its own count of tokens; needs no rank. Raises ModelMissing."""
+        return self._tokenizer(model).measure()
+
+    def counters(self) -> Mapping[str, float]:
+        """What `base.COUNTERS` names."""
+        crew = self.crew
+        now = crew.gauges() if crew is not None else {"running": 0, "waiting": 0, "cache_bytes": 0}
+        return {**self._tally.read(), **now}
+
+    def on_loss(self, tell: Callable[[str], None]) -> None:
+        """See `base.TellsLoss`."""
+        self._listener = tell
+
+    @property
+    def crew(self) -> Crew | None:
+        """The ranks that run now, if they do."""
+        pool = self._held
+        return pool.crew if pool is not None else None
+
+    def generate(self, request: Request, progress: Progress) -> Generation:
+        """Answer a request; see the contract in `base`."""
+        patience = Patience(request.deadline_s, request.cancel)
+        if patience.over:
+            raise patience.end()
+        with patience.listening():
+            pool = self._pool(request.model)
+            crew = pool.lend(patience, progress)
+            sent = self._sent(self._tokenizer(request.model), request, patience)
+            crew.submit(sent)
+            reason = Watch(sent.ticket, progress, draft=request.job.draft).wait(patience)
+        bound = sent if sent.schema_text else None
+        return generation(sent.ticket, bound, request, crew.digest, reason, patience.begun)
+
+    def close(self) -> None:
+        """End the ranks; running and later generations fail."""
+        with self._lock:
+            self._closed = True
+            pool, self._held = self._held, None
+        if pool is not None:
+            pool.close(CLOSE_SECONDS)
+
+    def _pool(self, model: str) -> Pool:
+        with self._lock:
+            if self._closed:
+                raise EngineError("The engine was closed.")
+            self._only(model)
+            if self._held is None:
+                self._held = Pool(lambda: Crew(self._settings, model, self._tally), self._tell_loss)
+            return self._held
+
+    def _tokenizer(self, model: str) -> LoadedModel:
+        with self._lock:
+            self._only(model)
+            if self._words is None:
+                self._words = load_words(model, self._settings.max_context)
+            return self._words
+
+    def _tell_loss(self, why: str) -> bool:
+        """Whether somebody listens."""
+        if self._listener is not None:
+            self._listener(why)
+        return self._listener is not None
+
+    def _only(self, model: str) -> None:
+        """Ranks hold one model, the first that is asked for."""
+        self._model = self._model or model
+        if model != self._model:
+            raise ModelMissing(
+                f"The ranks hold {self._model}; {model} needs a machine entry with ranks of its own."
+            )
+
+    def _sent(self, words: LoadedModel, request: Request, patience: Patience) -> Sent:
+        bound = bool(request.schema) and words.grammars is not None
+        if bound and words.grammars is not None:
+            # what cannot be bound is refused here, before any rank hears of it
+            words.grammars.constraint(request.schema, request.max_output_tokens)
+        ticket = Ticket(
+            loaded=words,
+            prompt=words.prompt(messages(request), request.max_output_tokens, shares=not request.chat),
+            max_tokens=request.max_output_tokens,
+            sampling=Sampling(request.temperature, request.top_p, request.seed),
+            constraint=None,
+            over=lambda: patience.over,
+            wake=patience.wake,
+        )
+        return Sent(ticket, json.dumps(request.schema) if bound else "")
+
+
+def _addresses(hosts: Sequence[str]) -> tuple[str, ...]:
+    """The ranks' addresses, checked."""
+    if isinstance(hosts, str) or len(hosts) < 2:
+        raise ConfigError('engines.sharded.hosts: list two or more, such as "10.0.0.1:7401".')
+    for host in hosts:
+        address, _, port = host.rpartition(":")
+        try:
+            ipaddress.IPv4Address(address)
+        except ValueError:
+            raise ConfigError(
+                f"engines.sharded.hosts: '{host}' must be an IPv4 address and a port, as mlx's ring wants it."
+            ) from None
+        if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+            raise ConfigError(f"engines.sharded.hosts: '{host}' has no port, such as {address}:7401.")
+    if len(set(hosts)) < len(hosts):
+        raise ConfigError("engines.sharded.hosts: two ranks have the same address and port.")
+    return tuple(hosts)
