@@ -17,7 +17,7 @@ from grading.store import Store, schema
 from grading.store.assignments import versions
 from grading.store.integrations.lti import keys, launch, platform_changes, platforms, roster
 from grading.store.integrations.lti.platforms import NewPlatform
-from workers.server.passback import Passback
+from workers.server.delivery.lti import Passback
 
 BY = "cli"
 

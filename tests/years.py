@@ -24,9 +24,9 @@ from grading.store.rounds.lifecycle import Recorded
 from grading.store.tables import Base, Round, RoundStage
 from tests.factories import result
 from tests.system import close_dispatch
-from workers.server import finish
+from workers.server import record
 from workers.server.context import Server, open_server
-from workers.server.sweep import Sweeper
+from workers.server.sweeper import Sweeper
 
 STAGES = ("analysis", "feedback")
 DAY_S = 86_400.0
@@ -136,7 +136,7 @@ class Played:
     def answer(self) -> list[Recorded]:
         """Do all that waits."""
         jobs = self.messages()
-        return finish.record(
+        return record.record(
             self.server, [result(job["run_id"], job["round_id"], job["stage"]) for job in jobs]
         )
 

@@ -43,9 +43,9 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     "workers.server.backlog": ("EVERY_S",),
     "workers.server.canary": ("BEAT_S",),
     "workers.server.inbox": ("LOOK_S",),
-    "workers.server.lost": ("NOWHERE_S", "FIND_FOR_S", "JUMP_S"),
-    "workers.server.release": ("NOTHING_S", "FULL_S"),
-    "workers.server.sweep": ("EVERY_S", "STILL_S", "UNANNOUNCED_S", "BUSY_S", "TRIAL_S", "TRIAL_BUSY_S"),
+    "workers.server.lost_runs": ("NOWHERE_S", "FIND_FOR_S", "JUMP_S"),
+    "workers.server.admit": ("NOTHING_S", "FULL_S"),
+    "workers.server.sweeper": ("EVERY_S", "STILL_S", "UNANNOUNCED_S", "BUSY_S", "TRIAL_S", "TRIAL_BUSY_S"),
 }
 """module -> constants, in seconds, that are divided by the factor before anything reads them."""
 
@@ -94,12 +94,12 @@ EXEMPT: Mapping[str, str] = {
     "workers.machine.stages.run._LEAST_FOR_REPAIR_S": _LIMIT,
     "workers.machine.start.BREAK_OFF_S": _LIMIT,
     "workers.machine.model_digests.PATIENCE_S": _LIMIT,
-    "workers.server.bridge": _UNUSED,
-    "workers.server.mail": _UNUSED,
-    "workers.server.outbox": _UNUSED,
-    "workers.server.passback": _UNUSED,
-    "workers.server.sweep.PREPARE_FOR_S": _LIMIT,
-    "workers.server.sweep.PREPARE_LEASE_S": _LIMIT,
+    "workers.server.delivery.canvas": _UNUSED,
+    "workers.server.delivery.mail": _UNUSED,
+    "workers.server.delivery.webhooks": _UNUSED,
+    "workers.server.delivery.lti": _UNUSED,
+    "workers.server.sweeper.PREPARE_FOR_S": _LIMIT,
+    "workers.server.sweeper.PREPARE_LEASE_S": _LIMIT,
     "workers.celery_worker": _LIMIT,
 }
 """module or module.CONSTANT -> why it keeps its value."""

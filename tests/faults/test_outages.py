@@ -45,8 +45,8 @@ from tests.system import (
     until,
 )
 from workers.server.context import Server, open_server
-from workers.server.lost import NOWHERE_S
-from workers.server.sweep import UNANNOUNCED_S, Sweeper
+from workers.server.lost_runs import NOWHERE_S
+from workers.server.sweeper import UNANNOUNCED_S, Sweeper
 
 BOTH = {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")}
 ONE_MACHINE = """

@@ -22,7 +22,7 @@ from grading.store.integrations.lti.platforms import NewPlatform
 from grading.store.tables import Identity, LtiContext
 from tests.integration.webapp import School, report
 from tests.servers.closing import ends_what_it_sends
-from workers.server.passback import Passback
+from workers.server.delivery.lti import Passback
 
 
 @dataclass

@@ -36,7 +36,7 @@ from tests.integration.test_pages_review import audited, change, post, stamp
 from tests.integration.webapp import School, report
 from tests.unit.evidence_samples import script
 from workers.server.prepare import HandIn, make_ready
-from workers.server.versions import Versions
+from workers.server.rubric_cache import Versions
 
 RUBRIC = Rubric(
     criteria=(

@@ -27,8 +27,8 @@ from grading.store.grades import release as grades
 from grading.store.integrations.canvas import links, scores
 from tests.integration.webapp import CODE, School, form_token, report
 from tests.servers.canvas_server import ASSIGNMENT, COURSE, LONG_ID, ME, FakeCanvas, canvas_server
-from workers.server.bridge import Bridge
 from workers.server.context import Server
+from workers.server.delivery.canvas import Bridge
 
 HERE = ["127.0.0.1/32", "localhost"]
 ADA, BOB, TEST = 11, LONG_ID, 77

@@ -32,10 +32,10 @@ from grading.store.views import submission as views
 from grading.store.views import submission_lists
 from grading.store.views.submission_lists import Filters
 from tests.factories import RUBRIC, add_assignment, document, hand_in, result
-from workers.server import finish
+from workers.server import record
+from workers.server.admit import release
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare
-from workers.server.release import release
 
 HALF = Rubric(
     criteria=(
@@ -82,7 +82,7 @@ def grade(server: Server, *round_ids: str, ok: bool = True, prepared: bool = Fal
     for run in runs:
         good = ok or run.stage != "feedback"
         more = {} if good else {"retry": "never", "message": "no model"}
-        finish.record(server, [result(run.run_id, run.round_id, run.stage, ok=good, **more)])
+        record.record(server, [result(run.run_id, run.round_id, run.stage, ok=good, **more)])
 
 
 def handed_in(server: Server, *students: str, release: str = "after_review") -> list[str]:

@@ -46,7 +46,7 @@ from tests.canaries import CANARY, hits, other, planted
 from tests.factories import COURSE, add_assignment, hand_in
 from tests.services import SqliteDatabases
 from tests.years import DAY_S, Fresh, Played, played, redis_rows
-from workers.server.retention import DAILY, TIDY, do_chores
+from workers.server.housekeeping import DAILY, TIDY, do_chores
 
 PERSONAL = {
     "assignments", "audit", "batches", "blobs", "chores", "courses", "grades", "idempotency_keys",
@@ -162,11 +162,11 @@ def test_a_late_answer_for_erased_work_is_ignored_and_withdrawn(lite: Played) ->
     with store.write() as session:
         erasure.erase(session, find_student(session, "ada"), "test")
     from tests.factories import result
-    from workers.server import finish
+    from workers.server import record
 
     for job in jobs:
         answer = result(job["run_id"], job["round_id"], job["stage"])
-        assert finish.record(lite.server, [answer])[0].outcome == "unknown"
+        assert record.record(lite.server, [answer])[0].outcome == "unknown"
         redis: Any = lite.server.dispatch.registry.redis
         redis.set(f"celery-task-meta-{job['run_id']}", answer.model_dump_json())
     do_chores(lite.server)

@@ -31,9 +31,9 @@ from tests.years import Fresh, Played, played
 from workers.machine.engines.base import Generation, Request
 from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.stages.run import run_stage
-from workers.server import finish
+from workers.server import record
+from workers.server.admit import release
 from workers.server.prepare import prepare
-from workers.server.release import release
 
 ACTOR = Actor(1, administrator=True)
 SECRET = "xylophone"
@@ -94,9 +94,9 @@ def answer(system: Played, found: list[dict[str, Any]], engine: Any = None) -> N
     for job in found:
         made = run_stage(Job.model_validate(job), engine or Teachable(), "m", "dgx-spark-2", lambda *_: None)
         assert made.ok, made.message
-        assert finish.record(system.server, [made])[0].outcome == "accepted"
+        assert record.record(system.server, [made])[0].outcome == "accepted"
     for round_id in {job["round_id"] for job in found}:
-        finish.combine(system.server, round_id)
+        record.combine(system.server, round_id)
 
 
 def graded(system: Played, assignment: int, *students: str, engine: Any = None) -> dict[str, str]:

@@ -26,7 +26,7 @@ from tests.redis_servers import acl_file, client, password, redis_server
 from tests.system import Site, site, until
 from workers.machine.results import Inbox
 from workers.server.context import Server
-from workers.server.sweep import Sweeper
+from workers.server.sweeper import Sweeper
 
 TOML = """
 [[machines]]

@@ -43,10 +43,10 @@ from grading.store.tables import Assignment, Audit, Grade, Outbox, Round, Rubric
 from grading.store.views import submission as views
 from tests.factories import RUBRIC, add_assignment, begin_stage, hand_in, result
 from tests.integration.test_dry_runs import beat, grade
-from workers.server import finish
+from workers.server import record
+from workers.server.admit import release
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare
-from workers.server.release import release
 
 TEACHER = Actor(1)
 WANTED = Change(kind="points", target="code", points=55, reason="seen")
@@ -200,7 +200,7 @@ def finish_under_way(server: Server, round_id: str) -> None:
     with server.store.write() as session:
         order = begin_stage(session, round_id, "feedback")
         assert order is not None
-    finish.record(server, [result(order.run_id, round_id, "feedback")])
+    record.record(server, [result(order.run_id, round_id, "feedback")])
 
 
 def test_graded_again_on_request_keeps_what_people_changed_and_the_curve(server: Server) -> None:
@@ -466,7 +466,7 @@ def answered(server: Server, round_id: str) -> Act:
         assert one.run_id is not None
         with server.store.write() as session:
             lifecycle.record(session, [result(one.run_id, round_id, one.stage)])
-    return lambda session: finish._combine(server, session, finish_round.complete(session, round_id))
+    return lambda session: record._combine(server, session, finish_round.complete(session, round_id))
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -27,8 +27,8 @@ from tests.integration.test_reliability_core import (
     stage_of,
 )
 from workers.server.context import Server
-from workers.server.lost import FIND_FOR_S, NOWHERE_S, LostRuns
-from workers.server.sweep import Sweeper
+from workers.server.lost_runs import FIND_FOR_S, NOWHERE_S, LostRuns
+from workers.server.sweeper import Sweeper
 
 __all__ = ["server"]
 

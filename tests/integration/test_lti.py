@@ -423,7 +423,7 @@ KILLED = """
 import os, signal, sys
 from grading.config.settings import Server
 from grading.store import Store
-from workers.server.passback import Passback
+from workers.server.delivery.lti import Passback
 url, public, at = sys.argv[1:4]
 allowed = ("localhost", "127.0.0.1/32", "::1/128")
 sender = Passback(Server(public_url=public, outside_allowed=allowed), Store(url))

@@ -29,10 +29,10 @@ from tests.servers.openai_server import openai_server
 from workers.machine.engines import Engine, Generation, Progress, Request, open_engine
 from workers.machine.engines.probe import probe
 from workers.machine.stages import run_stage
+from workers.server.admit import release
 from workers.server.context import Server
-from workers.server.finish import combine, record
 from workers.server.prepare import prepare
-from workers.server.release import release
+from workers.server.record import combine, record
 
 STALLING = {"chunk_timeout": 0.2, "load_timeout": 0.3}
 PATIENT = {"chunk_timeout": 60.0, "load_timeout": 60.0}

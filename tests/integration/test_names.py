@@ -21,10 +21,10 @@ from grading.store.submissions import intake
 from grading.store.submissions.intake import Incoming
 from grading.store.tables import Grade, Round
 from tests.factories import COURSE, RUBRIC, result
-from workers.server import finish
+from workers.server import record
+from workers.server.admit import release
 from workers.server.context import Server, open_server
 from workers.server.prepare import Prepared, prepare
-from workers.server.release import release
 
 NAME, IDENTIFIER, MAIL = "Annika Überschär", "u7654321", "annika.u@uni.example"
 SOURCE = f"""# Author: {NAME}
@@ -78,7 +78,7 @@ def test_reports_point_at_the_files_as_they_were_handed_in(server: Server) -> No
     place = Location(document=prepared.documents[0].path, line=4)
     for stage, run_id in runs.items():
         made: Result = result(run_id, round_id, stage, flags=(Flag(code="x", message="m", location=place),))
-        finish.record(server, [made])
+        record.record(server, [made])
     with server.store.read() as session:
         stored = json.dumps(session.query(Grade).one().report)
     assert "annika_ueberschaer.R" in stored

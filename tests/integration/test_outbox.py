@@ -29,9 +29,9 @@ from tests.factories import add_assignment, begin_round, hand_in, result
 from tests.servers.receiver import Posted, receiver_server
 from tests.services import SqliteDatabases
 from tests.system import close_dispatch
-from workers.server import finish
+from workers.server import record
 from workers.server.context import Server, open_server
-from workers.server.outbox import RETRIES_S, Receiver, Relay, receivers
+from workers.server.delivery.webhooks import RETRIES_S, Receiver, Relay, receivers
 from workers.server.prepare import prepare
 
 NEW, OLD = b"n" * 32, b"o" * 32
@@ -159,7 +159,7 @@ def graded(server: Server, student: str = "s1") -> str:
     with server.store.write() as session:
         orders = begin_round(session, accepted.round_id)
     for order in orders:
-        finish.record(server, [result(order.run_id, order.round_id, order.stage)])
+        record.record(server, [result(order.run_id, order.round_id, order.stage)])
     with server.store.write() as session:  # one event each is enough here
         session.execute(delete(Outbox).where(Outbox.key == f"received:{accepted.submission_id}"))
     return accepted.submission_id
@@ -306,7 +306,7 @@ def test_every_receiver_is_told_once_and_a_slow_one_delays_no_other(
     server = on_both
     for number in range(3):
         graded(server, f"s{number}")
-    monkeypatch.setattr("workers.server.outbox.EVERY_S", 0.02)
+    monkeypatch.setattr("workers.server.delivery.webhooks.EVERY_S", 0.02)
     with receiver_server() as good, receiver_server() as slow:
         slow.status = 0
         relay = Relay(server, (to(slow.url, "slow"), to(good.url, "good")))

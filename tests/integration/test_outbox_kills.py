@@ -17,9 +17,10 @@ from tests.factories import add_assignment, begin_round, hand_in, result
 from tests.servers.receiver import receiver_server
 from tests.services import SqliteDatabases
 from tests.system import close_dispatch
-from workers.server import finish, outbox
+from workers.server import record
 from workers.server.context import Server, open_server
-from workers.server.outbox import LEASE_S, Receiver, Relay
+from workers.server.delivery import webhooks
+from workers.server.delivery.webhooks import LEASE_S, Receiver, Relay
 from workers.server.prepare import prepare
 
 MOMENTS = ("before anything", "after the fan-out", "before the request", "after the answer")
@@ -37,7 +38,7 @@ def killed(url: str, config: Any, receiver: Receiver, moment: str, offset_s: flo
         assert os.WIFSIGNALED(status), f"it lived through {moment}"
         return
     try:
-        real = outbox.ask
+        real = webhooks.ask
 
         def asked(*args: Any, **kwargs: Any) -> Any:
             if moment == "before the request":
@@ -45,7 +46,7 @@ def killed(url: str, config: Any, receiver: Receiver, moment: str, offset_s: flo
             real(*args, **kwargs)
             die()
 
-        outbox.ask = asked  # type: ignore[attr-defined]
+        webhooks.ask = asked  # type: ignore[attr-defined]
         server = Server(config, Store(url, clock_offset_s=offset_s), None)  # type: ignore[arg-type]
         relay = Relay(server, (receiver,))
         if moment == "before anything":
@@ -64,7 +65,7 @@ def graded(server: Server, assignment: int, student: str) -> str:
     with server.store.write() as session:
         orders = begin_round(session, accepted.round_id)
     for order in orders:
-        finish.record(server, [result(order.run_id, order.round_id, order.stage)])
+        record.record(server, [result(order.run_id, order.round_id, order.stage)])
     return accepted.submission_id
 
 

@@ -29,7 +29,7 @@ from grading.store.views import submission as views
 from grading.store.views.review_filters import Filters
 from tests.integration.webapp import School, form_token, report, without_tokens
 from workers.server.context import Server
-from workers.server.retention import do_chores
+from workers.server.housekeeping import do_chores
 
 
 @pytest.fixture

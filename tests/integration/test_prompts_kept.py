@@ -31,7 +31,7 @@ from tests.factories import COURSE, RUBRIC, add_assignment, hand_in, result
 from tests.years import DAY_S, Fresh, Played, played
 from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.stages.run import run_stage
-from workers.server import finish
+from workers.server import record as finish
 
 SHARED = "You review homework.\nThe task: ünder 5 < 6 & more"
 OWN = "<<<5eed\n+ 1| x <- 1\n5eed>>>"

@@ -23,16 +23,9 @@ from tests.factories import add_assignment, hand_in
 from tests.many_waiting import PREPARED, all_steps, fill
 from tests.services import Prepare, SqliteDatabases
 from tests.system import close_dispatch
+from workers.server.admit import AT_ONCE, BATCH_EVERY, NOTHING_S, _mixed, release, release_after_result
 from workers.server.backlog import EVERY_S, FEW, Told
 from workers.server.context import Server
-from workers.server.release import (
-    AT_ONCE,
-    BATCH_EVERY,
-    NOTHING_S,
-    _mixed,
-    release,
-    release_after_result,
-)
 
 BOTH = {stage: {"engine": "mlx", "model": "m"} for stage in ("analysis", "feedback")}
 KINDS = [(stage, priority) for stage in BOTH for priority in ("interactive", "batch")]

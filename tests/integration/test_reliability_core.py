@@ -36,11 +36,11 @@ from grading.store.rounds import preparing, retry
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
 from tests.factories import COURSE, RUBRIC, add_assignment, begin_round, begin_stage, hand_in, result
 from tests.system import close_dispatch
-from workers.server import finish
+from workers.server import record
+from workers.server.admit import release
 from workers.server.context import Server, open_server
-from workers.server.lost import LostRuns
+from workers.server.lost_runs import LostRuns
 from workers.server.prepare import prepare
-from workers.server.release import release
 
 BOTH = {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")}
 HERE = "dgx-spark-2"
@@ -145,7 +145,7 @@ def test_a_result_the_database_refuses_ends_as_a_failed_try(
     run_id = running(server, add_assignment(server.store))["analysis"]
     good = result(run_id, round_of(server, run_id).id, "analysis", ok=ok)
     bad = good.model_copy(update={"provenance": good.provenance.model_copy(update=said)})
-    finish.record(server, [bad])
+    record.record(server, [bad])
     with server.store.read() as session:
         assert session.get_one(Run, run_id).state in (RunState.DONE, RunState.FAILED)
     stage = stage_of(server, run_id)
@@ -160,14 +160,14 @@ def test_a_round_whose_grade_cannot_be_written_is_given_up(server: Server) -> No
         values = {"points_so_far": 0.0, "max_points": 1.0, "report": {}, "created_at": at.created_at}
         session.add(Grade(round_id=at.id, submission_id=at.submission_id, **values))
     for stage, run_id in runs.items():
-        finish.record(server, [result(run_id, at.id, stage)])
-    finish.combine(server, at.id)
+        record.record(server, [result(run_id, at.id, stage)])
+    record.combine(server, at.id)
     assert round_of(server, runs["analysis"]).state == RoundState.FAILED
     with server.store.read() as session:
         assert set(session.scalars(select(Run.state))) == {RunState.DONE}
     with server.store.write() as session:
         assert retry.replay(session, at.id, "cli")
-    finish.combine(server, at.id)
+    record.combine(server, at.id)
     assert round_of(server, runs["analysis"]).state == RoundState.GRADED
 
 
@@ -176,12 +176,12 @@ def test_an_answer_of_another_shape_costs_a_try(server: Server) -> None:
     run_id = running(server, add_assignment(server.store))["analysis"]
     at = round_of(server, run_id).id
     newer = {**result(run_id, at, "analysis").model_dump(mode="json"), "of_version_9": True}
-    assert finish.read(newer) == result(run_id, at, "analysis")  # what it adds is left out
-    said = finish.read({**newer, "ok": "perhaps"})
+    assert record.read(newer) == result(run_id, at, "analysis")  # what it adds is left out
+    said = record.read({**newer, "ok": "perhaps"})
     assert said is not None
-    assert finish.record(server, [said])[0].outcome == "failed"
+    assert record.record(server, [said])[0].outcome == "failed"
     assert (stage_of(server, run_id).state, stage_of(server, run_id).tries) == (StageState.FAILED, 1)
-    assert finish.read({"run_id": run_id}) is None
+    assert record.read({"run_id": run_id}) is None
 
 
 def test_nothing_is_begun_while_redis_answers_but_takes_nothing(server: Server) -> None:
@@ -204,12 +204,12 @@ def test_nothing_is_begun_while_redis_answers_but_takes_nothing(server: Server) 
 def test_a_grade_released_after_a_replay_is_news(server: Server) -> None:
     runs = running(server, add_assignment(server.store))
     at = round_of(server, runs["analysis"]).id
-    finish.record(server, [result(runs["analysis"], at, "analysis")])
-    finish.record(server, [result(runs["feedback"], at, "feedback", ok=False, retry="never")])
+    record.record(server, [result(runs["analysis"], at, "analysis")])
+    record.record(server, [result(runs["feedback"], at, "feedback", ok=False, retry="never")])
     with server.store.write() as session:
         teacher = Actor(users.create_user(session, "teacher", "correct horse battery").id)
     for _ in range(2):
-        finish.combine(server, at)
+        record.combine(server, at)
         with server.store.write() as session:
             grades.release(session, at, teacher)
             grades.release(session, at, teacher)
@@ -218,7 +218,7 @@ def test_a_grade_released_after_a_replay_is_news(server: Server) -> None:
             order = begin_stage(session, at, "feedback")
         assert again == (order is not None)
         if order is not None:
-            finish.record(server, [result(order.run_id, at, "feedback")])
+            record.record(server, [result(order.run_id, at, "feedback")])
     assert round_of(server, runs["analysis"]).state == RoundState.GRADED
     with server.store.read() as session:
         told = select(Outbox.key).where(Outbox.key.startswith("released:"))
@@ -266,9 +266,9 @@ def test_erasing_and_recording_do_not_wait_for_each_other(server: Server) -> Non
     for number in range(8):
         runs = running(server, assignment, f"e{number}")
         at = round_of(server, runs["analysis"]).id
-        finish.record(server, [result(runs["feedback"], at, "feedback")])
+        record.record(server, [result(runs["feedback"], at, "feedback")])
         last = result(runs["analysis"], at, "analysis")
-        both(partial(finish.record, server, [last]), partial(erase, f"e{number}"))
+        both(partial(record.record, server, [last]), partial(erase, f"e{number}"))
     assert raised == []
     with server.store.read() as session:
         assert session.scalars(select(Round.id)).all() == []

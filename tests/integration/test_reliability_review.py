@@ -34,10 +34,10 @@ from grading.store.rounds import lifecycle
 from grading.store.tables import Outbox, Round, RoundStage, Run
 from tests.factories import add_assignment, begin_round, hand_in, result
 from tests.system import close_dispatch, until
-from workers.server import finish, prepare, sweep
+from workers.server import prepare, record, sweeper
+from workers.server.admit import AT_ONCE, release
 from workers.server.context import Server, open_server
-from workers.server.release import AT_ONCE, release
-from workers.server.sweep import MOST_PREPARES, Sweeper
+from workers.server.sweeper import MOST_PREPARES, Sweeper
 
 ANALYSIS = {"analysis": {"engine": "instant", "model": "m"}}
 BOTH = {**ANALYSIS, "feedback": {"engine": "instant", "model": "m"}}
@@ -114,14 +114,14 @@ def test_a_hand_in_that_kills_whoever_prepares_it_is_given_up(
         raise Killed
 
     poison = received(server, assignment, "s1")
-    monkeypatch.setattr(sweep, "prepare", kill)
+    monkeypatch.setattr(sweeper, "prepare", kill)
     for _ in range(MOST_PREPARES):
         with pytest.raises(Killed):
             Sweeper(server).step()
         Sweeper(server).step()  # not again at once
         announced_long_ago(server, poison)
     Sweeper(server).step()
-    assert (row(server, poison).state, row(server, poison).failure) == ("failed", sweep.KILLS_CHECKS)
+    assert (row(server, poison).state, row(server, poison).failure) == ("failed", sweeper.KILLS_CHECKS)
     with server.store.read() as session:
         assert session.query(Outbox).filter_by(key=poison).one().done_at is not None
 
@@ -133,10 +133,10 @@ def test_a_round_without_a_report_ends_and_the_others_are_combined(server: Serve
         session.execute(update(Round).where(Round.id == round_id).values(prepared={"documents": []}))
     for runs in (broken, sound):
         for stage, run_id in runs.items():
-            finish.record(server, [result(run_id, round_of(server, run_id), stage)])
+            record.record(server, [result(run_id, round_of(server, run_id), stage)])
     Sweeper(server).step()
     ended = row(server, round_of(server, broken["analysis"]))
-    assert (ended.state, ended.failure) == (RoundState.FAILED, finish.NO_REPORT)
+    assert (ended.state, ended.failure) == (RoundState.FAILED, record.NO_REPORT)
     assert row(server, round_of(server, sound["analysis"])).state == RoundState.GRADED
 
 
@@ -161,7 +161,7 @@ def test_what_machines_say_is_stored_whatever_it_holds(server: Server, assignmen
         said = result(
             run_id, round_of(server, run_id), stage, ok=False, retry="never", message="no\0 " + "x" * 5000
         ).model_copy(update={"error": "e" * 60, "output": {"text": "\0"}})
-        assert finish.record(server, [said])[0].outcome == "failed"
+        assert record.record(server, [said])[0].outcome == "failed"
     with server.store.read() as session:
         for stage in runs:
             dead = session.get_one(RoundStage, (round_of(server, runs[stage]), stage))

@@ -40,7 +40,7 @@ from tests.canaries import planted
 from tests.factories import add_assignment, hand_in
 from tests.services import SqliteDatabases
 from tests.years import DAY_S, Fresh, Played, played
-from workers.server.retention import DAILY, do_chores
+from workers.server.housekeeping import DAILY, do_chores
 
 
 @pytest.fixture

@@ -29,12 +29,12 @@ from grading.store.rounds import lifecycle
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
 from tests.factories import add_assignment, hand_in, result
 from tests.system import close_dispatch
-from workers.server import finish
+from workers.server import record
+from workers.server.admit import release
 from workers.server.context import Server, open_server
-from workers.server.lost import NOWHERE_S
+from workers.server.lost_runs import NOWHERE_S
 from workers.server.prepare import prepare
-from workers.server.release import release
-from workers.server.sweep import EVERY_S, STILL_S, UNANNOUNCED_S, Sweeper
+from workers.server.sweeper import EVERY_S, STILL_S, UNANNOUNCED_S, Sweeper
 
 BOTH = {stage: {"engine": "instant", "model": "m"} for stage in ("analysis", "feedback")}
 
@@ -318,7 +318,7 @@ def test_a_sweeper_that_stood_still_lets_machines_beat_first(cluster: Cluster) -
 def test_the_third_loss_of_begun_work_makes_the_stage_dead(cluster: Cluster) -> None:
     round_id = cluster.running()
     done = cluster.take(round_id, "feedback")
-    finish.record(cluster.server, [result(done, round_id, "feedback")])
+    record.record(cluster.server, [result(done, round_id, "feedback")])
     cluster.leases.give_back(cluster.leases.held_of([done])[done])
     cluster.trust_beats()
     for _ in range(lifecycle.MAX_TRIES):
@@ -339,7 +339,7 @@ def test_two_sweepers_at_once_change_nothing_twice(cluster: Cluster) -> None:
     cluster.take(lost, "analysis")
     for stage in BOTH:
         run_id = cluster.take(forgotten, stage)
-        finish.record(cluster.server, [result(run_id, forgotten, stage)])
+        record.record(cluster.server, [result(run_id, forgotten, stage)])
         cluster.leases.give_back(cluster.leases.held_of([run_id])[run_id])
     unannounced = hand_in(cluster.server.store, add_assignment(cluster.server.store)).round_id
     # another process: a lock of its own
@@ -483,7 +483,7 @@ def test_a_run_that_came_to_an_end_is_not_alone_any_more(cluster: Cluster) -> No
         lose_together(cluster, round_id)
     assert cluster.stage(round_id, "analysis").alone
     run_id = cluster.take(round_id, "analysis", "mac-studio-2")
-    finish.record(cluster.server, [result(run_id, round_id, "analysis", ok=False)])
+    record.record(cluster.server, [result(run_id, round_id, "analysis", ok=False)])
     stage = cluster.stage(round_id, "analysis")
     assert (stage.alone, stage.tries, stage.state) == (False, 1, StageState.FAILED)
 
@@ -519,8 +519,8 @@ def test_a_late_result_of_a_lost_run_changes_nothing_once_another_counts(cluster
     cluster.beat("dgx-spark-2", ago_s=60)
     cluster.sweep()
     second = cluster.take(round_id, "analysis", "mac-studio-2")
-    assert finish.record(cluster.server, [result(second, round_id, "analysis")])[0].outcome == "accepted"
-    assert finish.record(cluster.server, [result(first, round_id, "analysis")])[0].outcome == "duplicate"
+    assert record.record(cluster.server, [result(second, round_id, "analysis")])[0].outcome == "accepted"
+    assert record.record(cluster.server, [result(first, round_id, "analysis")])[0].outcome == "duplicate"
     assert cluster.runs(round_id, "analysis") == [RunState.DUPLICATE, RunState.DONE]
 
 

@@ -39,7 +39,7 @@ from workers.checks.toolbox import find_toolbox
 from workers.checks.trial import Trials
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare
-from workers.server.sweep import Sweeper
+from workers.server.sweeper import Sweeper
 
 RUBRIC = Rubric(
     criteria=(

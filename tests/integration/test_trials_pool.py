@@ -50,7 +50,7 @@ from workers.checks.sandbox.base import Box, Session
 from workers.checks.sandbox.closing import ENDS, Closing
 from workers.checks.start import MOST_FAULTS, TURN_S, look_again, register, try_round
 from workers.server.prepare import prepare
-from workers.server.sweep import Sweeper
+from workers.server.sweeper import Sweeper
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 

@@ -21,7 +21,7 @@ from tests.integration.webapp import School
 from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.stages import STAGES, run_stage
 from workers.server.prepare import HandIn, Prepared, make_ready
-from workers.server.versions import Version
+from workers.server.rubric_cache import Version
 
 SOURCE = b"def add(a, b):\n    return a - b\n\nprint(add(7, 2))\n"
 SEEN, GIVEN, WANTED = "add(1, 2)", "add(98712365401, 1)", "98712365402"

@@ -32,10 +32,10 @@ from grading.store.rounds.lifecycle import MAX_LOSSES, MAX_TRIES, Loss
 from tests.factories import add_assignment, begin_round, begin_stage, hand_in, result
 from tests.integration.world import STAGES, Network, expect_moves, forget, states, take_picture
 from tests.system import close_dispatch
-from workers.server import finish
+from workers.server import record
+from workers.server.admit import release
 from workers.server.context import Server
 from workers.server.prepare import prepare
-from workers.server.release import release
 
 STEPS = 50
 MOST_ROUNDS = 3
@@ -153,7 +153,7 @@ class Uniqueness(RuleBasedStateMachine):
         self.arrives(answer)
 
     def arrives(self, answer: Result) -> None:
-        recorded = finish.record(self.server, [answer])[0]
+        recorded = record.record(self.server, [answer])[0]
         assert recorded.outcome != "unknown"
         if recorded.outcome == "duplicate":
             assert take_picture(self.store).essence() == self.before.essence()
@@ -166,7 +166,7 @@ class Uniqueness(RuleBasedStateMachine):
             "stage": {"stage": next(stage for stage in STAGES if stage != answer.stage)},
         }
         forged = answer.model_copy(update=changes[what])
-        assert finish.record(self.server, [forged])[0].outcome == "unknown"
+        assert record.record(self.server, [forged])[0].outcome == "unknown"
         assert take_picture(self.store).essence() == self.before.essence()
 
     @rule(data=st.data(), loss=st.sampled_from(["unbegun", "alone"]))
@@ -196,14 +196,14 @@ class Uniqueness(RuleBasedStateMachine):
 
     @rule(round_id=known_rounds)
     def somebody_combines(self, round_id: str) -> None:
-        finish.combine(self.server, round_id)
+        record.combine(self.server, round_id)
 
     @rule()
     def the_sweeper_combines(self) -> None:
         with self.store.read() as session:
             found = queue.forgotten(session, 10)
         for round_id in found:
-            finish.combine(self.server, round_id)
+            record.combine(self.server, round_id)
 
     @rule(round_id=known_rounds)
     def somebody_replays(self, round_id: str) -> None:
@@ -220,7 +220,7 @@ class Uniqueness(RuleBasedStateMachine):
         with self.store.write() as session:
             to_combine = lifecycle.lose(session, run_id, "gone", loss)
         if to_combine is not None:
-            finish.combine(self.server, to_combine)
+            record.combine(self.server, to_combine)
 
     # --- what must hold after each step ---------------------------------------------------------------
 
@@ -273,7 +273,7 @@ class Uniqueness(RuleBasedStateMachine):
             if run.state != RunState.DISPATCHED:
                 continue
             if run_id in sent:
-                finish.record(self.server, [result(run_id, run.round_id, run.stage)])
+                record.record(self.server, [result(run_id, run.round_id, run.stage)])
             else:
                 self.lose(run_id, "unbegun")
         self.the_sweeper_combines()

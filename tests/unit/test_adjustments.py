@@ -36,7 +36,7 @@ from grading.scoring import changed, combine, counted, settled
 from grading.scoring.adjustments import added_up, found_adjustments
 from tests.unit.evidence_samples import script
 from tests.unit.trial_samples import collected
-from workers.server.versions import UNSENT
+from workers.server.rubric_cache import UNSENT
 
 CRITERIA = (
     Criterion(id="clean", title="Cleaning", points=20),

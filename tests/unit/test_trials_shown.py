@@ -33,7 +33,7 @@ from grading.execution.display import (
 from grading.execution.model import Code, Limits, Played, Request, Trial, Work
 from grading.execution.paths import Repair
 from grading.execution.plan import Plan, make_plan
-from workers.server.names import hide_names
+from workers.server.pseudonyms import hide_names
 
 
 def out(text: str = "", **more: Any) -> Output:

@@ -26,10 +26,10 @@ from workers.checks.sandbox import open_sandbox
 from workers.checks.sandbox.closing import Closing
 from workers.checks.toolbox import find_toolbox
 from workers.checks.trial import Trials
+from workers.server.admit import release
 from workers.server.canary import beat_until
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare, prepare_by_running
-from workers.server.release import release
 from workers.server.tasks import UNTIL_SQL_IS_BACK
 
 log = logging.getLogger(__name__)

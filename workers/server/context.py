@@ -11,7 +11,7 @@ from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.config.settings import Config
 from grading.store import Store
 from workers.server.backlog import Told
-from workers.server.versions import Versions
+from workers.server.rubric_cache import Versions
 
 
 @dataclass

@@ -22,9 +22,9 @@ from grading.domain.jobs import Result
 from grading.shared.logs import working_on
 from grading.store.rounds import lifecycle
 from grading.store.rounds.lifecycle import Recorded
-from workers.server import finish
+from workers.server import record
+from workers.server.admit import jobs, release, release_after_result
 from workers.server.context import Server
-from workers.server.release import jobs, release, release_after_result
 
 log = logging.getLogger(__name__)
 REFUSED = (
@@ -58,7 +58,7 @@ class Inboxes:
                 entries = entries or self.server.dispatch.wait_for_entry(LOOK_S)
                 receive(self.server, entries)
                 entries, failures = [], 0
-            except (*AWAY, *finish.SQL_AWAY) as error:
+            except (*AWAY, *record.SQL_AWAY) as error:
                 log.warning("redis or the database is away, %d results wait: %s", len(entries), error)
                 failures += 1
                 self.stop.wait(RETRY_WAITS[min(failures, len(RETRY_WAITS)) - 1])
@@ -97,7 +97,7 @@ def record_left(server: Server, left: Sequence[Left]) -> list[Recorded]:
 
 
 def _record(server: Server, left: Sequence[Left], proven: Sequence[Result]) -> list[Recorded]:
-    recorded = finish.record(server, proven)
+    recorded = record.record(server, proven)
     server.dispatch.delete_results(left)
     return recorded
 
@@ -113,7 +113,7 @@ def _prove(server: Server, left: Left) -> Result | None:
     if left.holders and left.machine not in left.holders:
         log.error("a result of machine %s was refused: run %s is in other hands", left.machine, left.run_id)
         return None
-    result = finish.read(content[1])
+    result = record.read(content[1])
     return None if result is None else _of(left.machine, result)
 
 

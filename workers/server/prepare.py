@@ -31,8 +31,8 @@ from grading.shared.logs import working_on
 from grading.shared.tracing import span
 from grading.store.rounds import preparing
 from workers.server.context import Server
-from workers.server.names import hide_names
-from workers.server.versions import DOCUMENTS, Version
+from workers.server.pseudonyms import hide_names
+from workers.server.rubric_cache import DOCUMENTS, Version
 
 log = logging.getLogger(__name__)
 UNEXPECTED = "This hand-in could not be examined: the checks failed on it. A person must look at it."

@@ -13,14 +13,14 @@ from grading.broker.canaries import Canaries
 from grading.config.settings import Config
 from workers import canary
 from workers.celery_worker import run_worker
-from workers.server.bridge import Bridge
 from workers.server.canary import beat_until
 from workers.server.context import open_server
+from workers.server.delivery.canvas import Bridge
+from workers.server.delivery.lti import Passback
+from workers.server.delivery.mail import MailSender
+from workers.server.delivery.webhooks import Relay, receivers
 from workers.server.inbox import Inboxes
-from workers.server.mail import MailSender
-from workers.server.outbox import Relay, receivers
-from workers.server.passback import Passback
-from workers.server.sweep import Sweeper
+from workers.server.sweeper import Sweeper
 from workers.server.tasks import register
 
 STORE_THREADS = 2

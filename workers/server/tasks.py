@@ -5,13 +5,13 @@ from __future__ import annotations
 from celery import Celery
 
 from grading.broker import celery_app
-from workers.server import finish
+from workers.server import record
+from workers.server.admit import release
 from workers.server.context import Server
 from workers.server.prepare import prepare
-from workers.server.release import release
 
 UNTIL_SQL_IS_BACK = {
-    "autoretry_for": finish.SQL_AWAY,
+    "autoretry_for": record.SQL_AWAY,
     "retry_backoff": 1,
     "retry_backoff_max": 10,
     "max_retries": 60,

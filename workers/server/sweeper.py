@@ -17,12 +17,12 @@ from grading.broker.leases import load_scripts
 from grading.store import outbox
 from grading.store.reporting import drains
 from grading.store.rounds import preparing, queue
-from workers.server import canary, finish
+from workers.server import canary, record
+from workers.server.admit import release
 from workers.server.context import Server
-from workers.server.lost import LostRuns, one_by_one
+from workers.server.housekeeping import do_chores
+from workers.server.lost_runs import LostRuns, one_by_one
 from workers.server.prepare import prepare
-from workers.server.release import release
-from workers.server.retention import do_chores
 
 log = logging.getLogger(__name__)
 EVERY_S = 5.0
@@ -179,7 +179,7 @@ class Sweeper:
         one_by_one(found, self._combine)
 
     def _combine(self, round_id: str) -> None:
-        if finish.combine(self.server, round_id):
+        if record.combine(self.server, round_id):
             log.info("round %s was complete but not combined; done now", round_id)
 
     def _tell_drained(self) -> None:

@@ -20,9 +20,9 @@ from grading.store import outbox
 from grading.store.integrations import mail as mails
 from grading.store.integrations.mail import Letter
 from grading.store.outbox import Delivery
-from workers.server import letters
 from workers.server.context import Server
-from workers.server.smtp import FAILURES, connected, within
+from workers.server.delivery import mail_texts
+from workers.server.delivery.smtp import FAILURES, connected, within
 
 log = logging.getLogger(__name__)
 EVERY_S = 5.0
@@ -113,7 +113,7 @@ class MailSender:
         public_url = self.server.config.server.public_url
         title = " ".join("".join(c if c.isprintable() else " " for c in letter.title).split())[:150]
         link = f"{public_url.rstrip('/')}/submissions/{letter.submission_id}"
-        write = letters.answered if letter.answer else letters.ready
+        write = mail_texts.answered if letter.answer else mail_texts.ready
         subject, body = write(self.translations, letter.language, title, link)
         message = EmailMessage()
         message["From"] = self.server.config.mail.sender

@@ -24,8 +24,8 @@ from grading.store.integrations.canvas import links, score_sync, scores
 from grading.store.integrations.canvas.links import Link
 from grading.store.outbox import Delivery
 from workers.server.context import Server
-from workers.server.passback import RETRIES_S
-from workers.server.pulling import Pulled, Pulling
+from workers.server.delivery.canvas_import import Pulled, Pulling
+from workers.server.delivery.lti import RETRIES_S
 
 log = logging.getLogger(__name__)
 EVERY_S = 5.0

@@ -19,7 +19,7 @@ from grading.scheduling.stalls import stalled
 from grading.shared.logs import working_on
 from grading.store.rounds import lifecycle, queue
 from grading.store.rounds.lifecycle import Loss
-from workers.server import finish, inbox
+from workers.server import inbox, record
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
@@ -175,4 +175,4 @@ class LostRuns:
             to_combine = lifecycle.lose(session, run_id, message, loss, error, machine)
         log.info("run %s: %s", run_id, message)
         if to_combine is not None:
-            finish.combine(self.server, to_combine)
+            record.combine(self.server, to_combine)

@@ -24,8 +24,8 @@ from grading.store.rounds import lifecycle
 from grading.store.rounds.lifecycle import Recorded
 from grading.store.rounds.locking import LockedRound
 from workers.server.context import Server
-from workers.server.names import rename_documents
-from workers.server.versions import DOCUMENTS
+from workers.server.pseudonyms import rename_documents
+from workers.server.rubric_cache import DOCUMENTS
 
 log = logging.getLogger(__name__)
 SQL_AWAY = (OperationalError, InterfaceError, InternalError)

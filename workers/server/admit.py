@@ -22,7 +22,7 @@ from grading.store.rounds import lifecycle, locking, queue
 from grading.store.rounds.lifecycle import RunOrder, Work
 from grading.store.rounds.queue import Again, Next
 from workers.server.context import Server
-from workers.server.teaching import Shown, examples_for
+from workers.server.examples import Shown, examples_for
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

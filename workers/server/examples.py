@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from grading.domain.rubric import Rubric
 from grading.store.experiments.examples import MOST_CHARS, PER_CRITERION
 from grading.store.rounds.example_usage import taught
-from workers.server.versions import Version, Versions
+from workers.server.rubric_cache import Version, Versions
 
 Shown = Mapping[str, list[dict[str, Any]]]
 """Stage -> examples as JSON."""

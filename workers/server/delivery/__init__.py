@@ -1,0 +1,1 @@
+"""Delivery to other systems: webhooks, mail, LTI and Canvas."""
