@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from workers.checks.sandbox.base import Box, Mount, Session
-from workers.checks.sandbox.held import hold_to
-from workers.checks.sandbox.pipes import PipedSession, environment
-from workers.checks.sandbox.watch import Watcher
+from workers.sandbox.backends.base import Box, Mount, Session
+from workers.sandbox.backends.bwrap_process import hold_to
+from workers.sandbox.backends.pipes import PipedSession, environment
+from workers.sandbox.backends.watchdog import Watcher
 
 
 class BareBox:
@@ -67,7 +67,7 @@ def _outside(word: str, places: Mapping[str, str]) -> str:
 
 
 class _Program:
-    """A started program; see `workers.checks.sandbox.pipes.Program`."""
+    """A started program; see `workers.sandbox.backends.pipes.Program`."""
 
     def __init__(self, process: subprocess.Popen[bytes], folder: tempfile.TemporaryDirectory[str]) -> None:
         assert process.stdin is not None

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from grading.execution.model import Code, Expression, Limits, Request, Work
-from workers.checks.sandbox.base import Sandbox
-from workers.checks.toolbox import Toolbox
-from workers.checks.trial import Trials
+from workers.sandbox.backends.base import Sandbox
+from workers.sandbox.runtimes import Toolbox
+from workers.sandbox.session import Trials
 
 TURNS = 10
 """So often both are measured, one after the other."""

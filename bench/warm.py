@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from grading.execution.model import Code, Expression, Limits, Request, TrialLanguage, Work
-from workers.checks.preparing import prepared
-from workers.checks.sandbox.base import Box, Sandbox
-from workers.checks.sandbox.bubblewrap import Bubblewrap
-from workers.checks.sandbox.forking import ForkServer
-from workers.checks.toolbox import Toolbox
-from workers.checks.trial import Talk, Trials
+from workers.sandbox.backends.base import Box, Sandbox
+from workers.sandbox.backends.bubblewrap import Bubblewrap
+from workers.sandbox.backends.fork_servers import ForkServer
+from workers.sandbox.fork_server_choice import prepared
+from workers.sandbox.runtimes import Toolbox
+from workers.sandbox.session import Talk, Trials
 
 TESTS = 15
 READY_S = 60.0

@@ -31,9 +31,9 @@ from grading.store import Store
 from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
-from workers.checks.sandbox import open_sandbox
-from workers.checks.sandbox.bubblewrap import Bubblewrap
-from workers.checks.toolbox import find_toolbox
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends.bubblewrap import Bubblewrap
+from workers.sandbox.runtimes import find_toolbox
 
 CONFIG = """
 [server]

@@ -11,12 +11,12 @@ from cli.settings import Settings
 from grading.assignments.loader import Assignment
 from grading.domain.errors import SandboxUnavailable
 from grading.store import Store, schema
-from workers.checks.files import Shelf
-from workers.checks.import_scores import Score, contents, decided, require_proven, scores
-from workers.checks.lab import Lab
-from workers.checks.sandbox import open_sandbox
-from workers.checks.toolbox import find_toolbox
-from workers.checks.trial import Trials
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.files import Shelf
+from workers.sandbox.import_scores import Score, contents, decided, require_proven, scores
+from workers.sandbox.runner import Lab
+from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.session import Trials
 
 
 def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:

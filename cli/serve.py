@@ -116,7 +116,7 @@ def store(settings: Settings) -> None:
 @click.pass_obj
 def checks(settings: Settings) -> None:
     """The pool that runs students' work in a sandbox."""
-    from workers.checks.start import start_checks
+    from workers.sandbox.start import start_checks
 
     configure("checks")
     end_with_supervisor(os.environ)

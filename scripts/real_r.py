@@ -21,10 +21,10 @@ from grading.config.sandbox import Checks
 from grading.documents import UploadedFile, read_document
 from grading.execution.model import Code, Limits, Request, Trial, Work
 from grading.execution.paths import places_of, repair
-from workers.checks.files import Shelf
-from workers.checks.sandbox import open_sandbox
-from workers.checks.toolbox_r import find_r
-from workers.checks.trial import Trials
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.files import Shelf
+from workers.sandbox.runtimes_r import find_r
+from workers.sandbox.session import Trials
 
 ROWS = 40
 WORDS = ("great lamp, I love it", "terrible, awful packing", "works as it should", "  Amazing  value ")

@@ -31,9 +31,9 @@ from grading.documents import UploadedFile, read, set_apart
 from grading.execution.model import Limits, Request, Trial
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
-from workers.checks.sandbox import open_sandbox
-from workers.checks.toolbox import find_toolbox
-from workers.checks.trial import Trials
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.session import Trials
 
 GOAL = 0.98
 LIMITS = Limits(seconds=30, cell_s=10)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.checks.toolbox_r import DRIVERS, argv
+from workers.sandbox.runtimes_r import DRIVERS, argv
 
 RSCRIPT = shutil.which("Rscript") or "Rscript"
 

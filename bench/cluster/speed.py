@@ -80,7 +80,7 @@ EXEMPT: Mapping[str, str] = {
     "grading.store.reporting.metrics": _BUCKETS,
     "grading.shared.tracing": _LIMIT,
     "grading.broker.purge": _KEEPING,
-    "workers.checks": _UNUSED,
+    "workers.sandbox": _UNUSED,
     "workers.machine.engines.mlx.runner": _UNUSED,
     "workers.machine.engines.openai.schemas.LOOK_S": _LIMIT,
     "workers.machine.engines.openai.server.MEASURE_S": _LIMIT,

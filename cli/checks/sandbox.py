@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from cli.checks.finding import Finding, Patient, ok, warning
 from grading.execution.model import TrialLanguage
-from workers.checks.sandbox import open_sandbox
-from workers.checks.toolbox import find_toolbox
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.runtimes import find_toolbox
 
 LANGUAGES: tuple[tuple[TrialLanguage, str], ...] = (("python", "Python"), ("r", "R"))
 REMEDY = "mend it, or set [checks] sandbox to none, if nothing is to be run; docs/sandbox.md has more"

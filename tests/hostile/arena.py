@@ -26,10 +26,10 @@ from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from tests.hostile import bait
 from tests.hostile.bait import Bait
-from workers.checks.files import Shelf
-from workers.checks.sandbox.base import Sandbox
-from workers.checks.toolbox import find_toolbox
-from workers.checks.trial import Trials
+from workers.sandbox.backends.base import Sandbox
+from workers.sandbox.files import Shelf
+from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.session import Trials
 
 PROGRAMS = Path(__file__).parent / "programs"
 SECONDS, PATIENT_S = 12.0, 60.0

@@ -14,8 +14,8 @@ import pytest
 
 from tests.hostile.arena import EXPECTED, GRACE_S, Arena, Bound, Outcome, Program, arena, corpus
 from tests.hostile.bait import descendants
-from workers.checks.sandbox import open_sandbox
-from workers.checks.sandbox.bubblewrap import Bubblewrap
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends.bubblewrap import Bubblewrap
 
 CORPUS = corpus()
 AT_ONCE = 2

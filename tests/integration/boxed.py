@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from grading.execution.model import Limits
-from workers.checks.sandbox.base import Box, Ending, Mount, Sandbox, Session
+from workers.sandbox.backends.base import Box, Ending, Mount, Sandbox, Session
 
 PATHS = "/usr/local/bin:/usr/bin:/bin"
 PUPPET = """

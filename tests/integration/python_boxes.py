@@ -14,7 +14,7 @@ from typing import Any
 
 from grading.config.sandbox import Checks
 from grading.execution.model import Answer, Played, Tested
-from workers.checks.toolbox import INSIDE, OWN, find_toolbox
+from workers.sandbox.runtimes import INSIDE, OWN, find_toolbox
 
 PATIENCE_S = 60.0
 

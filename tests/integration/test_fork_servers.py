@@ -23,12 +23,12 @@ import pytest
 
 from grading.config.sandbox import Checks
 from grading.execution.model import Code, Expression, Limits, Request, TestFile, Trial, TrialLanguage, Work
-from workers.checks.preparing import packages, prepared
-from workers.checks.sandbox import forking
-from workers.checks.sandbox.base import Box
-from workers.checks.sandbox.bubblewrap import Bubblewrap
-from workers.checks.toolbox import DRIVERS, find_toolbox
-from workers.checks.trial import Trials
+from workers.sandbox.backends import fork_servers
+from workers.sandbox.backends.base import Box
+from workers.sandbox.backends.bubblewrap import Bubblewrap
+from workers.sandbox.fork_server_choice import packages, prepared
+from workers.sandbox.runtimes import DRIVERS, find_toolbox
+from workers.sandbox.session import Trials
 
 pytestmark = pytest.mark.usefixtures("one_box_at_a_time")
 LIMITS = Limits(seconds=20, cell_s=5, memory_mb=256, processes=24, disk_mb=8)
@@ -56,7 +56,7 @@ class Boxes:
         assert self.sandbox.problem() == ""
         self.trials = Trials(self.sandbox, tools)
 
-    def server(self, request: Request) -> forking.ForkServer:
+    def server(self, request: Request) -> fork_servers.ForkServer:
         """The fork server of a request's work, as soon as it is ready."""
         wanted = prepared(tools(request.work.language), request, "work")
         assert wanted is not None
@@ -217,7 +217,7 @@ def test_a_server_that_was_killed_costs_no_run_and_another_comes(boxes: Boxes):
     assert boxes.server(request) is not killed
 
 
-def _children(server: forking.ForkServer) -> str:
+def _children(server: fork_servers.ForkServer) -> str:
     pid = server.pid
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         return file.read().split()[0]
@@ -228,15 +228,15 @@ def test_where_nothing_can_be_forked_programs_are_started(boxes: Boxes, monkeypa
     other.server(request)
 
     def refused(*_: object) -> None:
-        raise forking.CannotFork("setns: Operation not permitted")
+        raise fork_servers.CannotFork("setns: Operation not permitted")
 
     with monkeypatch.context() as context:
-        context.setattr(forking, "_places", refused)
-        for _ in range(forking.FAILURES - 1):
+        context.setattr(fork_servers, "_places", refused)
+        for _ in range(fork_servers.FAILURES - 1):
             assert printed(other.trials.run(request)) == "here\n"
     other.forked(request)  # a failure now and then means nothing
-    monkeypatch.setattr(forking, "_places", refused)
-    for _ in range(forking.FAILURES):
+    monkeypatch.setattr(fork_servers, "_places", refused)
+    for _ in range(fork_servers.FAILURES):
         assert printed(other.trials.run(request)) == "here\n"
     monkeypatch.undo()
     wanted = prepared(tools("python"), request, "work")
@@ -246,7 +246,7 @@ def test_where_nothing_can_be_forked_programs_are_started(boxes: Boxes, monkeypa
 
 
 def test_no_more_servers_than_allowed_and_those_in_use_stay(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(forking, "MOST", 1)
+    monkeypatch.setattr(fork_servers, "MOST", 1)
     here = Boxes()
     first, second = asked("x = 1"), asked("import numpy")
     server = here.server(first)
@@ -254,7 +254,7 @@ def test_no_more_servers_than_allowed_and_those_in_use_stay(monkeypatch: pytest.
     assert wanted is not None
     assert [here.sandbox.fork_servers.find(wanted) for _ in range(5)] == [None] * 5
     assert here.server(first) is server
-    server.used -= forking.KEEP_S + 1
+    server.used -= fork_servers.KEEP_S + 1
     assert here.server(second) is not server
     assert server.ended
     here.sandbox.fork_servers.close()

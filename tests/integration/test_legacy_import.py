@@ -18,12 +18,12 @@ from grading.domain.model import Document
 from grading.scoring import combine
 from grading.store import Store, schema
 from tests.services import SqliteDatabases
-from workers.checks.files import Shelf
-from workers.checks.import_scores import Score, contents, require_proven, score_of, scores
-from workers.checks.lab import Lab
-from workers.checks.sandbox import open_sandbox
-from workers.checks.toolbox import find_toolbox
-from workers.checks.trial import Trials
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.files import Shelf
+from workers.sandbox.import_scores import Score, contents, require_proven, score_of, scores
+from workers.sandbox.runner import Lab
+from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.session import Trials
 
 GAUGES = (
     "station,flow,measured\nEms,80,2024-03-01\nIller,41,2024-03-02\nLech,115,2024-03-03\nIsar,63,2024-03-04\n"

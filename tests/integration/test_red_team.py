@@ -35,10 +35,10 @@ from grading.execution.model import (
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from tests.unit.evidence_samples import cell, notebook, script, shown
-from workers.checks.sandbox import open_sandbox
-from workers.checks.sandbox.base import Ending
-from workers.checks.toolbox import find_toolbox
-from workers.checks.trial import MOST_PARTS, OBJECT, TOO_LARGE, Talk, Trials
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends.base import Ending
+from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.session import MOST_PARTS, OBJECT, TOO_LARGE, Talk, Trials
 
 LIMITS = Limits(seconds=60, cell_s=10, memory_mb=384)
 SOON_S = 1.0

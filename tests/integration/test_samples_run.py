@@ -18,10 +18,10 @@ from grading.execution.model import Request, Trial
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from tests.integration.test_samples import SAMPLES
-from workers.checks.sandbox import open_sandbox
-from workers.checks.sandbox.base import Mount
-from workers.checks.toolbox import find_toolbox
-from workers.checks.trial import Trials
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends.base import Mount
+from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.session import Trials
 
 CHECKS = Checks()
 

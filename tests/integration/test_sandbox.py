@@ -18,8 +18,8 @@ from grading.domain.errors import SandboxUnavailable
 from tests.integration import container_engine
 from tests.integration.boxed import LIMITS, ended, puppet, tell, written
 from tests.system import until
-from workers.checks.sandbox import open_sandbox
-from workers.checks.sandbox.base import Box, Mount, Sandbox
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends.base import Box, Mount, Sandbox
 
 pytestmark = pytest.mark.usefixtures("one_box_at_a_time")
 # a real engine, where one is at hand: SANDBOX_TEST_ENGINE and SANDBOX_TEST_IMAGE

@@ -17,9 +17,9 @@ import pytest
 
 from grading.domain.errors import SandboxUnavailable
 from tests.integration.boxed import LIMITS, ended, puppet, tell, written
-from workers.checks.sandbox import open_sandbox, seccomp
-from workers.checks.sandbox.base import Box, Mount
-from workers.checks.sandbox.bubblewrap import Bubblewrap
+from workers.sandbox.backends import open_sandbox, seccomp
+from workers.sandbox.backends.base import Box, Mount
+from workers.sandbox.backends.bubblewrap import Bubblewrap
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +223,7 @@ def test_without_bubblewrap_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
 ORPHAN = """
 from tests.integration.boxed import puppet
-from workers.checks.sandbox.bubblewrap import Bubblewrap
+from workers.sandbox.backends.bubblewrap import Bubblewrap
 session = Bubblewrap().open(puppet())
 session.send({"run": "say(up=1)\\nwhile True: pass"})
 session.receive(15)
@@ -249,8 +249,8 @@ def test_a_worker_that_is_killed_takes_its_boxes_along():
 ORDINARY = """
 import encodings.idna, json, os, sys
 from tests.integration import boxed, test_sandbox_bubblewrap as here
-from workers.checks.sandbox.base import Mount
-from workers.checks.sandbox.bubblewrap import Bubblewrap
+from workers.sandbox.backends.base import Mount
+from workers.sandbox.backends.bubblewrap import Bubblewrap
 if os.geteuid() == 0:
     os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 sandbox = Bubblewrap()

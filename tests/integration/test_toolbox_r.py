@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grading.config.sandbox import Checks
-from workers.checks.toolbox_r import find_r
+from workers.sandbox.runtimes_r import find_r
 
 
 @pytest.fixture

@@ -28,15 +28,15 @@ from grading.store.tables import KeptTrial, Outbox, Round
 from tests.factories import COURSE, add_student, hand_in
 from tests.services import SqliteDatabases
 from tests.system import close_dispatch
-from workers.checks.files import Shelf
-from workers.checks.holding import HOLD_S, Holding
-from workers.checks.lab import Lab
-from workers.checks.sandbox import open_sandbox
-from workers.checks.sandbox.base import Box, Sandbox, Session
-from workers.checks.sandbox.none import NoSandbox
-from workers.checks.start import KILLS_TRIALS, MOST_KILLS, try_round
-from workers.checks.toolbox import find_toolbox
-from workers.checks.trial import Trials
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends.base import Box, Sandbox, Session
+from workers.sandbox.backends.none import NoSandbox
+from workers.sandbox.claimed_rounds import HOLD_S, Holding
+from workers.sandbox.files import Shelf
+from workers.sandbox.runner import Lab
+from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.session import Trials
+from workers.sandbox.start import KILLS_TRIALS, MOST_KILLS, try_round
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare
 from workers.server.sweeper import Sweeper

@@ -42,13 +42,13 @@ from grading.store.views.submission import submission_view
 from tests.integration.test_trials import RIGHT, School, made, share
 from tests.services import SqliteDatabases
 from tests.years import redis_rows
-from workers.checks.files import PREFIX, Shelf
-from workers.checks.holding import HOLD_S, PUT_OFF_S, Holding
-from workers.checks.lab import Lab
-from workers.checks.sandbox import open_sandbox
-from workers.checks.sandbox.base import Box, Session
-from workers.checks.sandbox.closing import ENDS, Closing
-from workers.checks.start import MOST_FAULTS, TURN_S, look_again, register, try_round
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends.base import Box, Session
+from workers.sandbox.backends.closing import ENDS, Closing
+from workers.sandbox.claimed_rounds import HOLD_S, PUT_OFF_S, Holding
+from workers.sandbox.files import PREFIX, Shelf
+from workers.sandbox.runner import Lab
+from workers.sandbox.start import MOST_FAULTS, TURN_S, look_again, register, try_round
 from workers.server.prepare import prepare
 from workers.server.sweeper import Sweeper
 
@@ -536,7 +536,7 @@ def test_a_shelf_that_somebody_cleared_away_is_made_again() -> None:
 
 
 def test_the_shelf_of_a_process_that_was_killed_goes_and_no_other() -> None:
-    program = "import signal, sys\nfrom workers.checks.files import Shelf\ns = Shelf()\ns.put('a', b'1')\n"
+    program = "import signal, sys\nfrom workers.sandbox.files import Shelf\ns = Shelf()\ns.put('a', b'1')\n"
     program += "print(s.path, flush=True)\nsignal.pause()\n"
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -8,10 +8,10 @@ import pytest
 
 from grading.domain.errors import SandboxUnavailable
 from grading.execution.model import Limits
-from workers.checks.sandbox import advice, open_sandbox
-from workers.checks.sandbox.base import Box
-from workers.checks.sandbox.none import NoSandbox
-from workers.checks.sandbox.pipes import ending
+from workers.sandbox.backends import advice, open_sandbox
+from workers.sandbox.backends.base import Box
+from workers.sandbox.backends.none import NoSandbox
+from workers.sandbox.backends.pipes import ending
 
 
 def test_it_says_what_to_install():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from workers.checks.sandbox.base import Sandbox
-from workers.checks.sandbox.bubblewrap import Bubblewrap
-from workers.checks.sandbox.container import Container
-from workers.checks.sandbox.none import ELSE, NOTHING, NoSandbox
+from workers.sandbox.backends.base import Sandbox
+from workers.sandbox.backends.bubblewrap import Bubblewrap
+from workers.sandbox.backends.container import Container
+from workers.sandbox.backends.none import ELSE, NOTHING, NoSandbox
 
 Kind = Literal["auto", "bubblewrap", "container", "none"]
 TURNED_OFF = 'Nothing that students hand in is run here: checks.sandbox is set to "none".'

@@ -21,8 +21,8 @@ from grading.execution.model import Request, Trial
 from grading.execution.plan import Plan
 from grading.store import Store
 from grading.store.rounds import execution_cache
-from workers.checks.files import Shelf
-from workers.checks.trial import Trials, repeatable
+from workers.sandbox.files import Shelf
+from workers.sandbox.session import Trials, repeatable
 
 log = logging.getLogger(__name__)
 OWN = "work:"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grading.domain.errors import SandboxUnavailable
-from workers.checks.sandbox.base import Box, Session
+from workers.sandbox.backends.base import Box, Session
 
 NOTHING = "Nothing that students hand in is run here: there is no sandbox."
 INSTALL = "On Linux install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap libseccomp2)."

@@ -27,9 +27,9 @@ from grading.execution.model import (
     Trial,
     TrialLanguage,
 )
-from workers.checks.preparing import prepared
-from workers.checks.sandbox.base import Box, Ending, Mount, Sandbox, Session
-from workers.checks.toolbox import Toolbox
+from workers.sandbox.backends.base import Box, Ending, Mount, Sandbox, Session
+from workers.sandbox.fork_server_choice import prepared
+from workers.sandbox.runtimes import Toolbox
 
 log = logging.getLogger(__name__)
 V = TypeVar("V", bound=Value)

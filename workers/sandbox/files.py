@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 
-from workers.checks.sandbox.base import Mount
+from workers.sandbox.backends.base import Mount
 
 WORK = PurePosixPath("/box")
 DATA = "data"

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from grading.config.sandbox import Checks
-from workers.checks.sandbox.base import Mount
-from workers.checks.toolbox import Toolbox, find_toolbox
+from workers.sandbox.backends.base import Mount
+from workers.sandbox.runtimes import Toolbox, find_toolbox
 
 DRIVERS = Path(__file__).parent / "drivers"
 INSIDE = "/grader"

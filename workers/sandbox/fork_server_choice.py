@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Literal
 
 from grading.execution.model import Request, TrialLanguage
-from workers.checks.sandbox.base import Prepared
-from workers.checks.toolbox import Toolbox
+from workers.sandbox.backends.base import Prepared
+from workers.sandbox.runtimes import Toolbox
 
 Kind = Literal["work", "tests"]
 TIDYVERSE = frozenset("ggplot2 tibble tidyr readr purrr dplyr stringr forcats lubridate".split())

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from grading.domain.errors import SandboxUnavailable
-from workers.checks.sandbox.base import Box, Mount
+from workers.sandbox.backends.base import Box, Mount
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = ("ld.so.cache", "alternatives", "R", "fonts")

@@ -6,9 +6,9 @@ import threading
 import weakref
 
 from grading.domain.errors import SandboxUnavailable
-from workers.checks.sandbox.base import Box, Sandbox, Session
-from workers.checks.sandbox.bubblewrap import Bubblewrap
-from workers.checks.sandbox.pipes import PipedSession
+from workers.sandbox.backends.base import Box, Sandbox, Session
+from workers.sandbox.backends.bubblewrap import Bubblewrap
+from workers.sandbox.backends.pipes import PipedSession
 
 ENDS = "The program that runs students' work is ending; somebody else runs it, or the next one."
 

@@ -19,13 +19,13 @@ from grading.store.outbox import Hold
 from grading.store.rounds import preparing
 from workers import canary
 from workers.celery_worker import run_worker
-from workers.checks.files import Shelf
-from workers.checks.holding import HOLD_S, Holding
-from workers.checks.lab import Lab
-from workers.checks.sandbox import open_sandbox
-from workers.checks.sandbox.closing import Closing
-from workers.checks.toolbox import find_toolbox
-from workers.checks.trial import Trials
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends.closing import Closing
+from workers.sandbox.claimed_rounds import HOLD_S, Holding
+from workers.sandbox.files import Shelf
+from workers.sandbox.runner import Lab
+from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.session import Trials
 from workers.server.admit import release
 from workers.server.canary import beat_until
 from workers.server.context import Server, open_server

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from grading.domain.errors import SandboxUnavailable
 from grading.execution.model import Limits
-from workers.checks.sandbox import advice, seccomp, view
-from workers.checks.sandbox.base import Box, Prepared, Session
-from workers.checks.sandbox.forking import CannotFork, Forked, ForkServer, ForkServers
-from workers.checks.sandbox.held import Held
-from workers.checks.sandbox.pipes import PipedSession, Program, environment
-from workers.checks.sandbox.users import SharedUsers
-from workers.checks.sandbox.watch import Watcher
+from workers.sandbox.backends import advice, filesystem_view, seccomp
+from workers.sandbox.backends.base import Box, Prepared, Session
+from workers.sandbox.backends.bwrap_process import Held
+from workers.sandbox.backends.fork_servers import CannotFork, Forked, ForkServer, ForkServers
+from workers.sandbox.backends.pipes import PipedSession, Program, environment
+from workers.sandbox.backends.user_namespaces import SharedUsers
+from workers.sandbox.backends.watchdog import Watcher
 
 _PROGRAMS = ("bwrap", "setpriv")
 _PROBE = Box(("/usr/bin/env", "true"), limits=Limits(disk_mb=1))
@@ -86,7 +86,7 @@ class Bubblewrap:
         It ends with the thread that started it, whatever becomes of the process; the kernel sees to it, so
         that no box outlives its worker.
         """
-        view.check_program(box)
+        filesystem_view.check_program(box)
         server = None if box.prepared is None else self.fork_servers.find(box.prepared)
         program = self._program(box, server)
         if program is None and server is not None:
@@ -164,7 +164,7 @@ def _start(
             return str(descriptor)
 
         arguments = _arguments(box)
-        for path, content in view.people(uid).items():
+        for path, content in filesystem_view.people(uid).items():
             arguments += ["--perms", "0444", "--file", carry(content), path]
         if seccomp.program():
             arguments += ["--seccomp", carry(seccomp.program())]
@@ -203,8 +203,18 @@ def _start_prepared(prepared: Prepared, control: int, users: int | None) -> subp
     arguments += ["--unshare-net", "--unshare-ipc", "--unshare-uts", "--new-session", "--clearenv"]
     for name, value in environment(Box(prepared.argv, environ=dict(prepared.environ))).items():
         arguments += ["--setenv", name, value]
-    arguments += [*view.system(), *view.devices(), *view.writable(_PREPARED_MB)]
-    arguments += [*view.mounts(prepared.mounts, as_other_user=root), "--chdir", "/box", "--remount-ro", "/"]
+    arguments += [
+        *filesystem_view.system(),
+        *filesystem_view.devices(),
+        *filesystem_view.writable(_PREPARED_MB),
+    ]
+    arguments += [
+        *filesystem_view.mounts(prepared.mounts, as_other_user=root),
+        "--chdir",
+        "/box",
+        "--remount-ro",
+        "/",
+    ]
     return subprocess.Popen(
         [shutil.which("bwrap") or "bwrap", *arguments, "--", *prepared.argv],
         stdin=control,
@@ -224,8 +234,12 @@ def _arguments(box: Box) -> list[str]:
     arguments += ["--hostname", "sandbox", "--new-session", "--die-with-parent", "--clearenv"]
     for name, value in environment(box).items():
         arguments += ["--setenv", name, value]
-    arguments += [*view.system(), *view.kernel(), *view.writable(box.limits.disk_mb)]
-    arguments += [*view.mounts(box.mounts, as_other_user=root), "--chdir", "/box"]
+    arguments += [
+        *filesystem_view.system(),
+        *filesystem_view.kernel(),
+        *filesystem_view.writable(box.limits.disk_mb),
+    ]
+    arguments += [*filesystem_view.mounts(box.mounts, as_other_user=root), "--chdir", "/box"]
     if any("\0" in argument for argument in arguments):
         raise SandboxUnavailable("A name for the sandbox has a character that no file name can have.")
     return arguments

@@ -20,7 +20,7 @@ from grading.execution.model import Limits
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from grading.scoring.adjustments import added_up, found_adjustments
-from workers.checks.lab import Lab
+from workers.sandbox.runner import Lab
 
 LEAST, MOST = 0.95, 0.05
 """Share that a solution must reach, and that a starter may, of a rubric that was translated."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from grading.config.sandbox import Checks
 from grading.execution.model import TrialLanguage
-from workers.checks.sandbox.base import Mount
+from workers.sandbox.backends.base import Mount
 
 DRIVERS = Path(__file__).parent / "drivers"
 INSIDE = "/grader"
@@ -68,7 +68,7 @@ class Toolbox:
 def find_toolbox(language: TrialLanguage, settings: Checks) -> Toolbox:
     """The toolbox of a language, as it is when this process first asks; look at its `problem`."""
     if language == "r":
-        from workers.checks.toolbox_r import find_r
+        from workers.sandbox.runtimes_r import find_r
 
         return find_r(settings)
     if settings.sandbox == "container":

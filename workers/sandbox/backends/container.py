@@ -15,10 +15,10 @@ from pathlib import Path
 
 from grading.domain.errors import SandboxUnavailable
 from grading.execution.model import Limits
-from workers.checks.sandbox import view
-from workers.checks.sandbox.base import Box, Mount, Session
-from workers.checks.sandbox.pipes import PipedSession, environment
-from workers.checks.sandbox.watch import Watcher
+from workers.sandbox.backends import filesystem_view
+from workers.sandbox.backends.base import Box, Mount, Session
+from workers.sandbox.backends.pipes import PipedSession, environment
+from workers.sandbox.backends.watchdog import Watcher
 
 _ANSWER_S = 30.0
 _END_S = 10.0
@@ -67,7 +67,7 @@ class Container:
     def open(self, box: Box) -> Session:
         """Start the program of a box. Raises SandboxUnavailable."""
         for mount in box.mounts:
-            view.checked(mount, as_other_user=True)
+            filesystem_view.checked(mount, as_other_user=True)
         problem = self.problem()
         if problem:
             raise SandboxUnavailable(problem)

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any, Protocol, Self
 
 from grading.execution.model import End, Limits
-from workers.checks.sandbox.base import Box, Ending
-from workers.checks.sandbox.watch import Watcher, memory, too_long
+from workers.sandbox.backends.base import Box, Ending
+from workers.sandbox.backends.watchdog import Watcher, memory, too_long
 
 MAX_LINE = 4 << 20
 """Bytes of one line that comes out."""
@@ -76,7 +76,7 @@ class Program(Protocol):
 
 
 class PipedSession:
-    """A box that runs; see `workers.checks.sandbox.base.Session`."""
+    """A box that runs; see `workers.sandbox.backends.base.Session`."""
 
     def __init__(self, program: Program, limits: Limits, watcher: Watcher) -> None:
         self.limits = limits

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from grading.execution.model import Limits
-from workers.checks.sandbox import seccomp
-from workers.checks.sandbox.base import Prepared
-from workers.checks.sandbox.held import Held, goes_first, kernel_limits
+from workers.sandbox.backends import seccomp
+from workers.sandbox.backends.base import Prepared
+from workers.sandbox.backends.bwrap_process import Held, goes_first, kernel_limits
 
 log = logging.getLogger(__name__)
 MOST = 6
@@ -173,7 +173,7 @@ def _end_all(servers: dict[Prepared, ForkServer]) -> None:
 
 
 class Forked:
-    """A process of a fork server in a box of bubblewrap; see `workers.checks.sandbox.pipes.Program`."""
+    """A process of a fork server in a box of bubblewrap; see `workers.sandbox.backends.pipes.Program`."""
 
     def __init__(self, held: Held, server: ForkServer, uid: int, limits: Limits) -> None:
         """Fork it into the box that is held. Raises CannotFork; the box can be used all the same."""
