@@ -9,78 +9,46 @@ from flask_bootstrap import Bootstrap5
 from flask_limiter import Limiter
 from flask_limiter.util import get_remote_address
 
-from app import (
-    account,
-    adjusted,
-    assignments,
-    audit,
-    authoring,
-    authoring_files,
-    authoring_proposals,
-    authoring_task,
-    authoring_versions,
-    classes,
-    comments,
-    courses,
-    deliveries,
-    dry_runs,
-    erasing,
-    errors,
-    examples,
-    exports,
-    extensions,
-    flags,
-    frame,
-    given_up,
-    gradebook,
-    groups,
-    handing_in,  # noqa: F401  # its views are in the blueprint of `pages`
-    home,
-    importing,
-    lms_secrets,
-    machine_words,
-    mailing,
-    markup,
-    moments,
-    operations,
-    pages,
-    people,
-    provenance,
-    regrades,
-    results,
-    review,
-    review_changes,
-    review_class,
-    review_comments,
-    review_marks,
-    review_parts,
-    security,
-    sign_in,
-    statistics,
-    tabs,
-    texts,
-    tokens,
-    trials,
-    users,
-    viewing,
-    waiting,
-    webhooks,
-    who,
-)
-from app.api import help as api_help
-from app.api import limits as api_limits
-from app.api import rooms as api_rooms
-from app.compiled import Compiled
-from app.expecting import Expecting
-from app.language import translate
+from app import navigation
+from app.accounts import admin, erasure, profile, sign_in, tokens
+from app.api import blueprint as api_rooms
+from app.api import docs_page as api_help
+from app.api import rate_limits as api_limits
+from app.assignments import views
+from app.assignments.editor import files, proposals, rubric, task, versions
+from app.courses import extensions, groups, roster
+from app.courses import views as courses
+from app.experiments import dry_runs, examples
+from app.gradebook import csv_import, exports
+from app.gradebook import views as gradebook
+from app.home import views as home
 from app.lti import admin as lti_platforms
-from app.lti import choosing as lti_choosing
 from app.lti import course as lti_course
-from app.lti import entering as lti
-from app.lti import registering as lti_registering
-from app.points import level_said
-from app.said import said as in_words
-from app.services import Services
+from app.lti import deep_linking as lti_choosing
+from app.lti import launch as lti
+from app.lti import registration as lti_registering
+from app.operations import audit, deliveries, failed_submissions, machine_texts, webhook_secrets
+from app.operations import views as operations
+from app.results import adjustments, comments, executions, flags, provenance
+from app.results import views as results
+from app.results.points import level_said
+from app.review import class_actions, comment_bank, edits, parts, regrade_requests, second_marking
+from app.review import views as review
+from app.statistics import views as statistics
+from app.submissions import (
+    class_upload,
+    mail_preferences,
+    status_poll,
+    submit,  # noqa: F401  # its views are in the blueprint of `pages`
+)
+from app.submissions import views as pages
+from app.submissions.eta import Expecting
+from app.web import auth, dates, errors, markdown, security, tabs, template_helpers, viewing
+from app.web.check_messages import said as in_words
+from app.web.compiled import Compiled
+from app.web.i18n import translate
+from app.web.services import Services
+from app.webhooks import views as webhooks
 from grading.shared import logs
 
 __all__ = ["Services", "create_app"]
@@ -106,16 +74,16 @@ def create_app(services: Services) -> Flask:
     app.before_request(_about)
     errors.handle_errors(app)
     csrf = security.secure(app, services)
-    who.load_users(app)
-    waiting.watch(app, services.store, services.dispatch)
+    auth.load_users(app)
+    status_poll.watch(app, services.store, services.dispatch)
     viewing.watch(app, services.store)
     results.remember(app)
-    review_parts.remember(app)
+    parts.remember(app)
     home.remember(app)
-    authoring_proposals.remember(app)
+    proposals.remember(app)
     Bootstrap5(app)
     translate(app)
-    texts.quicken(app)
+    template_helpers.quicken(app)
     _tell_templates(app)
     _add_pages(app)
     app.register_blueprint(webhooks.endpoints)
@@ -129,34 +97,37 @@ def create_app(services: Services) -> Flask:
 
 def _tell_templates(app: Flask) -> None:
     """What every template can say and ask."""
-    app.context_processor(who.context)
+    app.context_processor(auth.context)
     app.jinja_env.filters.update(
-        markdown=markup.markdown, finding=comments.finding, suggestion=comments.suggestion, seen=markup.seen
+        markdown=markdown.markdown,
+        finding=comments.finding,
+        suggestion=comments.suggestion,
+        seen=markdown.seen,
     )
     app.jinja_env.globals.update(
-        stage_titles=frame.StageTitles(),
-        can=who.can,
+        stage_titles=navigation.StageTitles(),
+        can=auth.can,
         provenance_rows=provenance.report_rows,
-        listed_tests=trials.listed_tests,
-        said=trials.said,
+        listed_tests=executions.listed_tests,
+        said=executions.said,
         in_words=in_words,
         level_said=level_said,
-        run_notes=trials.run_notes,
+        run_notes=executions.run_notes,
         flag_notes=flags.flag_notes,
-        adjusted_lines=adjusted.lines,
-        adjusted_sum=adjusted.summed,
-        adjusted_offer=adjusted.offered_words,
+        adjusted_lines=adjustments.lines,
+        adjusted_sum=adjustments.summed,
+        adjusted_offer=adjustments.offered_words,
         course_tabs=tabs.course_tabs,
         assignment_tabs=tabs.assignment_tabs,
-        main_ways=frame.main_ways,
-        machine_word=machine_words.machine_word,
-        machine_notes=machine_words.machine_notes,
-        guest_words=machine_words.guests,
-        operating_tabs=frame.operating_tabs,
+        main_ways=navigation.main_ways,
+        machine_word=machine_texts.machine_word,
+        machine_notes=machine_texts.machine_notes,
+        guest_words=machine_texts.guests,
+        operating_tabs=navigation.operating_tabs,
         exists=app.view_functions.__contains__,
-        open_requests=regrades.open_requests,
-        relative=moments.relative,
-        endpoints=assignments.endpoints,
+        open_requests=regrade_requests.open_requests,
+        relative=dates.relative,
+        endpoints=views.endpoints,
     )
 
 
@@ -164,44 +135,44 @@ def _add_pages(app: Flask) -> None:
     """The rooms people meet."""
     for blueprint in (
         pages.pages,
-        assignments.pages,
-        authoring.pages,
-        authoring_files.pages,
-        authoring_proposals.pages,
-        authoring_task.pages,
-        authoring_versions.pages,
+        views.pages,
+        rubric.pages,
+        files.pages,
+        proposals.pages,
+        task.pages,
+        versions.pages,
         dry_runs.pages,
         extensions.pages,
         groups.pages,
         sign_in.pages,
         tokens.pages,
         api_help.pages,
-        classes.pages,
-        given_up.pages,
+        class_upload.pages,
+        failed_submissions.pages,
         operations.pages,
         deliveries.pages,
-        lms_secrets.pages,
-        frame.pages,
-        waiting.pages,
-        mailing.pages,
+        webhook_secrets.pages,
+        navigation.pages,
+        status_poll.pages,
+        mail_preferences.pages,
         gradebook.pages,
         exports.pages,
-        importing.pages,
-        erasing.pages,
+        csv_import.pages,
+        erasure.pages,
         statistics.pages,
         examples.pages,
         results.pages,
-        regrades.pages,
+        regrade_requests.pages,
         courses.pages,
-        people.pages,
-        users.pages,
-        account.pages,
+        roster.pages,
+        admin.pages,
+        profile.pages,
         audit.pages,
         review.pages,
-        review_changes.pages,
-        review_class.pages,
-        review_marks.pages,
-        review_comments.pages,
+        edits.pages,
+        class_actions.pages,
+        second_marking.pages,
+        comment_bank.pages,
     ):
         app.register_blueprint(blueprint)
     for of_platforms in (lti, lti_choosing, lti_course, lti_platforms, lti_registering):
@@ -225,12 +196,12 @@ def _limit(app: Flask, services: Services) -> None:
         "lti_registering.register": (PASSWORDS, get_remote_address),
         "sign_in.follow": (SIGN_INS, get_remote_address),
         "sign_in.set_password": (SIGN_INS, get_remote_address),
-        "account.password": (PASSWORDS, lambda: f"user:{who.actor().user_id}"),
-        "results.pdf": (PRINTS, lambda: f"user:{who.actor().user_id}"),
-        "people.preview": (uploads, lambda: f"user:{who.actor().user_id}"),
-        "people.confirm": (uploads, lambda: f"user:{who.actor().user_id}"),
-        "pages.hand_in": (uploads, lambda: f"user:{who.actor().user_id}"),
-        "classes.upload": (uploads, lambda: f"user:{who.actor().user_id}"),
+        "account.password": (PASSWORDS, lambda: f"user:{auth.actor().user_id}"),
+        "results.pdf": (PRINTS, lambda: f"user:{auth.actor().user_id}"),
+        "people.preview": (uploads, lambda: f"user:{auth.actor().user_id}"),
+        "people.confirm": (uploads, lambda: f"user:{auth.actor().user_id}"),
+        "pages.hand_in": (uploads, lambda: f"user:{auth.actor().user_id}"),
+        "classes.upload": (uploads, lambda: f"user:{auth.actor().user_id}"),
     }
     for endpoint, (limit, key) in per_view.items():
         limited: Any = limiter.limit(limit, key_func=key)(app.view_functions[endpoint])

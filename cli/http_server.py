@@ -21,7 +21,7 @@ from grading.domain.errors import ConfigError
 LOOK_S = 1
 THREADS_END_S = 2.0
 DRAINED_BYTES = 256 * MIB
-"""A larger body is refused without reading it; see app/security.py."""
+"""A larger body is refused without reading it; see app/web/security.py."""
 FILES_EACH = 2 + PIPELINED
 """A connection, a temporary file for its body, and files for its answers."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from flask import Flask
 
 from app import create_app
-from app.services import Services
+from app.web.services import Services
 from cli.asking import open_door
 from cli.http_connections import MIB, Bounds
 from cli.http_server import HttpServer

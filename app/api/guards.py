@@ -12,7 +12,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app import assignments, review, who
+from app.assignments import views
+from app.review import views as review
+from app.web import auth
 from grading.domain.errors import Forbidden, NotFound
 from grading.domain.permissions import RULES, Actor, Subject, may
 from grading.store import tables
@@ -58,7 +60,7 @@ def allowed(action: str) -> Guard:
     """Who may do this whatever it is about."""
 
     def find(_session: Session, actor: Actor) -> None:
-        who.require(actor, action)
+        auth.require(actor, action)
 
     return Guard(find, _scopes(action))
 
@@ -67,9 +69,9 @@ def of_course(action: str) -> Guard:
     """Of a course."""
 
     def find(session: Session, actor: Actor, course_id: int) -> tables.Course:
-        if not who.knows_course(actor, course_id):
+        if not auth.knows_course(actor, course_id):
             raise NotFound("There is no such course.")
-        who.require(actor, action, Subject(course_id))
+        auth.require(actor, action, Subject(course_id))
         return courses.find(session, course_id)
 
     return Guard(find, _scopes(action), ("course_id",))
@@ -91,8 +93,8 @@ def of_assignment(action: str) -> Guard:
     """Of an assignment that its reader sees."""
 
     def find(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
-        found = assignments.seen(session, actor, assignment_id)
-        who.require(actor, action, Subject(found.course_id))
+        found = views.seen(session, actor, assignment_id)
+        auth.require(actor, action, Subject(found.course_id))
         return found
 
     return Guard(find, _scopes(action, "read"), ("assignment_id",))
@@ -116,7 +118,7 @@ def of_request(action: str) -> Guard:
         if not own and not may(actor, "regrade.see", Subject(found.course_id)):
             raise NotFound("There is no such request.")
         if not own:
-            who.require(actor, action, Subject(found.course_id))
+            auth.require(actor, action, Subject(found.course_id))
         return found
 
     return Guard(find, _scopes(action, "read"), ("request_id",))
@@ -128,9 +130,9 @@ def of_rerun(action: str) -> Guard:
     def find(session: Session, actor: Actor, dry_run_id: str) -> tuple[tables.DryRun, tables.Assignment]:
         run = dry_runs.find(session, dry_run_id)
         found = dry_runs.assignment_of(session, run)
-        if run.purpose not in dry_runs.REASONS or not who.knows_course(actor, found.course_id):
+        if run.purpose not in dry_runs.REASONS or not auth.knows_course(actor, found.course_id):
             raise NotFound("There is no such re-run.")
-        who.require(actor, action, Subject(found.course_id))
+        auth.require(actor, action, Subject(found.course_id))
         return run, found
 
     return Guard(find, _scopes(action, "read"), ("dry_run_id",))

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from app.api.answering import LONGEST_KEY
+from app.api.framework import LONGEST_KEY
 from app.api.paging import Paged
 from app.api.routes import PREFIX, ROUTES, Route
 

@@ -14,8 +14,8 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
+from app.api.etags import MatchMissing, seen_by
 from app.api.guards import Guard
-from app.api.matching import MatchMissing, seen_by
 from grading.domain.permissions import Actor
 
 V = TypeVar("V", bound=Callable[..., Any])

@@ -12,7 +12,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from app.gateway import asking
+from app.gateway import requests
 from app.gateway.conversation import ClientGone, Conversation
 from app.gateway.errors import Away, NoSuchModel, Refused, TooMany, content, fault
 from app.gateway.services import HOLD_S, Doors, doors
@@ -54,7 +54,7 @@ def model(name: str) -> Response:
 def chat() -> Response:
     """An answer of a model, whole or as a stream of server-sent events."""
     guest, inside = _guest(), doors()
-    asked, ask = asking.read(_body(), inside.door.settings.max_tokens)
+    asked, ask = requests.read(_body(), inside.door.settings.max_tokens)
     _require_room(inside, ask.model)
     with ExitStack() as stack:
         stack.enter_context(inside.inside(guest.token_id))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app import who
-from app.language import gettext as _
-from app.services import services
+from app.web import auth
+from app.web.i18n import gettext as _
+from app.web.services import services
 from grading.domain.errors import Conflict, GraderError
 from grading.domain.permissions import Actor
 from grading.integrations.lti.keys import new_key
@@ -136,8 +136,8 @@ def _said() -> NewPlatform:
 
 
 def _administrator() -> Actor:
-    actor = who.actor()
-    who.require(actor, "administer")
+    actor = auth.actor()
+    auth.require(actor, "administer")
     return actor
 
 

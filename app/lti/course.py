@@ -5,9 +5,9 @@ from __future__ import annotations
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app import who
-from app.language import gettext as _
-from app.services import services
+from app.web import auth
+from app.web.i18n import gettext as _
+from app.web.services import services
 from grading.domain.errors import NotFound
 from grading.store.courses import courses
 from grading.store.integrations.canvas import course_page as canvas
@@ -27,7 +27,7 @@ def course(course_id: int) -> str:
 @pages.post(f"{COURSE}/code")
 def code(course_id: int) -> str:
     """A code by which an instructor of the platform's course links it with this one."""
-    actor = who.in_course("course.change", course_id)
+    actor = auth.in_course("course.change", course_id)
     with services().store.write() as store:
         courses.find(store, course_id)
         secret = platforms.make_ticket(store, actor.name, course_id)
@@ -37,7 +37,7 @@ def code(course_id: int) -> str:
 @pages.post(f"{COURSE}/roster")
 def update(course_id: int) -> Response:
     """Bring the roster up to date soon."""
-    actor = who.in_course("roster.change", course_id)
+    actor = auth.in_course("roster.change", course_id)
     with services().store.write() as store:
         courses.find(store, course_id)
         for one in course_page.contexts(store, course_id):
@@ -49,7 +49,7 @@ def update(course_id: int) -> Response:
 @pages.post(f"{COURSE}/again")
 def again(course_id: int) -> Response:
     """Tell the platform what counts, for one student or for all that failed or differ."""
-    who.in_course("grade.release", course_id)
+    auth.in_course("grade.release", course_id)
     with services().store.write() as store:
         wanted = [_pair(one) for one in request.form.getlist("score")[:1000]]
         chosen = course_page.of_course(store, course_id, wanted)
@@ -73,7 +73,7 @@ def _pair(text: str) -> tuple[int, int]:
 
 
 def _page(course_id: int, secret: str = "") -> str:
-    who.in_course("roster.see", course_id)
+    auth.in_course("roster.see", course_id)
     with services().store.look() as store:
         found = courses.find(store, course_id)
         seen, bridged = course_page.course(store, course_id), canvas.course(store, course_id)

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from app import printing, results, typesetting
+from app.results import pdf as printing
+from app.results import typesetting
+from app.results import views as results
 from grading.store import tables
 from grading.store.views import submission as views
 from tests.e2e import hostile

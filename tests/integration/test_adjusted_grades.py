@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app import printing, results
-from app.dry_runs import _adjusted
+from app.experiments.dry_runs import _adjusted
+from app.results import pdf as printing
+from app.results import views as results
 from grading.documents import Identity
 from grading.domain.model import AdjustmentEvidence, CheckOutcome, Evidence
 from grading.domain.rubric import Adjustment, Criterion, Rubric, Uses

@@ -14,7 +14,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from app.api import answering, openapi
+from app.api import framework, openapi
 from app.api.routes import PREFIX, ROUTES
 from grading.domain.permissions import SCOPES
 from grading.store import tables
@@ -260,7 +260,7 @@ def test_a_key_that_is_in_use_is_refused(school: School, monkeypatch: pytest.Mon
 def test_the_same_at_once_beside_other_processes_is_done_once(
     school_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "in_use", lambda _: nullcontext())  # that looks at one process only
+    monkeypatch.setattr(framework, "in_use", lambda _: nullcontext())  # that looks at one process only
     school = School(school_url)
     token = school.token("admin", *ALL)
     start, found = threading.Barrier(8), list[tuple[int, str]]()

@@ -36,7 +36,7 @@ def body(**fields: Any) -> dict[str, Any]:
 
 
 def test_submit_is_accepted_announced_and_readable(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.expecting.time", SimpleNamespace(monotonic=lambda: 1.0))
+    monkeypatch.setattr("app.submissions.eta.time", SimpleNamespace(monotonic=lambda: 1.0))
     client, headers = school.client(), school.token("anna")
     answer = client.post("/api/v1/submissions", data=body(), headers=headers)
     assert answer.status_code == 202
@@ -329,7 +329,7 @@ def test_unknown_errors_have_a_reference(
     def broken(*_: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("app.handin.read", broken)
+    monkeypatch.setattr("app.submissions.intake.read", broken)
     answer = school.client().post("/api/v1/submissions", data=body(), headers=school.token("anna"))
     detail = answer.get_json()["detail"]
     assert answer.status_code == 500

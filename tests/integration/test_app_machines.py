@@ -13,8 +13,8 @@ import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.live import PHASES
-from app.machine_metrics import ENGINE_COUNTERS, ENGINE_GAUGES
+from app.operations.machine_metrics import ENGINE_COUNTERS, ENGINE_GAUGES
+from app.submissions.status import PHASES
 from cli import machines as machines_command
 from grading.broker.heartbeats import Beat, Lease
 from grading.broker.machine_condition import an_hour

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app.markup import markdown
-from app.render import documents
-from app.security import safe_next
+from app.results.rendering import documents
+from app.web.markdown import markdown
+from app.web.security import safe_next
 from grading.documents import UploadedFile, read
 from grading.domain.model import RoundState
 from grading.store import tables
@@ -248,7 +248,7 @@ def test_a_database_that_is_away_is_503_in_plain_words(
         raise OperationalError("select", {}, Exception("server closed the connection"))
 
     client = school.client("anna")
-    monkeypatch.setattr("app.who.signed_in.find_by_session", away)
+    monkeypatch.setattr("app.web.auth.signed_in.find_by_session", away)
     answer = client.get("/")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "30")
     assert "cannot be used right now" in answer.get_data(as_text=True)

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.exceptions import NoPermissionError
 
-from app.gateway import asking, errors
+from app.gateway import errors, requests
 from app.gateway.conversation import ClientGone, Conversation
 from app.gateway.errors import Refused
 from app.gateway.services import Door
@@ -565,7 +565,7 @@ def test_a_schema_that_could_harm_an_engine_is_refused(schema: Any) -> None:
     raw = {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}]}
     form = {"type": "json_schema", "json_schema": {"schema": schema}}
     with pytest.raises(Refused) as refused:
-        asking.read({**raw, "response_format": form}, 100)
+        requests.read({**raw, "response_format": form}, 100)
     assert refused.value.param == "response_format"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app.language import FOLDER
+from app.web.i18n import FOLDER
 from cli.checks import mail as doctor_mail
 from cli.checks.finding import Patient
 from grading.config.settings import Config

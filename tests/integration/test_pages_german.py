@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from app import language
+from app.web import i18n
 from tests.integration.pages_expected import OPEN
 from tests.integration.pages_world import World, build
 
@@ -120,10 +120,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture(scope="module")
 def german(world: World) -> tuple[dict[str, list[str]], set[str]]:
     """Texts by page, as who may most and as a student; and what the catalogue lacks."""
-    patched, kept = pytest.MonkeyPatch(), language._catalogue
+    patched, kept = pytest.MonkeyPatch(), i18n._catalogue
     recorded = Recorded(kept("de"))
     with patched.context() as patch:
-        patch.setattr(language, "_catalogue", lambda code: recorded if code == "de" else kept(code))
+        patch.setattr(i18n, "_catalogue", lambda code: recorded if code == "de" else kept(code))
         pages = dict(_pages(world))
     return pages, recorded.lacking
 
@@ -151,7 +151,7 @@ def test_there_are_pages(german: tuple[dict[str, list[str]], set[str]]) -> None:
 
 def test_no_text_lacks_its_translation(german: tuple[dict[str, list[str]], set[str]]) -> None:
     """Also where a text is in a variable, which `scripts/translations` does not see."""
-    translated = {str(one) for one in language._catalogue("de")._catalog.values()}  # type: ignore[attr-defined]
+    translated = {str(one) for one in i18n._catalogue("de")._catalog.values()}  # type: ignore[attr-defined]
     assert german[1] - SAME - translated - set(DATA) == set()
 
 

@@ -429,7 +429,7 @@ def test_the_zip_holds_all_with_safe_names(school: School) -> None:
 
 def test_the_zip_is_written_while_it_is_sent(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what was asked for was made: memory does not grow with the class."""
-    from app import exports
+    from app.gradebook import exports
 
     made: list[int] = []
 

@@ -11,8 +11,8 @@ import pytest
 from flask import abort, flash
 from sqlalchemy.exc import OperationalError
 
-from app import language
-from app.said import said
+from app.web import i18n
+from app.web.check_messages import said
 from grading.broker.canaries import PartBeat
 from grading.broker.heartbeats import Lease
 from grading.domain.errors import GraderError
@@ -197,7 +197,7 @@ def test_a_page_of_an_error_needs_no_database(school: School, monkeypatch: pytes
         raise OperationalError("select", {}, Exception("server closed the connection"))
 
     client = school.client("anna")
-    monkeypatch.setattr("app.who.signed_in.find_by_session", away)
+    monkeypatch.setattr("app.web.auth.signed_in.find_by_session", away)
     for url, status in (("/", 503), ("/nothing-here", 404), ("/tokens/x", 404)):
         answer = client.get(url)
         assert answer.status_code == status, url
@@ -256,20 +256,20 @@ def test_numbers_moments_and_errors_in_the_readers_language(school: School) -> N
     with school.store.read() as session:
         moment = now(session).replace(2026, 3, 5, 14, 7)
     with school.app.test_request_context(headers={"Accept-Language": "de"}):
-        assert (language.number(1234.5), language.number(None)) == ("1234,5", "–")
-        assert language.whole(1234567) == "1.234.567"
-        assert language.when(moment).startswith("05.03.2026")
-        words = language.told("A password needs at least 10 characters.")
+        assert (i18n.number(1234.5), i18n.number(None)) == ("1234,5", "–")
+        assert i18n.whole(1234567) == "1.234.567"
+        assert i18n.when(moment).startswith("05.03.2026")
+        words = i18n.told("A password needs at least 10 characters.")
         assert words == "Ein Passwort braucht mindestens 10 Zeichen."
-        assert language.told("nobody knows this sentence") == "nobody knows this sentence"
-        assert language.told("x" * 100_000) == "x" * 100_000
-        assert language.gettext("") == ""
+        assert i18n.told("nobody knows this sentence") == "nobody knows this sentence"
+        assert i18n.told("x" * 100_000) == "x" * 100_000
+        assert i18n.gettext("") == ""
         reason = said("it takes analysis")
         assert reason == "sie nimmt analysis"
         assert said("nothing waits") == "nichts wartet"
     with school.app.test_request_context():
-        assert (language.number(1234.5), language.whole(1234567)) == ("1234.5", "1,234,567")
-        assert language.when(moment) == "05 Mar 2026, 14:07"
+        assert (i18n.number(1234.5), i18n.whole(1234567)) == ("1234.5", "1,234,567")
+        assert i18n.when(moment) == "05 Mar 2026, 14:07"
 
 
 def test_an_error_of_the_domain_is_told_in_german_on_pages_and_in_english_to_programs(school: School) -> None:

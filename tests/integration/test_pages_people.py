@@ -783,7 +783,7 @@ def test_what_somebody_sets_is_kept_and_checked(school: School) -> None:
 def test_the_language_of_an_account_is_that_of_each_page(
     school: School, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("app.language.languages", "app.account.languages"):
+    for place in ("app.web.i18n.languages", "app.accounts.profile.languages"):
         monkeypatch.setattr(place, lambda: ("en", "de"))
     client = school.client("anna")
     assert '<html lang="en">' in text(client.get("/account"))

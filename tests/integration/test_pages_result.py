@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
-from app import viewing
-from app.pictures import looked_into, pictures
-from app.points import summed
+from app.results.images import looked_into, pictures
+from app.results.points import summed
+from app.web import viewing
 from grading.domain.errors import Conflict
 from grading.domain.lateness import Lateness
 from grading.store import tables

@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 import pytest
 from sqlalchemy import event
 
-from app.class_plots import PLOTS, duration, scale_end
-from app.plots import Column, Lane, Plot, alone, as_csv
+from app.statistics.plots import PLOTS, duration, scale_end
+from app.web.charts import Column, Lane, Plot, alone, as_csv
 from grading.statistics.overview import Overview, overview
 from grading.store import tables
 from grading.store.accounts import users

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app import waiting
-from app.live import AT_WORK, REVIEW, STEPS, Live, next_look_s
-from app.progress import Progress, StageStatus
+from app.submissions import status_poll
+from app.submissions.progress import Progress, StageStatus
+from app.submissions.status import AT_WORK, REVIEW, STEPS, Live, next_look_s
 from bench.pages.walk import counted
 from grading.broker.heartbeats import Lease
 from grading.store import tables
@@ -28,8 +28,8 @@ def school(database_url: str) -> Iterator[School]:
     made.close()
 
 
-def board(school: School) -> waiting.Board:
-    found: waiting.Board = school.app.extensions["grader-waiting"]
+def board(school: School) -> status_poll.Board:
+    found: status_poll.Board = school.app.extensions["grader-waiting"]
     return found
 
 

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 import typst
 
-from app import printed, printing, results, typesetting
-from app.markup import markdown
-from app.pictures import Picture
-from app.prose import blocks
-from app.zipping import file_name, stream
+from app.results import pdf as printing
+from app.results import pdf_documents, typesetting
+from app.results import views as results
+from app.results.images import Picture
+from app.results.pdf_markdown import blocks
+from app.web.markdown import markdown
+from app.web.zip_stream import file_name, stream
 from grading.domain.errors import NotFound
 from grading.store import tables
 from grading.store.views import submission as views
@@ -126,7 +128,7 @@ def test_students_get_nothing_of_hidden_tests(school: School) -> None:
         return real(data, files)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("app.typesetting.typeset", kept)
+        patched.setattr("app.results.typesetting.typeset", kept)
         for who in ("anna", "teacher"):
             assert school.client(who).get(f"/submissions/{submission}/result.pdf").status_code == 200
     mine, theirs = map(json.dumps, asked)
@@ -165,15 +167,15 @@ def test_a_long_hand_in_is_cut_and_that_is_said(school: School) -> None:
     school.grade(submission, report(), released=True)
     found, files = data_of(school, submission)
     (document,) = found["documents"]
-    assert sum(part["text"].count("\n") + 1 for part in parts(document, "code")) <= printed.LINES + 20
+    assert sum(part["text"].count("\n") + 1 for part in parts(document, "code")) <= pdf_documents.LINES + 20
     assert "Only the beginning of a hand-in this long is printed" in document["parts"][0]["text"]
     assert len(typesetting.typeset(found, files)) < 3_000_000
     wide = school.hand_in("anna", data=("a" * 100_000 + "\n").encode(), name="w.py")
     school.grade(wide, report(), released=True)
     (document,) = data_of(school, wide)[0]["documents"]
     (block,) = parts(document, "code")
-    assert max(map(len, block["text"].split("\n"))) <= printed.COLUMNS
-    assert block["text"].count("\n") <= printed.LINES_OF_ONE
+    assert max(map(len, block["text"].split("\n"))) <= pdf_documents.COLUMNS
+    assert block["text"].count("\n") <= pdf_documents.LINES_OF_ONE
     assert len(block["numbers"]) == block["text"].count("\n") + 1
 
 
@@ -181,10 +183,10 @@ def test_pictures_have_a_bound_and_broken_ones_cost_only_themselves(school: Scho
     submission = school.hand_in("anna", data=notebook(code("x", *[picture(png(9, 9))] * 40)), name=NOTEBOOK)
     school.grade(submission, report(), released=True)
     found, files = data_of(school, submission)
-    assert len(files) == printed.PICTURES
+    assert len(files) == pdf_documents.PICTURES
     files["0.png"] = b"no picture"
     assert typesetting.typeset(found, files).startswith(b"%PDF-")
-    big = printed.Files({("a", 1): {0: Picture("png", b"", 5_000, 5_000)}})
+    big = pdf_documents.Files({("a", 1): {0: Picture("png", b"", 5_000, 5_000)}})
     with school.app.test_request_context():
         assert big.part("a", 1, 0)["kind"] == "note"
     assert big.kept == {}
@@ -193,12 +195,12 @@ def test_pictures_have_a_bound_and_broken_ones_cost_only_themselves(school: Scho
 def test_typesetting_ends_in_time_and_has_turns(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     submission = graded(school)
     with monkeypatch.context() as patched:
-        patched.setattr("app.typesetting.SECONDS", 0.001)
+        patched.setattr("app.results.typesetting.SECONDS", 0.001)
         answer = school.client("anna").get(f"/submissions/{submission}/result.pdf")
         assert answer.status_code == 503
         assert "Try again in a minute" in answer.get_data(as_text=True)
-    monkeypatch.setattr("app.typesetting._turns", threading.BoundedSemaphore(1))
-    monkeypatch.setattr("app.typesetting.PATIENCE_S", 0.01)
+    monkeypatch.setattr("app.results.typesetting._turns", threading.BoundedSemaphore(1))
+    monkeypatch.setattr("app.results.typesetting.PATIENCE_S", 0.01)
     with typesetting._turns:
         answer = school.client("anna").get(f"/submissions/{submission}/result.pdf")
         assert answer.status_code == 503
@@ -212,10 +214,10 @@ def test_logs_quote_nothing_of_what_could_not_be_typeset(
     (tmp_path / "print").mkdir()
     (tmp_path / "print" / "result.typ").write_text('#panic(sys.inputs.at("data"))')
     (tmp_path / "typesetting_there.py").write_bytes((typesetting.HERE / "typesetting_there.py").read_bytes())
-    monkeypatch.setattr("app.typesetting.HERE", tmp_path)
+    monkeypatch.setattr("app.results.typesetting.HERE", tmp_path)
     with pytest.raises(typesetting.NotPrinted), caplog.at_level("WARNING"):
         typesetting.typeset({"title": secret}, {})
-    (line,) = [one.getMessage() for one in caplog.records if one.name == "app.typesetting"]
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "app.results.typesetting"]
     assert re.fullmatch(r"a PDF could not be made \(1\): [A-Za-z_.]+, \d+ bytes said", line), line
     for hostile in (b"\x1b[2J", b"a\x00b: Error", b"", b"x" * 20_000, b"\nFakeError\x1b[1m"):
         assert re.fullmatch(r"[A-Za-z_. ]{1,70}", typesetting._kind(hostile))

@@ -17,7 +17,8 @@ from jsonschema import Draft202012Validator, FormatChecker
 from standardwebhooks import Webhook
 from werkzeug.serving import make_server
 
-from app import Services, create_app, fetching, webhooks
+from app import Services, create_app
+from app.webhooks import file_download, views
 from cli.settings import Settings
 from cli.webhook import webhook
 from cli.webhook_listener import Listener
@@ -123,11 +124,11 @@ def test_what_takes_too_long_stores_nothing(
     school: School, monkeypatch: pytest.MonkeyPatch, files: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(fetching, "FETCH_S", 0.0)
+        patch.setattr(file_download, "FETCH_S", 0.0)
         status, said = post(school, by_url(f"{files}/200/work.py"))
         assert (status, said["code"], said["retry"]) == (503, "file_away", True)
     with monkeypatch.context() as patch:
-        patch.setattr(webhooks, "WITHIN_S", -1.0)
+        patch.setattr(views, "WITHIN_S", -1.0)
         for body in (message(), roster([])):
             status, said = post(school, body)
             assert (status, said["code"], said["retry"]) == (503, "too_late", True)

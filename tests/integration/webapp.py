@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from werkzeug.routing import Rule
 
 from app import Services, create_app
-from app.who import SignedIn
+from app.web.auth import SignedIn
 from grading.broker.canaries import PartBeat
 from grading.broker.heartbeats import Lease
 from grading.broker.machine_states import MachineState

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from app.audit_words import SENTENCES
+from app.operations.audit_texts import SENTENCES
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTION = re.compile(r"[a-z_]+\.[a-z_]+")

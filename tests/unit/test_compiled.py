@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Flask
 from jinja2 import DictLoader
 
-from app.compiled import Compiled
+from app.web.compiled import Compiled
 
 
 def environment() -> Compiled:

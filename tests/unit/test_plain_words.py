@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from app.markup import markdown
+from app.web.markdown import markdown
 from cli.serve import _linked
 from grading.checks.check_output import _asked_for
 from grading.config.settings import Config

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from babel.messages.catalog import Catalog, Message
 
-from app import language
+from app.web import i18n
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / "app" / "templates"
@@ -56,7 +56,7 @@ def texts(script: ModuleType) -> Catalog:
 
 
 def others() -> list[str]:
-    return [one for one in language.languages() if one != language.ENGLISH]
+    return [one for one in i18n.languages() if one != i18n.ENGLISH]
 
 
 def parts(text: object) -> list[str]:
@@ -68,7 +68,7 @@ def placeholders(text: str) -> set[str]:
 
 
 def test_there_is_a_second_language() -> None:
-    assert language.title_of("de") == "Deutsch"
+    assert i18n.title_of("de") == "Deutsch"
     assert "de" in others()
 
 

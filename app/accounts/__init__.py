@@ -1,0 +1,1 @@
+"""Pages of accounts: signing in, one's own settings, tokens, and users for administrators."""

@@ -1,0 +1,192 @@
+"""Answering a route of the table: who asks, what they sent, one transaction, and a key that counts once."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, cast
+
+from flask import Response, current_app, jsonify, request
+from pydantic import BaseModel
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from app.api import etags, parsing
+from app.api.fields import MOST_NUMBER
+from app.api.parsing import InvalidField
+from app.api.routes import Call, Route
+from app.web import auth
+from app.web.services import services
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.permissions import Actor
+from grading.store import idempotency_keys
+from grading.store.idempotency_keys import Idempotency
+
+LONGEST_KEY = 200
+
+
+class StillDoing(Conflict):
+    """A request with this Idempotency-Key is being answered right now; send it again in a moment."""
+
+    code = "idempotency_key_in_use"
+
+
+def handler(route: Route) -> Callable[..., Response]:
+    """The Flask view of a route."""
+
+    @wraps(route.view)
+    def handle(**path: Any) -> Response:
+        actor = auth.bearer()
+        route.guard.require_scopes(actor)
+        if any(isinstance(value, int) and not 0 < value <= MOST_NUMBER for value in path.values()):
+            raise NotFound("There is nothing under this number.")
+        if route.by_hand:
+            call = Call(actor, cast(Session, None))
+            return _made(route, call, route.view(call=call))
+        if not route.writes:
+            return _read(route, actor, path)
+        with services().store.read() as session:  # before anything that was sent is read
+            _about(route, session, actor, path)
+        sent = {"body": parsing.of_body(route.body)} if route.body else {}
+        key = key_of(actor, request_hash(parsing.raw_body())) if route.keyed else None
+        with in_use(key):
+            return _written(route, actor, {**path, **sent}, key)
+
+    return handle
+
+
+def _about(route: Route, session: Session, actor: Actor, path: dict[str, Any]) -> Any:
+    return route.guard.find(session, actor, **{name: path[name] for name in route.guard.arguments})
+
+
+def _read(route: Route, actor: Actor, path: dict[str, Any]) -> Response:
+    with services().store.read() as session:
+        call = Call(actor, session)
+        about = _about(route, session, actor, path)
+        sent = {"query": parsing.of_query(route.query)} if route.query else {}
+        return _made(route, call, _view(route, call, about, {**path, **sent}))
+
+
+def _written(route: Route, actor: Actor, given: dict[str, Any], key: Idempotency | None) -> Response:
+    try:
+        return _once(route, actor, given, key)
+    except IntegrityError:
+        # two of the same at once on a database that locks rows: now the first one's rows are there
+        return _once(route, actor, given, key)
+
+
+def _once(route: Route, actor: Actor, given: dict[str, Any], key: Idempotency | None) -> Response:
+    with services().store.write() as session:
+        before = idempotency_keys.find(session, key)
+        if before is not None:
+            return _again(before.answer)
+        kept = idempotency_keys.keep(session, key)
+        call = Call(actor, session)
+        about = _about(route, session, actor, given)
+        response = _made(route, call, _view(route, call, about, given))
+        if kept is not None:
+            kept.answer = _kept(response)
+    for one in call.after:
+        one()
+    return response
+
+
+def _view(route: Route, call: Call, about: Any, given: dict[str, Any]) -> Any:
+    known = {"call": call, "about": about, **given}
+    return route.view(**{name: known[name] for name in route.names})
+
+
+def _made(route: Route, call: Call, value: Any) -> Response:
+    """What the view returned as an answer."""
+    if isinstance(value, Response):
+        return value
+    if not isinstance(value, BaseModel):
+        response = Response(status=route.status)
+        response.headers.pop("Content-Type", None)
+    else:
+        response = jsonify(value.model_dump(mode="json"))
+        response.status_code = route.status
+    response.headers.update(call.headers)
+    if call.etag:
+        response.set_etag(call.etag)
+    if route.writes or not isinstance(value, BaseModel):
+        return response
+    if not call.etag:
+        response.add_etag()
+    response.headers["Cache-Control"] = "private, no-cache"
+    if etags.not_modified(response.get_etag()[0] or ""):
+        response.status_code = 304
+        response.set_data(b"")
+    return response
+
+
+# --- idempotency keys -----------------------------------------------------------------------------------
+
+
+def key_of(actor: Actor, digest: str) -> Idempotency | None:
+    """The key of the request, bare or quoted as a structured field. Raises InvalidField."""
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return None
+    if len(key) > 2 and key[0] == key[-1] == '"':
+        key = key[1:-1]
+    if not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
+        raise InvalidField(f"Idempotency-Key: 1 to {LONGEST_KEY} printable characters of ASCII.")
+    return Idempotency(actor.name, key, digest)
+
+
+def request_hash(body: bytes) -> str:
+    """A digest of all that makes this request what it is."""
+    head = f"{request.method} {request.path}\0{request.headers.get('If-Match', '')}\0"
+    return hashlib.sha256(head.encode("utf-8", "surrogatepass") + body).hexdigest()
+
+
+@contextmanager
+def in_use(key: Idempotency | None) -> Iterator[None]:
+    """While a request with this key is answered. Raises StillDoing where one is already.
+
+    That is for this process. Beside others, the key's row decides: the second one waits for the first.
+    """
+    if key is None:
+        yield
+        return
+    lock, used = _in_use()
+    place = (key.caller, key.key)
+    with lock:
+        if place in used:
+            raise StillDoing
+        used.add(place)
+    try:
+        yield
+    finally:
+        with lock:
+            used.discard(place)
+
+
+def _in_use() -> tuple[threading.Lock, set[tuple[str, str]]]:
+    return cast(tuple[threading.Lock, set[tuple[str, str]]], current_app.extensions["grader-keys"])
+
+
+def remember_keys(app: Any) -> None:
+    """Let `in_use` work in this app."""
+    app.extensions["grader-keys"] = (threading.Lock(), set())
+
+
+def _kept(response: Response) -> dict[str, Any]:
+    """What is answered when the same comes again."""
+    body = response.get_json() if response.is_json else None
+    heads = {name: response.headers[name] for name in ("Location", "ETag") if name in response.headers}
+    return {"status": response.status_code, "body": body, "headers": heads}
+
+
+def _again(answer: dict[str, Any] | None) -> Response:
+    if answer is None:  # of a hand-in, which has its own way
+        raise idempotency_keys.KeyUsed
+    response = Response(status=answer["status"]) if answer["body"] is None else jsonify(answer["body"])
+    response.status_code = answer["status"]
+    response.headers.update(answer["headers"])
+    response.headers["Idempotent-Replayed"] = "true"
+    return response

@@ -1,0 +1,176 @@
+"""Assignments: list, show, make, change their dates and rules."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Annotated, Any
+
+from flask import url_for
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+
+from app.api import etags, parsing
+from app.api.fields import Asked, Line, Moment, Whole, whole
+from app.api.guards import anybody, of_assignment, of_course
+from app.api.paging import Page, Paged, cut, number
+from app.api.resources.courses import Slug
+from app.api.routes import Call, get, patch, post
+from app.assignments.editor import shared
+from app.web import dates
+from app.web.services import services
+from grading.assignments.editor.folder import Content, Settings
+from grading.assignments.editor.template_proposal import template
+from grading.assignments.loader import Counts, Release
+from grading.domain.lateness import LateRule
+from grading.store import tables
+from grading.store.assignments import drafts
+from grading.store.assignments import settings as assignment_settings
+from grading.store.views import api_lists
+
+
+def _late(value: Any) -> Any:
+    """A late rule of JSON, in which 3.0 is the number 3."""
+    if not isinstance(value, dict):
+        return value
+    try:
+        said = {name: whole(one) if not isinstance(one, str) else one for name, one in value.items()}
+        return LateRule.model_validate_json(json.dumps(said), strict=True)
+    except ValidationError as error:
+        raise ValueError(parsing.invalid_field(error).message.rstrip(".")) from None
+
+
+Late = Annotated[
+    LateRule,
+    Field(description="what being late costs; the default costs nothing"),
+    BeforeValidator(_late),
+]
+
+
+class AssignmentFilter(Paged):
+    """Which assignments a list shows."""
+
+    course: Whole | None = Field(default=None, description="the course's number")
+
+
+class Assignment(BaseModel):
+    """An assignment with what holds whichever version of its rubric counts."""
+
+    id: int
+    course_id: int
+    path: str = Field(description="`course/assignment`, as a hand-in names it")
+    title: str
+    slug: str
+    language: str = Field(description="of the work; empty: any")
+    due: datetime | None = Field(description="for all without an extension")
+    release: str = Field(description="`at_once`, `after_review`, or `at` a date")
+    release_at: datetime | None
+    late: LateRule
+    max_hand_ins: int | None = Field(description="for each student; `null`: any number")
+    group_size: int
+    counts: str = Field(description="which hand-in of a student counts: `latest` or `best`")
+    visible: bool = Field(description="whether students see it")
+
+
+class _Rules(Asked):
+    language: Annotated[str, Field(max_length=32, pattern=r"^[a-z]*$")] = ""
+    due: Moment | None = None
+    release: Release | None = Field(default=None, description="left out: as the server is set up")
+    release_at: Moment | None = None
+    late: Late = LateRule()
+    max_hand_ins: Annotated[int, Field(ge=1, le=1000), BeforeValidator(whole)] | None = None
+    group_size: Annotated[int, Field(ge=1, le=100), BeforeValidator(whole)] = 1
+    counts: Counts = "latest"
+    visible: bool = True
+
+
+class NewAssignment(_Rules):
+    """An assignment to be made, with a first draft of a rubric that nobody is graded with yet."""
+
+    title: Line
+    slug: Slug
+    task: Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")] = Field(
+        default="", description="what students read, as Markdown"
+    )
+
+
+class AssignmentChange(_Rules):
+    """What is to be set; what is left out stays. `null` takes a date or a bound away."""
+
+    title: Line = ""
+    slug: Slug = ""
+
+
+class AssignmentMade(BaseModel):
+    """It is there, with version 1 of its rubric as a draft."""
+
+    id: int
+    url: str
+
+
+@get("/assignments", anybody("read"))
+def assignments(call: Call, query: AssignmentFilter) -> Page[Assignment]:
+    """The assignments of your courses; those that are hidden from students for staff only."""
+    actor = call.actor
+    known = None if actor.administrator else frozenset(actor.roles)
+    if query.course is not None:
+        known = frozenset([query.course]) if known is None else known & {query.course}
+    staff_of = None if actor.administrator else actor.staff_courses
+    found = api_lists.assignments(call.session, known, staff_of, number(query) or 0, query.limit + 1)
+    shown, address = cut(call, query, found, lambda one: (one.id,))
+    return Page(items=[_shown(one) for one in shown], next=address)
+
+
+@post("/courses/<int:course_id>/assignments", of_course("assignment.change"), status=201)
+def create_assignment(call: Call, about: tables.Course, body: NewAssignment) -> AssignmentMade:
+    """Make an assignment; its rubric is a draft until a version is published."""
+    said = _said(body)
+    said.setdefault("release", services().config.server.release)
+    settings = _checked(said)
+    first = Content(rubric=template((), feedback="feedback" in shared.stages()), task=body.task)
+    made = drafts.create(call.session, about.id, settings, first, call.actor)
+    url = call.headers["Location"] = url_for("api.assignment", assignment_id=made.id)
+    return AssignmentMade(id=made.id, url=url)
+
+
+@get("/assignments/<int:assignment_id>", of_assignment("assignment.see"))
+def assignment(call: Call, about: tables.Assignment) -> Assignment:
+    """An assignment with its dates and rules. Its ETag is for changing them."""
+    found = _shown(about)
+    call.etag = etags.tag_of(found)
+    return found
+
+
+@patch("/assignments/<int:assignment_id>", of_assignment("assignment.change"), matches=True)
+def change_assignment(call: Call, about: tables.Assignment, body: AssignmentChange) -> Assignment:
+    """Change dates and rules; the points of what is late otherwise now are worked out anew."""
+    assignment_settings.lock(call.session, about)
+    etags.require_seen(etags.tag_of(_shown(about)))
+    known = assignment_settings.settings_of(about)
+    before = {name: getattr(known, name) for name in type(known).model_fields}
+    assignment_settings.change_settings(call.session, about, _checked({**before, **_said(body)}), call.actor)
+    found = _shown(about)
+    call.etag = etags.tag_of(found)
+    return found
+
+
+def _said(body: _Rules) -> dict[str, Any]:
+    """What was said of the settings; a release that is not at a date has none."""
+    said = {name: getattr(body, name) for name in body.model_fields_set if name != "task"}
+    if said.get("release", "") is None:
+        del said["release"]
+    for name in ("due", "release_at"):
+        if said.get(name) is not None:
+            dates.near(said[name])
+    return said
+
+
+def _checked(said: dict[str, Any]) -> Settings:
+    if said.get("release") != "at":
+        said["release_at"] = None
+    return shared.checked(said)
+
+
+def _shown(one: tables.Assignment) -> Assignment:
+    settings = assignment_settings.settings_of(one)
+    known = {name: getattr(settings, name) for name in type(settings).model_fields}
+    return Assignment(id=one.id, course_id=one.course_id, path=f"{one.course.slug}/{one.slug}", **known)

@@ -1,0 +1,121 @@
+"""Courses: list, show, make, change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from flask import url_for
+from pydantic import BaseModel, BeforeValidator, Field
+
+from app.api import etags
+from app.api.fields import PRINTABLE, Asked, Line, Yes, whole
+from app.api.guards import allowed, anybody, of_course
+from app.api.paging import Page, Paged, cut, number
+from app.api.routes import Call, get, patch, post
+from grading.store import tables
+from grading.store.courses import courses as stored
+from grading.store.views import api_lists
+
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
+
+
+class CourseFilter(Paged):
+    """Which courses a list shows."""
+
+    archived: Yes | None = Field(default=None, description="only those that are over, or only the others")
+
+
+class CourseItem(BaseModel):
+    """A course in a list."""
+
+    id: int
+    slug: str
+    title: str
+    archived: bool
+    role: str | None = Field(description="yours in it")
+    assignments: int = Field(description="how many there are")
+
+
+class Course(BaseModel):
+    """A course with its settings."""
+
+    id: int
+    slug: str
+    title: str
+    archived: bool = Field(description="over: nothing is handed in any more")
+    drop_lowest: int = Field(description="so many of a student's lowest grades do not count")
+    role: str | None = Field(description="yours in it")
+
+
+class NewCourse(Asked):
+    """A course to be made."""
+
+    slug: Slug
+    title: Line
+    instructor: Line | None = Field(default=None, description="the sign-in name of its first instructor")
+
+
+class CourseMade(BaseModel):
+    """It is there."""
+
+    id: int
+    url: str
+
+
+class CourseChange(Asked):
+    """What is to be set; what is left out stays."""
+
+    title: Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)] | None = None
+    archived: bool | None = None
+    drop_lowest: Annotated[int, Field(ge=0, le=stored.MAX_DROPPED), BeforeValidator(whole)] | None = None
+
+
+@get("/courses", anybody("read"))
+def courses(call: Call, query: CourseFilter) -> Page[CourseItem]:
+    """Your courses; all for administrators."""
+    ids = None if call.actor.administrator else frozenset(call.actor.roles)
+    found = api_lists.courses(call.session, ids, query.archived, number(query) or 0, query.limit + 1)
+    shown, address = cut(call, query, found, lambda one: (one.id,))
+    roles = call.actor.roles
+    items = [CourseItem.model_validate({**vars(one), "role": roles.get(one.id)}) for one in shown]
+    return Page(items=items, next=address)
+
+
+@post("/courses", allowed("course.create"), status=201)
+def create_course(call: Call, body: NewCourse) -> CourseMade:
+    """Make a course; for administrators."""
+    made = stored.create(call.session, body.slug, body.title, body.instructor or "", call.actor)
+    url = call.headers["Location"] = url_for("api.course", course_id=made)
+    return CourseMade(id=made, url=url)
+
+
+@get("/courses/<int:course_id>", of_course("course.see"))
+def course(call: Call, about: tables.Course) -> Course:
+    """A course with its settings. Its ETag is for changing them."""
+    found = _shown(call, about)
+    call.etag = etags.tag_of(found)
+    return found
+
+
+@patch("/courses/<int:course_id>", of_course("course.change"), matches=True)
+def change_course(call: Call, about: tables.Course, body: CourseChange) -> Course:
+    """Set a course's title, whether it is over, and how many of the lowest grades do not count."""
+    before = stored.locked(call.session, about.id)
+    etags.require_seen(etags.tag_of(_shown(call, before)))
+    said = body.model_dump(exclude_unset=True, exclude_none=True)
+    stored.change(call.session, about.id, replace(stored.settings_of(before), **said), call.actor)
+    found = _shown(call, before)
+    call.etag = etags.tag_of(found)
+    return found
+
+
+def _shown(call: Call, one: tables.Course) -> Course:
+    return Course(
+        id=one.id,
+        slug=one.slug,
+        title=one.title,
+        archived=one.archived,
+        drop_lowest=one.drop_lowest,
+        role=call.actor.roles.get(one.id),
+    )

@@ -1,0 +1,216 @@
+"""Results, what people change of them, releasing and withdrawing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy.orm import Session
+
+from app.api.etags import Changed
+from app.api.guards import of_assignment, of_submission
+from app.api.paging import Page, Paged, cut, number
+from app.api.resources.grade_values import (
+    Accepted,
+    AdjustmentResult,
+    Change,
+    ChangeMade,
+    Changes,
+    ChangeWanted,
+    Counted,
+    CriterionResult,
+    Result,
+    Some,
+    SomeWithdrawn,
+    State,
+    StudentGrade,
+    Withdrawal,
+)
+from app.api.routes import Call, delete, get, post
+from app.web import auth, viewing
+from grading.checks.visibility import for_student
+from grading.domain import changes as values
+from grading.domain.errors import GraderError, NotFound
+from grading.domain.outcome import Adjusted, CriterionGrade
+from grading.domain.permissions import may
+from grading.store import tables
+from grading.store.grades import change_history
+from grading.store.grades import release as stored
+from grading.store.review import edits
+from grading.store.review.edits import TOTAL, ChangedMeanwhile
+from grading.store.views import api_lists
+from grading.store.views.gradebook import Row
+from grading.store.views.submission import SubmissionView
+
+ONE = "/submissions/<id>"
+ASSIGNMENT = "/assignments/<int:assignment_id>"
+
+
+class NothingNamed(GraderError):
+    """Name the hand-ins in submissions, or send everything as true."""
+
+    code = "nothing_named"
+    status = 422
+
+
+@get(f"{ONE}/result", of_submission("submission.see"))
+def result(call: Call, about: SubmissionView) -> Result:
+    """What a hand-in came to, criterion by criterion. Its ETag is for changing it."""
+    report, grade = auth.report_for(call.actor, about), about.grade
+    if report is None or grade is None:
+        raise NotFound("There is no result that you may see yet.")
+    viewing.viewed(call.actor, about.id, "api")
+    staff = may(call.actor, "tests.see_all", auth.subject_of(about))
+    before = grade.original if staff else for_student(grade.original)
+    made = Result(
+        submission=about.id,
+        status=about.state,
+        score=grade.final_points,
+        points=grade.points,
+        adjustment=grade.adjustment,
+        credit=grade.credit,
+        max_score=grade.max_points,
+        held=grade.held,
+        released_at=grade.released_at,
+        reviewed_at=grade.reviewed_at,
+        criteria=[_criterion(*pair) for pair in zip(report.criteria, before.criteria, strict=True)],
+        adjustments=[_adjusted(*pair) for pair in zip(report.adjustments, before.adjustments, strict=True)],
+        flags=[flag.message for flag in report.flags],
+    )
+    call.etag = _stamp(call.session, about)
+    return made
+
+
+@get(f"{ASSIGNMENT}/grades", of_assignment("class.see"))
+def grades(call: Call, about: tables.Assignment, query: Paged) -> Page[StudentGrade]:
+    """What counts of every student for an assignment, released or not; for staff."""
+    found = api_lists.grades(call.session, about, number(query) or 0, query.limit + 1)
+    shown, address = cut(call, query, found, lambda one: (one.student.id,))
+    return Page(items=[_of_student(one) for one in shown], next=address)
+
+
+@get(f"{ONE}/changes", of_submission("class.see"))
+def changes(call: Call, about: SubmissionView) -> Changes:
+    """What people changed of a result, also what was taken back; for staff."""
+    made = change_history.history(call.session, about.round_id)
+    call.etag = _stamp(call.session, about)
+    items = [Change.model_validate(one.model_dump(include=set(Change.model_fields))) for one in made]
+    return Changes(items=items)
+
+
+@post(f"{ONE}/changes", of_submission("grade.change"), status=201, matches=True)
+def make_change(call: Call, about: SubmissionView, body: ChangeWanted) -> ChangeMade:
+    """Change points or words of a result, with a reason; the original is kept."""
+    said = body.model_dump() | ({"target": TOTAL} if body.kind == "adjust" else {})
+    if body.kind == "add":
+        said["target"] = ""
+    wanted, seen = values.Change.model_validate(said), call.seen(_stamp(call.session, about))
+    _in_time(lambda: edits.change(call.session, about.id, wanted, seen, call.actor))
+    call.etag = _stamp(call.session, about)
+    return ChangeMade(change=int(call.etag.split(".")[1]))
+
+
+@delete(f"{ONE}/changes/<int:change_id>", of_submission("grade.change"), matches=True)
+def undo_change(call: Call, about: SubmissionView, change_id: int) -> None:
+    """Take a change back; what stood there before counts again."""
+    seen = call.seen(_stamp(call.session, about))
+    _in_time(lambda: edits.undo(call.session, about.id, change_id, seen, call.actor))
+    call.etag = _stamp(call.session, about)
+
+
+@post(f"{ONE}/accept", of_submission("grade.change"), matches=True)
+def accept(call: Call, about: SubmissionView) -> Accepted:
+    """Say that a person looked at a result and agrees: it is held no longer."""
+    seen = call.seen(_stamp(call.session, about))
+    done: list[bool] = []
+    _in_time(lambda: done.append(edits.accept(call.session, about.id, seen, call.actor)))
+    return Accepted(released=done[0])
+
+
+@post(f"{ONE}/release", of_submission("grade.release"))
+def release(call: Call, about: SubmissionView) -> State:
+    """Let the student see this grade, also a held one: a person decided."""
+    stored.release(call.session, about.round_id, call.actor)
+    return State(submission=about.id, released=True)
+
+
+@post(f"{ONE}/withdraw", of_submission("grade.release"))
+def withdraw(call: Call, about: SubmissionView, body: Withdrawal) -> State:
+    """Take a released grade back; the student sees that it was withdrawn."""
+    stored.withdraw(call.session, about.round_id, call.actor, body.reason.strip())
+    return State(submission=about.id, released=False)
+
+
+@post(f"{ASSIGNMENT}/release", of_assignment("grade.release"))
+def release_some(call: Call, about: tables.Assignment, body: Some) -> Counted:
+    """Release the grades of an assignment that are complete and not held: of all hand-ins, or of these."""
+    return Counted(count=stored.release_all(call.session, about.id, call.actor, _named(body)))
+
+
+@post(f"{ASSIGNMENT}/withdraw", of_assignment("grade.release"))
+def withdraw_some(call: Call, about: tables.Assignment, body: SomeWithdrawn) -> Counted:
+    """Take released grades of an assignment back: of all hand-ins, or of these."""
+    named, reason = _named(body), body.reason.strip()
+    count = stored.withdraw_all(call.session, about.id, call.actor, named, reason)
+    return Counted(count=count)
+
+
+def _named(body: Some) -> list[str] | None:
+    """The hand-ins that were named; nothing means all. Raises NothingNamed."""
+    if body.everything == (body.submissions is not None):
+        raise NothingNamed
+    return body.submissions
+
+
+def _in_time(work: Callable[[], object]) -> None:
+    """Do it, or raise Changed where somebody changed the grade since the caller looked at it."""
+    try:
+        work()
+    except ChangedMeanwhile:
+        raise Changed from None
+
+
+def _stamp(session: Session, view: SubmissionView) -> str:
+    return change_history.stamp(session, view.round_id)
+
+
+def _criterion(one: CriterionGrade, before: CriterionGrade) -> CriterionResult:
+    return CriterionResult(
+        criterion=one.criterion,
+        title=one.title,
+        stage=one.stage,
+        points=one.points,
+        max_points=one.max_points,
+        bonus=one.bonus,
+        reason=one.reason,
+        changed=one.corrected is not None,
+        original_points=before.points,
+        original_reason=before.reason,
+        changed_because=one.corrected.reason if one.corrected is not None else "",
+    )
+
+
+def _adjusted(one: Adjusted, before: Adjusted) -> AdjustmentResult:
+    return AdjustmentResult(
+        adjustment=one.adjustment,
+        title=one.title,
+        criteria=list(one.criteria),
+        applies=one.applies,
+        undecided=one.undecided,
+        points=one.points,
+        changed=one.corrected is not None,
+        original_points=before.points,
+        changed_because=one.corrected.reason if one.corrected is not None else "",
+    )
+
+
+def _of_student(row: Row) -> StudentGrade:
+    cell = row.cells[0]
+    return StudentGrade(
+        student_id=row.student.id,
+        student=row.student.subject,
+        name=row.student.name,
+        submission=cell.submission_id or None,
+        score=cell.points,
+        max_score=cell.max_points,
+        **{name: getattr(cell, name) for name in ("state", "credit", "adjustment", "held", "released")},
+    )

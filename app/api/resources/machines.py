@@ -1,0 +1,116 @@
+"""The machines, their load and the queues."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from app.api.guards import allowed
+from app.api.routes import Call, get
+from app.operations.machines import SeenMachine, look
+
+
+class StageSpeed(BaseModel):
+    """How fast a machine does a stage, as it measured itself."""
+
+    jobs_per_hour: float = Field(description="with as many at once as it takes now, as fast as it is now")
+    alone_s: float = Field(description="seconds of a job by itself, at usual speed")
+    full_s: float = Field(description="seconds of a job among `full` at once")
+    full: int
+    health: float = Field(description="speed of the last half minute over what is usual there")
+    tokens: float = Field(description="written for a usual job; 0 where that is not known")
+    measured: bool = Field(description="false for a first guess")
+
+
+class Circuit(BaseModel):
+    """An engine that gets no work for now."""
+
+    engine: str
+    state: Literal["open", "probing"]
+    why: str
+    stages: tuple[str, ...]
+    since_s: float | None
+
+
+class TakenRun(BaseModel):
+    """A run that ended."""
+
+    stage: str
+    state: str
+    error: str
+    seconds: float | None
+    tokens: int | None
+    ago_s: float
+
+
+class MachineStatus(BaseModel):
+    """A machine, how busy it is, how fast, and what it takes and why."""
+
+    name: str
+    role: str
+    alive: bool
+    slots: int
+    busy: int
+    guests: int = Field(description="slots that requests by the gateway have, beside those that are busy")
+    beat_age_s: float | None
+    stages: dict[str, dict[str, str]] = Field(
+        description="engine, model, and where it is known the digest of the weights"
+    )
+    engines: dict[str, dict[str, float]] = Field(description="what each engine counts since its start")
+    limit: int = Field(description="generations at once that it takes now, as it measured to be best")
+    reserved: str = Field(description="`batch`, `testing` or empty")
+    joins_after_s: float = Field(description="a spare joins when work has waited for so long")
+    speeds: dict[str, StageSpeed] = Field(description="of each stage that it measured")
+    loading_s: dict[str, float] = Field(description="stages whose model is not loaded: how long that takes")
+    circuits: list[Circuit] = Field(description="engines that get no work for now, and why")
+    takes: tuple[str, ...] = Field(description="queues it listens to now")
+    why: str = Field(description="why these")
+    notes: tuple[str, ...] = Field(description="what is out of the ordinary, in sentences")
+    last_runs: list[TakenRun] = Field(description="what it did last, the newest first")
+
+
+class Machines(BaseModel):
+    """All machines and the queue lengths (nothing while Redis is away)."""
+
+    machines: list[MachineStatus]
+    queues: dict[str, int] | None
+    waiting: dict[str, int] = Field(description="hand-ins in the database that were not sent, by priority")
+    warnings: list[str] = Field(description="models that live machines have with different weights")
+
+
+@get("/machines", allowed("machines.see"))
+def machines(call: Call) -> Machines:
+    """The machines, their load and the queues; for staff."""
+    seen = look()
+    return Machines(
+        machines=[_machine(one) for one in seen.machines],
+        queues=None if seen.queues is None else dict(seen.queues),
+        waiting=dict(seen.waiting),
+        warnings=[f"{one.message}: {one.remedy}." for one in seen.differences],
+    )
+
+
+def _machine(seen: SeenMachine) -> MachineStatus:
+    state, how = seen.state, seen.condition
+    return MachineStatus(
+        name=state.name,
+        role=state.role,
+        alive=state.alive,
+        slots=state.slots,
+        busy=state.busy,
+        guests=state.guests,
+        beat_age_s=state.beat_age_s,
+        stages={stage: dict(placement) for stage, placement in state.stages.items()},
+        engines={engine: dict(counters) for engine, counters in state.engines.items()},
+        limit=how.limit,
+        reserved=how.reserved,
+        joins_after_s=how.joins_after_s,
+        speeds={one.stage: StageSpeed.model_validate(one, from_attributes=True) for one in how.speeds},
+        loading_s=how.loading_s,
+        circuits=[Circuit.model_validate(one, from_attributes=True) for one in how.circuits],
+        takes=how.takes,
+        why=how.why,
+        notes=how.notes,
+        last_runs=[TakenRun.model_validate(one, from_attributes=True) for one in seen.last],
+    )

@@ -1,0 +1,243 @@
+"""Grading again: re-runs by the machines as batch work, and requests by students."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Literal
+
+from flask import url_for
+from pydantic import BaseModel, Field
+
+from app.api.fields import Asked, Reason, SubmissionId, Whole
+from app.api.guards import anybody, of_assignment, of_request, of_rerun, of_submission
+from app.api.paging import Page, Paged, cut, number
+from app.api.resources.grade_values import Points
+from app.api.routes import Call, get, post
+from app.experiments import dry_runs as pages
+from app.review import regrade_requests as answering
+from app.web import auth
+from app.web.services import services
+from grading.domain.errors import GraderError
+from grading.store import tables
+from grading.store.assignments import versions
+from grading.store.experiments import dry_run_lists, dry_runs
+from grading.store.experiments.dry_run_lists import DryRunLine
+from grading.store.review import regrade_requests as regrades
+from grading.store.review.regrade_requests import Verdict
+from grading.store.views import regrade_requests as regrade_lists
+from grading.store.views import submission
+from grading.store.views.submission import SubmissionView
+
+ASSIGNMENT = "/assignments/<int:assignment_id>"
+RERUN = "/reruns/<dry_run_id>"
+REQUEST = "/regrades/<int:request_id>"
+Words = Annotated[str, Field(min_length=1, max_length=regrades.LONGEST, pattern=r"^[^\x00]*$")]
+
+
+class NotAnswerable(GraderError):
+    """This cannot be asked or answered so."""
+
+    code = "regrade_refused"
+    status = 422
+
+
+class RerunWanted(Asked):
+    """What is to be graded again by the machines, with the rubric that counts now."""
+
+    which: Literal["latest", "all"] | None = Field(
+        default=None, description="the newest hand-in of each student, or all"
+    )
+    submissions: Annotated[list[SubmissionId], Field(min_length=1, max_length=500)] | None = Field(
+        default=None, description="in place of `which`"
+    )
+
+
+class RerunBegun(BaseModel):
+    """It waits behind what people wait for."""
+
+    id: str
+    hand_ins: int
+    url: str
+
+
+class Rerun(BaseModel):
+    """How far a re-run is. What was graded better than before takes its place by itself."""
+
+    id: str
+    purpose: str = Field(description="`rerun`; or what was begun on the pages: `try`, `rubric`")
+    version: int = Field(description="of the rubric")
+    by: str
+    created_at: datetime
+    total: int
+    ended: int
+    applied_at: datetime | None
+    discarded_at: datetime | None
+
+
+class RerunState(BaseModel):
+    """What became of it."""
+
+    id: str
+    state: str
+
+
+class Reruns(BaseModel):
+    """The newest 25."""
+
+    items: list[Rerun]
+
+
+class RequestFilter(Paged):
+    """Which requests a list shows."""
+
+    course: Whole | None = Field(default=None, description="the course's number")
+    state: Literal["open", "accepted", "declined", "withdrawn"] | None = None
+
+
+class RegradeWanted(Asked):
+    """A student asks a person to look again."""
+
+    reason: Reason = Field(description="at least 10 characters")
+    criterion: Annotated[str, Field(max_length=80, pattern=r"^[^\x00]*$")] = Field(
+        default="", description="empty: the whole grade"
+    )
+
+
+class RegradeAsked(BaseModel):
+    """It waits for an answer."""
+
+    id: int
+    url: str
+
+
+class Regrade(BaseModel):
+    """A request with its answer."""
+
+    id: int
+    submission_id: str
+    course_id: int
+    assignment_id: int
+    student_id: int
+    student: str = Field(description="the name of who asked")
+    criterion: str = Field(description="empty: the whole grade")
+    reason: str
+    state: str
+    answer: str
+    answered_by: str
+    created_at: datetime
+    answered_at: datetime | None
+
+
+class AnswerGiven(Asked):
+    """What staff decided."""
+
+    verdict: Verdict = Field(description="`declined`, other `points`, or graded `again` by the machines")
+    words: Words = Field(description="to the student")
+    points: Points | None = Field(
+        default=None, description="of the criterion; or what is added to the whole grade"
+    )
+
+
+class RegradeState(BaseModel):
+    """What became of it."""
+
+    id: int
+    state: str
+
+
+@post(f"{ASSIGNMENT}/reruns", of_assignment("rerun"), status=202)
+def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> RerunBegun:
+    """Have hand-ins graded again as batch work, by the rubric that counts."""
+    if (body.which is None) == (body.submissions is None):
+        raise NotAnswerable("Say either which, or submissions.")
+    version = versions.version(call.session, about)
+    chosen = dry_runs.chosen(call.session, about.id, body.which or body.submissions or ())
+    begun = dry_runs.begin(call.session, about, version, chosen, "rerun", call.actor)
+    for one in begun.round_ids[: pages.AT_ONCE]:
+        call.after.append(partial(services().dispatch.announce, one))
+    url = call.headers["Location"] = url_for("api.rerun", dry_run_id=begun.dry_run_id)
+    return RerunBegun(id=begun.dry_run_id, hand_ins=len(begun.round_ids), url=url)
+
+
+@get(f"{ASSIGNMENT}/reruns", of_assignment("rubric.see"))
+def reruns(call: Call, about: tables.Assignment) -> Reruns:
+    """Re-runs, tries and dry runs of an assignment, the newest first."""
+    return Reruns(items=[_line(one) for one in dry_run_lists.lines(call.session, about.id)])
+
+
+@get(RERUN, of_rerun("rubric.see"))
+def rerun(call: Call, about: tuple[tables.DryRun, tables.Assignment]) -> Rerun:
+    """How far a re-run is."""
+    run, assignment = about
+    return _line(dry_run_lists.lines(call.session, assignment.id, run.id)[0])
+
+
+@post(f"{RERUN}/discard", of_rerun("rerun"))
+def discard_rerun(call: Call, about: tuple[tables.DryRun, tables.Assignment]) -> RerunState:
+    """Stop a re-run: what it did not begin is not begun, and nothing more of it will count."""
+    dry_runs.discard(call.session, about[0].id, call.actor)
+    return RerunState(id=about[0].id, state="discarded")
+
+
+@get("/regrades", anybody("read"))
+def regrade_requests(call: Call, query: RequestFilter) -> Page[Regrade]:
+    """Requests by students, the newest first: of the courses you are staff of, and your own."""
+    found = regrade_lists.some(
+        call.session,
+        call.actor.staff_courses,
+        call.actor.user_id,
+        course_id=query.course,
+        state=query.state,
+        below=number(query),
+        limit=query.limit + 1,
+    )
+    shown, address = cut(call, query, found, lambda one: (one.id,))
+    return Page(items=[_shown(one) for one in shown], next=address)
+
+
+@get(REQUEST, of_request("regrade.see"))
+def regrade(call: Call, about: regrade_lists.Request) -> Regrade:
+    """A request and its answer."""
+    return _shown(about)
+
+
+@post("/submissions/<id>/regrades", of_submission("regrade.ask"), status=201)
+def ask_regrade(call: Call, about: SubmissionView, body: RegradeWanted) -> RegradeAsked:
+    """Ask a person to look at a released grade of one's own again."""
+    reason = body.reason.strip()
+    if problem := answering.reason_refused(reason):
+        raise NotAnswerable(problem)
+    made = regrades.ask(call.session, call.actor, about.id, body.criterion, reason)
+    url = call.headers["Location"] = url_for("api.regrade", request_id=made)
+    return RegradeAsked(id=made, url=url)
+
+
+@post(f"{REQUEST}/withdraw", of_request("regrade.ask"))
+def withdraw_regrade(call: Call, about: regrade_lists.Request) -> RegradeState:
+    """Take one's own request back."""
+    regrades.withdraw(call.session, call.actor, about.id)
+    return RegradeState(id=about.id, state="withdrawn")
+
+
+@post(f"{REQUEST}/answer", of_request("regrade.answer"))
+def answer_regrade(call: Call, about: regrade_lists.Request, body: AnswerGiven) -> RegradeState:
+    """Decline a request, give other points, or have the hand-in graded again."""
+    view = submission.submission_view(call.session, about.submission_id)
+    said, problem = answering.checked(about, view, body.verdict, body.words.strip(), body.points)
+    if said is None:
+        raise NotAnswerable(problem)
+    if said.verdict == "again":
+        auth.require(call.actor, "rerun", auth.subject_of(view))
+    new = regrades.answer(call.session, call.actor, about.id, said)
+    if new is not None:
+        call.after.append(partial(services().dispatch.announce, new))
+    return RegradeState(id=about.id, state="declined" if said.verdict == "declined" else "accepted")
+
+
+def _line(one: DryRunLine) -> Rerun:
+    return Rerun.model_validate(one, from_attributes=True)
+
+
+def _shown(one: regrade_lists.Request) -> Regrade:
+    return Regrade.model_validate(one.model_dump(include=set(Regrade.model_fields)))

@@ -1,0 +1,158 @@
+"""Rubrics: what counts, all versions, a new one, publishing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from app.api.etags import Changed
+from app.api.fields import STORABLE, Asked
+from app.api.guards import of_assignment
+from app.api.paging import Page, Paged, cut, number
+from app.api.parsing import InvalidField
+from app.api.routes import Call, get, post, put
+from app.assignments.editor import shared
+from grading.assignments.editor import form
+from grading.domain.rubric import Rubric as Read
+from grading.store import tables
+from grading.store.assignments import drafts
+from grading.store.assignments.drafts import SavedMeanwhile
+
+ASSIGNMENT = "/assignments/<int:assignment_id>"
+VERSION = f"{ASSIGNMENT}/versions/<int:version_number>"
+
+
+class RubricFilter(Asked):
+    """Which version."""
+
+    which: Literal["counting", "newest"] = Field(
+        default="counting", description="the one hand-ins are graded with, or the newest, maybe a draft"
+    )
+
+
+class Rubric(BaseModel):
+    """A version of a rubric, with the task."""
+
+    version: int
+    newest: int = Field(description="the number of the newest version")
+    counting: int | None = Field(description="that of the one hand-ins are graded with")
+    created_at: datetime
+    published_at: datetime | None = Field(description="`null` for a draft")
+    note: str
+    task: str
+    max_points: float
+    rubric: dict[str, Any] = Field(description="as docs/assignments.md describes it")
+
+
+class Version(BaseModel):
+    """A version in a list."""
+
+    version: int
+    created_at: datetime
+    by: str
+    note: str
+    published_at: datetime | None
+    counts: bool
+
+
+class NewRubric(Asked):
+    """A rubric to be saved as a new version; what is left out is as in the one before."""
+
+    rubric: dict[str, Any]
+    task: Annotated[str, Field(max_length=100_000, pattern=STORABLE)] | None = None
+    note: Annotated[str, Field(max_length=drafts.MOST_NOTE, pattern=STORABLE)] = ""
+    publish: bool = Field(default=False, description="whether hand-ins are graded with it from now on")
+
+
+class VersionMade(BaseModel):
+    """It is saved."""
+
+    version: int
+    published: bool
+
+
+class RubricRefused(InvalidField):
+    """This is no rubric; the sentence names the field that is wrong."""
+
+    code = "rubric_invalid"
+
+
+@get(f"{ASSIGNMENT}/rubric", of_assignment("rubric.see"), errors=(404,))
+def rubric(call: Call, about: tables.Assignment, query: RubricFilter) -> Rubric:
+    """The rubric that counts, or the newest version. Its ETag is for putting another in its place."""
+    now = drafts.working(call.session, about)
+    row = now.version
+    if query.which == "counting" and now.counting is not None:
+        row = drafts.version(call.session, about.id, now.counting)
+    call.etag = f"{_tag(now)}.{row.number}"
+    return _shown(row, now)
+
+
+@put(f"{ASSIGNMENT}/rubric", of_assignment("assignment.change"), matches=True)
+def put_rubric(call: Call, about: tables.Assignment, body: NewRubric) -> VersionMade:
+    """Save a new version, as a draft or to count from now on. What is graded stays as it is."""
+    now = drafts.working(call.session, about)
+    if call.seen(_tag(now)).split(".")[0] != str(now.version.number):
+        raise Changed
+    said = replace(drafts.content(call.session, now.version), rubric=_read(body.rubric))
+    said = said if body.task is None else replace(said, task=body.task)
+    try:
+        made = drafts.save(call.session, about, said, now.version.number, call.actor, body.note)
+    except SavedMeanwhile as error:
+        raise Changed(error.message) from None
+    done = body.publish and drafts.publish(call.session, about, made.number, call.actor)
+    return VersionMade(version=made.number, published=done)
+
+
+@get(f"{ASSIGNMENT}/versions", of_assignment("rubric.see"))
+def versions(call: Call, about: tables.Assignment, query: Paged) -> Page[Version]:
+    """All versions of the rubric, the newest first."""
+    found = drafts.lines(call.session, about, number(query), query.limit + 1)
+    shown, address = cut(call, query, found, lambda one: (one.number,))
+    items = [Version(version=one.number, **one.model_dump(exclude={"number"})) for one in shown]
+    return Page(items=items, next=address)
+
+
+@get(VERSION, of_assignment("rubric.see"))
+def version(call: Call, about: tables.Assignment, version_number: int) -> Rubric:
+    """One version of the rubric; it never changes."""
+    row = drafts.version(call.session, about.id, version_number)
+    return _shown(row, drafts.working(call.session, about))
+
+
+@post(f"{VERSION}/publish", of_assignment("assignment.change"))
+def publish(call: Call, about: tables.Assignment, version_number: int) -> VersionMade:
+    """Let hand-ins be graded with it from now on; `published` is false where it did before."""
+    done = drafts.publish(call.session, about, version_number, call.actor)
+    return VersionMade(version=version_number, published=done)
+
+
+def _tag(now: drafts.Working) -> str:
+    return f"{now.version.number}.{now.counting or 0}"
+
+
+def _read(data: dict[str, Any]) -> Read:
+    """Raises RubricRefused."""
+    found, problems = form.validated(data, shared.stages())
+    if found is None:
+        first = problems[0]
+        raise RubricRefused(f"rubric.{first.place}: {first.message}" if first.place else first.message)
+    return found
+
+
+def _shown(row: tables.RubricVersion, now: drafts.Working) -> Rubric:
+    read = Read.model_validate(row.rubric)
+    return Rubric(
+        version=row.number,
+        newest=now.version.number,
+        counting=now.counting,
+        created_at=row.created_at,
+        published_at=row.published_at,
+        note=row.note,
+        task=row.task,
+        max_points=read.max_points,
+        rubric=form.as_json(read),
+    )

@@ -1,0 +1,230 @@
+"""Handing in, and what was handed in: lists, where one stands, its files, the prompts of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from flask import Response, request, url_for
+from sqlalchemy.orm import Session
+
+from app.api.framework import in_use, key_of
+from app.api.guards import anybody, of_submission
+from app.api.paging import Page, cut, moment_and_id
+from app.api.parsing import parse
+from app.api.resources.submission_values import (
+    SentMessages,
+    SubmissionAccepted,
+    SubmissionFile,
+    SubmissionFiles,
+    SubmissionFilter,
+    SubmissionForm,
+    SubmissionItem,
+    SubmissionStatus,
+    SubmissionUpload,
+    Timing,
+)
+from app.api.routes import Call, get, post
+from app.submissions import intake
+from app.submissions.progress import progress
+from app.web import auth, viewing
+from app.web.services import services
+from grading.documents import HandIn, UploadedFile
+from grading.domain.errors import Forbidden, GraderError, NotFound
+from grading.domain.permissions import Actor, Subject, may
+from grading.store import blobs, tables
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.courses import members
+from grading.store.idempotency_keys import Idempotency
+from grading.store.rounds import prompts
+from grading.store.submissions import receipts
+from grading.store.submissions.intake import Incoming
+from grading.store.views import api_lists, submission
+from grading.store.views.submission import SubmissionView
+from grading.store.views.submission_lists import SubmissionLine
+
+
+class WrongType(GraderError):
+    """Send the hand-in as multipart/form-data with the fields assignment, student and files."""
+
+    code = "wrong_content_type"
+    status = 415
+
+
+class UnknownStudent(Forbidden):
+    """Nobody in this course has that id; ask an instructor to add them, or use an instructor's token."""
+
+    code = "student_unknown"
+
+
+@get("/submissions", anybody("read"))
+def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
+    """Hand-ins, the newest first: of the courses you are staff of, and your own."""
+    student = None
+    if query.student is not None:
+        known = users.find_user(call.session, "local", query.student.strip())
+        student = known.id if known is not None else 0
+    wanted = api_lists.Wanted(
+        staff_of=call.actor.staff_courses,
+        reader=call.actor.user_id,
+        course_id=query.course,
+        assignment_id=query.assignment,
+        student_id=student,
+        state=query.status,
+        flagged=query.flagged,
+        released=query.released,
+        since=query.since,
+        until=query.until,
+    )
+    found = api_lists.submissions(call.session, wanted, moment_and_id(query), query.limit + 1)
+    shown, address = cut(call, query, found, lambda one: (one.created_at, one.id))
+    names = members.subjects(call.session, [one.student_id for one in shown])
+    return Page(items=[_item(call.actor, one, names) for one in shown], next=address)
+
+
+def _item(actor: Actor, one: SubmissionLine, names: Mapping[int, tuple[str, ...]]) -> SubmissionItem:
+    sees = may(actor, "score.see", Subject(one.course_id, one.student_id, one.released, one.members))
+    return SubmissionItem(
+        id=one.id,
+        number=one.number,
+        course_id=one.course_id,
+        assignment_id=one.assignment_id,
+        assignment=f"{one.course}/{one.assignment}",
+        student_id=one.student_id,
+        student=names.get(one.student_id, ("",))[0],
+        name=one.student,
+        status=one.state,
+        received_at=one.created_at,
+        late=one.lateness.days > 0,
+        score=one.points if sees else None,
+        max_score=one.max_points,
+        held=bool(one.held) if sees else None,
+        released=one.released,
+        flags=list(one.flags) if sees else None,
+    )
+
+
+@post("/submissions", anybody("submit"), status=202, form=SubmissionUpload, errors=(404,), by_hand=True)
+def submit(call: Call) -> SubmissionAccepted:
+    """Hand in files. Repeat it with the same Idempotency-Key and nothing is handed in twice."""
+    if request.mimetype not in ("multipart/form-data", "application/x-www-form-urlencoded"):
+        raise WrongType
+    form = parse(SubmissionForm, request.form.to_dict())
+    with services().store.read() as session:
+        _assignment(session, call.actor, form)
+    files = intake.uploaded(request.files.getlist("files"))
+    key, content = _key(call.actor, form, files), intake.read(files)
+    with in_use(key):
+        accepted = intake.accept(lambda session: _incoming(session, call.actor, form, content, key))
+    url = call.headers["Location"] = url_for("api.status", id=accepted.submission_id)
+    return SubmissionAccepted(id=accepted.submission_id, status="received", status_url=url)
+
+
+@get("/submissions/<id>", of_submission("submission.see"))
+def status(call: Call, id: str) -> SubmissionStatus:
+    """Where a submission stands, with its score and report once you may see them. Has an ETag."""
+    view = submission.submission_view(call.session, id)
+    live, report = progress(call.session, view), auth.report_for(call.actor, view)
+    grade = view.grade if report else None
+    staff = may(call.actor, "prompt.see", auth.subject_of(view))
+    if report is not None:
+        viewing.viewed(call.actor, view.id, "api")
+    return SubmissionStatus(
+        id=view.id,
+        status=view.state,
+        queue=live.queue,
+        stages=live.stages,
+        score=grade.final_points if grade else None,
+        max_score=view.max_points,
+        released=view.released,
+        flags=[flag.model_dump(mode="json") for flag in report.flags] if report else [],
+        report=report.model_dump(mode="json") if report else None,
+        runs={s.stage: s.accepted_run for s in view.stages if s.accepted_run} if staff else {},
+        timing=Timing(
+            received_at=view.created_at,
+            prepared_at=view.prepared_at,
+            dispatched_at=view.dispatched_at,
+            finished_at=view.finished_at,
+        ),
+    )
+
+
+@get("/submissions/<id>/files", of_submission("submission.see"))
+def files(call: Call, about: SubmissionView) -> SubmissionFiles:
+    """The files of a hand-in, as they came."""
+    found = receipts.files_of(call.session, about.id)
+    shown = [
+        SubmissionFile(**one.model_dump(), url=url_for("api.file", id=about.id, file_path=one.path))
+        for one in found
+    ]
+    return SubmissionFiles(items=shown)
+
+
+@get(
+    "/submissions/<id>/files/<path:file_path>",
+    of_submission("submission.see"),
+    file="application/octet-stream",
+)
+def file(call: Call, about: SubmissionView, file_path: str) -> Response:
+    """One of the files of a hand-in, byte by byte."""
+    found = next((one for one in receipts.files_of(call.session, about.id) if one.path == file_path), None)
+    if found is None:
+        raise NotFound("The hand-in has no such file.")
+    response = Response(blobs.fetch(call.session, found.sha256), mimetype="application/octet-stream")
+    response.headers.set("Content-Disposition", "attachment", filename=file_path.rpartition("/")[2])
+    return response
+
+
+@get("/submissions/<id>/runs/<run_id>/prompt", of_submission("prompt.see"))
+def prompt(call: Call, about: SubmissionView, run_id: str) -> SentMessages:
+    """The exact messages a run's model was sent, or why they are not kept; for staff."""
+    run = prompts.run_prompt(call.session, about.id, run_id)
+    sent = run.prompt
+    return SentMessages(
+        **run.model_dump(mode="json", exclude={"prompt"}),
+        system=sent.system if sent else None,
+        user=sent.user if sent else None,
+        sha256=run.sha256 or None,
+        intact=run.intact,
+    )
+
+
+def _assignment(session: Session, caller: Actor, form: SubmissionForm) -> tables.Assignment:
+    """The assignment, if the caller may hand in for this student. Raises NotFound or Forbidden."""
+    assignment = versions.find(session, form.assignment)
+    course = Subject(assignment.course_id)
+    if not auth.knows_course(caller, assignment.course_id):
+        raise NotFound(f"There is no assignment '{form.assignment}'; write it as course/assignment.")
+    student = users.find_user(session, "local", form.student.strip())
+    if may(caller, "submit.for_others", course):
+        known = student is not None and assignment.course_id in users.roles(session, student.id)
+        if not (known or may(caller, "submit.enrols", course)):
+            raise UnknownStudent
+        return assignment
+    if student is None or not may(caller, "submit", Subject(assignment.course_id, student.id)):
+        raise Forbidden("You may hand in only your own work, with a token that has the scope 'submit'.")
+    if form.priority == "batch":
+        raise Forbidden("Only staff of the course may hand in with priority 'batch'.")
+    return assignment
+
+
+def _key(caller: Actor, form: SubmissionForm, sent: Sequence[UploadedFile]) -> Idempotency | None:
+    # not the body as it was sent: programs draw the border between its parts anew each time
+    return key_of(caller, intake.body_hash((form.assignment, form.student, form.priority), sent))
+
+
+def _incoming(
+    session: Session, caller: Actor, form: SubmissionForm, content: HandIn, key: Idempotency | None
+) -> Incoming:
+    assignment = _assignment(session, caller, form)
+    course = assignment.course_id
+    return Incoming(
+        assignment_id=assignment.id,
+        student_id=users.find_or_create_student(session, "local", form.student, "", "", course).id,
+        source="api",
+        handin=content,
+        priority=form.priority,
+        submitted_by=caller.user_id,
+        idempotency=key,
+        trusted=intake.trusted(caller, course),
+    )

@@ -1,0 +1,4 @@
+"""Pages of an assignment.
+
+What is submitted for it belongs to app.submissions.
+"""

@@ -1,0 +1,1 @@
+"""Pages that write an assignment: rubric, task, files and versions."""

@@ -1,0 +1,248 @@
+"""The files of an assignment: starter, solution, tests and data; and whole folders in and out as zips."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.assignments.editor import shared
+from app.assignments.editor.shared import ANY
+from app.submissions import intake
+from app.web import auth
+from app.web.i18n import gettext as _
+from app.web.services import services
+from grading.assignments.editor.folder import FOLDERS, Content, others
+from grading.assignments.loader import MANIFEST, Assignment, read_files
+from grading.documents import Limits, UploadedFile
+from grading.documents.files import upload_name
+from grading.documents.zip_format import Budget, ZipReader
+from grading.domain.errors import AssignmentError, DocumentError, EmptyUpload, NotFound
+from grading.domain.permissions import Actor
+from grading.store.assignments import drafts, settings
+from grading.store.assignments.drafts import NothingChanged, SavedMeanwhile
+from grading.store.blobs import fetch
+
+pages = Blueprint("authoring_files", __name__)
+_PART = re.compile(r"[^/\\\x00-\x1f\x7f]{1,120}")
+_JUNK = ("__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini")
+MOST_FILES = 500
+
+
+@pages.get(f"/assignments/{ANY}/material")
+def listing(assignment_id: int) -> str:
+    """All files of the newest version, by folder."""
+    return _page(auth.actor(), assignment_id)
+
+
+@pages.get(f"/assignments/{ANY}/material/<path:path>")
+def download(assignment_id: int, path: str) -> Response:
+    """One of them, as it is."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        found = shared.seen(session, actor, assignment_id)
+        row = drafts.working(session, found).version
+        if path not in row.files:
+            raise NotFound(_("There is no such file."))
+        data = fetch(session, row.files[path])
+    return attached(data, path.rpartition("/")[2], "application/octet-stream")
+
+
+@pages.post(f"/assignments/{ANY}/material")
+def change(assignment_id: int) -> tuple[str, int] | BaseResponse:
+    """Add or replace files in a folder, or remove one, as a new draft."""
+    actor = auth.actor()
+    _require(actor, assignment_id)
+    try:
+        removed = request.form.get("remove", "")
+        if removed:
+            return _saved(actor, assignment_id, {}, removed)
+        folder = request.form.get("folder", "")
+        if folder not in FOLDERS:
+            raise NotFound(_("Choose one of the folders."))
+        files = intake.uploaded(request.files.getlist("files"))
+        return _saved(actor, assignment_id, {f"{folder}/{_inside(one.name)}": one.data for one in files})
+    except (DocumentError, AssignmentError, SavedMeanwhile) as error:
+        return _page(actor, assignment_id, error.message), error.status
+
+
+@pages.get(f"/assignments/{ANY}/versions/<int(max=2147483647):version_number>/folder.zip")
+def export(assignment_id: int, version_number: int) -> Response:
+    """A version as the zip of a folder, which can be imported again."""
+    number = version_number
+    actor = auth.actor()
+    with services().store.look() as session:
+        found = shared.seen(session, actor, assignment_id)
+        files = drafts.zip_of(session, found, drafts.version(session, assignment_id, number))
+        name = f"{found.slug}-{number}"
+    return attached(zipped(files, name), f"{name}.zip", "application/zip")
+
+
+@pages.post(f"/assignments/{ANY}/import")
+def bring(assignment_id: int) -> tuple[str, int] | BaseResponse:
+    """Read a zip of an assignment's folder as a new draft, and its settings where that is wanted."""
+    actor = auth.actor()
+    _require(actor, assignment_id)
+    try:
+        read, files = read_zip(one_zip())
+        content = content_of(read, files)
+        with services().store.write() as session:
+            found = shared.seen(session, actor, assignment_id)
+            note = request.form.get("note", "") or _("Imported from a zip")
+            if request.form.get("settings"):
+                said = from_folder(settings.settings_of(found), read)
+                settings.change_settings(session, found, said, actor)
+            base = shared.base()
+            made = drafts.save(session, found, content, base, actor, note, read.notes).number
+        flash(_("Read as version %(number)s. It is a draft until you publish it.", number=made))
+        shared.flash_report(read.notes)
+    except NothingChanged as error:
+        flash(error.message)
+    except (DocumentError, AssignmentError, SavedMeanwhile) as error:
+        return _page(actor, assignment_id, error.message), error.status
+    return redirect(url_for("authoring.edit", assignment_id=assignment_id), 303)
+
+
+def _require(actor: Actor, assignment_id: int) -> None:
+    """Before anything that was sent is read."""
+    with services().store.look() as session:
+        shared.seen(session, actor, assignment_id)
+
+
+def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: str = "") -> BaseResponse:
+    """Raises AssignmentError, SavedMeanwhile and NotFound."""
+    with services().store.write() as session:
+        found = shared.seen(session, actor, assignment_id)
+        said = drafts.content(session, drafts.version(session, assignment_id, shared.base()))
+        if removed and removed not in said.files:
+            raise NotFound(_("There is no such file."))
+        files = {path: data for path, data in {**said.files, **new}.items() if path != removed}
+        _require_room(files)
+        note = _("Removed %(path)s", path=removed) if removed else _("Files: %(paths)s", paths=", ".join(new))
+        try:
+            made = drafts.save(session, found, replace(said, files=files), shared.base(), actor, note)
+            flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made.number))
+        except NothingChanged as error:
+            flash(error.message)
+    return redirect(url_for("authoring_files.listing", assignment_id=assignment_id), 303)
+
+
+def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
+    with services().store.look() as session:
+        found = shared.seen(session, actor, assignment_id)
+        now = drafts.working(session, found)
+        top, paths = shared.head(session, found, now), sorted(now.version.files)
+    told = {folder: [p for p in paths if p.startswith(f"{folder}/")] for folder in FOLDERS}
+    return render_template(
+        "authoring/files.html",
+        head=top,
+        folders=told,
+        about=_about(),
+        problem=problem,
+        server=services().config.server,
+        base=top.number,
+    )
+
+
+def _about() -> dict[str, str]:
+    return {
+        "starter": _("What every student is given. Its lines earn nothing."),
+        "solution": _("One good answer. It gives the values that checks compare with."),
+        "tests": _("Tests of the work, and what runs before it. Students do not get them."),
+        "data": _("What the task needs; it lies beside the work when it is run."),
+    }
+
+
+# --- zips -----------------------------------------------------------------------------------------------
+
+
+def one_zip() -> UploadedFile:
+    """The zip of the form. Raises EmptyUpload."""
+    return intake.uploaded(request.files.getlist("zip"))[0]
+
+
+def read_zip(upload: UploadedFile) -> tuple[Assignment, dict[str, bytes]]:
+    """The assignment in a zip of its folder, and its files. Raises DocumentError, AssignmentError."""
+    limits = _limits()
+    budget = Budget(limits.max_entries, limits.max_upload_bytes, limits.max_entries)
+    reader = ZipReader(upload, limits, budget)
+    found = {path: entry for entry, path in reader.members() if not _is_junk(path)}
+    roots = {path.partition("/")[0] for path in found}
+    root = f"{next(iter(roots))}/" if len(roots) == 1 and MANIFEST not in found else ""
+    files = {path.removeprefix(root): reader.unpack(entry) for path, entry in found.items()}
+    if MANIFEST not in files:
+        raise EmptyUpload(_("There is no assignment.toml in this zip; zip the folder of an assignment."))
+    _require_room(files)
+    return read_files(files, limits, root.rstrip("/") or upload_name(upload.name).rpartition(".")[0]), files
+
+
+def content_of(read: Assignment, files: Mapping[str, bytes]) -> Content:
+    """What was read, ready to be saved."""
+    return Content(
+        rubric=read.rubric,
+        task=read.task,
+        instructions=read.instructions,
+        share_solution=read.share_solution,
+        spoken_language=read.spoken_language,
+        show_draft=read.show_draft,
+        files=others(files),
+    )
+
+
+def from_folder(known: Any, read: Assignment) -> Any:
+    """Settings with what a folder says of them; what it does not speak of stays. Raises AssignmentError."""
+    fields = {name: getattr(known, name) for name in type(known).model_fields}
+    said = {**read.rules, "late": read.rules.get("late", fields["late"])}
+    late = said["late"] if isinstance(said["late"], dict) else said["late"].model_dump()
+    data = {**fields, **said, "late": late, "title": read.title, "language": read.language, "due": read.due}
+    if read.release is not None:
+        data["release"] = read.release
+    return shared.checked(data)
+
+
+def zipped(files: Mapping[str, bytes], root: str) -> bytes:
+    """The files as a zip with one folder in it; the same files give the same zip."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, data in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(f"{root}/{path}"), data, zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def attached(data: bytes, name: str, kind: str) -> Response:
+    """A file that a browser saves and never shows."""
+    response = Response(data, mimetype=kind)
+    response.headers.set("Content-Disposition", "attachment", filename=name)
+    return response
+
+
+def _limits() -> Limits:
+    """Those of hand-ins, but for the number of files: data and tests may be many."""
+    return replace(intake.limits(services().config.server), max_files=MOST_FILES, max_data_bytes=0)
+
+
+def _require_room(files: Mapping[str, bytes]) -> None:
+    limits = _limits()
+    if len(files) > limits.max_entries or sum(map(len, files.values())) > limits.max_upload_bytes:
+        raise AssignmentError(_("All files together are more than an assignment may hold here."))
+
+
+def _inside(name: str) -> str:
+    """A file's path below its folder, as browsers give it. Raises AssignmentError."""
+    parts = [part for part in name.replace("\\", "/").split("/") if part]
+    fits = parts and all(_PART.fullmatch(part) and part[0] != "." and part.strip() == part for part in parts)
+    if not fits or len("/".join(parts)) > 300:
+        raise AssignmentError(
+            _("%(name)s: rename this file; its name has characters that cannot be used", name=name[:80])
+        )
+    return "/".join(parts)
+
+
+def _is_junk(path: str) -> bool:
+    return any(part.startswith(".") or part in _JUNK for part in path.split("/"))

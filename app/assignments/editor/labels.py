@@ -1,0 +1,286 @@
+"""The words of the rubric editor: fields, kinds of checks, differences between versions, conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+
+from app.web.check_messages import said as in_words
+from app.web.i18n import current
+from app.web.i18n import gettext as _
+from grading.assignments.editor.carry_over import Conflict
+from grading.assignments.editor.diff import Difference
+from grading.assignments.editor.form import Problem, Raw, Shape
+from grading.assignments.editor.text_lists import number
+from grading.domain.rubric_errors import KINDS
+
+
+def field_words() -> dict[str, str]:
+    """How fields are called, by their name in the rubric."""
+    return {
+        "id": _("Short name"),
+        "title": _("Title"),
+        "description": _("Description"),
+        "stage": _("Stage"),
+        "points": _("Points"),
+        "levels": _("Levels, the lowest first"),
+        "checks": _("Checks"),
+        "where": _("Only where (a pattern of headings)"),
+        "label": _("Shown as"),
+        "files": _("Only in files like"),
+        "weight": _("Weight"),
+        "cap": _("Earns at most (0 to 1)"),
+        "all_of": _("All of these"),
+        "any_of": _("One of these is enough"),
+        "none_of": _("None of these"),
+        "names": _("Names"),
+        "values": _("Values"),
+        "image": _("Only a picture counts"),
+        "rel_tol": _("Relative tolerance"),
+        "abs_tol": _("Absolute tolerance"),
+        "at_least": _("At least so many"),
+        "at_most": _("At most so many"),
+        "of": _("What is meant"),
+        "base": _("Subclasses of"),
+        "words": _("Words of each, at least"),
+        "functions": _("Names of functions"),
+        "variables": _("Names of variables"),
+        "classes": _("Names of classes"),
+        "part": _("Only this question of a cell (a pattern of its comment line)"),
+        "own_lines": _("Lines of one's own code it needs"),
+        "given": _("What the starter gives counts, too"),
+        "extra": _("Other placeholders"),
+        "cases": _("Cases"),
+        "expression": _("Expression"),
+        "expected": _("Expected value"),
+        "name": _("Name"),
+        "hidden": _("Hidden from students"),
+        "tests": _("Files in tests/"),
+        "prelude": _("File of tests/ that runs first"),
+        "show": _("Students see of a failed test"),
+        "seconds": _("Seconds for each test"),
+        "text": _("Expected output"),
+        "ignore_row_order": _("The order of rows does not matter"),
+        "rungs": _("Rungs, the best first"),
+        "when": _("When all of these are met"),
+        "credit": _("Credit (0 to 1)"),
+        "note": _("Note"),
+        "otherwise": _("Credit when no rung fits (0 to 1)"),
+        "equivalents": _("Names that count as the same"),
+        "criteria": _("Criteria"),
+        "bonus": _("Bonus: its points come on top of the maximum"),
+        "bonus_at_most": _("Points by which bonus may lift the total above the maximum"),
+        "adjustments": _("Deductions and caps"),
+        "unless": _("Unless these checks are met"),
+        "deduct": _("Takes (0 to 1)"),
+        "each": _("Once for each check that is not met"),
+        "partly": _("In proportion to what is missing"),
+        "adjustments.cap": _("Leaves at most (0 to 1)"),
+        "adjustments.at_least": _("Met from this share of the checks on (0 to 1)"),
+        "adjustments.criteria": _("Criteria it concerns"),
+        "adjustments.description": _("What students read about it"),
+    }
+
+
+def kind_words() -> dict[str, str]:
+    """How kinds of checks are called; one without a word here is called by its own name."""
+    said = {
+        "uses": _("Uses functions"),
+        "avoids": _("Avoids functions"),
+        "defines": _("Defines names"),
+        "code_matches": _("Code matches"),
+        "has_output": _("Has an output"),
+        "output_matches": _("Output matches"),
+        "output_close": _("Numbers are close"),
+        "no_errors": _("No errors"),
+        "all_executed": _("All cells were run"),
+        "words": _("At least so many words"),
+        "no_todo": _("Nothing left to do"),
+        "count": _("At least or at most so many"),
+        "comments": _("Comments"),
+        "documented": _("Descriptions of functions and classes"),
+        "function_length": _("Length of functions"),
+        "naming": _("Style of names"),
+        "passes_tests": _("Passes tests"),
+        "runs_clean": _("Runs from top to bottom"),
+        "output_equals": _("Outputs are equal"),
+        "variable_equals": _("Variables are right"),
+        "alternatives": _("The best of several"),
+        "ladder": _("A ladder of credit"),
+    }
+    return {kind: said.get(kind) or kind.replace("_", " ").capitalize() for kind in KINDS}
+
+
+@lru_cache(maxsize=16)
+def _field_words(_language: str) -> Mapping[str, str]:
+    """Those of the reader's language: a page asks for them a hundred times."""
+    return field_words()
+
+
+def field_word(name: str, place: str = "") -> str:
+    """How one field is called, at its place in the form; one without a word here by its own name."""
+    known = _field_words(current())
+    return known.get(_of_adjustment(name, place)) or known.get(name) or name.replace("_", " ").capitalize()
+
+
+def _of_adjustment(name: str, place: str) -> str:
+    """What a field of a deduction is called where its words are others than those of a check."""
+    parts = place.split(".")
+    return f"adjustments.{name}" if parts[0] == "adjustments" and len(parts) == 3 else ""
+
+
+def hint(shape: Shape, place: str = "") -> str:
+    """How a field is filled in; empty where that is plain."""
+    of_adjustment = {
+        "adjustments.deduct": _(
+            "0.2 takes 20 % of the maximum of its criteria. Give this, or the most it leaves."
+        ),
+        "adjustments.cap": _("0.2 leaves at most 20 % of the maximum of its criteria."),
+        "adjustments.criteria": _("One a line, by title or short name; without any, the whole."),
+    }
+    if said_there := of_adjustment.get(_of_adjustment(shape.name, place)):
+        return said_there
+    by_name = {
+        "part": _("It ends at the next comment line that begins like it."),
+        "own_lines": _("With fewer it earns nothing."),
+        "given": _("Where its cell was run."),
+        "base": _("The name of a class."),
+    }
+    said = {
+        "lines": _("One a line."),
+        "numbers": _("One number a line."),
+        "pairs": _("One a line: name = value."),
+        "lists": _("One a line: name = other, another."),
+    }
+    return by_name.get(shape.name) or said.get(shape.kind, "")
+
+
+def about_kind(kind: str) -> str:
+    """What a kind of check does: the first sentence of its class."""
+    words = " ".join((KINDS[kind].__doc__ or "").split())
+    return in_words(words.partition(". ")[0].rstrip(".") + ".")
+
+
+def place_words(place: str, raw: Raw | None) -> str:
+    """`criteria.0.checks.1.all_of` as people say it."""
+    parts = place.split(".")
+    said: list[str] = []
+    here: object = raw
+    for at, part in enumerate(parts):
+        if part.isdecimal():
+            here = here[int(part)] if isinstance(here, list) and int(part) < len(here) else None
+            said.append(_one(parts[at - 1] if at else "", int(part) + 1, here))
+        else:
+            here = here.get(part) if isinstance(here, dict) else None
+            if at + 1 >= len(parts) or not parts[at + 1].isdecimal():
+                said.append(field_word(part, ".".join(parts[: at + 1])))
+    return ", ".join(one for one in said if one)
+
+
+def _one(name: str, count: int, here: object) -> str:
+    raw = here if isinstance(here, dict) else {}
+    if name == "criteria":
+        title = str(raw.get("title", ""))
+        said = _("criterion %(count)s", count=count)
+        return f"{said} {_('“%(title)s”', title=title)}" if title else said
+    if name == "adjustments":
+        title = str(raw.get("title", ""))
+        said = _("deduction %(count)s", count=count)
+        return f"{said} {_('“%(title)s”', title=title)}" if title else said
+    if name in ("checks", "when", "unless"):
+        kind = str(raw.get("kind", ""))
+        return _("check %(count)s", count=count) + (f" ({kind_words()[kind]})" if kind in KINDS else "")
+    if name == "rungs":
+        return _("rung %(count)s", count=count)
+    if name == "cases":
+        return _("case %(count)s", count=count)
+    return _("entry %(count)s", count=count)
+
+
+def problem_words(
+    problems: Iterable[Problem], raw: Raw | None, fields: Iterable[str]
+) -> list[tuple[str, str]]:
+    """The field each problem is at (empty: none) and the sentence about it."""
+    known = set(fields)
+    found = []
+    for one in problems:
+        at = one.place
+        while at and at not in known:
+            at = at.rpartition(".")[0]
+        words = place_words(one.place, raw) if one.place else ""
+        message = in_words(one.message)
+        sentence = f"{words}: {message}" if words else message
+        found.append((at, sentence[:1].upper() + sentence[1:]))
+    return found
+
+
+def check_said(raw: Raw, own: Iterable[Shape], longest: int = 90) -> str:
+    """A folded check in one line: the name it was given, else what was typed into its own fields."""
+    typed = [raw.get(one.name) for one in own if one.kind not in ("checks", "parts", "yes", "choice")]
+    words = [", ".join(one.split("\n")) for one in typed if isinstance(one, str) and one]
+    said = str(raw.get("label") or "") or ", ".join(words)
+    return said if len(said) <= longest else said[: longest - 1] + "…"
+
+
+def difference_words(one: Difference) -> str:
+    """A difference as a sentence."""
+    if one.what == "field":
+        about = field_word(one.field)
+        return _("“%(name)s”: %(field)s was changed.", name=one.name, field=about)
+    kind = kind_words().get(one.field, one.field)
+    said: dict[str, Callable[[], str]] = {
+        "total": lambda: _("The total is %(after)s points; it was %(before)s.", **_sides(one)),
+        "criterion_added": lambda: _("“%(name)s” is new, for %(after)s points.", **_sides(one)),
+        "criterion_removed": lambda: _("“%(name)s” is gone; it had %(before)s points.", **_sides(one)),
+        "order": lambda: _("The criteria stand in another order."),
+        "equivalents": lambda: _("Other names count as the same."),
+        "adjustment_added": lambda: _("“%(name)s” is a new deduction or cap.", name=one.name),
+        "adjustment_removed": lambda: _("The deduction or cap “%(name)s” is gone.", name=one.name),
+        "bonus_at_most": lambda: _("How far bonus may lift the total above the maximum was changed."),
+        "check_added": lambda: _("“%(name)s”: a check is new: %(kind)s.", name=one.name, kind=kind),
+        "check_removed": lambda: _("“%(name)s”: a check is gone: %(kind)s.", name=one.name, kind=kind),
+        "check_changed": lambda: _("“%(name)s”: a check was changed: %(kind)s.", name=one.name, kind=kind),
+        "task": lambda: _("The task was changed."),
+        "instructions": lambda: _("The instructions for the stage %(name)s were changed.", **_sides(one)),
+        "share_solution": lambda: _("Whether models see the solution: now %(after)s.", **_sides(one)),
+        "show_draft": lambda: _(
+            "Whether students see feedback while it is written: now %(after)s.", **_sides(one)
+        ),
+        "spoken_language": lambda: _("Feedback is written in %(after)s; it was %(before)s.", **_sides(one)),
+        "file_added": lambda: _("File %(name)s is new.", **_sides(one)),
+        "file_removed": lambda: _("File %(name)s is gone.", **_sides(one)),
+        "file_changed": lambda: _("File %(name)s was changed.", **_sides(one)),
+    }
+    return said[one.what]() if one.what in said else one.what
+
+
+def _sides(one: Difference) -> dict[str, object]:
+    return {"name": one.name, "before": one.before, "after": one.after}
+
+
+def conflict_words(one: Conflict) -> str:
+    """What a person changed and does not fit the new grading, as a sentence."""
+    person = number(one.person) if one.person is not None else "–"
+    before = number(one.before) if one.before is not None else "–"
+    after = number(one.after) if one.after is not None else "–"
+    values = {"name": one.name, "person": person, "before": before, "after": after}
+    said: dict[str, Callable[[], str]] = {
+        "gone": lambda: _("“%(name)s” is not in the new rubric; the change of it is left behind.", **values),
+        "too_many": lambda: _(
+            "“%(name)s” is worth %(after)s points now; the %(person)s a person gave are cut to that.",
+            **values,
+        ),
+        "worth": lambda: _(
+            "“%(name)s” is worth %(after)s points instead of %(before)s; the %(person)s a person gave stay.",
+            **values,
+        ),
+        "judged": lambda: _(
+            "“%(name)s” is judged %(after)s now instead of %(before)s; the %(person)s a person gave stay.",
+            **values,
+        ),
+        "remark": lambda: _(
+            "The remark “%(name)s” that a person changed is not there any more; the change is left behind.",
+            **values,
+        ),
+    }
+    return said[one.why]()

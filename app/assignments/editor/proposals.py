@@ -1,0 +1,288 @@
+"""A first rubric: drafted by a model on the machines, behind all grading, or made from the solution."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from flask import Blueprint, Flask, current_app, flash, jsonify, redirect, render_template, request, url_for
+from redis.exceptions import RedisError
+from werkzeug.wrappers import Response
+
+from app.assignments.editor import shared
+from app.assignments.editor.shared import ANY
+from app.gateway.conversation import ClientGone, Conversation
+from app.gateway.errors import Refused
+from app.gateway.services import Door
+from app.web import auth
+from app.web.i18n import gettext as _
+from app.web.i18n import later as N_
+from app.web.i18n import told
+from app.web.services import services
+from grading.assignments.editor import proposal
+from grading.broker.gateway_requests import DRAFTING, Ask, Said
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.model import Document
+from grading.domain.rubric import Rubric
+from grading.store import tables
+from grading.store.assignments import drafts
+from grading.store.assignments.drafts import NothingChanged
+
+log = logging.getLogger(__name__)
+pages = Blueprint("authoring_proposals", __name__)
+LIMIT_S = 240.0
+"""For all of it, waiting for a machine included."""
+KEEP_S = 3600.0
+MOST = 4
+"""Drafts under way at the same time."""
+UNBOUND = "schema_not_bound"
+TEMPERATURE = 0.3
+
+
+@dataclass
+class Draft:
+    """One rubric that is drafted; its thread writes, pages read."""
+
+    id: str
+    user_id: int
+    assignment_id: int
+    shortened: bool
+    began: float
+    state: str = "waiting"
+    """waiting, writing, done, failed"""
+    machine: str = ""
+    model: str = ""
+    chars: int = 0
+    seconds: float = 0.0
+    why: str = ""
+    rubric: Rubric | None = None
+    cancelled: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more happens to it."""
+        return self.state in ("done", "failed")
+
+
+@dataclass
+class Drafts:
+    """Those of this process, for an hour; nothing of them is kept anywhere else."""
+
+    known: dict[str, Draft] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, draft: Draft) -> None:
+        """Take it in. Raises Conflict while there are too many."""
+        with self.lock:
+            limit = time.monotonic() - KEEP_S
+            self.known = {key: one for key, one in self.known.items() if one.began > limit or not one.over}
+            if sum(not one.over for one in self.known.values()) >= MOST:
+                raise Conflict(_("Other rubrics are being drafted; try again in a few minutes."))
+            self.known[draft.id] = draft
+
+    def find(self, draft_id: str, user_id: int, assignment_id: int) -> Draft:
+        """Somebody's own. Raises NotFound."""
+        found = self.known.get(draft_id)
+        if found is None or (found.user_id, found.assignment_id) != (user_id, assignment_id):
+            raise NotFound(_("This draft is not there any more; begin another one."))
+        return found
+
+
+def remember(app: Flask) -> None:
+    """Give the app its drafts."""
+    app.extensions["grader-drafts"] = Drafts()
+
+
+def _drafts() -> Drafts:
+    return cast(Drafts, current_app.extensions["grader-drafts"])
+
+
+@pages.get(f"/assignments/{ANY}/rubric/draft")
+def ask_form(assignment_id: int) -> str:
+    """What can be had: a model's draft where there is a model, and one made from the solution."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        found = shared.seen(session, actor, assignment_id)
+        now = drafts.working(session, found)
+        top, row = shared.head(session, found, now), now.version
+        made = shared.first_rubric(_documents(row.solution))
+        has = {"task": bool(row.task.strip()), "solution": bool(row.solution)}
+    return render_template("authoring/draft.html", head=top, made=made, has=has, model=_model())
+
+
+@pages.post(f"/assignments/{ANY}/rubric/draft")
+def ask(assignment_id: int) -> Response:
+    """Ask a model; the page that follows shows how far it is."""
+    actor, door = auth.actor(), services().door
+    with services().store.look() as session:
+        found = shared.seen(session, actor, assignment_id)
+        row = drafts.working(session, found).version
+        asked = _question(row)
+    if door is None or not _model():
+        flash(_("No machine with a model is there now. Begin with the template, or try again later."))
+        return redirect(url_for("authoring_proposals.ask_form", assignment_id=assignment_id), 303)
+    draft = Draft(secrets.token_hex(16), actor.user_id, assignment_id, asked.shortened, time.monotonic())
+    _drafts().begin(draft)
+    thread = threading.Thread(target=_write, args=(door, draft, asked, shared.stages()), daemon=True)
+    thread.start()
+    where = url_for("authoring_proposals.drafted", assignment_id=assignment_id, draft_id=draft.id)
+    return redirect(where, 303)
+
+
+@pages.get(f"/assignments/{ANY}/rubric/draft/<draft_id>")
+def drafted(assignment_id: int, draft_id: str) -> str:
+    """How far a draft is, and the rubric in the end."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        top = shared.head(session, shared.seen(session, actor, assignment_id))
+    draft = _drafts().find(draft_id, actor.user_id, assignment_id)
+    return render_template("authoring/drafted.html", head=top, draft=draft, said=_said(draft), limit=LIMIT_S)
+
+
+@pages.get(f"/assignments/{ANY}/rubric/draft/<draft_id>.json")
+def progress(assignment_id: int, draft_id: str) -> Response:
+    """What the page asks for while it waits."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        shared.seen(session, actor, assignment_id)
+    draft = _drafts().find(draft_id, actor.user_id, assignment_id)
+    return jsonify(over=draft.over, said=_said(draft))
+
+
+@pages.post(f"/assignments/{ANY}/rubric/draft/<draft_id>/stop")
+def stop(assignment_id: int, draft_id: str) -> Response:
+    """Nobody wants it any more."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        shared.seen(session, actor, assignment_id)
+    _drafts().find(draft_id, actor.user_id, assignment_id).cancelled = True
+    flash(_("The draft was stopped."))
+    return redirect(url_for("authoring_proposals.ask_form", assignment_id=assignment_id), 303)
+
+
+@pages.post(f"/assignments/{ANY}/rubric/take")
+def take(assignment_id: int) -> Response:
+    """Save the draft of a model, or the template, as a draft version: a person wants it."""
+    actor, draft_id = auth.actor(), request.form.get("draft", "")
+    with services().store.write() as session:
+        found = shared.seen(session, actor, assignment_id)
+        row = drafts.working(session, found).version
+        if draft_id:
+            draft = _drafts().find(draft_id, actor.user_id, assignment_id)
+            rubric, note = draft.rubric, _("Drafted by %(model)s", model=draft.model)
+        else:
+            rubric = shared.first_rubric(_documents(row.solution))
+            note = _("Made from the solution")
+        if rubric is None:
+            raise NotFound(_("This draft has no rubric."))
+        said = drafts.content(session, row)
+        try:
+            drafts.save(session, found, replace(said, rubric=rubric), row.number, actor, note)
+            flash(_("It is a draft now. Go through every line of it before you publish it."))
+        except NothingChanged as error:
+            flash(error.message)
+    return redirect(url_for("authoring.edit", assignment_id=assignment_id), 303)
+
+
+def _model() -> str:
+    """The name under which a machine can be asked now; empty: none is there, or all run without a model."""
+    door = services().door
+    try:
+        return DRAFTING if door is not None and DRAFTING in door.models() else ""
+    except RedisError as error:
+        log.warning("redis is away, nobody can be asked for a draft: %s", type(error).__name__)
+        return ""
+
+
+def _question(row: tables.RubricVersion) -> proposal.Question:
+    starter, solution = (_text(_documents(docs)) for docs in (row.starter, row.solution))
+    return proposal.question(row.task, starter, solution, shared.stages(), row.spoken_language)
+
+
+def _documents(rows: Sequence[Any]) -> tuple[Document, ...]:
+    return tuple(Document.model_validate(one) for one in rows)
+
+
+def _text(documents: Sequence[Document]) -> str:
+    return "\n\n".join(cell.source for document in documents for cell in document.cells)
+
+
+# --- the thread -----------------------------------------------------------------------------------------
+
+
+def _write(door: Door, draft: Draft, asked: proposal.Question, stages: tuple[str, ...]) -> None:
+    """Have it written; ends with a rubric or with a sentence. The body of a thread."""
+    settings = door.config.gateway.model_copy(update={"limit_s": LIMIT_S})
+    config = door.config.model_copy(update={"gateway": settings})
+    mine = Door(config, door.store, door.leases, door.talks, door.send)
+    try:
+        try:
+            text = _answer(mine, draft, asked, bound=True)
+        except Refused as error:
+            if error.code != UNBOUND:
+                raise
+            text = _answer(mine, draft, asked, bound=False)
+        draft.rubric = proposal.rubric_of(text, stages)
+        draft.state = "done"
+    except ClientGone:
+        _failed(draft, N_("It was stopped."))
+    except (Refused, proposal.NoProposal) as error:
+        _failed(draft, error.message)
+    except RedisError as error:
+        log.warning("redis is away, a draft is given up: %s", type(error).__name__)
+        _failed(draft, N_("The machines cannot be reached right now; try again in a minute."))
+    except Exception:
+        log.exception("a rubric could not be drafted")
+        _failed(draft, N_("Something went wrong on our side. Try again, or begin with the template."))
+    draft.seconds = time.monotonic() - draft.began
+
+
+def _failed(draft: Draft, why: str) -> None:
+    draft.why, draft.state = why, "failed"
+
+
+def _answer(door: Door, draft: Draft, asked: proposal.Question, *, bound: bool) -> str:
+    """What the model writes. Raises Refused, ClientGone, NoProposal and redis errors."""
+    ask = Ask(
+        model=DRAFTING,
+        messages=(Said(role="system", content=asked.system), Said(role="user", content=asked.user)),
+        max_tokens=proposal.MAX_TOKENS,
+        temperature=TEMPERATURE,
+        bound_to=asked.schema if bound else {},
+    )
+    said: list[str] = []
+    draft.chars = 0
+    with closing(Conversation(door, ask, lambda: draft.cancelled).events()) as events:
+        for event in events:
+            if event is None:
+                continue
+            if event.kind == "begun":
+                draft.state, draft.machine, draft.model = "writing", event.machine, event.model
+            said.append(event.text)
+            draft.chars += len(event.text)
+            if event.kind == "end" and event.reason == "length":
+                raise proposal.NoProposal(
+                    N_("The model's answer became too long; try again, or begin with the template.")
+                )
+    text = "".join(said)
+    # a model that is not bound likes to say something before and after it
+    return text if bound else text[max(0, text.find("{")) : text.rfind("}") + 1]
+
+
+def _said(draft: Draft) -> str:
+    """How far it is, as a sentence."""
+    seconds = int(time.monotonic() - draft.began)
+    if draft.state == "waiting":
+        return _("Waiting for a machine; grading goes first (%(seconds)s s).", seconds=seconds)
+    if draft.state == "writing":
+        values = {"model": draft.model, "machine": draft.machine, "chars": draft.chars, "seconds": seconds}
+        return _("%(model)s on %(machine)s is writing: %(chars)s characters, %(seconds)s s.", **values)
+    if draft.state == "failed":
+        return _("No rubric was drafted: %(why)s", why=told(draft.why))
+    return _("Drafted by %(model)s on %(machine)s.", model=draft.model, machine=draft.machine)

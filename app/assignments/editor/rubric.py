@@ -1,0 +1,218 @@
+"""Writing the rubric of an assignment, as a form or as text."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from app.assignments.editor import labels as words
+from app.assignments.editor import shared
+from app.assignments.editor.shared import ANY
+from app.web import auth
+from app.web.i18n import gettext as _
+from app.web.services import services
+from grading.assignments.editor import form as forms
+from grading.assignments.editor.diff import differences
+from grading.assignments.editor.form import Problem, Raw
+from grading.assignments.editor.form_actions import act
+from grading.assignments.editor.toml_writer import written
+from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubric
+from grading.domain.errors import AssignmentError
+from grading.domain.rubric import Adjustment, CheckBase, Criterion, Rubric
+from grading.domain.rubric_errors import KINDS
+from grading.store.assignments import drafts
+from grading.store.assignments.drafts import NothingChanged, SavedMeanwhile
+
+pages = Blueprint("authoring", __name__)
+MOST_TEXT = 1_000_000
+"""Characters of a rubric as text."""
+
+
+# --- the rubric as a form -------------------------------------------------------------------------------
+
+
+@pages.get(f"/assignments/{ANY}/rubric")
+def edit(assignment_id: int) -> str:
+    """The rubric of the newest version, to be changed."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        found = shared.seen(session, actor, assignment_id)
+        now = drafts.working(session, found)
+        top, rubric = shared.head(session, found, now), Rubric.model_validate(now.version.rubric)
+    return _editor(top, forms.to_raw(rubric), top.number)
+
+
+@pages.post(f"/assignments/{ANY}/rubric")
+def save(assignment_id: int) -> tuple[str, int] | str | Response:
+    """Do what a button says: change the form, show it as students see it, or save it as a draft."""
+    actor, raw = auth.actor(), forms.of_form(request.form.items())
+    with services().store.look() as session:
+        top = shared.head(session, shared.seen(session, actor, assignment_id))
+    action = request.form.get("do", "save")
+    if action not in ("save", "preview"):
+        kinds = {name.removeprefix("new:"): kind for name, kind in request.form.items() if name[:4] == "new:"}
+        return _editor(top, raw, shared.base(), at=act(raw, action, kinds))
+    rubric, problems = forms.read(raw, shared.stages())
+    if rubric is None or action == "preview":
+        return _editor(top, raw, shared.base(), problems, preview=rubric), 422 if problems else 200
+    try:
+        return _saved(actor, assignment_id, rubric)
+    except AssignmentError as error:
+        return _editor(top, raw, shared.base(), (forms.problem_of(error),)), 422
+    except SavedMeanwhile as error:
+        return _meanwhile(assignment_id, raw, error), 409
+
+
+def _saved(actor: Any, assignment_id: int, rubric: Rubric, report: Sequence[str] = ()) -> Response:
+    """Save as a draft and go on there. Raises AssignmentError, SavedMeanwhile."""
+    with services().store.write() as session:
+        found = shared.seen(session, actor, assignment_id)
+        base = shared.base()
+        said = drafts.content(session, drafts.version(session, assignment_id, base))
+        try:
+            new, note = replace(said, rubric=rubric), request.form.get("note", "")
+            made = drafts.save(session, found, new, base, actor, note, report).number
+        except NothingChanged as error:
+            made, same = base, error.message
+            flash(same)
+        else:
+            flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made))
+            shared.flash_report(report)
+    return redirect(url_for("authoring.edit", assignment_id=assignment_id), 303)
+
+
+def _meanwhile(assignment_id: int, raw: Raw, error: SavedMeanwhile) -> str:
+    """The form with what was typed, and what somebody else changed meanwhile."""
+    actor, before = auth.actor(), shared.base()
+    with services().store.look() as session:
+        found = shared.seen(session, actor, assignment_id)
+        top = shared.head(session, found)
+        theirs = drafts.side(drafts.version(session, assignment_id, error.number))
+        mine = drafts.side(drafts.version(session, assignment_id, before))
+    other = [words.difference_words(one) for one in differences(mine, theirs)]
+    return _editor(top, raw, error.number, meanwhile=(error.message, before, other))
+
+
+def _editor(
+    top: shared.Head,
+    raw: Raw,
+    base: int,
+    problems: tuple[Problem, ...] = (),
+    *,
+    preview: Rubric | None = None,
+    at: str = "",
+    meanwhile: tuple[str, int, list[str]] | None = None,
+) -> str:
+    return render_template(
+        "authoring/rubric.html",
+        head=top,
+        raw=raw,
+        base=base,
+        problems=words.problem_words(problems, raw, _fields(raw)),
+        preview=preview,
+        at=at,
+        meanwhile=meanwhile,
+        total=_total(raw),
+        stages=shared.stages(),
+        words=words,
+        kinds=words.kind_words(),
+        shapes=forms.shapes,
+        classes=KINDS,
+        rubric_class=Rubric,
+        criterion=Criterion,
+        adjustment=Adjustment,
+        common=tuple(CheckBase.model_fields),
+        note=request.form.get("note", ""),
+    )
+
+
+def _total(raw: Raw) -> float:
+    """The points of the form as far as they are numbers, without those of bonus criteria."""
+    total = 0.0
+    for one in raw.get("criteria", ()):
+        if one.get("bonus"):
+            continue
+        try:
+            total += float(str(one.get("points", "")).replace(",", "."))
+        except ValueError:
+            continue
+    return total
+
+
+def _fields(raw: Any, name: str = "") -> list[str]:
+    """The names of all fields and parts of a form."""
+    inside: list[tuple[str, Any]] = []
+    if isinstance(raw, dict):
+        inside = list(raw.items())
+    elif isinstance(raw, list):
+        inside = [(str(n), one) for n, one in enumerate(raw)]
+    here = [name] if name else []
+    return [*here, *(f for key, one in inside for f in _fields(one, f"{name}.{key}" if name else key))]
+
+
+# --- the rubric as text ---------------------------------------------------------------------------------
+
+
+@pages.get(f"/assignments/{ANY}/rubric/text")
+def as_text(assignment_id: int) -> str:
+    """The rubric as TOML or JSON."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        found = shared.seen(session, actor, assignment_id)
+        now = drafts.working(session, found)
+        top, rubric = shared.head(session, found, now), Rubric.model_validate(now.version.rubric)
+    how = "json" if request.args.get("as") == "json" else "toml"
+    said = forms.as_json(rubric)
+    shown = json.dumps(said, indent=2, ensure_ascii=False) + "\n" if how == "json" else written(said)
+    return _text_page(top, shown, top.number)
+
+
+@pages.post(f"/assignments/{ANY}/rubric/text")
+def save_text(assignment_id: int) -> tuple[str, int] | Response:
+    """Save what was typed as a draft."""
+    actor, typed = auth.actor(), shared.text("text")
+    with services().store.look() as session:
+        found = shared.seen(session, actor, assignment_id)
+        top, works = shared.head(session, found), drafts.works(drafts.working(session, found).version)
+    try:
+        rubric, problems, report = _of_text(typed, works)
+        if rubric is None:
+            said = [sentence for _at, sentence in words.problem_words(problems, None, ())]
+            return _text_page(top, typed, shared.base(), said), 422
+        return _saved(actor, assignment_id, rubric, report)
+    except AssignmentError as error:
+        return _text_page(top, typed, shared.base(), [error.message]), 422
+    except SavedMeanwhile as error:
+        again = _("Look at its changes under Versions. Saving again makes a version after it.")
+        return _text_page(top, typed, error.number, [f"{error.message} {again}"]), 409
+
+
+def _of_text(typed: str, works: Works) -> tuple[Rubric | None, tuple[Problem, ...], Sequence[str]]:
+    """The rubric, or what is wrong in it, and how it was read. Raises AssignmentError where it is no text."""
+    if len(typed) > MOST_TEXT:
+        raise AssignmentError(_("This is longer than a rubric may be."))
+    try:
+        data = json.loads(typed) if typed.lstrip().startswith("{") else tomllib.loads(typed)
+    except (ValueError, RecursionError) as error:
+        raise AssignmentError(_("This is neither TOML nor JSON: %(why)s", why=error)) from error
+    if is_legacy(data):
+        rubric, report = read_legacy_rubric(data, works)
+        return rubric, (), report
+    return *forms.validated(data, shared.stages()), ()
+
+
+def _text_page(top: shared.Head, shown: str, base: int, problems: list[str] | None = None) -> str:
+    return render_template(
+        "authoring/text.html",
+        head=top,
+        text=shown,
+        base=base,
+        problems=problems or [],
+        note=request.form.get("note", ""),
+    )

@@ -1,0 +1,171 @@
+"""The versions of an assignment: list, look, compare, restore, publish; and new assignments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from app.assignments.editor import files as folders
+from app.assignments.editor import labels as words
+from app.assignments.editor import shared
+from app.assignments.editor import task as settings_page
+from app.assignments.editor.shared import ANY
+from app.web import auth, dates, markdown
+from app.web.i18n import gettext as _
+from app.web.services import services
+from grading.assignments.editor.diff import differences
+from grading.assignments.editor.folder import Content, Settings
+from grading.assignments.editor.text_lists import slug
+from grading.domain.errors import AssignmentError, DocumentError
+from grading.store.assignments import drafts
+from grading.store.assignments.drafts import NothingChanged
+from grading.store.courses import courses
+
+pages = Blueprint("authoring_versions", __name__)
+COURSE = "/courses/<int(max=2147483647):course_id>/assignments"
+NUMBER = "<int(max=2147483647):version_number>"
+
+
+@pages.get(f"/assignments/{ANY}/versions")
+def listing(assignment_id: int) -> str:
+    """All versions, the newest first."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        found = shared.seen(session, actor, assignment_id)
+        top, rows = shared.head(session, found), drafts.lines(session, found)
+        tasked = not top.draft or bool(drafts.working(session, found).version.task.strip())
+    return render_template("authoring/versions.html", head=top, rows=rows, tasked=tasked)
+
+
+@pages.get(f"/assignments/{ANY}/versions/{NUMBER}")
+def version(assignment_id: int, version_number: int) -> str:
+    """One version as students see it, and what it changed since another one."""
+    number = version_number
+    actor, other = auth.actor(), shared.whole("against")
+    with services().store.look() as session:
+        found = shared.seen(session, actor, assignment_id)
+        top, rows = shared.head(session, found), drafts.lines(session, found)
+        new = drafts.side(drafts.version(session, assignment_id, number))
+        line = next((one for one in rows if one.number == number), None)
+        before = other or next((one.number for one in rows if one.number < number), None)
+        old = drafts.side(drafts.version(session, assignment_id, before)) if before else None
+    changed = [(words.difference_words(one), one) for one in differences(old, new)] if old else []
+    return render_template(
+        "authoring/version.html",
+        head=top,
+        number=number,
+        line=line,
+        rows=rows,
+        before=before,
+        changed=changed,
+        side=new,
+        task=markdown.markdown(new.task),
+    )
+
+
+@pages.post(f"/assignments/{ANY}/versions/{NUMBER}/restore")
+def restore(assignment_id: int, version_number: int) -> Response:
+    """A new draft that says what this version says."""
+    number = version_number
+    actor = auth.actor()
+    with services().store.write() as session:
+        found = shared.seen(session, actor, assignment_id)
+        try:
+            note = _("Version %(number)s again", number=number)
+            made = drafts.restore(session, found, number, actor, note).number
+            flash(_("Version %(old)s is back as draft %(new)s.", old=number, new=made))
+        except NothingChanged:
+            flash(_("The newest version says the same already."))
+    return redirect(url_for("authoring.edit", assignment_id=assignment_id), 303)
+
+
+@pages.post(f"/assignments/{ANY}/versions/{NUMBER}/publish")
+def publish(assignment_id: int, version_number: int) -> Response:
+    """Hand-ins are graded with it from now on; what is graded stays as it is."""
+    number = version_number
+    actor = auth.actor()
+    with services().store.write() as session:
+        found = shared.seen(session, actor, assignment_id)
+        done = drafts.publish(session, found, number, actor)
+        shown = bool(request.form.get("show")) and not found.visible
+        if shown:
+            found.visible = True
+    flash(
+        _("Version %(number)s counts from now on. What is graded already stays as it is.", number=number)
+        if done
+        else _("This version was published before. Restore it as a draft to make it count again.")
+    )
+    if shown:
+        flash(_("Students see the assignment now."))
+    return redirect(url_for("authoring_versions.listing", assignment_id=assignment_id), 303)
+
+
+# --- new assignments ------------------------------------------------------------------------------------
+
+
+@pages.get(f"{COURSE}/new")
+def new(course_id: int) -> str:
+    """The form for a new assignment, or its zip."""
+    auth.in_course("assignment.change", course_id)
+    first = Settings.model_construct(
+        title="", slug="", language="", release=services().config.server.release, visible=False
+    )
+    return _new_page(course_id, shared.settings_form(first))
+
+
+@pages.post(f"{COURSE}/new")
+def create(course_id: int) -> tuple[str, int] | Response:
+    """Make it, with a first draft of a rubric that nobody is graded with yet."""
+    actor = auth.in_course("assignment.change", course_id)
+    try:
+        said = shared.read_settings()
+        content = Content(rubric=shared.first_rubric(()))
+        with services().store.write() as session:
+            made = drafts.create(session, course_id, said, content, actor).id
+    except (AssignmentError, dates.BadDate) as error:
+        return _new_page(course_id, request.form.to_dict(), error.message), 422
+    flash(_("The assignment is there. Write its task and rubric, then publish it."))
+    return redirect(url_for("authoring_task.task", assignment_id=made), 303)
+
+
+@pages.post(f"{COURSE}/import")
+def bring(course_id: int) -> tuple[str, int] | Response:
+    """Make an assignment from the zip of its folder, as a draft."""
+    actor = auth.in_course("assignment.change", course_id)
+    try:
+        read, files = folders.read_zip(folders.one_zip())
+        first = Settings.model_construct(
+            title=read.title, slug=slug(read.slug) or read.slug, visible=False,
+            release=services().config.server.release,
+        )  # fmt: skip
+        said = folders.from_folder(first, read).model_copy(update={"slug": read.slug})
+        with services().store.write() as session:
+            content = folders.content_of(read, files)
+            made = drafts.create(session, course_id, said, content, actor, read.notes).id
+    except (DocumentError, AssignmentError) as error:
+        return _new_page(course_id, _empty(), error.message), error.status
+    flash(_("The assignment is there as a draft. Look through it, then publish it."))
+    shared.flash_report(read.notes)
+    return redirect(url_for("authoring.edit", assignment_id=made), 303)
+
+
+def _empty() -> dict[str, Any]:
+    return shared.settings_form(Settings.model_construct(title="", slug="", visible=False))
+
+
+def _new_page(course_id: int, fields: dict[str, Any], problem: str = "") -> str:
+    with services().store.look() as session:
+        course = courses.find(session, course_id)
+        title = course.title
+    return render_template(
+        "authoring/new.html",
+        course_id=course_id,
+        course_title=title,
+        fields=fields,
+        zone_options=shared.zone_options,
+        problem=problem,
+        server=services().config.server,
+        **settings_page.choices(),
+    )

@@ -1,0 +1,1 @@
+"""Pages of a course: its settings, roster, groups and extensions."""

@@ -1,0 +1,173 @@
+"""Groups: students find together, staff put them together."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.assignments import views
+from app.web import auth
+from app.web.i18n import gettext as _
+from app.web.i18n import ngettext
+from app.web.services import services
+from grading.domain.permissions import Actor, Subject
+from grading.store import tables
+from grading.store.courses import group_import, groups
+from grading.store.courses.groups import Group
+from grading.tabular.groups_csv import GroupProblem, read_groups
+
+pages = Blueprint("groups", __name__)
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/group")
+def own(assignment_id: int) -> BaseResponse:
+    """A student invites somebody, accepts an invitation, or leaves."""
+    actor, wish = auth.actor(), request.form.get("wish", "")
+    try:
+        with services().store.write() as session:
+            found = views.seen(session, actor, assignment_id)
+            auth.require(actor, "submit", Subject(found.course_id, actor.user_id))
+            flash(_do(session, found, actor, wish))
+    except GroupProblem as error:
+        flash(error.message)
+    return redirect(url_for("assignments.assignment", assignment_id=assignment_id, _anchor="group"), 303)
+
+
+def _do(session: Session, found: tables.Assignment, actor: Actor, wish: str) -> str:
+    if found.group_size < 2 or actor.roles.get(found.course_id) != "student":
+        raise GroupProblem(_("This assignment is done alone, or you are no student of the course."))
+    if wish == "invite":
+        invited = groups.invite(session, found, actor.user_id, request.form.get("name", "")[:200])
+        return _("%(name)s was invited and has to accept.", name=invited.name)
+    if wish == "confirm":
+        groups.confirm(session, found, actor.user_id)
+        return _("You are in the group now. What one of you hands in counts for all.")
+    if wish == "leave":
+        groups.leave(session, found, actor.user_id)
+        return _("You are in no group now.")
+    raise GroupProblem(_("Choose what to do with the group."))
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/groups")
+def listing(assignment_id: int) -> str:
+    """All students with their groups, to be changed by staff."""
+    return _page(auth.actor(), assignment_id)
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/groups")
+def arrange(assignment_id: int) -> tuple[str, int] | BaseResponse:
+    """Put every student into the group that was typed beside their name."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            found = _shared(session, actor, assignment_id)
+            if request.form.get("state") != groups.state(session, assignment_id):
+                raise GroupProblem(_("Somebody changed the groups meanwhile. Look at them and try again."))
+            made = group_import.arrange(session, found, _typed(), actor.name)
+    except GroupProblem as error:
+        return _page(actor, assignment_id, error.message), error.status
+    return _done(assignment_id, made)
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/groups/fill")
+def fill(assignment_id: int) -> BaseResponse:
+    """Put everybody who is in no group into one by chance."""
+    actor = auth.actor()
+    with services().store.write() as session:
+        made = group_import.fill(session, _shared(session, actor, assignment_id), actor.name)
+    return _done(assignment_id, made)
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/groups/file")
+def upload(assignment_id: int) -> tuple[str, int] | BaseResponse:
+    """Take groups from a CSV file; nothing is changed when a line of it is wrong."""
+    actor, given = auth.actor(), request.files.get("file")
+    try:
+        with services().store.write() as session:
+            found = _shared(session, actor, assignment_id)
+            known = groups.students(session, found.course_id)
+            names = {one.sign_in_name: one.user_id for one in known if one.sign_in_name}
+            wanted = read_groups(given.read() if given else b"", names)
+            made = group_import.arrange(session, found, wanted, actor.name)
+    except GroupProblem as error:
+        return _page(actor, assignment_id, error.message), error.status
+    return _done(assignment_id, made)
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/groups.csv")
+def download(assignment_id: int) -> Response:
+    """The groups as CSV, to be changed and sent back."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        found = _assignment(session, actor, assignment_id)
+        rows, labels = _rows(session, found)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(("group", "student", "name"))
+    for one in rows:
+        writer.writerow([neutral(part) for part in (labels.get(one.user_id, ""), one.sign_in_name, one.name)])
+    response = Response(text.getvalue(), mimetype="text/csv")
+    response.headers.set("Content-Disposition", "attachment", filename=f"groups-{found.slug}.csv")
+    return response
+
+
+def neutral(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def _done(assignment_id: int, made: tuple[int, int]) -> BaseResponse:
+    there, changed = made
+    said = ngettext("%(count)s student was moved.", "%(count)s students were moved.", changed)
+    flash(said + " " + ngettext("There is %(count)s group now.", "There are %(count)s groups now.", there))
+    return redirect(url_for("groups.listing", assignment_id=assignment_id), 303)
+
+
+def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
+    with services().store.look() as session:
+        found = _assignment(session, actor, assignment_id)
+        shared, course = found.group_size > 1, found.course
+        rows, labels = _rows(session, found) if shared else ([], {})
+        waiting = groups.unconfirmed(session, assignment_id) if shared else frozenset()
+        state = groups.state(session, assignment_id) if shared else ""
+    typed = _typed() if problem else {}
+    return render_template(
+        "groups.html",
+        assignment=found,
+        course=course,
+        rows=rows,
+        labels={**labels, **typed},
+        waiting=waiting,
+        state=state,
+        problem=problem,
+    )
+
+
+def _rows(session: Session, found: tables.Assignment) -> tuple[list[groups.Person], dict[int, str]]:
+    listed: list[Group] = groups.listed(session, found.id)
+    labels = {one.user_id: str(n) for n, group in enumerate(listed, start=1) for one in group.people}
+    return groups.students(session, found.course_id), labels
+
+
+def _typed() -> dict[int, str]:
+    """Student -> what was typed beside their name."""
+    given = ((name.removeprefix("group-"), text.strip()[:100]) for name, text in request.form.items())
+    return {int(name): text for name, text in given if name.isdecimal() and name.isascii() and len(name) < 10}
+
+
+def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
+    found = views.seen(session, actor, assignment_id)
+    auth.require(actor, "group.manage", Subject(found.course_id))
+    return found
+
+
+def _shared(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
+    """An assignment that is done in groups. Raises GroupProblem."""
+    found = _assignment(session, actor, assignment_id)
+    if found.group_size < 2:
+        raise GroupProblem(_("This assignment is done alone; set how many work together first."))
+    return found

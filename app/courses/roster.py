@@ -1,0 +1,202 @@
+"""The people of a course: list, import of a table, roles, links."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.accounts import password_links as shown_links
+from app.web import auth
+from app.web.i18n import gettext as _
+from app.web.i18n import ngettext
+from app.web.services import services
+from grading.domain.errors import Conflict, GraderError
+from grading.domain.permissions import Actor, Subject, may
+from grading.store.courses import courses, invitations, members, roster
+from grading.store.courses.roster import Plan
+from grading.tabular import roster_csv
+from grading.tabular.roster_csv import Roster
+
+pages = Blueprint("people", __name__, url_prefix="/courses/<int(max=2147483647):course_id>/people")
+PERSON = "/<int(max=2147483647):user_id>"
+
+
+@pages.get("", endpoint="roster")
+def listing(course_id: int) -> str:
+    """Everybody in the course; a search and one role."""
+    return _listing(course_id)
+
+
+def _listing(course_id: int, problem: str = "") -> str:
+    actor = auth.in_course("roster.see", course_id)
+    search, role = request.args.get("q", "")[:200], request.args.get("role", "")
+    page = request.args.get("page", "")
+    number = int(page) if page.isdecimal() and len(page) < 7 else 1
+    with services().store.look() as session:
+        course = courses.named(session, course_id)
+        people = members.listing(session, course_id, search, role if role in roster_csv.ROLES else "", number)
+        changes = may(actor, "roster.change", Subject(course_id))
+        uninvited = members.uninvited(session, course_id) if changes else 0
+    return render_template(
+        "people/roster.html", course=course, people=people, search=search, role=role, problem=problem,
+        uninvited=uninvited, changes=changes, form=request.form,
+    )  # fmt: skip
+
+
+@pages.post("/add")
+def add(course_id: int) -> tuple[str, int] | BaseResponse:
+    """Add one person; what is wrong is said above the list."""
+    actor = auth.in_course("roster.change", course_id)
+    table = roster_csv.one(*(request.form.get(name, "") for name in ("id", "name", "email", "role")))
+    with services().store.write() as session:
+        done = roster.apply(session, course_id, table, actor)
+    if done.problems:
+        return _listing(course_id, done.problems[0].words), 422
+    flash(_told(done))
+    return redirect(url_for("people.roster", course_id=course_id, q=table.rows[0].id), 303)
+
+
+@pages.get("/import")
+def import_form(course_id: int) -> str:
+    """The form for a table."""
+    auth.in_course("roster.change", course_id)
+    return _import_page(course_id)
+
+
+@pages.post("/import")
+def preview(course_id: int) -> str | tuple[str, int]:
+    """What the table would do; nothing is changed yet."""
+    actor = auth.in_course("roster.change", course_id)
+    try:
+        text = _given()
+        table = roster_csv.parse(text)
+    except GraderError as error:
+        return _import_page(course_id, error.message), error.status
+    return _preview_page(course_id, text, table, actor)
+
+
+@pages.post("/import/confirm")
+def confirm(course_id: int) -> tuple[str, int] | BaseResponse:
+    """Do what was shown; if that is no longer the same, show it again."""
+    actor = auth.in_course("roster.change", course_id)
+    text = request.form.get("table", "")
+    try:
+        table = roster_csv.parse(text)
+    except GraderError as error:
+        return _import_page(course_id, error.message), error.status
+    try:
+        with services().store.write() as session:
+            done = roster.apply(session, course_id, table, actor, request.form.get("digest", ""))
+    except Conflict as error:
+        return _preview_page(course_id, text, table, actor, error.message), error.status
+    flash(_told(done))
+    return redirect(url_for("people.roster", course_id=course_id), 303)
+
+
+@pages.post("/invite")
+def invite(course_id: int) -> Response | BaseResponse:
+    """A table of links for the chosen people, or for all who have no password; it is sent once."""
+    actor = auth.in_course("roster.change", course_id)
+    given = [int(one) for one in request.form.getlist("user") if one.isdecimal() and len(one) < 10]
+    with services().store.write() as session:
+        wanted = members.linkable(session, actor, course_id, None if "all" in request.form else given)
+        made = invitations.make(session, wanted, actor.name, actor.user_id, course_id)
+        rows = members.named(session, wanted)
+        course = courses.find(session, course_id)
+    if not made:
+        flash(
+            _(
+                "Nobody was chosen for whom you can make a link. An administrator makes links for staff and "
+                "for people who are also in courses that you do not teach."
+            )
+        )
+        return redirect(url_for("people.roster", course_id=course_id), 303)
+    cells = [[one.sign_in_name, one.name, one.email, shown_links.address(made[one.user_id])] for one in rows]
+    body = roster_csv.as_csv(("id", "name", "email", "link"), cells)
+    name = f"{course.slug}-links.csv"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(body, mimetype="text/csv", headers=headers)
+
+
+@pages.get(PERSON)
+def person(course_id: int, user_id: int) -> str:
+    """Somebody in the course, and what may be done about them."""
+    actor = auth.in_course("roster.see", course_id)
+    with services().store.look() as session:
+        found = roster.member(session, course_id, user_id)
+        course = courses.find(session, course_id)
+        one = members.person(session, user_id, found.role)
+        linkable = user_id in members.linkable(session, actor, course_id, [user_id])
+    changes = may(actor, "roster.change", Subject(course_id))
+    own = user_id == actor.user_id and not actor.administrator
+    return render_template(
+        "people/person.html", course=course, person=one, linkable=linkable, changes=changes, own=own,
+        roles=roster_csv.ROLES,
+    )  # fmt: skip
+
+
+@pages.post(f"{PERSON}/role")
+def change_role(course_id: int, user_id: int) -> BaseResponse:
+    """Give somebody another role."""
+    actor = auth.in_course("roster.change", course_id)
+    with services().store.write() as session:
+        roster.set_role(session, course_id, user_id, request.form.get("role", ""), actor)
+    flash(_("The role is changed."))
+    return redirect(url_for("people.person", course_id=course_id, user_id=user_id), 303)
+
+
+@pages.post(f"{PERSON}/remove")
+def remove(course_id: int, user_id: int) -> BaseResponse:
+    """Take somebody out of the course."""
+    actor = auth.in_course("roster.change", course_id)
+    with services().store.write() as session:
+        roster.remove(session, course_id, user_id, actor)
+    flash(_("They are no longer in this course. What they handed in is kept."))
+    return redirect(url_for("people.roster", course_id=course_id), 303)
+
+
+@pages.post(f"{PERSON}/link")
+def link(course_id: int, user_id: int) -> str:
+    """A link for one person, shown once."""
+    actor = auth.in_course("roster.change", course_id)
+    with services().store.write() as session:
+        roster.member(session, course_id, user_id)
+        members.require_linkable(session, actor, course_id, [user_id])
+        back = url_for("people.person", course_id=course_id, user_id=user_id)
+        return shown_links.page(session, user_id, actor, back, course_id)
+
+
+def _given() -> str:
+    """The table that was uploaded or pasted."""
+    file = request.files.get("file")
+    data = file.stream.read(roster_csv.MAX_BYTES + 1) if file is not None else b""
+    text = request.form.get("table", "")
+    if not data and not text.strip():
+        raise roster_csv.RosterUnreadable(_("Choose a file or paste a table first."))
+    return roster_csv.text_of(data or text.encode())
+
+
+def _import_page(course_id: int, problem: str = "") -> str:
+    with services().store.look() as session:
+        course = courses.find(session, course_id)
+    return render_template(
+        "people/import.html", course=course, problem=problem, table=request.form.get("table", "")
+    )
+
+
+def _preview_page(course_id: int, text: str, table: Roster, actor: Actor, problem: str = "") -> str:
+    with services().store.look() as session:
+        course = courses.find(session, course_id)
+        plan = roster.plan(session, course_id, table, actor)
+    return render_template("people/preview.html", course=course, plan=plan, table=text, problem=problem)
+
+
+def _told(plan: Plan) -> str:
+    added, changed = len(plan.of("new", "add")), len(plan.of("change"))
+    if not added and not changed:
+        return _("Everybody was in the course already; nothing was changed.")
+    first = ngettext("%(count)s person added", "%(count)s people added", added)
+    said = first + ", " + ngettext("%(count)s changed.", "%(count)s changed.", changed)
+    left = len(plan.problems)
+    out = ngettext("%(count)s line was left out.", "%(count)s lines were left out.", left) if left else ""
+    return f"{said} {out}".rstrip()

@@ -1,0 +1,99 @@
+"""Courses: the list, a course's assignments, its settings, making one."""
+
+from __future__ import annotations
+
+from flask import Blueprint, current_app, flash, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from app.web import auth, cache
+from app.web.i18n import gettext as _
+from app.web.services import services
+from grading.domain.errors import GraderError
+from grading.domain.permissions import Subject, may
+from grading.store.courses import courses
+from grading.store.courses.courses import Settings
+
+pages = Blueprint("courses", __name__, url_prefix="/courses")
+NEW = "authoring_versions.new"
+COURSE = "/<int(max=2147483647):course_id>"
+
+
+@pages.get("")
+def listing() -> str:
+    """The reader's courses; all for administrators."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        known = courses.listing(session, None if actor.administrator else frozenset(actor.roles))
+    return render_template("courses/listing.html", courses=known, actor=actor)
+
+
+@pages.get("/new")
+def new_form() -> str:
+    """The form for a new course."""
+    auth.require(auth.actor(), "course.create")
+    return render_template("courses/new.html", form={})
+
+
+@pages.post("/new")
+def create() -> tuple[str, int] | Response:
+    """Make a course."""
+    actor = auth.actor()
+    auth.require(actor, "course.create")
+    said = {name: request.form.get(name, "") for name in ("slug", "title", "instructor")}
+    try:
+        with services().store.write() as session:
+            course_id = courses.create(session, **said, actor=actor)
+    except GraderError as error:
+        return render_template("courses/new.html", form=said, problem=error.message), error.status
+    flash(_("The course is there. Add its people next."))
+    return redirect(url_for("people.roster", course_id=course_id), 303)
+
+
+@pages.get(COURSE)
+def course(course_id: int) -> str:
+    """The assignments of a course."""
+    actor = auth.in_course("assignment.see", course_id)
+    staff = actor.staff_in(course_id)
+    with services().store.look() as session:
+        found = courses.find(session, course_id)
+        counts = cache.of_course("handed-in", session, course_id, courses.handed_in) if staff else None
+        listed = courses.assignments(session, course_id, actor.user_id, counts)
+    there = "assignments.assignment" in current_app.view_functions
+    changes = may(actor, "assignment.change", Subject(course_id))
+    return render_template(
+        "courses/course.html", course=found, assignments=listed, staff=staff, changes=changes,
+        endpoint="assignments.assignment" if there else "pages.hand_in_form",
+        create=NEW if NEW in current_app.view_functions else "",
+    )  # fmt: skip
+
+
+@pages.get(f"{COURSE}/settings")
+def settings(course_id: int) -> str:
+    """What can be set."""
+    return _settings_page(course_id)
+
+
+@pages.post(f"{COURSE}/settings")
+def change(course_id: int) -> tuple[str, int] | Response:
+    """Set it."""
+    actor = auth.in_course("course.change", course_id)
+    number = request.form.get("drop_lowest", "")
+    lowest = int(number) if number.isdecimal() and len(number) < 4 else -1
+    wanted = Settings(request.form.get("title", ""), "archived" in request.form, lowest)
+    try:
+        with services().store.write() as session:
+            courses.find(session, course_id)
+            courses.change(session, course_id, wanted, actor)
+    except GraderError as error:
+        return _settings_page(course_id, wanted, error.message), error.status
+    flash(_("The settings are saved."))
+    return redirect(url_for("courses.settings", course_id=course_id), 303)
+
+
+def _settings_page(course_id: int, wanted: Settings | None = None, problem: str = "") -> str:
+    auth.in_course("course.change", course_id)
+    with services().store.look() as session:
+        found = courses.find(session, course_id)
+    return render_template(
+        "courses/settings.html", course=found, wanted=wanted or courses.settings_of(found), problem=problem
+    )

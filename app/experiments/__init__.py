@@ -1,0 +1,1 @@
+"""Pages of dry runs and of examples."""

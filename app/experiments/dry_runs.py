@@ -1,0 +1,278 @@
+"""Trying a rubric, dry runs of a change, and re-runs: begin them, see what they find, apply or discard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, flash, jsonify, redirect, render_template, request, url_for
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
+
+from app.assignments.editor import labels as words
+from app.assignments.editor import shared
+from app.assignments.editor.shared import ANY
+from app.web import auth
+from app.web.i18n import gettext as _
+from app.web.i18n import ngettext
+from app.web.services import services
+from grading.assignments.editor import impact as figures
+from grading.assignments.editor.diff import differences
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.model import RoundState
+from grading.domain.permissions import Actor
+from grading.store import tables
+from grading.store.assignments import drafts, versions
+from grading.store.experiments import apply as replacing
+from grading.store.experiments import dry_run_lists, dry_runs, impact, sample_submissions
+from grading.store.experiments.dry_runs import Begun, Purpose
+
+pages = Blueprint("dry_runs", __name__)
+AT_ONCE = 12
+"""Rounds that are announced; of more the sweeper takes care, beside what people wait for."""
+PER_PAGE = 100
+MOST_CHOSEN = 500
+CHANGE = "assignment.change"
+
+
+@pages.get(f"/assignments/{ANY}/dry-runs")
+def listing(assignment_id: int) -> str:
+    """What was tried, and the forms for more."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        found = shared.seen(session, actor, assignment_id)
+        now, has = drafts.stand_and_has(session, assignment_id)
+        top, runs = shared.head(session, found, now), dry_run_lists.lines(session, assignment_id)
+        recent, more = dry_run_lists.recent(session, assignment_id)
+    return render_template("authoring/dry_runs.html", head=top, runs=runs, recent=recent, more=more, has=has)
+
+
+@pages.post(f"/assignments/{ANY}/dry-runs")
+def begin(assignment_id: int) -> Response:
+    """Begin what a button says: try, dry run, or re-run."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        shared.seen(session, actor, assignment_id)
+    purpose = _purpose()
+    try:
+        with services().store.write() as session:
+            found = shared.seen(session, actor, assignment_id, "rerun" if purpose == "rerun" else CHANGE)
+            begun = _begin(session, found, purpose, actor)
+    except Conflict as error:
+        flash(error.message)
+        return redirect(url_for("dry_runs.listing", assignment_id=assignment_id), 303)
+    for round_id in begun.round_ids[:AT_ONCE]:
+        services().dispatch.announce(round_id)
+    return redirect(url_for("dry_runs.show", dry_run_id=begun.dry_run_id), 303)
+
+
+def _begin(session: Session, found: tables.Assignment, purpose: Purpose, actor: Actor) -> Begun:
+    """Raises Conflict where nothing is chosen, or there is nothing to compare."""
+    working = drafts.working(session, found)
+    version = working.version
+    chosen: list[str] = []
+    if purpose == "rerun":
+        version = versions.version(session, found)
+    elif purpose == "rubric" and not working.draft:
+        raise Conflict(_("There is no draft. Change the rubric first; then its effect can be compared."))
+    if purpose == "try":
+        wanted = [one for one in ("starter", "solution") if request.form.get(one)]
+        tried = [sample_submissions.trial(session, found, version, one, actor) for one in wanted]  # type: ignore[arg-type]
+        chosen += [one for one in tried if one is not None]
+    return dry_runs.begin(session, found, version, [*chosen, *_chosen(session, found.id)], purpose, actor)
+
+
+def _chosen(session: Session, assignment_id: int) -> list[str]:
+    which = request.form.get("which", "some")
+    if which in ("latest", "all"):
+        return dry_runs.chosen(session, assignment_id, "latest" if which == "latest" else "all")
+    named = [one for one in request.form.getlist("submission") if one.isalnum()][:MOST_CHOSEN]
+    return dry_runs.chosen(session, assignment_id, named) if named else []
+
+
+def _purpose() -> Purpose:
+    said = request.form.get("purpose", "")
+    if said == "try":
+        return "try"
+    if said == "rerun":
+        return "rerun"
+    if said == "rubric":
+        return "rubric"
+    raise NotFound(_("Choose what is to be done."))
+
+
+@pages.get("/dry-runs/<dry_run_id>")
+def show(dry_run_id: str) -> str:
+    """How far it is, and whose grade would move by how much."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        run, found = _seen(session, actor, dry_run_id)
+        top = shared.head(session, found)
+        (line,) = dry_run_lists.lines(session, found.id, run.id)
+        moved = impact.moves(session, run)
+        changed = [] if top.counting_id == run.rubric_version_id else _changed(session, found, run)
+    boundary = _boundary()
+    points = [one.points for one in moved.rows if one.points is not None and not one.trial]
+    page = max(1, shared.whole("page") or 1)
+    pages_ = max(1, -(-len(moved.rows) // PER_PAGE))
+    page = min(page, pages_)
+    return render_template(
+        "authoring/dry_run.html",
+        head=top,
+        run=line,
+        moves=moved.rows[(page - 1) * PER_PAGE : page * PER_PAGE],
+        page=page,
+        pages=pages_,
+        total=len(moved.rows),
+        released=sum(one.released for one in moved.rows),
+        conflicts={key: [words.conflict_words(c) for c in some] for key, some in moved.conflicts.items()},
+        changed=changed,
+        summary=figures.summary(points, boundary),
+        dots=figures.dots(points),
+        scale=figures,
+        boundary=boundary,
+        said=_said(moved.rows),
+    )
+
+
+@pages.get("/dry-runs/<dry_run_id>/progress.json")
+def progress(dry_run_id: str) -> Response:
+    """What the page asks for while it waits."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        run, _found = _seen(session, actor, dry_run_id)
+        states = dry_run_lists.states(session, run.id)
+    ended = sum(count for state, count in states.items() if state in dry_runs.ENDED)
+    return jsonify(total=sum(states.values()), ended=ended, over=ended >= sum(states.values()))
+
+
+@pages.get("/dry-runs/<dry_run_id>/hand-ins/<submission_id>")
+def one(dry_run_id: str, submission_id: str) -> str:
+    """One hand-in, criterion by criterion, as it counts and as it was tried."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        run, found = _seen(session, actor, dry_run_id)
+        top = shared.head(session, found)
+        (line,) = dry_run_lists.lines(session, found.id, run.id)
+        tried = impact.tried(session, run, submission_id)
+    return render_template(
+        "authoring/tried.html",
+        head=top,
+        run=line,
+        tried=tried,
+        rows=_beside(tried),
+        adjusted=_adjusted(tried),
+    )
+
+
+def _beside(tried: impact.Tried) -> list[tuple[Any, Any]]:
+    """Criteria as they count and as they were tried, matched by their ids."""
+    before = {one.criterion: one for one in tried.before.criteria} if tried.before else {}
+    after = {one.criterion: one for one in tried.after.criteria} if tried.after else {}
+    return [(before.get(key), after.get(key)) for key in dict.fromkeys([*after, *before])]
+
+
+def _adjusted(tried: impact.Tried) -> list[tuple[str, float | None, float | None]]:
+    """Title and points taken on each side, of deductions and caps, and of bonus above its limit."""
+    sides = [
+        {} if report is None else {one.adjustment: one for one in report.adjustments}
+        for report in (tried.before, tried.after)
+    ]
+    rows: list[tuple[str, float | None, float | None]] = []
+    for key in dict.fromkeys([*sides[1], *sides[0]]):
+        before, after = (side.get(key) for side in sides)
+        was, now = (None if one is None else one.points for one in (before, after))
+        if was or now:
+            rows.append((str(getattr(after or before, "title", key)), was, now))
+    was, now = (None if report is None else report.bonus_lost for report in (tried.before, tried.after))
+    return [*rows, (_("Bonus above its limit"), was, now)] if was or now else rows
+
+
+@pages.post("/dry-runs/<dry_run_id>/apply")
+def apply(dry_run_id: str) -> Response:
+    """Make its gradings and its version count."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            _seen(session, actor, dry_run_id, "rerun")
+            keep = request.form.get("released") != "change"
+            done = replacing.apply(session, dry_run_id, actor, keep_released=keep)
+    except Conflict as error:
+        flash(error.message)
+        return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)
+    flash(
+        ngettext("%(count)s grade was replaced.", "%(count)s grades were replaced.", done.replaced)
+        + " "
+        + _("The version counts from now on.")
+    )
+    for count, sentence in (
+        (done.kept_released, _("%(count)s stay as they are, because students see them already.")),
+        (
+            done.kept_better,
+            _("%(count)s stay as they are: the new grading is not whole, or waits for a person."),
+        ),
+        (done.unfinished + done.not_graded, _("%(count)s stay as they are, because they were not graded.")),
+    ):
+        if count:
+            flash(sentence % {"count": count})
+    return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)
+
+
+@pages.post("/dry-runs/<dry_run_id>/discard")
+def discard(dry_run_id: str) -> Response:
+    """Nothing of it will count."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            _run, found = _seen(session, actor, dry_run_id)
+            assignment_id = found.id
+            dry_runs.discard(session, dry_run_id, actor)
+    except Conflict as error:
+        flash(error.message)
+        return redirect(url_for("dry_runs.show", dry_run_id=dry_run_id), 303)
+    flash(_("It was discarded. No grade was changed by it."))
+    return redirect(url_for("dry_runs.listing", assignment_id=assignment_id), 303)
+
+
+def _seen(
+    session: Session, actor: Actor, dry_run_id: str, action: str = CHANGE
+) -> tuple[tables.DryRun, tables.Assignment]:
+    """A dry run this reader may look at. Raises NotFound where they cannot know of it, Forbidden."""
+    run = dry_runs.find(session, dry_run_id)
+    if run.purpose not in dry_runs.REASONS:
+        raise NotFound(_("There is no such dry run."))
+    found = dry_runs.assignment_of(session, run)
+    if not auth.knows_course(actor, found.course_id):
+        raise NotFound(_("There is no such dry run."))
+    shared.require(actor, found, action)
+    return run, found
+
+
+def _changed(session: Session, found: tables.Assignment, run: tables.DryRun) -> list[str]:
+    """What the tried version changes of the one that counts."""
+    counts = versions.counting(session, found)
+    if counts is None:
+        return []
+    tried = session.get_one(tables.RubricVersion, run.rubric_version_id)
+    return [words.difference_words(d) for d in differences(drafts.side(counts), drafts.side(tried))]
+
+
+def _boundary() -> float:
+    typed = request.args.get("boundary", "").replace(",", ".")
+    try:
+        value = float(typed) if typed else figures.PASS
+    except ValueError:
+        return figures.PASS
+    return value if 0 < value <= 100 else figures.PASS
+
+
+def _said(rows: tuple[impact.Move, ...]) -> dict[str, int]:
+    """How many wait, are under way, and did not come to an end."""
+    waiting = (RoundState.RECEIVED, RoundState.QUEUED)
+    states = [one.state for one in rows]
+    return {
+        "waiting": sum(state in waiting for state in states),
+        "running": states.count(RoundState.RUNNING),
+        "failed": states.count(RoundState.FAILED),
+        "partial": states.count(RoundState.PARTIAL),
+        "held": sum(one.held for one in rows),
+    }

@@ -1,0 +1,1 @@
+"""The gradebook and its files."""

@@ -1,0 +1,76 @@
+"""The first page, and the list of all hand-ins."""
+
+from __future__ import annotations
+
+from typing import cast as typed
+
+from flask import Flask, current_app, render_template, request
+
+from app.submissions.views import pages
+from app.web import auth
+from app.web.services import services
+from grading.domain.model import RoundState
+from grading.domain.permissions import Actor
+from grading.store.database import now
+from grading.store.views import staff_home as first
+from grading.store.views import student_home, submission_lists
+from grading.store.views.staff_home import Tallies
+from grading.store.views.submission_lists import Filters
+
+
+@pages.get("/")
+def home() -> str:
+    """Students see their assignments, staff what waits for them; who is both sees both."""
+    actor = auth.actor()
+    studied = studies(actor)
+    with services().store.look() as session:
+        waits = first.waiting(session, actor.staff_courses, _tallies()) if actor.staff else []
+        mine = student_home.mine(session, actor.user_id, studied) if studied or not actor.staff else None
+        moment = now(session)
+    return render_template(
+        "home.html", mine=mine, waits=waits, now=moment, actor=actor, studies=bool(studied)
+    )
+
+
+@pages.get("/hand-ins")
+def hand_ins() -> str:
+    """All hand-ins this reader may see, the newest first, with filters."""
+    actor = auth.actor()
+    state = request.args.get("state")
+    # an "or" costs the order of an index: only for staff who may have hand-ins of their own elsewhere
+    both = actor.staff and bool(studies(actor))
+    chosen = Filters(
+        course_ids=actor.staff_courses if actor.staff else None,
+        own=actor.user_id if both else None,
+        student_id=None if actor.staff else actor.user_id,
+        assignment_id=_number("assignment"),
+        state=state if state in {s.value for s in RoundState} else None,
+    )
+    with services().store.look() as session:
+        listed = submission_lists.list_submissions(session, chosen, _number("page") or 1)
+        courses = None if actor.administrator else frozenset(actor.roles)
+        known = submission_lists.assignments(session, courses, actor.staff_courses)
+    titles = {one.course_id: one.course_title for one in known}
+    return render_template(
+        "hand_ins.html", listed=listed, assignments=known, chosen=chosen, states=list(RoundState),
+        actor=actor, course_titles=titles,
+    )  # fmt: skip
+
+
+def studies(actor: Actor) -> list[int]:
+    """The courses somebody is a student of."""
+    return [course for course, role in actor.roles.items() if role == "student"]
+
+
+def remember(app: Flask) -> None:
+    """Keep with this app what waits for staff."""
+    app.extensions["grader-tallies"] = Tallies()
+
+
+def _tallies() -> Tallies:
+    return typed(Tallies, current_app.extensions["grader-tallies"])
+
+
+def _number(name: str) -> int | None:
+    text = request.args.get(name, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else None

@@ -1,0 +1,100 @@
+"""What an instructor chooses after a launch: the course, the assignment a link leads to, links to place."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, redirect, render_template, request, session, url_for
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.lti.deep_linking_return import answer_page
+from app.lti.launch import launch_url
+from app.web import auth
+from app.web.services import services
+from grading.domain.errors import Forbidden, NotFound
+from grading.domain.permissions import Actor
+from grading.store.courses import courses
+from grading.store.integrations.lti import launch, platforms
+from grading.store.tables import LtiContext, LtiLaunch
+
+pages = Blueprint("lti_choosing", __name__, url_prefix="/lti")
+LAUNCH = "/choose/<launch_id>"
+
+
+@pages.get("/not-ready")
+def not_ready() -> tuple[str, int]:
+    """For students, while the link leads nowhere."""
+    auth.actor()
+    return render_template("lti/not_ready.html"), 404
+
+
+@pages.get(LAUNCH)
+def choose(launch_id: str) -> str:
+    """The course first, then the assignment."""
+    actor = auth.actor()
+    with services().store.look() as store:
+        waiting, context = _waiting(store, launch_id, actor)
+        if context.course_id is None:
+            mine = courses.listing(store, _teaches(store, actor))
+            return render_template("lti/course.html", launch=waiting, context=context, courses=mine)
+        listed = courses.assignments(store, context.course_id, actor.user_id, {})
+        course = courses.find(store, context.course_id)
+        return render_template(
+            "lti/choose.html", launch=waiting, course=course, assignments=listed, deep=not waiting.link,
+            several=bool(waiting.payload.get("deep", {}).get("accept_multiple")),
+        )  # fmt: skip
+
+
+@pages.post(f"{LAUNCH}/course")
+def course(launch_id: str) -> BaseResponse:
+    """Say which course here is the one there: a new one, one of the reader's, or one by its code."""
+    actor = auth.actor()
+    chosen, code = request.form.get("course", ""), request.form.get("code", "").strip()[:200]
+    with services().store.write() as store:
+        _, context = _waiting(store, launch_id, actor)
+        if code:
+            ticket = platforms.use_ticket(store, code, course=True)
+            launch.link_course(store, context.id, ticket.course_id or 0, actor.name)
+        elif chosen == "new":
+            launch.new_course(store, context.id, actor.name)
+        elif chosen.isdecimal() and len(chosen) < 10 and int(chosen) in _teaches(store, actor):
+            launch.link_course(store, context.id, int(chosen), actor.name)
+        else:
+            raise NotFound("Choose one of your courses, a new one, or give a course's code.")
+    return redirect(url_for("lti_choosing.choose", launch_id=launch_id), 303)
+
+
+@pages.post(LAUNCH)
+def take(launch_id: str) -> BaseResponse | Response:
+    """Let the link lead to an assignment, or give the platform what was chosen."""
+    actor = auth.actor()
+    said = [one for one in request.form.getlist("assignment")[:50] if one.isdecimal() and len(one) < 10]
+    if not said:
+        raise NotFound("Choose an assignment.")
+    with services().store.write() as store:
+        waiting, context = _waiting(store, launch_id, actor)
+        if context.course_id is None:
+            raise NotFound("Choose the course first.")
+        if waiting.link:
+            launch.lead(store, waiting, int(said[0]), actor.name)
+            return redirect(url_for("assignments.assignment", assignment_id=int(said[0])), 303)
+        items = launch.items(store, waiting, [int(one) for one in said], launch_url())
+        platform = platforms.find(store, context.platform_id)
+        deployment, settings = context.deployment, dict(waiting.payload.get("deep", {}))
+        store.delete(waiting)
+    return answer_page(platform, deployment, settings, items)
+
+
+def _waiting(store: Session, launch_id: str, actor: Actor) -> tuple[LtiLaunch, LtiContext]:
+    """What waits for the reader. Raises NotFound, and Forbidden for who is no instructor there."""
+    waiting = launch.waiting(store, launch_id[:32], actor.user_id)
+    context = store.get_one(LtiContext, waiting.context_id)
+    if context.platform_id != session.get("lti_platform") or not launch.teaches(
+        store, context.id, actor.user_id
+    ):
+        raise Forbidden("Only an instructor of the course can choose this.")
+    return waiting, context
+
+
+def _teaches(store: Session, actor: Actor) -> frozenset[int]:
+    """Courses in which the reader is an instructor, in frames of other platforms, too."""
+    return launch.taught_by(store, actor.user_id)

@@ -1,0 +1,218 @@
+"""Where platforms send browsers: the OIDC login, the launch, and the tool's keys."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from flask import Blueprint, Response, current_app, jsonify, redirect, render_template, request, session
+from flask_login import login_user
+from itsdangerous import BadData, URLSafeTimedSerializer
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.lti import frames
+from app.web import auth
+from app.web.services import services
+from grading.domain.errors import GraderError
+from grading.integrations.lti import claims, client
+from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform
+from grading.store.database import now
+from grading.store.integrations.lti import keys, platforms
+from grading.store.integrations.lti import launch as launching
+from grading.store.integrations.lti.launch import Arrived
+
+log = logging.getLogger(__name__)
+pages = Blueprint("lti", __name__, url_prefix="/lti")
+STATE_COOKIE = "__Secure-grader-lti"
+STATE_S = 600
+FRESH = timedelta(seconds=60)
+"""Keys are not fetched again so soon after they were, whatever key a launch names."""
+OLD = timedelta(hours=12)
+"""Then they are fetched again, so that a key that was withdrawn does not count for ever."""
+LONGEST = 8000
+
+
+class DeploymentUnknown(LaunchRefused):
+    """This installation of the tool is not accepted yet. Ask whoever runs this server to accept it."""
+
+    status = 403
+
+
+@pages.get("/jwks")
+def jwks() -> Response:
+    """The tool's public keys."""
+    keys.signing(services().store)
+    with services().store.read() as store:
+        answer = jsonify(keys.jwks(store))
+    answer.headers["Cache-Control"] = "public, max-age=300"
+    answer.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+    return answer
+
+
+@pages.route("/login", methods=["GET", "POST"])
+def login() -> BaseResponse:
+    """The first step: send the browser to its platform, with a state and a nonce."""
+    said = {name: _said(name) for name in ("iss", "login_hint", "target_link_uri", "client_id")}
+    with services().store.look() as store:
+        platform = platforms.find_by(store, said["iss"], said["client_id"])
+    if platform is None or not said["login_hint"]:
+        raise LaunchRefused("This learning platform is not registered here, or says too little about itself.")
+    browser = request.cookies.get(STATE_COOKIE, "")
+    if len(browser) != 43 or not browser.isascii():
+        browser = secrets.token_urlsafe(32)
+    nonce = secrets.token_urlsafe(24)
+    hint = _said("lti_message_hint")
+    again = {"iss": platform.issuer, "client_id": platform.client_id, "lti_message_hint": hint}
+    again |= {name: said[name] for name in ("login_hint", "target_link_uri")}
+    state = _signer().dumps({"p": platform.id, "n": nonce, "b": _mark(browser), "again": again})
+    asked = {
+        "response_type": "id_token", "response_mode": "form_post", "scope": "openid", "prompt": "none",
+        "client_id": platform.client_id, "redirect_uri": launch_url(), "login_hint": said["login_hint"],
+        "state": state, "nonce": nonce,
+    }  # fmt: skip
+    if hint:
+        asked["lti_message_hint"] = hint
+    mark = "&" if urlsplit(platform.authorize_url).query else "?"
+    answer = redirect(f"{platform.authorize_url}{mark}{urlencode(asked)}", 302)
+    return _with_state(answer, browser)
+
+
+@pages.post("/launch")
+def launch() -> tuple[str, int] | BaseResponse:
+    """The second step: check what the platform signed, sign its reader in, lead them on."""
+    state = _state()
+    with services().store.look() as store:
+        platform = platforms.find(store, int(state["p"]))
+    if not hmac.compare_digest(_mark(request.cookies.get(STATE_COOKIE, "")), str(state["b"])):
+        return _without_cookies(platform, state["again"])
+    if "error" in request.form:
+        raise LaunchRefused(f"The learning platform answered with an error: {request.form['error'][:100]}.")
+    found = _checked(platform, str(state["n"]))
+    arrived = _arrive(platform, found)
+    _sign_in(platform, arrived)
+    return redirect(frames.PREFIX + _way(arrived, found), 303)
+
+
+def launch_url() -> str:
+    """Where launches are sent, by the configured address."""
+    return f"{services().config.server.public_url.rstrip('/')}/lti/launch"
+
+
+def _said(name: str) -> str:
+    value = request.values.get(name, "")
+    if len(value) > LONGEST:
+        raise LaunchRefused("The learning platform's request is too long.")
+    return value
+
+
+def _signer() -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(current_app.secret_key or "", salt="lti-state")
+
+
+def _state() -> dict[str, Any]:
+    try:
+        found = _signer().loads(request.form.get("state", "")[:LONGEST], max_age=STATE_S)
+    except BadData:
+        raise LaunchRefused(
+            "This launch did not begin here, or took too long. Open it in the learning platform again."
+        ) from None
+    return dict(found)
+
+
+def _mark(browser: str) -> str:
+    return hashlib.sha256(browser.encode()).hexdigest()
+
+
+def _with_state(answer: BaseResponse, browser: str) -> BaseResponse:
+    """The cookie that ties a state to a browser; one for all its launches, so that several may be open."""
+    answer.set_cookie(
+        STATE_COOKIE, browser, max_age=STATE_S, path="/lti", secure=True, httponly=True, samesite="None",
+        partitioned=True,
+    )  # fmt: skip
+    return answer
+
+
+def _without_cookies(platform: Platform, again: Mapping[str, str]) -> tuple[str, int]:
+    """The browser keeps no cookies in frames: offer a window, where it does.
+
+    Nothing of this launch is used: the platform is asked again, there.
+    """
+    log.info("launch of platform %d without the cookie of its login", platform.id)
+    way = f"{frames.PREFIX}/lti/login?{urlencode(again)}"
+    return render_template("lti/window.html", way=way), 200
+
+
+def _checked(platform: Platform, nonce: str) -> Launch:
+    """The launch, if all of it is right. Raises LaunchRefused."""
+    token = request.form.get("id_token", "")
+    said = claims.verified(token, _keys(platform, token))
+    with services().store.read() as store:
+        moment = now(store).timestamp()
+    found = claims.checked(said, platform, moment)
+    if not hmac.compare_digest(found.nonce.encode(), nonce.encode()):
+        raise LaunchRefused("The launch answers another request.")
+    return found
+
+
+def _keys(platform: Platform, token: str) -> dict[str, Any]:
+    """The platform's keys; fetched when the one that is named is not among them, or they are old."""
+    store = services().store
+    with store.look() as session_:
+        age = platforms.jwks_age(session_, platform.id)
+    if age is not None and age < OLD:
+        try:
+            claims.verified(token, platform.jwks)
+        except claims.UnknownKey:
+            if age < FRESH:
+                raise
+        else:
+            return dict(platform.jwks)
+    try:
+        found = client.fetch_jwks(platform, services().config.server.allowed)
+    except GraderError as error:
+        log.warning("keys of platform %d: %s", platform.id, error.message)
+        if platform.jwks:
+            return dict(platform.jwks)
+        raise
+    with store.write() as session_:
+        platforms.keep_jwks(session_, platform.id, found)
+    return found
+
+
+def _arrive(platform: Platform, found: Launch) -> Arrived:
+    store = services().store
+    with store.write() as session_:
+        launching.use_nonce(session_, platform.id, found)
+        accepted = platforms.deployment_accepted(session_, platform.id, found.deployment)
+    if not accepted:
+        raise DeploymentUnknown
+    with store.write() as session_:
+        return launching.arrive(session_, platform, found)
+
+
+def _sign_in(platform: Platform, arrived: Arrived) -> None:
+    found = auth.begin_session(arrived.user_id)
+    session.clear()
+    session.permanent = True
+    session["lti_platform"] = platform.id
+    login_user(found)
+
+
+def _way(arrived: Arrived, found: Launch) -> str:
+    """Where a launch leads, as a path below the frames'."""
+    teaches = arrived.role == "instructor"
+    if found.message == DEEP_LINKING or arrived.course_id is None or arrived.assignment_id is None:
+        if not teaches:
+            return "/lti/not-ready"
+        with services().store.write() as store:
+            waiting = launching.wait(store, arrived.user_id, arrived.context_id, found)
+        return f"/lti/choose/{waiting}"
+    if arrived.role == "student":
+        return f"/assignments/{arrived.assignment_id}/hand-in"
+    return f"/assignments/{arrived.assignment_id}"

@@ -1,0 +1,100 @@
+"""Dynamic registration: a platform registers itself by a link that an administrator made, once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, render_template, request
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.web.services import services
+from grading.integrations.http_client import OutsideFailed, ask
+from grading.integrations.lti import client, messages
+from grading.integrations.lti.values import PlatformRefused
+from grading.integrations.ssrf import read
+from grading.store.integrations.lti import keys, platforms
+from grading.store.integrations.lti.platforms import NewPlatform, TicketGone
+
+pages = Blueprint("lti_registering", __name__, url_prefix="/lti")
+LONGEST = 4000
+
+
+@pages.get("/register/<ticket>")
+def register(ticket: str) -> BaseResponse:
+    """Read how the platform is set up, register the tool there, and the platform here."""
+    with services().store.read() as store:
+        if not platforms.ticket_is_open(store, ticket[:100]):
+            raise TicketGone
+    url, token = (request.args.get(name, "") for name in ("openid_configuration", "registration_token"))
+    if not url or len(url) > LONGEST or len(token) > LONGEST:
+        raise PlatformRefused(
+            "The platform did not say how it is set up. Give this link to its registration."
+        )
+    said = client.fetch_json(url, services().config.server.allowed)
+    _same_host(url, said)
+    keys.signing(services().store)
+    answer = _ask(said, token)
+    new = _platform(said, answer)
+    with services().store.write() as store:
+        by = platforms.use_ticket(store, ticket[:100], course=False).created_by
+        platforms.add(store, new, by)
+    return Response(render_template("lti/registered.html", name=new.name))
+
+
+@pages.get("/canvas.json")
+def canvas() -> BaseResponse:
+    """What a developer key of Canvas takes from an address: nothing secret, and not who may launch."""
+    return jsonify(messages.canvas_key(services().config.server.public_url.rstrip("/")))
+
+
+def _same_host(url: str, said: dict[str, Any]) -> None:
+    """What says how an issuer is set up lies at the issuer, as OpenID discovery asks."""
+    issuer, asked = said.get("issuer"), said.get("registration_endpoint")
+    if not isinstance(issuer, str) or not isinstance(asked, str):
+        raise PlatformRefused("The platform's description names no issuer or no address of registration.")
+    if read(issuer).host != read(url).host:
+        raise PlatformRefused("The platform's description belongs to another issuer.")
+
+
+def _ask(said: dict[str, Any], token: str) -> dict[str, Any]:
+    """What the platform answers to the tool's registration. Raises PlatformRefused."""
+    base = services().config.server.public_url.rstrip("/")
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    if token:
+        if not token.isascii() or not token.isprintable():
+            raise PlatformRefused("The registration token cannot be used.")
+        headers["Authorization"] = f"Bearer {token}"
+    body = json.dumps(messages.registration(base)).encode()
+    try:
+        answer = ask(
+            "POST", said["registration_endpoint"], headers=headers, body=body,
+            allow=services().config.server.allowed,
+        )  # fmt: skip
+        found = json.loads(answer.body) if 200 <= answer.status < 300 else None
+    except (OutsideFailed, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("client_id"), str):
+        raise PlatformRefused("The platform did not register the tool. Look at its own messages.")
+    return found
+
+
+def _platform(said: dict[str, Any], answer: dict[str, Any]) -> NewPlatform:
+    def text(name: str) -> str:
+        value = said.get(name)
+        return value if isinstance(value, str) else ""
+
+    details = said.get("https://purl.imsglobal.org/spec/lti-platform-configuration")
+    family = details.get("product_family_code") if isinstance(details, dict) else ""
+    tool = answer.get(messages.TOOL)
+    deployment = tool.get("deployment_id") if isinstance(tool, dict) else None
+    return NewPlatform(
+        name=str(family or "")[:100],
+        issuer=text("issuer"),
+        client_id=answer["client_id"],
+        authorize_url=text("authorization_endpoint"),
+        token_url=text("token_endpoint"),
+        jwks_url=text("jwks_uri"),
+        audience=text("authorization_server"),
+        deployments=(deployment,) if isinstance(deployment, str) else (),
+    )

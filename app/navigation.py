@@ -1,0 +1,136 @@
+"""What stands around every page: the main ways, those of operating, and the choice of language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from flask import Blueprint, current_app, redirect, request, session, url_for
+from flask_login import current_user
+from werkzeug.wrappers import Response
+
+from app.lti.frames import framed
+from app.submissions.status import TITLES
+from app.web.auth import SignedIn
+from app.web.i18n import gettext as _
+from app.web.i18n import languages
+from app.web.i18n import later as N_
+from app.web.security import safe_next
+from app.web.services import services
+from app.web.tabs import Tab
+from app.web.template_helpers import address
+from grading.domain.permissions import Actor, may
+from grading.store.accounts import languages as chosen
+
+pages = Blueprint("frame", __name__)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A link to a part of the site, marked on all pages of `parts`: blueprints, or single endpoints."""
+
+    endpoint: str
+    title: str
+    action: str
+    parts: frozenset[str] = frozenset()
+
+
+COURSES = frozenset(
+    {
+        "courses",
+        "people",
+        "gradebook",
+        "audit.course",
+        "assignments",
+        "statistics",
+        "examples",
+        "extensions",
+        "groups",
+        "classes",
+        "imports",
+        "exports",
+        "comments",
+        "lti_course",
+    }
+    | {"review", "review_changes", "review_class", "marking"}
+    | {"authoring", "authoring_task", "authoring_files", "authoring_versions", "authoring_proposals"}
+    | {"dry_runs"}
+    | {"pages.submission", "pages.prompt", "pages.receipt", "pages.upload"}
+    | {"pages.hand_in_form", "pages.hand_in"}
+)
+MAIN = (
+    Way("pages.home", N_("Home"), "tokens.own"),
+    Way("courses.listing", N_("Courses"), "tokens.own", COURSES),
+    Way("pages.hand_ins", N_("Hand-ins"), "machines.see"),
+    Way("regrades.listing", N_("Regrades"), "given_up.see", frozenset({"regrades"})),
+    Way("users.listing", N_("Accounts"), "administer", frozenset({"users"})),
+    Way(
+        "operations.overview",
+        N_("Operations"),
+        "machines.see",
+        frozenset(
+            {"operations", "given_up", "audit.everything", "lti_platforms", "deliveries", "lms_secrets"}
+        ),
+    ),
+)
+OPERATIONS = (
+    Way("operations.overview", N_("Overview"), "machines.see"),
+    Way("operations.machines", N_("Machines"), "machines.see"),
+    Way("given_up.listing", N_("Not graded"), "given_up.see"),
+    Way("operations.messages", N_("Messages"), "administer"),
+    Way("deliveries.listing", N_("Deliveries"), "administer", frozenset({"deliveries"})),
+    Way("operations.tokens", N_("Tokens"), "administer"),
+    Way(
+        "lti_platforms.listing",
+        N_("Learning platforms"),
+        "administer",
+        frozenset({"lti_platforms", "lms_secrets"}),
+    ),
+    Way("audit.everything", N_("Audit"), "administer"),
+)
+
+
+class StageTitles(Mapping[str, str]):
+    """stage -> its name, in the reader's language."""
+
+    def __getitem__(self, stage: str) -> str:
+        return _(TITLES[stage])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(TITLES)
+
+    def __len__(self) -> int:
+        return len(TITLES)
+
+
+def main_ways() -> list[Tab]:
+    """Those of the reader; none before they signed in."""
+    reader = current_user
+    ways = MAIN[:2] if framed() else MAIN
+    return _ways(ways, reader.actor) if isinstance(reader._get_current_object(), SignedIn) else []
+
+
+def operating_tabs() -> list[Tab]:
+    """The pages of operating, for the reader."""
+    return _ways(OPERATIONS, current_user.actor)
+
+
+def _ways(table: tuple[Way, ...], reader: Actor) -> list[Tab]:
+    here, there_are = {request.blueprint, request.endpoint}, current_app.view_functions
+    return [
+        Tab(_(way.title), address(way.endpoint), way.endpoint in here or bool(here & way.parts))
+        for way in table
+        if way.endpoint in there_are and may(reader, way.action)
+    ]
+
+
+@pages.post("/language")
+def language() -> Response:
+    """Show pages in this language from now on, and go back to where the reader was."""
+    wanted = request.form.get("language", "")
+    if wanted in languages():
+        session["language"] = wanted
+        if current_user.is_authenticated:
+            with services().store.write() as store:
+                chosen.choose(store, current_user.actor.user_id, wanted)
+    return redirect(safe_next(request.form.get("next")) or url_for("pages.home"), 303)

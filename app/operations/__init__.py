@@ -1,0 +1,1 @@
+"""Pages of operators and administrators: health, machines, deliveries, metrics and the audit log."""

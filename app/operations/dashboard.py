@@ -1,0 +1,303 @@
+"""How the whole system is, on one page: what is wrong with what to do, what waits, what runs, what lives."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from app.operations.machine_texts import span
+from app.operations.machines import Seen, look_in
+from app.submissions.status import TITLES
+from app.web.i18n import gettext as _
+from app.web.i18n import later as N_
+from app.web.i18n import ngettext, whole
+from app.web.services import Services, services
+from grading.broker.canaries import PartBeat, rate_of_checks
+from grading.broker.heartbeats import Lease
+from grading.domain.model import RoundState
+from grading.domain.permissions import Actor
+from grading.execution.throughput import seconds_until_checked
+from grading.store.reporting import metrics, operations, operations_summary
+from grading.store.reporting.metrics import Waiting
+from grading.store.reporting.operations import InWork
+from grading.store.reporting.operations_summary import Figures
+
+LONG_S = 60.0
+"""So long a wait for the sandbox is told."""
+LITTLE_ROOM = 0.1
+"""Below this part of the disk free it is said."""
+PARTS = {
+    "store": (N_("Store"), N_("writes results and grades")),
+    "sweeper": (N_("Sweeper"), N_("finds what was lost and sends events")),
+    "checks": (N_("Checks"), N_("runs students' work in a sandbox")),
+}
+PART_COMMANDS = {"store": "grader store", "sweeper": "grader sweep", "checks": "grader checks"}
+KINDS = {
+    "prepare": N_("Hand-ins to be prepared"),
+    "trial": N_("Work to be run"),
+    "event": N_("Events to be told"),
+    "mail": N_("E-mails"),
+    "lti": N_("Scores for learning platforms"),
+    "lti-roster": N_("Rosters of learning platforms"),
+    "canvas": N_("Scores for Canvas"),
+}
+PHASES = {
+    "waiting": N_("waiting for a turn"),
+    "queued": N_("waiting for a turn"),
+    "starting": N_("starting"),
+    "loading": N_("loading the model"),
+    "reading": N_("reading"),
+    "generating": N_("writing"),
+}
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something that is not as it should be, and what to do; `grave` where grading stands still."""
+
+    what: str
+    advice: str
+    grave: bool = False
+    endpoint: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A kind of process beside the database."""
+
+    name: str
+    title: str
+    does: str
+    processes: Sequence[PartBeat]
+
+    @property
+    def alive(self) -> int:
+        """How many of it live."""
+        return sum(one.alive for one in self.processes)
+
+
+@dataclass(frozen=True)
+class Working:
+    """A run that is out, and what its machine says of it; nothing while none has taken it."""
+
+    run: InWork
+    lease: Lease | None
+    seen: bool
+    """Whether the reader may see whose it is."""
+
+    @property
+    def phase(self) -> str:
+        """In a word."""
+        return _("waits for a free machine") if self.lease is None else _(PHASES.get(self.lease.phase, ""))
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """Hand-ins in one state, by priority."""
+
+    title: str
+    interactive: metrics.Waiting
+    batch: metrics.Waiting
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes on the disk the database or the uploads are on."""
+
+    free: int
+    total: int
+
+    @property
+    def little(self) -> bool:
+        """Whether it is time to make room."""
+        return self.free < LITTLE_ROOM * self.total
+
+
+@dataclass(frozen=True)
+class Overview:
+    """All of it."""
+
+    troubles: Sequence[Trouble]
+    seen: Seen
+    backlog: Sequence[Backlog]
+    outbox: Mapping[str, Waiting]
+    working: Sequence[Working]
+    working_total: int
+    parts: Sequence[Part]
+    given_up: int
+    dead: Mapping[str, int]
+    database: str
+    database_bytes: int
+    room: Room
+
+
+def overview(actor: Actor) -> Overview:
+    """As this member of staff may see it."""
+    given = services()
+    parts = _parts(given)
+    with given.store.look() as session:
+        seen = look_in(session)
+        known = operations_summary.figures(session, actor.staff_courses)
+        runs, total = operations.in_work(session)
+        size, kind = operations.size_bytes(session), session.get_bind().dialect.name
+    leases = given.dispatch.leases([run.run_id for run in runs]) if runs else {}
+    room = _room(given)
+    troubles = [*_troubles(seen, parts, room), *_slow_sandbox(known, parts), *_to_look_at(actor, known)]
+    return Overview(
+        troubles=sorted(troubles, key=lambda one: not one.grave),
+        seen=seen,
+        backlog=_backlog(known.rounds),
+        outbox=known.outbox,
+        working=[Working(run, leases.get(run.run_id), actor.staff_in(run.course_id)) for run in runs],
+        working_total=total,
+        parts=parts,
+        given_up=known.given_up,
+        dead=known.dead,
+        database="PostgreSQL" if kind == "postgresql" else "SQLite",
+        database_bytes=size,
+        room=room,
+    )
+
+
+def kind_title(kind: str) -> str:
+    """A kind of messages in words; those to a receiver of events bear its name."""
+    if kind in KINDS:
+        return _(KINDS[kind])
+    return _("Events for %(name)s", name=kind.partition(":")[2]) if kind.startswith("to:") else kind
+
+
+def _backlog(found: Mapping[tuple[str, str], Waiting]) -> list[Backlog]:
+    titles = {
+        RoundState.RECEIVED: _("Being prepared"),
+        RoundState.QUEUED: _("Waiting for a machine"),
+        RoundState.RUNNING: _("Being graded"),
+    }
+    return [
+        Backlog(title, found[state.value, "interactive"], found[state.value, "batch"])
+        for state, title in titles.items()
+    ]
+
+
+def _parts(given: Services) -> list[Part]:
+    beats = given.dispatch.parts()
+    wanted = [name for name in PARTS if name != "checks" or given.config.checks.sandbox != "none"]
+    return [
+        Part(name, _(PARTS[name][0]), _(PARTS[name][1]), [beat for beat in beats if beat.part == name])
+        for name in wanted
+    ]
+
+
+def _room(given: Services) -> Room:
+    path = make_url(given.store.url).database if given.store.url.startswith("sqlite") else None
+    usage = shutil.disk_usage(Path(path).resolve().parent if path else Path.cwd())
+    return Room(usage.free, usage.total)
+
+
+def _troubles(seen: Seen, parts: Sequence[Part], room: Room) -> Iterator[Trouble]:
+    if seen.queues is None:
+        yield Trouble(
+            _("Redis is away."),
+            _("Hand-ins are still accepted and wait in the database. Start Redis again; that is all."),
+            grave=True,
+        )
+    else:
+        yield from (_silent(part) for part in parts if not part.alive)
+        yield from _machine_troubles(seen)
+    if room.little:
+        free = whole(room.free / 1024**3)
+        yield Trouble(
+            _("The disk is nearly full: %(free)s GB are free.", free=free),
+            _("Make room, or set shorter times under [retention] in config.toml."),
+            grave=room.free < 1024**3,
+        )
+
+
+def _silent(part: Part) -> Trouble:
+    command = PART_COMMANDS[part.name]
+    return Trouble(
+        _("No process of “%(part)s” lives; it %(does)s.", part=part.title, does=part.does),
+        _("Start it with %(command)s and look at its log.", command=f"`{command}`"),
+        grave=part.name != "checks",
+    )
+
+
+def _slow_sandbox(known: Figures, parts: Sequence[Part]) -> Iterator[Trouble]:
+    """Where more wait for the sandbox than for machines, and not for a moment only."""
+    rate = rate_of_checks([beat for part in parts for beat in part.processes])
+    waiting = known.outbox["trial"].count
+    queued = sum(one.count for (state, _), one in known.rounds.items() if state == RoundState.QUEUED)
+    left_s = seconds_until_checked(waiting, rate.slots, rate.seconds) if rate else 0.0
+    if rate is None or left_s < LONG_S or waiting <= queued:
+        return
+    yield Trouble(
+        ngettext(
+            "A hand-in waits for the sandbox and not for machines, for about %(time)s.",
+            "%(count)s hand-ins wait for the sandbox and not for machines, the last for about %(time)s.",
+            waiting,
+            time=span(left_s),
+        ),
+        _(
+            "It runs %(slots)s at a time, each for %(seconds)s. More cores for the checks, or fewer and"
+            " shorter tests, make it faster.",
+            slots=whole(rate.slots),
+            seconds=span(rate.seconds),
+        ),
+    )
+
+
+def _machine_troubles(seen: Seen) -> Iterator[Trouble]:
+    works = [one for one in seen.machines if one.word in ("up", "slow", "broken")]
+    for stage in sorted({stage for one in seen.machines for stage in one.state.stages}):
+        if not any(stage in one.state.stages for one in works):
+            yield Trouble(
+                _("No machine does “%(stage)s” now.", stage=_(TITLES.get(stage, stage))),
+                _("Hand-ins wait until one is back. Look at the machines."),
+                grave=True,
+                endpoint="operations.machines",
+            )
+    names = [one.state.name for one in seen.machines if one.word in ("down", "hung", "broken")]
+    if names:
+        yield Trouble(
+            ngettext(
+                "A machine needs a look: %(names)s.",
+                "%(count)s machines need a look: %(names)s.",
+                len(names),
+                names=", ".join(names),
+            ),
+            _("Each says on the page Machines what is wrong with it."),
+            endpoint="operations.machines",
+        )  # fmt: skip
+    if seen.differences:
+        yield Trouble(
+            _("Machines have different weights under one name, so their grades cannot be compared."),
+            _("The page Machines says which, and what to do."),
+            endpoint="operations.machines",
+        )
+
+
+def _to_look_at(actor: Actor, known: Figures) -> Iterator[Trouble]:
+    if given_up := known.given_up:
+        yield Trouble(
+            ngettext(
+                "A hand-in was not graded.", "%(count)s hand-ins were not graded, or only in part.", given_up
+            ),
+            _("See why, mend the cause, and try again. Nothing is lost."),
+            endpoint="given_up.listing",
+        )
+    if actor.administrator and known.paused:
+        yield Trouble(
+            _("These receivers of events are paused: %(names)s.", names=", ".join(known.paused)),
+            _("They took nothing for two days. Their messages wait; see what they answered, then go on."),
+            endpoint="deliveries.listing",
+        )
+    if actor.administrator and known.dead:
+        count = sum(known.dead.values())
+        yield Trouble(
+            ngettext("A message could not be sent.", "%(count)s messages could not be sent.", count),
+            _("See what the receivers answered, and send again."),
+            endpoint="operations.messages",
+        )

@@ -1,0 +1,128 @@
+"""What /metrics tells of queues, machines and their engines: what Redis knows, and machines say by beats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from app.operations.metrics import Labels, counter, gauge
+from app.operations.metrics_history import Bounded
+from app.web.services import Services
+from grading.broker.canaries import PartBeat
+from grading.broker.machine_states import MachineState
+from grading.config.machines import ENGINES
+
+CIRCUIT = {"closed": 0, "probing": 1, "open": 2}
+
+ENGINE_GAUGES = {
+    "running": "Generations in the engine's batch now.",
+    "waiting": "Generations that wait for room or for their prefix now.",
+    "cache_bytes": "Bytes that prefix caches hold now.",
+}
+ENGINE_COUNTERS = {
+    "requests": "Generations begun.",
+    "cancelled": "Generations ended early: nobody waited for them any more, or their time was up.",
+    "prompt_tokens": "Tokens of prompts, as the engine counts.",
+    "cached_tokens": "Of these, tokens that came from a prefix cache.",
+    "output_tokens": "Tokens written, as the engine counts.",
+    "prefill_chunks": "Chunks of prompts that were read.",
+    "decode_steps": "Steps of the batch, a token for each generation in it.",
+    "prefix_lookups": "Prompts with a prefix that a class shares.",
+    "prefix_hits": "Of these, prompts whose prefix was in the cache.",
+    "hybrid_direct": "Prompts read here although another machine could have been asked.",
+    "hybrid_disaggregated": "Prompts that another machine read.",
+    "hybrid_failed": "Prompts read here because another machine did not.",
+    "hybrid_bytes": "Bytes of caches that came from other machines.",
+    "speculative_drafted": "Generations that a draft model proposed tokens for.",
+    "speculative_direct": "Generations that had a draft model and no use for it.",
+    "speculative_proposed": "Tokens that draft models proposed.",
+    "speculative_accepted": "Of these, tokens that were the model's own.",
+}
+
+
+class FromQueue(Collector):
+    """What Redis tells. Without it only that it is away: that says nothing about the machines."""
+
+    def __init__(self, given: Services) -> None:
+        self.given = given
+        self._read = Bounded(self._all)
+
+    def _all(self) -> tuple[dict[str, int], list[MachineState], list[PartBeat]] | None:
+        dispatch = self.given.dispatch
+        backlog = dispatch.backlog()
+        return None if backlog is None else (backlog, dispatch.machines(), dispatch.parts())
+
+    def collect(self) -> Iterator[Metric]:
+        """Queues and machines."""
+        try:
+            found = self._read()
+        except TimeoutError:
+            found = None
+        yield gauge("grader_redis_up", "1 when Redis answers.", [((), found is not None)])
+        if found is None:
+            return
+        backlog, machines, parts = found
+        lengths = [((name,), length) for name, length in backlog.items()]
+        yield gauge("grader_queue_length", "Messages in a queue of Redis.", lengths, "queue")
+        for name, text, values in (
+            ("up", "1 when it beats.", [((one.name,), one.alive) for one in machines]),
+            ("busy_slots", "Slots that generate.", [((one.name,), one.busy) for one in machines]),
+            ("guests", "Slots that guests have.", [((one.name,), one.guests) for one in machines]),
+            ("slots", "Generations at the same time.", [((one.name,), one.slots) for one in machines]),
+            ("hung", "1 when it beats but takes no work.", [((one.name,), one.hung) for one in machines]),
+        ):
+            yield gauge(f"grader_machine_{name}", text, values, "machine")
+        youngest: dict[Labels, float] = {}
+        for part in parts:
+            youngest[(part.part,)] = min(part.age_s, youngest.get((part.part,), part.age_s))
+        text = "Since a process beside the database last said that it lives."
+        yield gauge("grader_part_age_seconds", text, youngest.items(), "part")
+        yield gauge(
+            "grader_stage_machines_up",
+            "Machines that beat, were not taken out, and do this stage with an engine that answers.",
+            [((stage,), sum(_does(one, stage) for one in machines)) for stage in self.given.config.stages],
+            "stage",
+        )
+        configured = {one.name: {p.engine for p in one.stages.values()} for one in self.given.config.machines}
+        yield _circuits(machines, configured)
+        yield from _engines(machines)
+
+
+def _does(one: MachineState, stage: str) -> bool:
+    broken = one.beat.broken if one.beat else ()
+    return one.alive and not one.drained and stage in one.stages and stage not in broken
+
+
+def _circuits(machines: Sequence[MachineState], configured: Mapping[str, AbstractSet[str]]) -> Metric:
+    """Of the engines that live machines use; one that is not told of is closed."""
+    said = {
+        (one.name, engine): str(one.beat.circuits.get(engine, {}).get("state", "closed"))
+        for one in machines
+        if one.alive and one.beat
+        for engine in ENGINES
+        if engine in configured.get(one.name, ()) or engine in one.beat.circuits
+    }
+    text = "Whether an engine gets work: 0 it does, 1 it is being probed, 2 it does not."
+    values = [(key, CIRCUIT[state]) for key, state in said.items() if state in CIRCUIT]
+    return gauge("grader_circuit_state", text, values, "machine", "engine")
+
+
+def _engines(machines: Sequence[MachineState]) -> Iterator[Metric]:
+    """What live machines' engines count; only engines and names of ours, whatever machines say."""
+    said = [
+        ((one.name, engine), one.engines[engine])
+        for one in machines
+        if one.alive
+        for engine in ENGINES
+        if engine in one.engines
+    ]
+    labels = ("machine", "engine")
+    for name, text in ENGINE_GAUGES.items():
+        values = [(key, counted[name]) for key, counted in said if name in counted]
+        yield gauge(f"grader_engine_{name}", text, values, *labels)
+    for name, text in ENGINE_COUNTERS.items():
+        values = [(key, counted[name]) for key, counted in said if name in counted]
+        yield counter(f"grader_engine_{name}", text, values, *labels)

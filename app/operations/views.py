@@ -1,0 +1,218 @@
+"""What operators look at: health, readiness, metrics and the machines."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from ipaddress import ip_address
+from typing import Any
+
+from flask import Blueprint, Flask, Response, flash, g, jsonify, redirect, render_template, request, url_for
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from sqlalchemy.exc import SQLAlchemyError
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.accounts.tokens import MAY
+from app.operations import dashboard
+from app.operations.machine_metrics import FromQueue
+from app.operations.machine_texts import an_hour, duration, span
+from app.operations.machines import look
+from app.operations.metrics import FromStore
+from app.web import auth
+from app.web.i18n import gettext as _
+from app.web.i18n import ngettext
+from app.web.services import Services, services
+from grading.domain.errors import NotFound, NotSignedIn
+from grading.domain.permissions import may
+from grading.scheduling import model_digests
+from grading.store import schema
+from grading.store.reporting import drains
+from grading.store.reporting import metrics as measures
+from grading.store.reporting import operations as stored
+
+pages = Blueprint("operations", __name__)
+HTTP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+REFUSED = (
+    "Metrics are for this machine itself; from elsewhere send the token that GRADER_METRICS_TOKEN holds, "
+    "as `Authorization: Bearer …`."
+)
+
+
+@pages.get("/healthz")
+def health() -> Response:
+    """The process answers."""
+    return jsonify(status="ok")
+
+
+@pages.get("/readyz")
+def ready() -> tuple[Response, int]:
+    """200 when uploads can be accepted: the database is there, with all migrations. Redis may be away."""
+    given = services()
+    try:
+        migrated = schema.current(given.store) == schema.newest()
+        database = "ok" if migrated else "migrations are missing; run `grader db upgrade`"
+    except SQLAlchemyError:
+        migrated, database = False, "away"
+    backlog = given.dispatch.backlog()
+    alive = sum(machine.alive for machine in given.dispatch.machines())
+    status = "unavailable" if not migrated else "ok" if backlog is not None and alive else "degraded"
+    redis = "ok" if backlog is not None else "away; work waits in the database"
+    body = {"status": status, "database": database, "redis": redis, "machines_alive": alive}
+    return jsonify(body), 200 if migrated else 503
+
+
+@pages.get("/operations")
+def overview() -> str:
+    """How the whole system is, for staff."""
+    actor = auth.actor()
+    auth.require(actor, "machines.see")
+    seen = dashboard.overview(actor)
+    return render_template(
+        "operations/overview.html", seen=seen, actor=actor, span=span, kind_title=dashboard.kind_title
+    )
+
+
+@pages.get("/machines")
+def machines() -> str:
+    """The machines and the queues, for staff."""
+    actor = auth.actor()
+    auth.require(actor, "machines.see")
+    words: dict[str, Any] = {
+        "an_hour": an_hour,
+        "duration": duration,
+        "span": span,
+        "short": model_digests.short,
+    }
+    words["operates"] = may(actor, "administer")
+    return render_template("machines.html", seen=look(), **words)
+
+
+@pages.post("/machines/<machine>/service")
+def service(machine: str) -> BaseResponse:
+    """Take a machine out, which finishes what it has, or give it work again."""
+    actor = auth.actor()
+    auth.require(actor, "administer")
+    given, out = services(), request.form.get("out") == "1"
+    if machine not in {one.name for one in given.config.machines}:
+        raise NotFound(_("There is no such machine in the configuration."))
+    with given.store.write() as session:
+        why = " ".join(request.form.get("why", "")[:200].split())
+        gone = drains.put(session, machine, actor.name, out=out, why=why)
+    heard = given.dispatch.tell_out(gone)
+    if heard and not out:
+        given.dispatch.release()
+    told = (
+        _("%(name)s finishes what it has and gets nothing new.", name=machine)
+        if out
+        else _("%(name)s gets work again.", name=machine)
+    )
+    flash(told if heard else _("Redis is away; %(name)s hears of it when Redis is back.", name=machine))
+    return redirect(url_for("operations.machines", _anchor=f"machine-{machine}"), 303)
+
+
+@pages.get("/operations/messages")
+def messages() -> str:
+    """What waits to be sent, and what was given up, for administrators."""
+    auth.require(auth.actor(), "administer")
+    with services().store.look() as session:
+        waiting, counts = measures.outbox_now(session), stored.dead_counts(session)
+        dead = stored.dead_messages(session, counts)
+    return render_template(
+        "operations/messages.html", waiting=waiting, dead=dead, counts=counts, span=span,
+        kind_title=dashboard.kind_title,
+    )  # fmt: skip
+
+
+@pages.post("/operations/messages")
+def send_again() -> BaseResponse:
+    """Send the chosen messages again, or all of a kind."""
+    actor = auth.actor()
+    auth.require(actor, "administer")
+    chosen = [text for text in request.form.getlist("message") if text.isdecimal() and len(text) < 16]
+    kind = request.form.get("kind", "")[:40]
+    with services().store.write() as session:
+        count = stored.send_again(session, actor.name, kind, tuple(map(int, chosen)))
+    told = ngettext("One message will be sent again.", "%(count)s messages will be sent again.", count)
+    flash(told if count else _("Choose at least one message first."), "success" if count else "warning")
+    return redirect(url_for("operations.messages"), 303)
+
+
+@pages.get("/operations/tokens")
+def tokens() -> str:
+    """All tokens in use, for administrators."""
+    auth.require(auth.actor(), "administer")
+    page = request.args.get("page", "")
+    with services().store.look() as session:
+        found = stored.tokens(session, int(page) if page.isdecimal() and len(page) < 7 else 1)
+    return render_template("operations/tokens.html", tokens=found, may=MAY)
+
+
+@pages.post("/operations/tokens/<int(max=2147483647):token_id>/end")
+def end_token(token_id: int) -> BaseResponse:
+    """End somebody's token."""
+    actor = auth.actor()
+    auth.require(actor, "administer")
+    with services().store.write() as session:
+        name = stored.end_token(session, token_id, actor.name)
+    flash(_("The token “%(name)s” is ended; who uses it is refused from now on.", name=name), "success")
+    return redirect(url_for("operations.tokens"), 303)
+
+
+def add_metrics(app: Flask, given: Services) -> None:
+    """Serve /metrics from a registry of this app's own, and measure each request. First of all hooks."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FromStore(given))
+    registry.register(FromQueue(given))
+    answered = Counter(
+        "grader_http_requests", "Answered requests.", ["endpoint", "status"], registry=registry
+    )
+    took = Histogram(
+        "grader_http_request_duration_seconds",
+        "From a request to its answer.",
+        ["endpoint"],
+        buckets=HTTP_S,
+        registry=registry,
+    )
+
+    def begin() -> None:
+        g.began = time.perf_counter()
+
+    def count(response: Response) -> Response:
+        endpoint = request.endpoint or "none"
+        answered.labels(endpoint, str(response.status_code)).inc()
+        took.labels(endpoint).observe(time.perf_counter() - g.began)
+        return response
+
+    def metrics() -> Response:
+        """For Prometheus: queues, runs, machines, grades and requests."""
+        _require_operator()
+        return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+    app.before_request(begin)
+    app.after_request(count)
+    app.add_url_rule("/metrics", "metrics", metrics)
+
+
+def _require_operator() -> None:
+    """Let in who asks from this machine and not through a proxy, or has the token. Raises NotSignedIn."""
+    token, given = services().metrics_token, request.headers.get("Authorization", "")
+    if token and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        return
+    forwarded = "Forwarded" in request.headers or "X-Forwarded-For" in request.headers
+    if forwarded or not _loopback(request.remote_addr):
+        raise NotSignedIn(REFUSED)
+
+
+def _loopback(address: str | None) -> bool:
+    try:
+        return ip_address(address or "").is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,294 @@
+"""What tests and trials showed, in words and bounded for pages. Who sees what was decided before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from app.web.check_messages import said as in_words
+from app.web.i18n import gettext as _
+from app.web.i18n import later as N_
+from app.web.i18n import ngettext
+from grading.checks.context import FIRST
+from grading.domain.model import Cell, CheckOutcome, Flag, TestOutcome
+from grading.domain.outcome import Report
+from grading.execution.display import ShownDocument
+from grading.execution.model import Played
+
+SHOWN_FAILED = 50
+SHOWN_PASSED = 200
+"""Tests of one check that a page lists."""
+LONGEST = 2000
+"""Characters of one input or value that a page shows."""
+FOLDED_CHARS, FOLDED_LINES = 240, 5
+"""What is longer is folded."""
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+RUN_NOTES = {
+    "not_run": (
+        N_("The work was not run"),
+        N_(
+            "Your work could not be run on the server, which is no fault of yours. "
+            "What needs a run is left out."
+        ),
+        N_("The work could not be run on the server; checks that need a run are left out."),
+    ),
+    "run_stopped": (
+        N_("The run was stopped"),
+        N_("Your work ran, but was stopped before its end, as it reached a limit or ended itself."),
+        N_("The work was stopped before its end."),
+    ),
+    "missing_packages": (
+        N_("Packages are missing on the server"),
+        N_("Your work asks for packages that the server does not have. That does not count against you."),
+        N_(
+            "The work asks for packages that the sandbox does not have. Where many need them, add them there."
+        ),
+    ),
+    "unknown_packages": (
+        N_("Packages that the assignment does not use"),
+        N_(
+            "Your work asks for packages that are not available here and that the assignment does not use. "
+            "What fails for want of them counts as an error."
+        ),
+        N_(
+            "The work asks for packages that nothing in the assignment asks for, and that are not installed. "
+            "That counts as an error of the work. Where students may use them, name them in checks.packages "
+            "in config.toml and install them, then grade again."
+        ),
+    ),
+    "outputs_as_handed_in": (
+        N_("Not all of it could be run"),
+        N_(
+            "Some of your code could not be run on the server. There the outputs count as you handed them in."
+        ),
+        N_("Some code could not be run here. There the outputs count as they were handed in."),
+    ),
+    "path_repaired": (
+        N_("Paths were replaced"),
+        N_(
+            "Your code names files where only you have them. For the run that was changed, "
+            "see the lines below."
+        ),
+        N_("Paths to files were replaced for the run, see the lines below."),
+    ),
+    "tests_broken": (
+        N_("Some tests are broken"),
+        N_(
+            "Some tests of this assignment do not work. They do not count against you; "
+            "your instructor was told."
+        ),
+        N_("Some of the assignment's own tests do not work. Mend them, then grade again."),
+    ),
+}
+"""Code of a flag -> title, words for the student, words for staff."""
+_OWN = ("run_stopped", "missing_packages", "unknown_packages", "outputs_as_handed_in")
+"""Notes whose details are about the student's own work only."""
+_AT_LINES = "path_repaired"
+"""Its details stand beside the lines."""
+
+
+@dataclass(frozen=True)
+class RunNote:
+    """A note on how running the work went."""
+
+    title: str
+    words: str
+    detail: str
+    hold: bool
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that is known of a test; `folded` when it is long."""
+
+    label: str
+    text: str
+    folded: bool
+
+    @property
+    def start(self) -> str:
+        """The beginning, for the line that unfolds it."""
+        first = self.text.strip().partition("\n")[0]
+        return f"{first[:60]}…"
+
+
+@dataclass(frozen=True)
+class TestRow:
+    """One test of a list."""
+
+    __test__ = False  # not a test of pytest's
+
+    title: str
+    passed: bool
+    hidden: bool
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Tests:
+    """The tests of a check: those this reader may look at, the failing ones first."""
+
+    sentence: str
+    """How many passed, where the check's message does not say it."""
+    failed: tuple[TestRow, ...]
+    passed: tuple[TestRow, ...]
+    more_failed: int = 0
+    more_passed: int = 0
+
+
+@dataclass(frozen=True)
+class RanCell:
+    """What became of a cell when it was run here, where that says more than what was handed in."""
+
+    words: str
+    outputs: tuple[str, ...] = ()
+    images: int = 0
+
+
+def listed_tests(outcome: CheckOutcome, staff: bool) -> Tests | None:
+    """The tests of a check as one reader's list; hidden ones are listed for staff only."""
+    if not outcome.tests:
+        return None
+    listed = [test for test in outcome.tests if staff or not test.hidden]
+    failed = [test for test in listed if not test.passed]
+    passed = [test for test in listed if test.passed]
+    return Tests(
+        sentence="" if said(outcome) else counted(outcome.tests),
+        failed=tuple(_row(test) for test in failed[:SHOWN_FAILED]),
+        passed=tuple(_row(test) for test in passed[:SHOWN_PASSED]),
+        more_failed=max(0, len(failed) - SHOWN_FAILED),
+        more_passed=max(0, len(passed) - SHOWN_PASSED),
+    )
+
+
+def said(outcome: CheckOutcome) -> str:
+    """The message of a check. The list of its tests gives the example, and counts hidden ones."""
+    if not outcome.tests:
+        return in_words(outcome.message)
+    hidden = any(test.hidden for test in outcome.tests)
+    return "" if hidden else in_words(outcome.message.partition(FIRST)[0])
+
+
+def counted(tests: Iterable[TestOutcome]) -> str:
+    """`9 of 11 tests passed, 3 of 4 hidden tests passed`."""
+    both = [(hidden, [t for t in tests if t.hidden is hidden]) for hidden in (False, True)]
+    return ", ".join(
+        _counted(hidden, sum(t.passed for t in those), len(those)) for hidden, those in both if those
+    )
+
+
+def _counted(hidden: bool, passed: int, total: int) -> str:
+    if hidden:
+        return ngettext(
+            "%(passed)s of %(count)s hidden test passed",
+            "%(passed)s of %(count)s hidden tests passed",
+            total,
+            passed=passed,
+        )
+    return ngettext(
+        "%(passed)s of %(count)s test passed", "%(passed)s of %(count)s tests passed", total, passed=passed
+    )
+
+
+def _row(test: TestOutcome) -> TestRow:
+    both = f"gave {test.got}, not {test.expected}"
+    known = (
+        (_("Input"), test.input),
+        (_("Expected"), test.expected),
+        (_("Came out"), test.got),
+        (_("Why"), "" if test.message == both else test.message),  # that stands there already
+    )
+    title = " ".join(test.name.split())[:200] or _("A test")
+    parts = tuple(_part(label, text) for label, text in known if text.strip() not in ("", title))
+    return TestRow(title, test.passed, test.hidden, parts)
+
+
+def _part(label: str, text: str) -> Part:
+    folded = len(text) > FOLDED_CHARS or text.count("\n") >= FOLDED_LINES
+    cut = text if len(text) <= LONGEST else f"{text[:LONGEST]}\n" + _("… (the rest is not shown)")
+    return Part(label, cut, folded)
+
+
+def run_notes(report: Report, staff: bool) -> tuple[RunNote, ...]:
+    """Notes on the run in plain words, one a kind; for students without details of what is the school's."""
+    flags = [(code, [f for f in report.flags if f.code == code]) for code in RUN_NOTES]
+    return tuple(_note(code, found, staff) for code, found in flags if found)
+
+
+def _note(code: str, flags: Sequence[Flag], staff: bool) -> RunNote:
+    title, student, other = RUN_NOTES[code]
+    told = code in _OWN or (staff and code != _AT_LINES)
+    detail = " ".join(dict.fromkeys(in_words(flag.message) for flag in flags)) if told else ""
+    return RunNote(_(title), _(other if staff else student), detail, any(flag.hold for flag in flags))
+
+
+def ran_document(found: ShownDocument | None, staff: bool) -> tuple[str, ...]:
+    """How running a document went, in sentences; nothing where it was not tried."""
+    return () if found is None else tuple(_sentences(found, staff))
+
+
+def _sentences(found: ShownDocument, staff: bool) -> Iterator[str]:
+    if found.end == "not run":
+        yield f"{_('This was not run.')} {found.reason if staff else ''}".strip()
+        return
+    ran = sum(played.state == "ran" for played in found.cells)
+    if len(found.cells) > 1:
+        yield _(
+            "When we ran it, %(ran)s of %(all)s code cells ran without an error.",
+            ran=ran,
+            all=len(found.cells),
+        )
+    elif ran:
+        yield _("When we ran it, it ran to its end without an error.")
+    elif found.end == "finished":
+        yield _("When we ran it, it did not come to its end.")
+    if found.end != "finished":
+        yield found.reason or _("It was stopped before its end.")
+    if found.missing:
+        yield _(
+            "Not installed on the server: %(names)s. That is no fault of the work.",
+            names=", ".join(found.missing),
+        )
+    if found.unknown:
+        yield _(
+            "Not available here, and not used by the assignment: %(names)s. What fails for want of it "
+            "counts as an error of the work.",
+            names=", ".join(found.unknown),
+        )
+
+
+def ran_cell(cell: Cell, played: Played | None, told: bool, excused: bool = False) -> RanCell | None:
+    """What to show of a cell's run: all that differs from what was handed in.
+
+    `told` says that its error stands at its line already, `excused` that something is missing here.
+    """
+    if played is None:
+        return None
+    texts = tuple(o.text for o in played.outputs if o.kind != "error" and o.text.strip())
+    images = sum(output.image for output in played.outputs)
+    handed_in = [output for output in cell.outputs if output.kind != "error"]
+    same = _plain(texts) == _plain(output.text for output in handed_in)
+    same = same and bool(images) == any(output.image for output in handed_in)
+    if played.state == "not reached":
+        return RanCell(_("Not reached when we ran it."))
+    if played.state == "too long":
+        return RanCell(_("When we ran it, it took too long and was stopped."), texts, images)
+    if played.state == "failed":
+        why = f": {played.error}" if played.error and not told else "."
+        words = _("When we ran it, it stopped with an error") + why
+        if excused:
+            missing = _("A package, a file or the network may be missing here, which does not count.")
+            words = f"{words} {missing}"
+        return RanCell(words, () if same else texts, images)
+    if same and (cell.outputs or cell.execution_count is not None):
+        failed_before = any(output.kind == "error" for output in cell.outputs)
+        return RanCell(_("When we ran it, it ran without an error.")) if failed_before else None
+    if not texts and not images:
+        return RanCell(_("When we ran it, it ran and put out nothing."))
+    return RanCell(_("When we ran it:"), texts, images)
+
+
+def _plain(texts: Iterable[str]) -> str:
+    """Outputs for comparing: without blanks, and without addresses in memory, which differ each time."""
+    return "".join(_ADDRESS.sub("0x", "".join(texts)).split())

@@ -1,0 +1,194 @@
+"""How results came about, in plain words: for the fold below a result and the page of a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from app.web.check_messages import said as in_words
+from app.web.i18n import fixed, number
+from app.web.i18n import gettext as _
+from app.web.i18n import later as N_
+from grading.domain.jobs import Hybrid, Provenance, Speculative
+from grading.domain.outcome import Report
+from grading.store.rounds.prompts import Missing
+
+Rows = list[tuple[str, list[str]]]
+"""A label and a cell for each result."""
+NOTHING = "–"
+
+NOT_KEPT: Mapping[Missing, str] = {
+    "not over": N_("This run is not over yet. Its prompt comes with its result."),
+    "lost": N_("There is no prompt: the machine was lost before it answered."),
+    "no prompt": N_("There is no prompt: the run failed before one was made."),
+    "not sent": N_(
+        "The prompt was not kept: the machine did not send it along. It may run an older version of "
+        "Grader, or its answer was found again in a copy without the prompt."
+    ),
+    "too large": N_("The prompt was not kept: it is larger than 4 MB."),
+    "erased": N_(
+        "The prompt is no longer kept: it showed an example from the work of somebody who was erased."
+    ),
+    "removed": N_(
+        "The prompt is no longer kept: what machines were sent and answered is removed after the days "
+        "that results_days in config.toml says."
+    ),
+}
+_SAMPLING: Mapping[str, Callable[[Any], str]] = {
+    "temperature": lambda t: (
+        _("temperature %(number)s", number=number(t)) if t else _("temperature 0: always the likeliest token")
+    ),
+    "top_p": lambda p: _("from the likeliest tokens that together have %(part)s", part=number(p)),
+    "seed": lambda seed: _("seed %(number)s", number=seed),
+    "max_tokens": lambda n: _("at most %(count)s tokens", count=n),
+    "num_predict": lambda n: _("at most %(count)s tokens", count=n),
+    "num_ctx": lambda n: _("a context of %(count)s tokens", count=n),
+    "format": lambda name: _(_FORMATS[name]) if name in _FORMATS else _("format %(name)s", name=name),
+    "rules": lambda version: _("rules %(version)s", version=version),
+}
+_FORMATS: Mapping[Any, str] = {
+    "json_schema_bound": N_("every token bound to the answer's schema"),
+    "json_schema": N_("the server was asked to bind the answer to its schema"),
+    "json_schema, not proved to be enforced": N_(
+        "the server was asked to bind the answer to its schema, which it may not have done"
+    ),
+    "none: the server ignores json_schema": N_("the answer not bound to a schema, as the server ignores it"),
+    "none: the server refuses json_schema": N_("the answer not bound to a schema, as the server refuses it"),
+    "none": N_("the answer not bound to a schema"),
+}
+_TIMINGS = (
+    (N_("Waited for room"), "queued_s"),
+    (N_("Loaded the model"), "load_s"),
+    (N_("Read the prompt"), "prompt_s"),
+    (N_("Wrote the answer"), "output_s"),
+)
+
+
+def report_rows(report: Report) -> Rows:
+    """A cell for each stage of a report."""
+    return rows(list(report.stages.values()))
+
+
+def rows(found: Sequence[Provenance]) -> Rows:
+    """A cell for each result; what no engine told is left out."""
+    timed = [
+        (_(label), [seconds(getattr(p.timings, name)) for p in found])
+        for label, name in _TIMINGS
+        if any(getattr(p.timings, name) is not None for p in found)
+    ]
+    return [
+        (_("Machine"), [p.machine for p in found]),
+        (_("Engine"), [p.engine or NOTHING for p in found]),
+        (
+            _("Model"),
+            [p.model if p.uses_model else _("%(name)s (no language model)", name=p.model) for p in found],
+        ),
+        (_("Model digest"), [p.digest or NOTHING for p in found]),
+        (_("Prompt"), [f"{p.prompt_version} {p.prompt_hash[:16]}".strip() or NOTHING for p in found]),
+        (_("Tokens of the prompt"), [_prompt_tokens(p) for p in found]),
+        (_("Tokens written"), [str(p.tokens.output) for p in found]),
+        (_("First token after"), [seconds(p.first_token_s) for p in found]),
+        (_("Took"), [f"{fixed(p.seconds, 1)} s" for p in found]),
+        *timed,
+        *hybrid_rows(found),
+        *draft_rows(found),
+        (_("Sampling"), [sampling(p.sampling) for p in found]),
+        *examples_row(found),
+        (_("Answer repaired"), [_("yes") if p.repaired else _("no") for p in found]),
+    ]
+
+
+def examples_row(found: Sequence[Provenance]) -> Rows:
+    """Corrections that the models were shown, by number; nothing where there were none."""
+    if not any(p.examples for p in found):
+        return []
+    numbers = [", ".join(key.partition(":")[0] for key in p.examples) for p in found]
+    return [
+        (_("Examples from people"), [_("numbers %(list)s", list=one) if one else NOTHING for one in numbers])
+    ]
+
+
+def hybrid_rows(found: Sequence[Provenance]) -> Rows:
+    """Who read the prompt, why, and where the time went; nothing where nobody else could have read it."""
+    if not any(p.hybrid for p in found):
+        return []
+    accounts = [(p, p.hybrid) for p in found]
+    return [
+        (_("Prompt read on"), [h.reader or p.machine if h else NOTHING for p, h in accounts]),
+        (_("Why there"), [in_words(h.why) if h else NOTHING for _p, h in accounts]),
+        (_("Reading and sending"), [_spans(h) if h else NOTHING for _p, h in accounts]),
+        (
+            _("Read where it was written, expected"),
+            [seconds(h.expected_s.get("here")) if h else NOTHING for _p, h in accounts],
+        ),
+        (_("First token after reading began"), [seconds(h.first_s) if h else NOTHING for _p, h in accounts]),
+    ]
+
+
+def draft_rows(found: Sequence[Provenance]) -> Rows:
+    """What a draft model was good for; nothing where there was none."""
+    if not any(p.speculative for p in found):
+        return []
+    accounts = [p.speculative for p in found]
+    return [
+        (_("Draft model"), [one.draft if one else NOTHING for one in accounts]),
+        (_("Proposals of the draft model"), [_proposals(one) if one else NOTHING for one in accounts]),
+        (_("Why drafted, or not"), [in_words(one.why) if one else NOTHING for one in accounts]),
+    ]
+
+
+def _proposals(account: Speculative) -> str:
+    """How many were the model's own tokens, and where the time went."""
+    if not account.rounds:
+        return _("none")
+    return _(
+        "%(count)s of %(all)s tokens accepted; read %(read)s, proposed %(drafted)s, checked %(checked)s",
+        count=account.accepted,
+        all=account.proposed,
+        read=seconds(account.read_s),
+        drafted=seconds(account.draft_s),
+        checked=seconds(account.check_s),
+    )
+
+
+_SPANS = (
+    (N_("waited %(time)s"), "queued_s"),
+    (N_("read %(time)s"), "prefill_s"),
+    (N_("compressed %(time)s"), "compress_s"),
+    (N_("sent %(time)s"), "transfer_s"),
+    (N_("after reading %(time)s"), "tail_s"),
+    (N_("put in place %(time)s"), "convert_s"),
+)
+
+
+def _spans(account: Hybrid) -> str:
+    """What was measured, the bytes that were sent, and whether they were rounded."""
+    said = [
+        _(text, time=seconds(value)) for text, name in _SPANS if (value := getattr(account, name)) is not None
+    ]
+    if account.sent_bytes:
+        said.append(_("%(count)s MB", count=fixed(account.sent_bytes / 1e6, 1)))
+    if account.kv_bits:
+        said.append(_("rounded to %(count)s bits on the way", count=account.kv_bits))
+    return ", ".join(said) or NOTHING
+
+
+def _prompt_tokens(found: Provenance) -> str:
+    """None from a cache goes unsaid: most servers do not tell."""
+    cached = _(", %(count)s of them from the cache", count=found.tokens.cached) if found.tokens.cached else ""
+    return f"{found.tokens.prompt}{cached}"
+
+
+def seconds(value: float | None) -> str:
+    """A duration, or that it is not known."""
+    return NOTHING if value is None else f"{fixed(value)} s"
+
+
+def sampling(values: Mapping[str, Any]) -> str:
+    """How the tokens were drawn; settings not known here as they are called."""
+    said = [
+        _SAMPLING[name](value) if name in _SAMPLING else f"{name.replace('_', ' ')} {value}"
+        for name, value in values.items()
+        if value is not None
+    ]
+    return ", ".join(said) or NOTHING

@@ -1,0 +1,271 @@
+"""A hand-in as a page shows it: numbered lines and outputs, with comments beside them, all bounded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from markupsafe import Markup
+
+from app.results.comments import Comment, Listed, Waiting, of_the_run, remarks
+from app.results.executions import RanCell, ran_cell, ran_document
+from app.web.markdown import COLOURING_S, highlighted, seen
+from grading.domain.model import Cell, Document, Location
+from grading.domain.outcome import Report
+from grading.execution.display import ShownDocument as Ran
+from grading.execution.display import ShownTrial
+
+SHOWN_OUTPUT = 4000
+"""Characters of one output that a page shows."""
+SHOWN_LINES = 5000
+"""Lines of a whole hand-in that a page shows."""
+SHOWN_CHARS = 400_000
+"""Characters of a whole hand-in that a page shows."""
+SHOWN_PICTURES = 60
+"""Pictures of a whole hand-in that a page shows."""
+CUT = "This page shows only the beginning of a hand-in this long. All of it was handed in."
+Pictures = Mapping[tuple[str, int], Sequence[int]]
+"""(document, cell) -> numbers of its pictures that can be shown."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a cell; `given` when it came with the task."""
+
+    number: int
+    html: Markup
+    given: bool
+    comments: tuple[Comment, ...] = ()
+    anchor: str = ""
+    """Where something points to this line, its name in the page."""
+
+
+@dataclass(frozen=True)
+class ShownCell:
+    """A cell with its lines and outputs."""
+
+    cell: Cell
+    lines: tuple[Line, ...]
+    outputs: tuple[str, ...]
+    images: int
+    """Pictures that are not shown."""
+    comments: tuple[Comment, ...] = ()
+    ran: RanCell | None = None
+    """What became of it when it was run here."""
+    pictures: tuple[int, ...] = ()
+    """The numbers of those that are shown."""
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class ShownDocument:
+    """A document with its cells; comments that belong to no cell come first."""
+
+    path: str
+    kind: str
+    cells: tuple[ShownCell, ...]
+    notes: tuple[str, ...]
+    comments: tuple[Comment, ...] = ()
+    ran: tuple[str, ...] = ()
+    """How running it went, in sentences."""
+    number: int = 0
+    """Among those of the hand-in, from 0."""
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A hand-in with all that stands beside it."""
+
+    documents: tuple[ShownDocument, ...]
+    loose: tuple[Comment, ...]
+    """Comments without a place."""
+    places: Mapping[Location, str]
+    """Where the page has what quotes and checks point to."""
+
+    @property
+    def listed(self) -> tuple[Listed, ...]:
+        """All comments in the order of the page; not what running the work showed."""
+        found = [Listed(comment, "") for comment in self.loose]
+        for document in self.documents:
+            found += [Listed(comment, document.path) for comment in document.comments]
+            for cell in document.cells:
+                inside = f"{document.path}, cell {cell.cell.number}" if document.kind == "notebook" else ""
+                for line in cell.lines:
+                    place = f"{inside or document.path}, line {line.number}"
+                    found += [Listed(comment, place) for comment in line.comments]
+                found += [Listed(comment, inside or document.path) for comment in cell.comments]
+        return tuple(one for one in found if one.comment.anchor)
+
+
+@dataclass
+class Room:
+    """What a page or PDF still takes of a hand-in, and until when it may be coloured."""
+
+    lines: int = SHOWN_LINES
+    chars: int = SHOWN_CHARS
+    pictures: int = SHOWN_PICTURES
+    until: float = field(default_factory=lambda: time.monotonic() + COLOURING_S)
+
+    def take(self, lines: Sequence[str]) -> tuple[str, ...]:
+        """The first of these lines that still have room."""
+        kept = 0
+        for line in lines:
+            if self.lines < 1 or self.chars < len(line):
+                self.lines = 0
+                break
+            self.lines, self.chars, kept = self.lines - 1, self.chars - len(line), kept + 1
+        return tuple(lines[:kept])
+
+    def outputs(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """These outputs, but for those there is no room for one sentence."""
+        kept: list[str] = []
+        for text in texts:
+            self.chars -= len(text)
+            if self.chars < 0:
+                return (*kept, "… (the rest is not shown)")
+            kept.append(text)
+        return tuple(kept)
+
+    def coloured(self) -> bool:
+        """Whether there was time for all colours."""
+        return time.monotonic() < self.until
+
+    def some(self, pictures: Sequence[int]) -> tuple[int, ...]:
+        """As many of these pictures as there is room for."""
+        kept = tuple(pictures[: self.pictures])
+        self.pictures -= len(kept)
+        return kept
+
+
+def documents(
+    shown: Iterable[Document], report: Report | None, trial: ShownTrial | None = None, staff: bool = False
+) -> tuple[ShownDocument, ...]:
+    """Documents as numbered lines with comments beside them, and what running them showed.
+
+    Of very long ones the beginning. Why nothing was run is for staff.
+    """
+    return hand_in(shown, report, trial=trial, staff=staff).documents
+
+
+def hand_in(
+    shown: Iterable[Document],
+    report: Report | None,
+    original: Report | None = None,
+    *,
+    trial: ShownTrial | None = None,
+    staff: bool = False,
+    pictures: Pictures | None = None,
+    room: Room | None = None,
+) -> Shown:
+    """A hand-in with its comments. `original` is the report before people changed it."""
+    ran = trial.documents if trial else {}
+    said = [*remarks(report, original)] if report else []
+    waiting = Waiting([*said, *of_the_run(ran.values())])
+    loose = tuple(waiting.anchored(comment) for place, comment in said if place is None)
+    page = _Page(waiting, room or Room(), staff, _pointed_at(report), pictures or {})
+    made = tuple(page.document(n, one, ran.get(one.path)) for n, one in enumerate(shown))
+    return Shown(made, loose, page.places)
+
+
+def _pointed_at(report: Report | None) -> frozenset[Location]:
+    """All places that the report links to."""
+    if report is None:
+        return frozenset()
+    quotes = [quote.location for grade in report.criteria for quote in grade.quotes]
+    checks = [outcome.location for grade in report.criteria for outcome in grade.evidence]
+    checks += [outcome.location for one in report.adjustments for outcome in one.evidence]
+    flags = [flag.location for flag in report.flags]
+    return frozenset(place for place in (*quotes, *checks, *flags) if place is not None)
+
+
+@dataclass
+class _Page:
+    """What the documents of a page share."""
+
+    waiting: Waiting
+    room: Room
+    staff: bool
+    wanted: frozenset[Location]
+    pictures: Pictures
+    places: dict[Location, str] = field(default_factory=dict)
+
+    def document(self, number: int, document: Document, ran: Ran | None) -> ShownDocument:
+        """One document, as far as there is room."""
+        whole = self.waiting.take(document.path, None, None)
+        cells, notes = [], document.notes
+        for cell in document.cells:
+            lines = self.room.take(cell.lines)
+            if lines or not cell.lines:
+                cells.append(self.cell(number, document, cell, lines, ran))
+            if len(lines) < len(cell.lines):
+                notes = (*notes, CUT)
+                break
+        comments = whole + self.waiting.rest(document.path)
+        said = ran_document(ran, self.staff)
+        anchor = self.anchor(f"file-{number}", Location(document=document.path))
+        return ShownDocument(
+            document.path, document.kind, tuple(cells), notes, comments, said, number, anchor
+        )
+
+    def cell(
+        self, place: int, document: Document, cell: Cell, kept: tuple[str, ...], ran: Ran | None
+    ) -> ShownCell:
+        """One cell with these of its lines; `place` is the number of its document."""
+        lines, stopped = self.lines(place, document, cell, kept, ran)
+        if len(lines) > 1 and not kept[-1] and not lines[-1].comments:
+            lines.pop()  # what follows the last line end
+        outputs = self._outputs(output.text for output in cell.outputs if output.text.strip())
+        pictures = self.room.some(self.pictures.get((document.path, cell.number), ()))
+        images = sum(output.image for output in cell.outputs) - len(pictures)
+        rest = self.waiting.rest(document.path, cell.number)
+        played = ran.cell(cell.number) if ran else None
+        told = any(line.number == stopped for line in lines)
+        if (found := ran_cell(cell, played, told, bool(ran and cell.number in ran.excused))) is not None:
+            found = replace(found, outputs=self._outputs(found.outputs))
+        anchor = self.anchor(
+            f"cell-{place}-{cell.number}", Location(document=document.path, cell=cell.number)
+        )
+        return ShownCell(cell, tuple(lines), outputs, images, rest, found, pictures, anchor)
+
+    def lines(
+        self, place: int, document: Document, cell: Cell, kept: tuple[str, ...], ran: Ran | None
+    ) -> tuple[list[Line], int | None]:
+        """The lines, and the number of the one at which a run stopped."""
+        added, lines = set(cell.added), []
+        alone = len(document.cells) == 1 or document.kind != "notebook"
+        played = ran.cell(cell.number) if ran else None
+        stopped = played.line + cell.first_line - 1 if played and played.line else None
+        for index, html in enumerate(highlighted(cell, kept, self.room.until), start=1):
+            number = cell.first_line + index - 1
+            here = self.waiting.take(document.path, cell.number, number)
+            here += self.waiting.take(document.path, None, number) if alone else ()
+            if played and number == stopped:
+                here += (Comment("run", "it stopped at this line", example=played.error),)
+            anchor = self.line_anchor(f"line-{place}-{cell.number}-{number}", document, cell, number)
+            lines.append(Line(number, html, index not in added, here, anchor))
+        return lines, stopped
+
+    def line_anchor(self, name: str, document: Document, cell: Cell, number: int) -> str:
+        """The name, where something points to the line: by file alone unless in a notebook."""
+        if not self.wanted:
+            return ""
+        found = self.anchor(name, Location(document=document.path, cell=cell.number, line=number))
+        if document.kind != "notebook" or len(document.cells) == 1:
+            found = self.anchor(name, Location(document=document.path, line=number)) or found
+        return found
+
+    def anchor(self, name: str, place: Location) -> str:
+        """The name, where something points to this place."""
+        if place not in self.wanted:
+            return ""
+        self.places[place] = name
+        return name
+
+    def _outputs(self, texts: Iterable[str]) -> tuple[str, ...]:
+        return self.room.outputs(seen(_shortened(text)) for text in texts)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= SHOWN_OUTPUT else f"{text[:SHOWN_OUTPUT]}\n… (the rest is not shown)"

@@ -1,0 +1,1 @@
+"""Pages on which staff change, compare and release grades."""

@@ -1,0 +1,223 @@
+"""What is done to the grades of a whole class: releasing, withdrawing, curves with a preview."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from pydantic import ValidationError
+from werkzeug.wrappers import Response
+
+from app.review import filters as review_filter
+from app.review import views, worklist
+from app.web import auth, cache, dates
+from app.web.i18n import gettext as _
+from app.web.i18n import ngettext
+from app.web.services import services
+from grading.domain.errors import GraderError
+from grading.domain.permissions import Actor
+from grading.scoring.curves import Curve
+from grading.store.grades import release as grades
+from grading.store.review import curves
+from grading.store.review.curves import CurveRefused, MovedMeanwhile, Preview
+from grading.store.review.second_marking import MOST
+from grading.store.views import submission_lists
+
+pages = Blueprint("review_class", __name__)
+CHOSEN = 500
+"""Hand-ins of one page that can be ticked, with room."""
+SHOWN = 500
+"""Rows of a preview that are shown."""
+Answer = Response | str | tuple[str, int]
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/chosen")
+def chosen(assignment_id: int) -> Answer:
+    """Release, withdraw or mark what was ticked in the list."""
+    actor, do = auth.actor(), request.form.get("do", "")
+    ids = [one for one in request.form.getlist("chosen") if one.isalnum() and len(one) <= 32][:CHOSEN]
+    with services().store.look() as session:
+        views.of_class(session, actor, assignment_id, "mark.give")
+    if not ids:
+        flash(_("Tick one or more hand-ins in the list first."))
+        return _to_list(assignment_id)
+    if do == "mark":
+        to_mark = ",".join(ids[:MOST])
+        return redirect(url_for("marking.listing", assignment_id=assignment_id, ids=to_mark), 303)
+    if do == "withdraw" and "sure" not in request.form:
+        return _ask_withdrawal(actor, assignment_id, ids)
+    with services().store.write() as session:
+        assignment = views.of_class(session, actor, assignment_id, "grade.release")
+        if do == "withdraw":
+            reason = request.form.get("reason", "").replace("\0", "").strip()[:2_000]
+            flash(_withdrawn(grades.withdraw_all(session, assignment.id, actor, ids, reason)))
+        elif do == "release":
+            count = grades.release_all(session, assignment.id, actor, ids)
+            flash(_released(count, _("Held ones and those without a total were left out.")))
+    return _to_list(assignment_id)
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/review/releasing")
+def releasing(assignment_id: int) -> str:
+    """When grades are released: now, at a date, by themselves."""
+    return _releasing_page(auth.actor(), assignment_id)
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/releasing")
+def release(assignment_id: int) -> Answer:
+    """Release all that is not held now, withdraw all, or say when it happens from now on."""
+    actor, do = auth.actor(), request.form.get("do", "")
+    try:
+        with services().store.write() as session:
+            assignment = views.of_class(session, actor, assignment_id, "grade.release")
+            if do == "now":
+                count = grades.release_all(session, assignment_id, actor)
+                flash(_released(count, _("Held ones still wait for you.")))
+            elif do == "withdraw":
+                _require_sure()
+                flash(_withdrawn(grades.withdraw_all(session, assignment_id, actor)))
+            else:
+                grades.set_policy(session, assignment, request.form.get("release", ""), _moment(), actor)
+                flash(_("Saved."))
+    except GraderError as error:
+        if error.status != 422:
+            raise
+        return _releasing_page(actor, assignment_id, _(error.message)), error.status
+    return redirect(url_for("review_class.releasing", assignment_id=assignment_id), 303)
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/review/adjusting")
+def adjusting_form(assignment_id: int) -> Answer:
+    """Choose a curve, and see what it would do."""
+    return _adjusting_page(auth.actor(), assignment_id, request.args.to_dict())
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/adjusting")
+def adjust(assignment_id: int) -> Answer:
+    """Apply the curve that was previewed."""
+    actor, form = auth.actor(), request.form.to_dict()
+    try:
+        with services().store.write() as session:
+            assignment = views.of_class(session, actor, assignment_id, "grade.adjust_all")
+            reason = form.get("reason", "").replace("\0", "").strip()[:2_000]
+            count = curves.apply(
+                session,
+                assignment,
+                _curve(form),
+                actor,
+                seen=form.get("seen", ""),
+                reason=reason,
+                everything=bool(form.get("all")),
+            )
+    except (CurveRefused, MovedMeanwhile) as error:
+        return _adjusting_page(actor, assignment_id, form, _(error.message), error.status)
+    flash(ngettext("%(count)s grade moved.", "%(count)s grades moved.", count))
+    return redirect(url_for("review_class.adjusting_form", assignment_id=assignment_id), 303)
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/adjusting/undo")
+def undo(assignment_id: int) -> Response:
+    """Take a curve back for everybody."""
+    actor = auth.actor()
+    with services().store.write() as session:
+        assignment = views.of_class(session, actor, assignment_id, "grade.adjust_all")
+        count = curves.undo(session, assignment, request.form.get("bulk", "")[:32], actor)
+    flash(ngettext("Taken back for %(count)s grade.", "Taken back for %(count)s grades.", count))
+    return redirect(url_for("review_class.adjusting_form", assignment_id=assignment_id), 303)
+
+
+def _to_list(assignment_id: int) -> Response:
+    filters, number = review_filter.filters_of(request.args), review_filter.page_of(request.args)
+    address = review_filter.address_of(filters, number)
+    return redirect(url_for("review.listing", assignment_id=assignment_id, **address), 303)
+
+
+def _released(count: int, rest: str) -> str:
+    return f"{ngettext('%(count)s grade released.', '%(count)s grades released.', count)} {rest}"
+
+
+def _withdrawn(count: int) -> str:
+    return ngettext("%(count)s grade withdrawn.", "%(count)s grades withdrawn.", count)
+
+
+class NotSure(GraderError):
+    """Tick the box that says you are sure; nothing was changed."""
+
+    code = "not_sure"
+    status = 422
+
+
+def _require_sure() -> None:
+    if "sure" not in request.form:
+        raise NotSure
+
+
+def _ask_withdrawal(actor: Actor, assignment_id: int, ids: list[str]) -> str:
+    with services().store.look() as session:
+        assignment = views.of_class(session, actor, assignment_id, "grade.release")
+        line = submission_lists.assignment_line(assignment, assignment.course)
+    address = review_filter.address_of(review_filter.filters_of(request.args))
+    return render_template("review/withdraw.html", assignment=line, ids=ids, address=address, actor=actor)
+
+
+def _moment() -> datetime | None:
+    """The date of the form: as the browser says it, with its distance from UTC in minutes, else in UTC."""
+    text, offset = request.form.get("at", "").strip(), request.form.get("offset", "0")
+    try:
+        read = datetime.fromisoformat(text)
+        shift = timedelta(minutes=int(offset)) if offset.lstrip("-").isdecimal() and len(offset) < 5 else None
+        moment = (read.replace(tzinfo=UTC) + (shift or timedelta())) if read.tzinfo is None else read
+        moment = moment.astimezone(UTC)
+        return moment if timedelta(0) < moment - datetime(2000, 1, 1, tzinfo=UTC) < dates.FAR else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _releasing_page(actor: Actor, assignment_id: int, problem: str = "") -> str:
+    with services().store.look() as session:
+        assignment = views.of_class(session, actor, assignment_id, "grade.release")
+        line = submission_lists.assignment_line(assignment, assignment.course)
+        counts = cache.of_assignment("counts", session, assignment.course_id, assignment_id, grades.counts)
+        release_at = assignment.release_at
+    return render_template(
+        "review/releasing.html",
+        assignment=line,
+        release_at=release_at,
+        counts=counts,
+        problem=problem,
+        actor=actor,
+    )
+
+
+def _adjusting_page(
+    actor: Actor, assignment_id: int, form: dict[str, str], problem: str = "", status: int = 200
+) -> Answer:
+    preview: Preview | None = None
+    with services().store.look() as session:
+        assignment = views.of_class(session, actor, assignment_id, "grade.adjust_all")
+        line = submission_lists.assignment_line(assignment, assignment.course)
+        if form.get("kind"):
+            try:
+                preview = curves.preview(session, assignment, _curve(form), bool(form.get("all")))
+            except CurveRefused as error:
+                problem, status = problem or _(error.message), error.status
+        values: dict[str, Any] = {
+            "assignment": line,
+            "criteria": worklist.rubric_of(session, assignment),
+            "bulks": curves.bulks(session, assignment_id),
+        }
+    shown = {"preview": preview, "form": form, "problem": problem, "shown": SHOWN}
+    return render_template("review/adjusting.html", actor=actor, **shown, **values), status
+
+
+def _curve(form: dict[str, str]) -> Curve:
+    """The curve of a form. Raises CurveRefused."""
+    points = review_filter.number(form.get("points", ""))
+    said = {"kind": form.get("kind"), "criterion": form.get("criterion", "")[:64]}
+    if points is None and said["kind"] != "root":
+        raise CurveRefused(_("Say how many points."))
+    try:
+        return Curve.model_validate({**said, "points": points or 0.0, "above": bool(form.get("above"))})
+    except ValidationError:
+        raise CurveRefused(_("Choose one of the rules, and points that a grade can have.")) from None

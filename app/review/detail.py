@@ -1,0 +1,243 @@
+"""One hand-in as its reviewer works on it: what can be changed, what was, and what stood there before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app.results import adjustments as adjusted
+from app.results import comments, flags, rendering
+from app.results.rendering import Shown
+from app.review import changes as changed
+from app.web.i18n import gettext as _
+from app.web.i18n import later as N_
+from grading.domain.jobs import Finding, Suggestion
+from grading.domain.model import Document
+from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.rubric import Rubric
+from grading.scoring.changes import at_level
+from grading.store.grades import change_history
+from grading.store.grades.change_history import Made
+from grading.store.review import edits
+from grading.store.views.submission import SubmissionView
+from grading.store.views.submission_contents import HandedIn, Whole
+
+TITLES = {
+    "analysis.summary": N_("Technical review"),
+    "feedback.achieved": N_("What was achieved"),
+    "feedback.reflection": N_("Thinking"),
+    "feedback.practice": N_("In practice"),
+    "feedback.next_step": N_("Next step"),
+}
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of a criterion and the points it gives."""
+
+    number: int
+    words: str
+    points: float
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A criterion: as it counts, as it was combined, and the levels there are."""
+
+    number: int
+    now: CriterionGrade
+    was: CriterionGrade
+    levels: tuple[Level, ...]
+    points_change: Made | None
+    reason_change: Made | None
+
+    @property
+    def level(self) -> int | None:
+        """The level it stands at, where it stands at one."""
+        if self.now.points is None:
+            return None
+        return next((one.number for one in self.levels if abs(one.points - self.now.points) < 0.005), None)
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """A deduction or cap in words, and what a person decided about it."""
+
+    number: int
+    line: adjusted.Line
+    change: Made | None
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A finding or suggestion of the report, also a hidden one."""
+
+    target: str
+    title: str
+    kind: str
+    text: str
+    was: str
+    place: str
+    words_change: Made | None
+    hidden: Made | None
+
+
+@dataclass(frozen=True)
+class Words:
+    """A part of the feedback that can be put in other words."""
+
+    target: str
+    title: str
+    text: str
+    was: str
+    change: Made | None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file or cell that a comment can stand at, as the form names it."""
+
+    value: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A change in the history: in words, and whether it still counts."""
+
+    made: Made
+    words: str
+
+
+@dataclass(frozen=True)
+class Pane:
+    """All that stands in the right pane."""
+
+    view: SubmissionView
+    stamp: str
+    shown: Shown
+    notes: tuple[str, ...]
+    report: Report | None
+    criteria: tuple[Criterion, ...]
+    adjustments: tuple[Adjustment, ...]
+    remarks: tuple[Remark, ...]
+    words: tuple[Words, ...]
+    comments: tuple[Entry, ...]
+    history: tuple[Entry, ...]
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Given:
+    """All that a pane is made of."""
+
+    view: SubmissionView
+    handed_in: HandedIn
+    made: tuple[Made, ...]
+    """People's changes, the newest first."""
+    stamp: str
+    rubric: Rubric
+    """What its round is graded by."""
+
+
+def given(session: Session, whole: Whole, rubric: Rubric) -> Given:
+    """What there is of a hand-in."""
+    view = whole.view
+    made = view.grade.made[: change_history.MOST] if view.grade is not None else ()
+    stamp = change_history.stamp_of(session, view.round_id, made)
+    return Given(view, whole.handed_in, made, stamp, rubric)
+
+
+def pane(given: Given, room: rendering.Room) -> Pane:
+    """What a reviewer sees of a hand-in."""
+    view, handed_in = given.view, given.handed_in
+    report = view.grade.report if view.grade else None
+    original = view.grade.original if view.grade else None
+    told = entries(given.made, report)
+    counts = [one for one in given.made if one.undone_at is None]
+    documents = handed_in.documents
+    return Pane(
+        view=view,
+        stamp=given.stamp,
+        shown=rendering.hand_in(documents, report, original, trial=handed_in.trial, staff=True, room=room),
+        notes=handed_in.notes,
+        report=report,
+        criteria=_criteria(given.rubric, report, original, counts) if report and original else (),
+        adjustments=tuple(_adjustments(report, counts)) if report else (),
+        remarks=_remarks(original, counts) if report and original else (),
+        words=_words(report, original, counts) if report and original else (),
+        comments=tuple(one for one in told if one.made.kind == "add" and one.made.undone_at is None),
+        history=told,
+        places=tuple(_places(documents)),
+    )
+
+
+def _places(documents: Sequence[Document]) -> Iterator[Place]:
+    for number, document in enumerate(documents):
+        yield Place(f"{number}:", document.path)
+        if document.kind == "notebook":
+            for cell in document.cells:
+                title = _("%(path)s, cell %(number)s", path=document.path, number=cell.number)
+                yield Place(f"{number}:{cell.number}", title)
+
+
+def entries(made: Sequence[Made], report: Report | None) -> tuple[Entry, ...]:
+    """Changes in words."""
+    told = changed.told(made, changed.titles(report))
+    return tuple(Entry(one, words.words) for one, words in zip(made, told, strict=True))
+
+
+def _criteria(given: Rubric, now: Report, was: Report, counts: Sequence[Made]) -> tuple[Criterion, ...]:
+    rubric = {one.id: one for one in given.criteria}
+    made = []
+    for number, (new, old) in enumerate(zip(now.criteria, was.criteria, strict=True), start=1):
+        words = rubric[new.criterion].levels if new.criterion in rubric else ()
+        levels = tuple(
+            Level(level, words[level] if level < len(words) else "", at_level(new, level))
+            for level in range(new.highest + 1)
+        )
+        changes = [_last(counts, kind, new.criterion) for kind in ("points", "reason")]
+        made.append(Criterion(number, new, old, levels, *changes))
+    return tuple(made)
+
+
+def _adjustments(now: Report, counts: Sequence[Made]) -> Iterator[Adjustment]:
+    for number, line in enumerate(adjusted.lines(now, everything=True), start=1):
+        mine = (one for one in counts if one.kind in ("waive", "apply") and one.target == line.adjustment)
+        yield Adjustment(number, line, next(mine, None))
+
+
+def _last(counts: Sequence[Made], kind: str, target: str) -> Made | None:
+    return next((one for one in counts if one.kind == kind and one.target == target), None)
+
+
+def _remarks(was: Report, counts: Sequence[Made]) -> tuple[Remark, ...]:
+    if was.analysis is None:
+        return ()
+    found = []
+    numbered: list[tuple[str, Finding | Suggestion]] = [
+        *((f"finding:{number}", one) for number, one in enumerate(was.analysis.findings)),
+        *((f"suggestion:{number}", one) for number, one in enumerate(was.analysis.suggestions)),
+    ]
+    for target, remark in numbered:
+        if isinstance(remark, Finding):
+            comment, text = comments.finding(remark), remark.detail
+        else:
+            comment, text = comments.suggestion(remark), remark.how
+        said, hidden = _last(counts, "remark", target), _last(counts, "hide", target)
+        place = flags.place_words(remark.location) if remark.location else ""
+        new = str(said.value.get("text", "")) if said else text
+        found.append(Remark(target, comment.title, comment.kind, new, text, place, said, hidden))
+    return tuple(found)
+
+
+def _words(now: Report, was: Report, counts: Sequence[Made]) -> tuple[Words, ...]:
+    found = []
+    for target in edits.WORDS:
+        part, _dot, name = target.partition(".")
+        before, text = (getattr(getattr(one, part), name, None) for one in (was, now))
+        if before is not None and text is not None:
+            found.append(Words(target, _(TITLES[target]), text, before, _last(counts, "text", target)))
+    return tuple(found)

@@ -1,0 +1,191 @@
+"""Requests for a regrade: students ask and withdraw, staff list and answer."""
+
+from __future__ import annotations
+
+import math
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
+
+from app.web import auth
+from app.web.i18n import gettext as _
+from app.web.i18n import number as _plain
+from app.web.services import services
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.outcome import CriterionGrade
+from grading.domain.permissions import Actor, Subject, may
+from grading.store.review import regrade_requests as regrades
+from grading.store.review.regrade_requests import Answer, Verdict
+from grading.store.views import regrade_requests, submission
+from grading.store.views.regrade_requests import Request
+from grading.store.views.submission import SubmissionView
+
+pages = Blueprint("regrades", __name__)
+SHORTEST = 10
+"""Characters of a reason."""
+VERDICTS: dict[str, Verdict] = {"declined": "declined", "points": "points", "again": "again"}
+
+
+@pages.post("/submissions/<submission_id>/regrades")
+def ask(submission_id: str) -> Response:
+    """A student asks for a regrade, with a reason."""
+    actor = auth.actor()
+    reason, criterion = request.form.get("reason", "").strip(), request.form.get("criterion", "")[:80]
+    with services().store.write() as session:
+        view = submission.submission_view(session, submission_id)
+        auth.require_seen(actor, view)
+        auth.require(actor, "regrade.ask", auth.subject_of(view))
+        said = _ask(session, actor, view, criterion, reason)
+    flash(said)
+    return redirect(url_for("pages.submission", submission_id=submission_id, _anchor="regrades"), 303)
+
+
+def _ask(session: Session, actor: Actor, view: SubmissionView, criterion: str, reason: str) -> str:
+    """What came of it, in a sentence."""
+    if problem := reason_refused(reason):
+        return problem
+    try:
+        regrades.ask(session, actor, view.id, criterion, reason)
+    except Conflict as refused:
+        return refused.message
+    return _("Your request was sent. You find the answer on this page.")
+
+
+def reason_refused(reason: str) -> str:
+    """What is wrong with a reason, if anything."""
+    if len(reason) < SHORTEST:
+        return _("Nothing was sent: say in a sentence what is wrong, so that a person can look at it.")
+    if len(reason) > regrades.LONGEST:
+        return _("Nothing was sent: at most %(count)s characters, please.", count=regrades.LONGEST)
+    return ""
+
+
+@pages.post("/regrades/<int(max=2147483647):request_id>/withdraw")
+def withdraw(request_id: int) -> Response:
+    """Take one's own request back."""
+    actor = auth.actor()
+    with services().store.write() as session:
+        found = regrade_requests.find(session, request_id)
+        try:
+            regrades.withdraw(session, actor, request_id)
+            said = _("Your request was withdrawn.")
+        except Conflict as refused:
+            said = refused.message
+    flash(said)
+    return redirect(url_for("pages.submission", submission_id=found.submission_id, _anchor="regrades"), 303)
+
+
+@pages.get("/regrades")
+def listing() -> str:
+    """The requests of the courses one is staff of."""
+    actor = auth.actor()
+    if not actor.staff:
+        auth.require(actor, "regrade.answer")
+    course = _number("course")
+    with services().store.look() as session:
+        found = regrade_requests.listing(session, actor.staff_courses, course, _number("page") or 1)
+        courses = regrade_requests.courses(session, actor.staff_courses)
+    return render_template("regrades/list.html", found=found, courses=courses, course=course)
+
+
+@pages.get("/regrades/<int(max=2147483647):request_id>")
+def one(request_id: int) -> str:
+    """A request with the grade it is about, and the form for the answer."""
+    actor = auth.actor()
+    with services().store.look() as session:
+        found, view = _answerable(session, actor, request_id)
+    return _page(actor, found, view)
+
+
+@pages.post("/regrades/<int(max=2147483647):request_id>")
+def answer(request_id: int) -> tuple[str, int] | Response:
+    """Decline, give other points, or have it graded again."""
+    actor, given = auth.actor(), services()
+    with given.store.write() as session:
+        found, view = _answerable(session, actor, request_id)
+        said, problem = _answer(found, view)
+        if said is None:
+            return _page(actor, found, view, problem), 422
+        if said.verdict == "again":
+            auth.require(actor, "rerun", auth.subject_of(view))
+        new = regrades.answer(session, actor, request_id, said)
+    if new is not None:
+        given.dispatch.announce(new)
+    flash(_("The request was answered. The student sees your words on the page of the result."))
+    return redirect(url_for("regrades.listing"), 303)
+
+
+def _answer(found: Request, view: SubmissionView) -> tuple[Answer | None, str]:
+    """What the form says, or what is wrong with it."""
+    verdict, words = VERDICTS.get(request.form.get("verdict", "")), request.form.get("words", "").strip()
+    if verdict is None:
+        return None, _("Choose what to do with the request.")
+    return checked(found, view, verdict, words, _points(request.form.get("points", "")))
+
+
+def checked(
+    found: Request, view: SubmissionView, verdict: Verdict, words: str, points: float | None
+) -> tuple[Answer | None, str]:
+    """An answer that fits its request, or what is wrong with it."""
+    if not words or len(words) > regrades.LONGEST:
+        return None, _(
+            "Say a sentence to the student, of at most %(count)s characters.", count=regrades.LONGEST
+        )
+    if verdict != "points":
+        return Answer(verdict=verdict, words=words), ""
+    most = view.max_points
+    least = -most
+    if found.criterion:
+        least, most = (
+            0.0,
+            next((c.max_points for c in _criteria(view) if c.criterion == found.criterion), 0.0),
+        )
+    if points is None or not least <= points <= most:
+        low, high = _plain(least), _plain(most)
+        return None, _("Give points from %(low)s to %(high)s.", low=low, high=high)
+    return Answer(verdict=verdict, words=words, points=points), ""
+
+
+def _page(actor: Actor, found: Request, view: SubmissionView, problem: str = "") -> str:
+    criterion = next((c for c in _criteria(view) if c.criterion == found.criterion), None)
+    return render_template(
+        "regrades/one.html",
+        found=found,
+        view=view,
+        criterion=criterion,
+        problem=problem,
+        may_rerun=may(actor, "rerun", auth.subject_of(view)),
+        longest=regrades.LONGEST,
+    )
+
+
+def _criteria(view: SubmissionView) -> tuple[CriterionGrade, ...]:
+    return view.grade.report.criteria if view.grade is not None else ()
+
+
+def _answerable(session: Session, actor: Actor, request_id: int) -> tuple[Request, SubmissionView]:
+    """The request, where the actor is staff. Raises NotFound for those of others."""
+    found = regrade_requests.find(session, request_id)
+    if not may(actor, "regrade.answer", Subject(found.course_id)):
+        raise NotFound("There is no such request.")
+    return found, submission.submission_view(session, found.submission_id)
+
+
+def _points(text: str) -> float | None:
+    """A number as people write it, with a comma or a point."""
+    try:
+        value = float(text.strip().replace(",", "."))
+    except ValueError:
+        return None
+    return round(value, 2) if math.isfinite(value) else None
+
+
+def _number(name: str) -> int | None:
+    text = request.args.get(name, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
+def open_requests() -> int:
+    """How many requests wait for the reader, for the badge in the menu."""
+    return auth.user().open_requests

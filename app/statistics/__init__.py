@@ -1,0 +1,1 @@
+"""Class statistics and their plots."""

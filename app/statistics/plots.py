@@ -1,0 +1,238 @@
+"""The plots of the page about a class: what each shows, in the reader's language."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from app.web.charts import Column, Lane, Plot
+from app.web.i18n import fixed, ngettext, number
+from app.web.i18n import gettext as _
+from grading.statistics import FEWEST, Spread
+from grading.statistics.overview import CriterionFacts, Overview
+
+SHOWN_TESTED = 12
+"""Checks and tests that are drawn; the table has more."""
+ENDS = (1, 2, 4, 8, 20, 40, 80, 120, 240, 480, 1_200, 2_400, 4_800)
+"""Seconds at which a scale of times may end; a quarter of each is easy to read. Longer ones end at hours."""
+SPACE = "\N{NO-BREAK SPACE}"
+"""Keeps a unit beside its number."""
+HALF, MINUTES, HOURS = 0.5, 120.0, 2 * 3600.0
+
+
+def scores(known: Overview) -> Plot:
+    """How final points are spread."""
+    of = known.scores
+    unit = "%" if of.shares else _("points")
+    columns = []
+    for one in of.bins:
+        over = one.start >= of.highest
+        span = _("above %(start)s", start=_number(one.start)) if over else _range(one.start, one.end)
+        said = ngettext("%(count)s hand-in", "%(count)s hand-ins", one.count)
+        label = f">{_number(one.start)}" if over else _number(one.start)
+        columns.append(Column(label, one.count, f"{span} {unit}: {said}"))
+    middle = of.spread
+    return Plot(
+        name="scores",
+        title=_("Final points"),
+        said=_("Half of the hand-ins have at least %(median)s of %(most)s %(unit)s.",
+               median=_number(middle.median), most=_number(of.highest), unit=unit) if middle else "",
+        head=(_("From"), _("To"), _("Hand-ins")),
+        rows=tuple((one.start, one.end, one.count) for one in of.bins),
+        columns=tuple(columns) if middle else (),
+        last=_number(of.bins[-1].end) if of.bins else "",
+        axis=_("Final points, in %") if of.shares else _("Final points"),
+    )  # fmt: skip
+
+
+def criteria(known: Overview) -> Plot:
+    """How difficult each criterion was."""
+    lanes = []
+    for one in known.criteria:
+        found = one.item.shares
+        if found is None:
+            continue
+        tip = _("%(title)s: %(mean)s of the points on average, the middle half from %(low)s to %(high)s; "
+                "%(zero)s with none, %(full)s with all, of %(n)s",
+                title=one.title, mean=_percent(found.mean), low=_percent(found.lower),
+                high=_percent(found.upper), zero=one.item.at_zero, full=one.item.at_full,
+                n=found.n)  # fmt: skip
+        few = found.n < FEWEST
+        lanes.append(
+            Lane(one.title, tip, bar=found.mean, low=found.lower, high=found.upper,
+                 note=_percent(found.mean), faint=few)
+        )  # fmt: skip
+    return Plot(
+        name="criteria",
+        title=_("Mean share of the points, by criterion"),
+        said=_("A bar for each criterion, with a line where the middle half of the class lies."),
+        head=(_("Criterion"), _("Points"), _("Hand-ins"), _("Mean share"), _("Standard deviation"),
+              _("Lower quarter"), _("Median"), _("Upper quarter"), _("With nothing"), _("With all"),
+              _("Not judged"), _("Discrimination")),
+        rows=tuple(
+            (one.title, one.max_points, *_shares(one.item.shares), one.item.at_zero, one.item.at_full,
+             one.ungraded, one.item.discrimination)
+            for one in known.criteria
+        ),
+        lanes=tuple(lanes),
+        ticks=tuple((part / 4, _percent(part / 4)) for part in range(5)),
+    )  # fmt: skip
+
+
+def _shares(found: Spread | None) -> tuple[int | float | None, ...]:
+    if found is None:
+        return (0, None, None, None, None, None)
+    return (found.n, found.mean, found.deviation, found.lower, found.median, found.upper)
+
+
+def people(known: Overview) -> Plot:
+    """What people gave beside what grading gave, in levels."""
+    known_ones = [one for one in known.criteria if one.people.n]
+    reach = max((_reach(one) for one in known_ones), default=1.0)
+    step = HALF if reach <= 1 else 1.0
+    ticks = [part * step for part in range(-round(reach / step), round(reach / step) + 1)]
+    return Plot(
+        name="people",
+        title=_("How people's levels differ from the grader's"),
+        said=_("A dot for each criterion, with its 95 % interval. To the right people gave more."),
+        head=(_("Criterion"), _("Levels by people"), _("Mean difference"), _("From"), _("To"),
+              _("Mean distance"), _("Within half a level"), _("Weighted kappa"), _("Left as they were"),
+              _("Changed"), _("Blind levels"), _("Kappa of blind ones"), _("Pairs of people"),
+              _("Within half a level, people"), _("Kappa of people")),
+        rows=tuple(
+            (one.title, one.people.n, one.people.difference, *(one.people.interval or (None, None)),
+             one.people.absolute, one.people.close, one.people.kappa, one.accepted, one.changed, one.blind.n,
+             one.blind.kappa, one.between.pairs.n, one.between.pairs.close, one.between.pairs.kappa)
+            for one in known.criteria
+        ),
+        lanes=tuple(_difference(one) for one in known_ones),
+        start=-reach,
+        end=reach,
+        ticks=tuple((tick, f"{tick:+g}" if tick else "0") for tick in ticks),
+        axis=_("Levels: people − grader"),
+        zero=0.0,
+    )  # fmt: skip
+
+
+def _reach(one: CriterionFacts) -> float:
+    """How far the scale must go for a criterion, in whole levels, or to its highest level at most."""
+    ends = (one.people.difference or 0.0, *(one.people.interval or ()))
+    return float(min(math.ceil(max(1.0, *(abs(end) for end in ends))), max(one.highest, 1)))
+
+
+def _difference(one: CriterionFacts) -> Lane:
+    found = one.people
+    low, high = found.interval or (None, None)
+    tip = _("%(title)s: %(difference)s levels on average, of %(n)s", title=one.title,
+            difference=fixed(found.difference or 0.0, sign=True), n=found.n)  # fmt: skip
+    if low is not None and high is not None:
+        tip += _(
+            "; with 95 %% confidence between %(low)s and %(high)s",
+            low=fixed(low, sign=True),
+            high=fixed(high, sign=True),
+        )
+    return Lane(
+        one.title, tip, low=low, high=high, dot=found.difference, note=f"n = {found.n}", faint=found.few
+    )
+
+
+def tested(known: Overview) -> Plot:
+    """Checks and tests that most hand-ins failed."""
+    titles = {one.id: one.title for one in known.criteria}
+    lanes = [
+        Lane(
+            one.label,
+            _("%(label)s, for “%(title)s”: %(failed)s of %(n)s did not earn all, %(nothing)s earned nothing",
+              label=one.label, title=titles.get(one.criterion, one.criterion), failed=one.failed, n=one.n,
+              nothing=one.nothing),
+            bar=one.part,
+            note=f"{one.failed}/{one.n}",
+            faint=one.n < FEWEST,
+        )
+        for one in known.tested[:SHOWN_TESTED]
+    ]  # fmt: skip
+    return Plot(
+        name="tested",
+        title=_("Checks and tests that were failed most"),
+        said=_("A bar for each check or test: the part of hand-ins that did not earn all of it."),
+        head=(_("Check or test"), _("Criterion"), _("Kind"), _("Hidden"), _("Hand-ins"), _("Not all"),
+              _("Nothing"), _("Mean")),
+        rows=tuple(
+            (one.label, titles.get(one.criterion, one.criterion), _("test") if one.test else _("check"),
+             _("yes") if one.hidden else _("no"), one.n, one.failed, one.nothing, one.mean)
+            for one in known.tested
+        ),
+        lanes=tuple(lanes),
+        ticks=tuple((part / 4, _percent(part / 4)) for part in range(5)),
+    )  # fmt: skip
+
+
+def times(known: Overview) -> Plot:
+    """How long gradings took, part by part."""
+    parts = [
+        (_("Reading and checks"), known.times.preparing),
+        (_("In the queue"), known.times.waiting),
+        (_("On the machines"), known.times.running),
+        (_("From hand-in to grade"), known.times.total),
+    ]
+    found = [(label, one) for label, one in parts if one is not None]
+    most = scale_end(max((one.upper for _label, one in found), default=1.0))
+    lanes = [
+        Lane(
+            label,
+            _("%(label)s: half of them within %(median)s, the middle half between %(low)s and %(high)s",
+              label=label, median=duration(one.median), low=duration(one.lower), high=duration(one.upper)),
+            low=one.lower, high=one.upper, dot=one.median, note=duration(one.median), faint=one.n < FEWEST,
+        )
+        for label, one in found
+    ]  # fmt: skip
+    return Plot(
+        name="times",
+        title=_("Time to grade"),
+        said=_("A dot for the median of each part, on a line where the middle half lies."),
+        head=(_("Part"), _("Hand-ins"), _("Mean, s"), _("Lower quarter, s"), _("Median, s"),
+              _("Upper quarter, s"), _("Longest, s")),
+        rows=tuple(
+            (label, one.n, one.mean, one.lower, one.median, one.upper, one.most) for label, one in found
+        ),
+        lanes=tuple(lanes),
+        end=most,
+        ticks=tuple((most * part / 4, duration(most * part / 4)) for part in range(5)),
+    )  # fmt: skip
+
+
+PLOTS: Mapping[str, Callable[[Overview], Plot]] = {
+    "scores": scores,
+    "criteria": criteria,
+    "people": people,
+    "tested": tested,
+    "times": times,
+}
+
+
+def scale_end(seconds: float) -> float:
+    """The end of a scale on which so many seconds fit, in four parts that are easy to read."""
+    four_hours = 4 * 3600.0
+    fitting = (float(end) for end in ENDS if end >= seconds)
+    return next(fitting, math.ceil(seconds / four_hours) * four_hours)
+
+
+def duration(seconds: float) -> str:
+    """So many seconds, minutes or hours."""
+    if seconds >= HOURS:
+        return f"{_number(seconds / 3600, 1)}{SPACE}h"
+    if seconds >= MINUTES:
+        return f"{_number(seconds / 60, 1)}{SPACE}min"
+    return f"{_number(seconds, 1 if seconds < 10 else 0)}{SPACE}s"
+
+
+def _number(value: float, digits: int = 2) -> str:
+    return number(round(value, digits))
+
+
+def _range(start: float, end: float) -> str:
+    return _("%(start)s to %(end)s", start=_number(start), end=_number(end))
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"

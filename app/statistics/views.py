@@ -1,0 +1,105 @@
+"""The page about a class: scores, criteria, people beside the grader, findings, time; plots as files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from flask import Blueprint, Response, render_template
+from markupsafe import Markup
+from sqlalchemy.orm import Session
+
+from app.statistics.plots import PLOTS, duration
+from app.web import auth, cache, charts
+from app.web.charts import NARROW, WIDE
+from app.web.i18n import current
+from app.web.services import services
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor, Subject, may
+from grading.statistics import FEWEST
+from grading.statistics.overview import Overview, overview
+from grading.store import tables
+from grading.store.reporting import class_statistics
+from grading.store.views import review_worklist, submission_lists
+
+pages = Blueprint("statistics", __name__)
+NAMES = "any(scores,criteria,people,tested,times)"
+LINKS = 12
+"""Links to hand-ins that stand with a finding before the rest is folded."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Statistics, and the page made of them by language."""
+
+    known: Overview
+    pages: dict[str, Markup] = field(default_factory=dict)
+
+
+def _seen(session: Session, line: tables.Assignment) -> Seen:
+    return cache.of_assignment("class", session, line.course_id, line.id, _made)
+
+
+def _made(session: Session, assignment_id: int) -> Seen:
+    return Seen(overview(class_statistics.read(session, assignment_id)))
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/statistics")
+def assignment(assignment_id: int) -> str:
+    """How the class did: scores, criteria, people beside the grader, findings, time."""
+    with services().store.look() as session:
+        line = _assignment(session, auth.actor(), assignment_id)
+        seen = _seen(session, line)
+    body = seen.pages.get(current())
+    if body is None:
+        body = seen.pages[current()] = _body(line, seen.known)
+    shown = submission_lists.assignment_line(line, line.course)
+    return render_template("class/statistics.html", assignment=shown, body=body)
+
+
+def _body(line: tables.Assignment, known: Overview) -> Markup:
+    made = render_template(
+        "class/_statistics.html",
+        assignment=line,
+        known=known,
+        plots={name: make(known) for name, make in PLOTS.items()},
+        drawn=charts.inline,
+        shown=charts.shown,
+        duration=duration,
+        widths=(("wide", WIDE), ("narrow", NARROW)),
+        fewest=FEWEST,
+        links=LINKS,
+    )
+    return Markup(made)  # noqa: S704 - a rendered template
+
+
+@pages.get(f"/assignments/<int(max=2147483647):assignment_id>/statistics/<{NAMES}:plot>.svg")
+def picture(assignment_id: int, plot: str) -> Response:
+    """A plot as a file of its own."""
+    with services().store.look() as session:
+        line = _assignment(session, auth.actor(), assignment_id)
+        known = _seen(session, line).known
+    return _file(charts.alone(PLOTS[plot](known)), f"{line.slug}-{plot}.svg", "image/svg+xml")
+
+
+@pages.get(f"/assignments/<int(max=2147483647):assignment_id>/statistics/<{NAMES}:plot>.csv")
+def numbers(assignment_id: int, plot: str) -> Response:
+    """The numbers of a plot."""
+    with services().store.look() as session:
+        line = _assignment(session, auth.actor(), assignment_id)
+        known = _seen(session, line).known
+    return _file(charts.as_csv(PLOTS[plot](known)), f"{line.slug}-{plot}.csv", "text/csv; charset=utf-8")
+
+
+def _file(content: bytes, name: str, kind: str) -> Response:
+    answer = Response(content, content_type=kind)
+    answer.headers.set("Content-Disposition", "attachment", filename=name)
+    return answer
+
+
+def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
+    """The assignment, for its staff. Raises NotFound for who is not in the course, and Forbidden."""
+    found = review_worklist.require(session, assignment_id)
+    if not may(actor, "assignment.see", Subject(found.course_id)):
+        raise NotFound("There is no such assignment.")
+    auth.require(actor, "class.see", Subject(found.course_id))
+    return found

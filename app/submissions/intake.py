@@ -1,0 +1,180 @@
+"""Taking a hand-in, the same way from the form, the API and webhooks."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+from werkzeug.datastructures import FileStorage
+
+from app.web.services import services
+from grading import documents
+from grading.config.settings import Server
+from grading.documents import HandIn, Limits, UploadedFile
+from grading.domain.errors import EmptyUpload
+from grading.domain.permissions import Actor, Subject, may
+from grading.shared.logs import working_on
+from grading.shared.tracing import mark
+from grading.store import tables
+from grading.store.courses import groups
+from grading.store.database import now
+from grading.store.submissions import intake, submission_policy, uploads
+from grading.store.submissions.intake import Accepted, Idempotency, Incoming
+
+log = logging.getLogger(__name__)
+MIB = 1024 * 1024
+FORM_KEY = re.compile(r"[A-Za-z0-9_-]{16,64}")
+
+
+def limits(server: Server) -> Limits:
+    """The bounds of one hand-in as configured."""
+    return Limits(
+        max_upload_bytes=server.max_upload_mb * MIB,
+        max_data_bytes=server.max_data_mb * MIB,
+        max_files=server.max_files,
+    )
+
+
+def uploaded(files: Iterable[FileStorage]) -> tuple[UploadedFile, ...]:
+    """The files of a form. Raises EmptyUpload when none was chosen."""
+    chosen = [file for file in files if file.filename]
+    if not chosen:
+        raise EmptyUpload("Choose at least one file to hand in.")
+    return tuple(UploadedFile(file.filename or "", file.read()) for file in chosen)
+
+
+def body_hash(parts: Sequence[str], files: Sequence[UploadedFile]) -> str:
+    """A digest of all that makes a hand-in what it is."""
+    digest = hashlib.sha256()
+    for part in (*parts, *(f"{file.name}\0{hashlib.sha256(file.data).hexdigest()}" for file in files)):
+        digest.update(hashlib.sha256(part.encode("utf-8", "surrogatepass")).digest())
+    return digest.hexdigest()
+
+
+def accept(
+    build: Callable[[Session], Incoming], also: Callable[[Session, str], None] | None = None
+) -> Accepted:
+    """Build and store a hand-in in one transaction (`also` gets its id there), then announce it."""
+    began_ns = time.time_ns()
+    try:
+        accepted = _stored(build, also)
+    except IntegrityError:
+        # two of the same at once on a database that locks rows: now the first one's rows are there
+        accepted = _stored(build, also)
+    if not accepted.repeated:
+        with working_on(submission=accepted.submission_id, round=accepted.round_id):
+            log.info("round %s of submission %s was accepted", accepted.round_id, accepted.submission_id)
+            mark("accept", accepted.round_id, began_ns, **{"grader.submission": accepted.submission_id})
+            services().dispatch.announce(accepted.round_id)
+    return accepted
+
+
+def _stored(build: Callable[[Session], Incoming], also: Callable[[Session, str], None] | None) -> Accepted:
+    with services().store.write() as session:
+        accepted = intake.accept(session, build(session))
+        if also is not None:
+            also(session, accepted.submission_id)
+    return accepted
+
+
+def read(files: Sequence[UploadedFile]) -> HandIn:
+    """What the files hold, within this server's limits. Raises DocumentError."""
+    return documents.read(files, limits(services().config.server))
+
+
+@dataclass(frozen=True)
+class Form:
+    """What came by the form: its one-time key, or an empty one, and the files as they were sent and read."""
+
+    assignment_id: int
+    key: str
+    files: tuple[UploadedFile, ...]
+    content: HandIn
+
+
+def new_key() -> str:
+    """A key for one form: sent twice, it hands in once."""
+    return secrets.token_urlsafe(16)
+
+
+def form_key(given: str) -> str:
+    """The key a form was sent with, or nothing when it is not one of ours."""
+    return given if FORM_KEY.fullmatch(given) else ""
+
+
+def trusted(actor: Actor, course_id: int) -> bool:
+    """Whether due dates and numbers of hand-ins do not bind this person."""
+    return may(actor, "submit.for_others", Subject(course_id))
+
+
+def at_once(actor: Actor, course_id: int, form: Form) -> str:
+    """Hand in what a form sent; returns the submission. The same form with the same files hands in once."""
+    digest = body_hash((str(form.assignment_id),), form.files)
+    key = Idempotency(actor.name, uploads.form_key(form.key, digest), digest) if form.key else None
+
+    def build(_: Session) -> Incoming:
+        return _by_person(actor, course_id, form.assignment_id, form.content, key)
+
+    def also(session: Session, _: str) -> None:
+        uploads.drop(session, form.assignment_id, actor.user_id)
+
+    return accept(build, also).submission_id
+
+
+def keep(actor: Actor, course_id: int, form: Form) -> str:
+    """Keep what a form sent until it is handed in; returns the upload. Raises what handing in would."""
+    with services().store.read() as session:
+        assignment = session.get_one(tables.Assignment, form.assignment_id)
+        require_open(session, assignment, actor)
+        read_now = uploads.read_upload(session, assignment, form.content)
+    with services().store.write() as session:
+        return uploads.put(session, form.assignment_id, actor.user_id, form.content, read_now, form.key)
+
+
+def require_open(session: Session, assignment: tables.Assignment, actor: Actor) -> None:
+    """Go on if this person may hand in now; said before a long upload is read. Raises what `door` does."""
+    if trusted(actor, assignment.course_id):
+        submission_policy.require_current(assignment)
+        return
+    people = groups.together(session, assignment, actor.user_id)
+    submission_policy.require_open(session, assignment, actor.user_id, people, now(session))
+
+
+def confirm(actor: Actor, upload_id: str) -> str:
+    """Hand in an upload, once; returns the submission. Its time is that of the upload for 15 minutes."""
+
+    def build(session: Session) -> Incoming:
+        waiting, content = uploads.claim(session, upload_id, actor.user_id, actor.name)
+        assignment = session.get_one(tables.Assignment, waiting.assignment_id)
+        key = Idempotency(actor.name, uploads.key_of(upload_id), waiting.fingerprint)
+        incoming = _by_person(actor, assignment.course_id, assignment.id, content, key)
+        return replace(incoming, at=waiting.counts_at)
+
+    def also(session: Session, _: str) -> None:
+        uploads.taken_in(session, [upload_id])
+
+    try:
+        return accept(build, also).submission_id
+    except uploads.HandedIn as before:
+        return before.submission_id
+
+
+def _by_person(
+    actor: Actor, course_id: int, assignment_id: int, content: HandIn, key: Idempotency | None
+) -> Incoming:
+    return Incoming(
+        assignment_id=assignment_id,
+        student_id=actor.user_id,
+        source="form",
+        handin=content,
+        submitted_by=actor.user_id,
+        idempotency=key,
+        trusted=trusted(actor, course_id),
+    )

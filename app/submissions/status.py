@@ -1,0 +1,207 @@
+"""The live state of a submission in plain words, for its page, and when that page should ask again."""
+
+from __future__ import annotations
+
+from app.submissions.progress import Progress, StageStatus
+from app.web.i18n import gettext as _
+from app.web.i18n import later as N_
+from grading.domain.model import RoundState, StageState
+from grading.domain.rubric import Value
+from grading.store.views.status import Standing
+
+TITLES = {"analysis": N_("Technical review"), "feedback": N_("Personal feedback")}
+WORDS = {
+    StageState.WAITING: N_("waiting"),
+    StageState.DISPATCHED: N_("waiting for a free machine"),
+    StageState.RUNNING: N_("at work"),
+    StageState.DONE: N_("done"),
+    StageState.FAILED: N_("did not work, will be tried again"),
+    StageState.DEAD: N_("did not work"),
+}
+PHASES = {
+    "waiting": N_("waiting for a turn"),
+    "queued": N_("waiting for a turn"),
+    "starting": N_("starting"),
+    "loading": N_("loading the model"),
+    "reading": N_("reading your work"),
+    "generating": N_("writing"),
+}
+
+
+class LiveStage(Value):
+    """One stage in words."""
+
+    stage: str
+    title: str
+    status: str
+    words: str
+    detail: str
+    draft: str = ""
+    """What is being written and may still change; gone when the stage is done."""
+
+
+class Live(Value):
+    """What the page shows and announces; `result` changes when the part below must be loaded again."""
+
+    status: str
+    headline: str
+    detail: str
+    tab: str
+    """The state in a word or two, for the title of the browser's tab."""
+    stages: tuple[LiveStage, ...]
+    settled: bool
+    """Nothing more will change for this reader."""
+    result: str
+
+
+def live(view: Standing, progress: Progress, *, sees_score: bool) -> Live:
+    """The state of a submission as this reader may see it."""
+    headline, detail = _headline(view, progress, sees_score=sees_score)
+    seen = int(sees_score and view.graded)
+    stages = () if view.final and not sees_score else _told(view, progress)
+    return Live(
+        status=view.state,
+        headline=headline,
+        detail=detail,
+        tab=_tab(headline, view, progress),
+        stages=tuple(_stage(name, stage) for name, stage in stages),
+        settled=view.final and (sees_score or not view.graded),
+        result=f"{view.round_id}-{view.state}-{seen}-{int(view.released)}",
+    )
+
+
+def _told(view: Standing, progress: Progress) -> list[tuple[str, StageStatus]]:
+    """The stages that are shown: when it is over, those that never began are not said to wait."""
+    over = view.state == RoundState.FAILED
+    stages = progress.stages.items()
+    return [(name, one) for name, one in stages if not (over and one.status == StageState.WAITING)]
+
+
+def _headline(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[str, str]:
+    if view.state == RoundState.FAILED:
+        why = _why(view) or view.failure or _("The grading did not work. A person will look at it.")
+        return _("Not graded"), _("%(why)s That is no zero.", why=why)
+    if view.withdrawn and not sees_score:
+        back = _("Your instructor took this grade back for now.")
+        return _("Withdrawn"), f"{back} {_('You see it here when it is released again.')}"
+    if view.graded and not sees_score:
+        done = _why(view) or _("The grading is done.")
+        looks = _("A person looks at it before you see the result.")
+        return _("Waits for review"), f"{done} {looks}"
+    if view.state == RoundState.GRADED:
+        return _("Graded"), ""
+    if view.state == RoundState.PARTIAL:
+        words = _("One part of the grading did not work. There is no total yet, and that is no zero.")
+        return _("Partly graded"), words
+    return _waiting(view, progress, sees_score=sees_score)
+
+
+def _waiting(view: Standing, progress: Progress, *, sees_score: bool) -> tuple[str, str]:
+    queue = progress.queue
+    known = queue is not None and queue.eta_s is not None
+    about = _("About %(time)s to go.", time=duration(queue.eta_s or 0)) if queue and known else ""
+    if view.release == "after_review" and not sees_score:
+        about = f"{about} {_('Then a person looks at the result before you see it.')}".strip()
+    place = _("Place %(number)s.", number=queue.position) if queue and queue.position else ""
+    if view.state == RoundState.RUNNING:
+        if begun(progress):
+            return _("Being graded"), about
+        return _("Next in line"), f"{place} {about}".strip()
+    if view.state == RoundState.QUEUED and queue:
+        return _("In the queue"), f"{place} {about}".strip()
+    doing = _("Your work is being run.") if view.to_run else _("Your files are being read.")
+    return _("Received"), f"{doing} {about}".strip()
+
+
+def begun(progress: Progress) -> bool:
+    """Whether a machine has begun with one of the stages."""
+    return any(stage.status != StageState.DISPATCHED for stage in progress.stages.values())
+
+
+def _tab(headline: str, view: Standing, progress: Progress) -> str:
+    queue = progress.queue
+    if not view.final and queue and queue.position:
+        return _("Place %(number)s", number=queue.position)
+    return headline
+
+
+def _why(view: Standing) -> str:
+    """The sentences about stages that were given up."""
+    return " ".join(dict.fromkeys(stage.student for stage in view.stages if stage.student))
+
+
+def _stage(name: str, stage: StageStatus) -> LiveStage:
+    words = PHASES.get(stage.phase or "") or WORDS.get(StageState(stage.status), stage.status)
+    model = _("fixed rules") if stage.model == "rules" else stage.model or ""
+    parts = [_("on %(machine)s", machine=stage.machine) if stage.machine else "", model]
+    # fixed rules answer at once, and "0 s" says nothing to anybody
+    parts.append(f"{stage.seconds:.0f} s" if stage.seconds is not None and stage.seconds >= 0.5 else "")
+    parts.append(_tokens(stage))
+    title = TITLES.get(name, name.capitalize())
+    return LiveStage(
+        stage=name,
+        title=_(title),
+        status=stage.status,
+        words=_(words),
+        detail=" · ".join(filter(None, parts)),
+        draft=stage.draft or "",
+    )
+
+
+def _tokens(stage: StageStatus) -> str:
+    """Tokens written; before that, those to be read."""
+    if stage.tokens:
+        return _("%(number)s tokens", number=stage.tokens)
+    if not stage.prompt_tokens:
+        return ""
+    return _("about %(number)s tokens to read", number=f"{_coarse(stage.prompt_tokens):,}")
+
+
+def _coarse(number: int) -> int:
+    """An estimate without digits that it does not have."""
+    return round(number, 2 - len(str(number)))
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words, coarse on purpose."""
+    if seconds < 45:
+        return _("%(number)s seconds", number=max(5, 5 * round(seconds / 5)))
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return _("1 minute") if minutes <= 1 else _("%(number)s minutes", number=minutes)
+    return _("%(number)s hours", number=round(minutes / 60))
+
+
+# --- when to ask again --------------------------------------------------------------------------------
+
+AT_WORK = 2.0
+"""Seconds between two looks of a page whose work a machine has: tokens count up."""
+IN_LINE = (3.0, 12.0)
+"""The same of one that waits: a tenth of what it waits, within these."""
+UNKNOWN = 10.0
+"""The same where nobody knows how long it takes."""
+REVIEW = 30.0
+"""The same where a person's look is waited for."""
+A_SECOND = 40.0
+"""Looks a second that all pages together may ask for, those at work and the others each."""
+STEPS = (2, 3, 5, 8, 12, 20, 30)
+"""Told pauses are one of these, so that they do not change all the time."""
+
+
+def next_look_s(view: Standing, progress: Progress, now: Live, alike: int) -> int:
+    """Seconds after which a page should ask again, 0 for never; `alike` pages wait as this one does."""
+    if now.settled:
+        return 0
+    wanted = max(_wanted(view, progress), alike / A_SECOND)
+    return next((step for step in STEPS if step >= wanted), STEPS[-1])
+
+
+def _wanted(view: Standing, progress: Progress) -> float:
+    if view.final:
+        return REVIEW
+    if view.state == RoundState.RECEIVED or (view.state == RoundState.RUNNING and begun(progress)):
+        return AT_WORK
+    left = progress.queue.eta_s if progress.queue else None
+    if left is None:
+        return UNKNOWN
+    return min(max(left / 10, IN_LINE[0]), IN_LINE[1])

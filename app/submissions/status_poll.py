@@ -1,0 +1,169 @@
+"""The status that waiting pages ask for: one look at SQL and Redis a second, however many pages ask."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from flask import Blueprint, Flask, Response, current_app, request, session
+
+from app.api.parsing import tagged
+from app.submissions.progress import open_runs, progress
+from app.submissions.status import live, next_look_s
+from app.web import auth
+from app.web.i18n import speak
+from app.web.services import Dispatch, services
+from grading.broker.heartbeats import Lease
+from grading.domain.errors import NotFound, NotSignedIn
+from grading.domain.permissions import Actor, Subject, may
+from grading.store import Store
+from grading.store.views import status as waits
+from grading.store.views.status import Reader, Wait
+
+pages = Blueprint("waiting", __name__)
+LOOK_EVERY_S = 1.0
+REST = 25.0
+"""So many times as long as a look took, nobody looks: at most a twenty-fifth of a core goes into looking."""
+WATCHED_S = 120.0
+"""A page that did not ask for so long is gone; hidden ones ask at least once a minute."""
+SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A hand-in as it was looked at, and who was at its runs."""
+
+    wait: Wait
+    leases: Mapping[str, Lease] = field(default_factory=dict)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a machine has it."""
+        return bool(self.leases)
+
+
+class Board:
+    """What is known of the hand-ins that pages wait for, and of those who look at them.
+
+    While one request looks anew, the others go on with what was seen before.
+    """
+
+    def __init__(self, store: Store, dispatch: Dispatch) -> None:
+        self._store, self._dispatch = store, dispatch
+        self._lock = threading.Lock()
+        self._asked: dict[str, float] = {}
+        self._users: dict[int, float] = {}
+        self._seen: dict[str, Seen] = {}
+        self._readers: dict[int, Reader] = {}
+        self._looked_at = -LOOK_EVERY_S
+        self._rest_s = LOOK_EVERY_S
+        self._alike = (0, 0)
+
+    def alike(self, seen: Seen) -> int:
+        """How many hand-ins that pages wait for are as far as this one: with a machine, or not yet."""
+        return self._alike[seen.at_work]
+
+    def forget(self) -> None:
+        """Something was changed here: the next one looks anew."""
+        self._looked_at = -LOOK_EVERY_S
+
+    def reader(self, session_id: str, *, anew: bool) -> Reader:
+        """Whose session this is. Raises NotSignedIn."""
+        asked = auth.session_of(session_id)
+        if not anew:
+            self._look()  # before the reader is believed: somebody may have signed out here
+        found = self._readers.get(asked.user_id)
+        if anew or found is None or asked.id not in found.sessions:
+            self._take({}, self._read_readers([asked.user_id]))
+            found = self._readers.get(asked.user_id)
+        if found is None or found.stamp != asked.stamp or asked.id not in found.sessions:
+            raise NotSignedIn
+        self._users[asked.user_id] = time.monotonic()
+        return found
+
+    def seen(self, submission_id: str, *, anew: bool) -> Seen:
+        """Where a hand-in stands, as it was seen within about a second, or now. Raises NotFound."""
+        if anew or submission_id not in self._seen:
+            self._take(self._read([submission_id]), {})
+        else:
+            self._look()
+        found = self._seen.get(submission_id)
+        if found is None:
+            raise NotFound("There is no such submission.")
+        self._asked[submission_id] = time.monotonic()
+        return found
+
+    def _look(self) -> None:
+        """At all that pages wait for and at all who do, when it is time."""
+        if time.monotonic() - self._looked_at < self._rest_s or not self._lock.acquire(blocking=False):
+            return
+        try:
+            began = time.monotonic()
+            self._asked = {one: at for one, at in self._asked.items() if began - at < WATCHED_S}
+            self._users = {one: at for one, at in self._users.items() if began - at < WATCHED_S}
+            self._seen, self._readers = self._read(self._asked), self._read_readers(self._users)
+            at_work = sum(one.at_work for one in self._seen.values())
+            self._alike = (len(self._seen) - at_work, at_work)
+            self._looked_at = time.monotonic()
+            self._rest_s = max(LOOK_EVERY_S, REST * (self._looked_at - began))
+        finally:
+            self._lock.release()
+
+    def _take(self, seen: Mapping[str, Seen], readers: Mapping[int, Reader]) -> None:
+        with self._lock:
+            self._seen = {**self._seen, **seen}
+            self._readers = {**self._readers, **readers}
+
+    def _read_readers(self, users: Iterable[int]) -> dict[int, Reader]:
+        with self._store.look() as opened:
+            return waits.readers(opened, users)
+
+    def _read(self, submission_ids: Iterable[str]) -> dict[str, Seen]:
+        with self._store.look() as opened:
+            found = waits.waits(opened, submission_ids)
+        runs = [run for wait in found.values() for run in open_runs(wait)]
+        leases = self._dispatch.leases(runs) if runs else {}
+        return {
+            name: Seen(wait, {run: leases[run] for run in open_runs(wait) if run in leases})
+            for name, wait in found.items()
+        }
+
+
+def watch(app: Flask, store: Store, dispatch: Dispatch) -> None:
+    """Let pages of this app wait. What is changed by this process is seen at once."""
+    board = app.extensions["grader-waiting"] = Board(store, dispatch)
+
+    @app.after_request
+    def changed(response: Response) -> Response:
+        if request.method not in SAFE:
+            board.forget()
+        return response
+
+
+@pages.get("/submissions/<submission_id>/status.json")
+def status(submission_id: str) -> Response:
+    """What a waiting page asks for. Who names what they have (ETag) is told what was seen lately."""
+    board = cast(Board, current_app.extensions["grader-waiting"])
+    anew = "If-None-Match" not in request.headers
+    reader = board.reader(str(session.get("_user_id", "")), anew=anew)
+    speak(reader.language or session.get("language"))
+    actor = auth.limited(reader.actor)
+    if actor is None:
+        raise NotSignedIn
+    seen = board.seen(submission_id, anew=anew)
+    return tagged(_told(board, actor, seen))
+
+
+def _told(board: Board, actor: Actor, seen: Seen) -> dict[str, object]:
+    wait = seen.wait
+    subject = Subject(wait.course_id, wait.student_id, wait.released, wait.members)
+    if not may(actor, "submission.see", subject):
+        raise NotFound("There is no such submission.")
+    with services().store.look() as opened:
+        how_far = progress(opened, wait, seen.leases)
+    now = live(wait, how_far, sees_score=may(actor, "score.see", subject))
+    next_s = next_look_s(wait, how_far, now, board.alike(seen))
+    return {**now.model_dump(mode="json"), "next_s": next_s}

@@ -1,0 +1,4 @@
+"""What every page uses: sign-in state, translations, templates, errors, security and charts.
+
+Pages belong to their capability.
+"""

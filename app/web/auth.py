@@ -1,0 +1,184 @@
+"""Who asks: the session of a page, or the bearer token of an API call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from flask import Flask, current_app, g, request, session
+from flask_login import LoginManager, UserMixin, current_user
+
+from app.web.services import services
+from grading.checks.visibility import for_student
+from grading.domain.errors import Forbidden, NotFound, NotSignedIn
+from grading.domain.outcome import Report
+from grading.domain.permissions import Actor, Subject, may
+from grading.store.accounts import current_user as signed_in
+from grading.store.accounts import sessions, users
+from grading.store.accounts.current_user import SignedInUser
+from grading.store.views.submission import SubmissionView
+
+
+@dataclass(frozen=True)
+class BrowserSession:
+    """What the cookie says of a session; whether it is open, the database says."""
+
+    user_id: int
+    stamp: str
+    id: str
+
+
+class SignedIn(UserMixin):
+    """A signed-in user as Flask-Login keeps it for a request."""
+
+    def __init__(self, found: SignedInUser, session_id: str) -> None:
+        self.name = found.name
+        self.actor = found.actor
+        self.open_requests = found.open_requests
+        self.stamp = found.stamp
+        self.session_id = session_id
+        self.id = f"{found.actor.user_id}:{found.stamp}:{session_id}"
+
+
+def load_users(app: Flask) -> None:
+    """Install Flask-Login; a session ends with signing out, a new password, and when its user is disabled."""
+    manager = LoginManager()
+    manager.init_app(app, add_context_processor=False)  # `context` also works while the database is away
+    manager.session_protection = None
+    manager.user_loader(_load)
+
+
+def session_of(cookie: str) -> BrowserSession:
+    """What a session's cookie says; of nobody where it says nothing of the kind."""
+    number, stamp, session_id = (*cookie.split(":"), "", "")[:3]
+    known = number.isdecimal() and len(number) < 10
+    return BrowserSession(int(number) if known else 0, stamp, session_id)
+
+
+def _load(cookie: str) -> SignedIn | None:
+    asked = session_of(cookie)
+    with services().store.look() as store:
+        found = signed_in.find_by_session(store, asked.user_id, asked.id)
+    if found is None or found.stamp != asked.stamp:
+        return None
+    if found.language:
+        g.language = found.language
+    actor = limited(found.actor)
+    if actor is None:
+        return None
+    fewer = actor is not found.actor
+    found = replace(found, actor=actor, open_requests=0 if fewer else found.open_requests)
+    return SignedIn(found, asked.id)
+
+
+def limited(who: Actor) -> Actor | None:
+    """The reader as this request may serve them: in a platform's frame it is less. Nothing: nobody."""
+    limit = current_app.extensions.get("grader-limited")
+    return who if limit is None else cast("Actor | None", limit(who))
+
+
+def begin_session(user_id: int) -> SignedIn:
+    """Let somebody be signed in from now on; the session this browser had ends. Raises NotSignedIn.
+
+    `login_user` puts it into the cookie.
+    """
+    with services().store.write() as store:
+        found = signed_in.find(store, user_id)
+        if found is None:
+            raise NotSignedIn
+        sessions.end(store, session_of(str(session.get("_user_id", ""))).id)
+        return SignedIn(found, sessions.begin(store, user_id))
+
+
+def end_session() -> None:
+    """End the session of this browser, also for copies of its cookie."""
+    with services().store.write() as store:
+        sessions.end(store, session_of(str(session.get("_user_id", ""))).id)
+
+
+def user() -> SignedIn:
+    """The signed-in user. Raises NotSignedIn."""
+    if not current_user.is_authenticated:
+        raise NotSignedIn
+    return cast(SignedIn, current_user)
+
+
+def actor() -> Actor:
+    """Who asks for a page. Raises NotSignedIn."""
+    return user().actor
+
+
+def bearer() -> Actor:
+    """Who asks by API: the owner of the token. Raises NotSignedIn."""
+    if "bearer" not in g:
+        g.bearer = _bearer()
+    return cast(Actor, g.bearer)
+
+
+def _bearer() -> Actor:
+    kind, _, secret = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() != "bearer":
+        raise NotSignedIn("Send a token: Authorization: Bearer grd_….")
+    with services().store.read() as store:
+        found = users.verify_token(store, secret.strip())
+    if found is None:
+        raise NotSignedIn("The token is unknown, expired or revoked. Make a new one on the page Tokens.")
+    return found
+
+
+def require(who: Actor, action: str, subject: Subject | None = None) -> None:
+    """Go on, or raise Forbidden."""
+    if not may(who, action, subject or Subject()):
+        raise Forbidden
+
+
+def subject_of(view: SubmissionView) -> Subject:
+    """A submission as `may` sees it."""
+    return Subject(view.course_id, view.student_id, view.released, view.members)
+
+
+def report_for(who: Actor, view: SubmissionView) -> Report | None:
+    """The report as this reader may see it: nothing before the release, hidden tests for staff only."""
+    if view.grade is None or not may(who, "score.see", subject_of(view)):
+        return None
+    if may(who, "tests.see_all", Subject(view.course_id)):
+        return view.grade.report
+    return for_student(view.grade.report)
+
+
+def knows_course(who: Actor, course_id: int) -> bool:
+    """Whether the course exists for this caller."""
+    return who.administrator or course_id in who.roles
+
+
+def in_course(action: str, course_id: int) -> Actor:
+    """Who asks, if they may do this in the course. Raises NotFound or, where they know of it, Forbidden."""
+    asking = actor()
+    if not knows_course(asking, course_id):
+        raise NotFound("There is no such course.")
+    require(asking, action, Subject(course_id))
+    return asking
+
+
+def require_seen(who: Actor, view: SubmissionView) -> None:
+    """Go on, or raise NotFound, so that nobody learns which submissions others have."""
+    if not may(who, "submission.see", subject_of(view)):
+        raise NotFound("There is no such submission.")
+
+
+def can(
+    who: Actor,
+    action: str,
+    course_id: int,
+    owner_id: int | None = None,
+    released: bool = False,
+    members: tuple[int, ...] = (),
+) -> bool:
+    """`may` for templates."""
+    return may(who, action, Subject(course_id, owner_id, released, members))
+
+
+def context() -> dict[str, Any]:
+    """What every template knows of the reader."""
+    signed_in = not g.get("broken") and current_user.is_authenticated
+    return {"reader": current_user if signed_in else None, "nonce": g.get("nonce", "")}

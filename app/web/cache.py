@@ -1,0 +1,67 @@
+"""What pages about a class or course rest on, kept in the process as long as nothing in it has changed."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from flask import current_app
+from sqlalchemy.orm import Session
+
+from app.web.services import services
+from grading.store import change_tracking
+from grading.store.change_tracking import Stamp
+
+T = TypeVar("T")
+MOST = 64
+"""Courses or assignments of which something is kept."""
+
+
+class Kept(Generic[T]):
+    """One value for each course, or for each assignment."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[int, int | None], tuple[Stamp, T]] = OrderedDict()
+
+    def get(self, session: Session, course_id: int, assignment_id: int | None, make: Callable[[], T]) -> T:
+        """That of an assignment, or of a course; made anew where something changed."""
+        # looked at first: what commits while it is made gives another stamp next time
+        now, place = change_tracking.stamp(session, course_id, assignment_id), (course_id, assignment_id)
+        with self._lock:
+            found = self._known.get(place)
+            if found is not None and found[0] == now:
+                self._known.move_to_end(place)
+                return found[1]
+        made = make()
+        with self._lock:
+            self._known[place] = now, made
+            self._known.move_to_end(place)
+            while len(self._known) > MOST:
+                self._known.popitem(last=False)
+        return made
+
+
+def of_assignment(
+    name: str, session: Session, course_id: int, assignment_id: int, make: Callable[[Session, int], T]
+) -> T:
+    """What `make` says of an assignment, by the name of what it is."""
+    return _kept(name, make).get(session, course_id, assignment_id, lambda: _made(make, assignment_id))
+
+
+def of_course(name: str, session: Session, course_id: int, make: Callable[[Session, int], T]) -> T:
+    """What `make` says of a course and all of its assignments, by the name of what it is."""
+    return _kept(name, make).get(session, course_id, None, lambda: _made(make, course_id))
+
+
+def _made(make: Callable[[Session, int], T], number: int) -> T:
+    """In a transaction of its own: much is read, some of it as it comes."""
+    with services().store.read() as session:
+        return make(session, number)
+
+
+def _kept(name: str, _make: Callable[[Session, int], T]) -> Kept[T]:
+    found: Kept[T] = current_app.extensions.setdefault(f"grader-kept-{name}", Kept())
+    return found

@@ -1,0 +1,94 @@
+"""The tabs of a course and of an assignment: what somebody may go to from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flask import current_app, request
+
+from app.web import auth
+from app.web.i18n import gettext as _
+from app.web.i18n import later as N_
+from app.web.template_helpers import address
+from grading.domain.permissions import Subject, may
+
+
+@dataclass(frozen=True)
+class Tab:
+    """A link; `here` where the reader is now; `page` is False where they are on a page below it."""
+
+    title: str
+    url: str
+    here: bool
+    page: bool = True
+
+
+COURSE: tuple[tuple[str, str, str], ...] = (
+    # endpoint (its argument is `course_id`), title, action
+    ("courses.course", N_("Assignments"), "assignment.see"),
+    ("people.roster", N_("People"), "roster.see"),
+    ("gradebook.course", N_("Grades"), "class.see"),
+    ("gradebook.mine", N_("My grades"), "grades.own"),
+    ("lti_course.course", N_("Learning platform"), "roster.see"),
+    ("courses.settings", N_("Settings"), "course.change"),
+    ("audit.course", N_("Audit"), "course.audit"),
+)
+ASSIGNMENT: tuple[tuple[str, str, str], ...] = (
+    # endpoint (its argument is `assignment_id`), title, action
+    ("assignments.assignment", N_("Overview"), "assignment.see"),
+    ("review.listing", N_("Review"), "score.see"),
+    ("statistics.assignment", N_("Statistics"), "class.see"),
+    ("authoring.edit", N_("Rubric"), "assignment.change"),
+    ("examples.listing", N_("Teaching"), "example.change"),
+    ("extensions.listing", N_("Extensions"), "extension.give"),
+    ("groups.listing", N_("Groups"), "group.manage"),
+)
+BELOW: dict[str, frozenset[str]] = {
+    "courses.course": frozenset({"authoring_versions"}),
+    "review.listing": frozenset({"review", "review_changes", "review_class", "marking"}),
+    "statistics.assignment": frozenset({"statistics"}),
+    "authoring.edit": frozenset(
+        {
+            "authoring",
+            "authoring_task",
+            "authoring_files",
+            "authoring_versions",
+            "authoring_proposals",
+            "dry_runs",
+        }
+    ),
+    "examples.listing": frozenset({"examples"}),
+    "extensions.listing": frozenset({"extensions"}),
+    "groups.listing": frozenset({"groups"}),
+    "people.roster": frozenset({"people"}),
+    "gradebook.course": frozenset({"exports", "imports"}),
+}
+"""Tab -> the blueprints whose pages lie below it, where it is marked, too."""
+_OWN = frozenset(endpoint for endpoint, _title, _action in (*COURSE, *ASSIGNMENT))
+"""Pages with a tab of their own."""
+
+
+def course_tabs(course_id: int) -> list[Tab]:
+    """Those of a course, for the reader."""
+    return _tabs(COURSE, course_id, {"course_id": course_id})
+
+
+def assignment_tabs(course_id: int, assignment_id: int) -> list[Tab]:
+    """Those of an assignment, for the reader."""
+    return _tabs(ASSIGNMENT, course_id, {"assignment_id": assignment_id})
+
+
+def _tabs(table: tuple[tuple[str, str, str], ...], course_id: int, ids: dict[str, Any]) -> list[Tab]:
+    reader, subject = auth.actor(), Subject(course_id)
+    return [
+        Tab(_(title), address(endpoint, **ids), _here(endpoint), request.endpoint == endpoint)
+        for endpoint, title, action in table
+        if endpoint in current_app.view_functions and may(reader, action, subject)
+    ]
+
+
+def _here(endpoint: str) -> bool:
+    return request.endpoint == endpoint or (
+        request.blueprint in BELOW.get(endpoint, ()) and request.endpoint not in _OWN
+    )

@@ -1,0 +1,277 @@
+"""Webhooks of learning systems, by Standard Webhooks 1.0: verified before anything is parsed, done once."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from flask import Blueprint, Response, jsonify, request
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from app.api.parsing import InvalidField, parse
+from app.submissions import intake
+from app.web.services import services
+from app.webhooks import file_download
+from grading.documents import HandIn, UploadedFile
+from grading.domain.errors import Conflict, GraderError, NotFound, SignatureInvalid
+from grading.integrations import events
+from grading.integrations.events import Assigned, HandedIn, Part, Roster
+from grading.store import tables
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.database import now
+from grading.store.integrations import lms_rosters, webhook_secrets
+from grading.store.submissions.intake import Incoming
+
+endpoints = Blueprint("webhooks", __name__, url_prefix="/webhooks")
+P = TypeVar("P", bound=Part)
+LEAST_SECRET = 24
+"""Bytes a signing secret must have."""
+WITHIN_S = 10.0
+"""What is not stored by then is not stored at all: who sent it has stopped waiting."""
+
+
+class TooLate(GraderError):
+    """The message could not be taken within 10 s, so nothing was stored; send it again."""
+
+    code = "too_late"
+    status = 503
+
+
+class CourseNotBound(GraderError):
+    """This connection may not send for this course; an administrator binds it in config.toml."""
+
+    code = "course_not_bound"
+    status = 403
+
+
+class Event(BaseModel):
+    """A message; `data` is only read for types that are known."""
+
+    model_config = ConfigDict(extra="ignore")
+    type: str
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+@endpoints.get("/schemas/<kind>.json")
+def schema(kind: str) -> Response:
+    """The JSON schema of a type of messages, to Grader or from it, with examples."""
+    found = events.schema(kind)
+    if found is None:
+        raise NotFound(f"There is no such type of messages; there are {', '.join(events.kinds())}.")
+    return jsonify(found)
+
+
+@endpoints.post("/lms/<connection>")
+def receive(connection: str) -> Response:
+    """Take a message of a learning system; 2xx only after the commit."""
+    body = request.get_data()
+    until = time.monotonic() + WITHIN_S
+    verify(connection, body)
+    message_id, digest = request.headers["webhook-id"], hashlib.sha256(body).hexdigest()
+    if not (message_id.isprintable() and len(message_id) <= 200):
+        raise InvalidField("webhook-id: at most 200 printable characters.")
+    message = Taking(connection, message_id, digest, until)
+    with services().store.read() as session:
+        before = message.before(session)
+    if before is not None:
+        return jsonify(before)
+    event = parse_event(body)
+    take = KINDS.get(event.type)
+    return jsonify(take(message, event.data) if take is not None else {"status": "ignored"})
+
+
+def verify(connection: str, body: bytes) -> None:
+    """Check id, time (at most 300 s old) and signature with every live secret. Raises SignatureInvalid."""
+    given = services()
+    if connection not in given.config.server.lms_connections:
+        raise SignatureInvalid
+    if any(_verified(secret, body) for secret in given.lms_secrets.get(connection, ())):
+        return
+    with given.store.read() as session:
+        made_here = webhook_secrets.live(session, connection, given.secret_key)
+    if not any(_verified(secret, body) for secret in made_here):
+        raise SignatureInvalid
+
+
+def _verified(secret: str, body: bytes) -> bool:
+    """The library raises many things for malformed headers and bodies; all of them mean no."""
+    try:
+        key = base64.b64decode(secret.removeprefix("whsec_") + "==")
+        if len(key) < LEAST_SECRET:
+            return False
+        Webhook(key).verify(body, dict(request.headers), json_parse=False)
+    except (WebhookVerificationError, ValueError, binascii.Error, OverflowError, TypeError):
+        return False
+    return True
+
+
+def parse_event(body: bytes) -> Event:
+    """The message. Raises InvalidField when it is not JSON of the right shape."""
+    try:
+        return Event.model_validate_json(body)
+    except ValueError:
+        raise InvalidField("body: JSON with 'type' and 'data' is expected.") from None
+
+
+class _Seen(Exception):
+    """This message was taken before."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
+class Taking:
+    """One message, by its id and the hash of its body, that is to be done once and in time."""
+
+    def __init__(self, connection: str, message_id: str, digest: str, until: float) -> None:
+        self.connection, self.message_id, self.digest, self.until = connection, message_id, digest, until
+
+    def before(self, session: Session) -> dict[str, Any] | None:
+        """What it was answered before. Raises Conflict for another body under its id."""
+        row = session.get(tables.InboundWebhook, (self.connection, self.message_id))
+        if row is None:
+            return None
+        if row.body_hash != self.digest:
+            raise Conflict("Another message was sent under this webhook-id.")
+        if row.answer is not None:
+            return row.answer
+        if row.submission_id is None:
+            raise NotFound
+        return _accepted(row.submission_id)
+
+    def require_first(self, session: Session) -> None:
+        """Go on, or raise _Seen: of parallel ones exactly one gets through."""
+        before = self.before(session)
+        if before is not None:
+            raise _Seen(before)
+
+    def require_course(self, slug: str) -> None:
+        """Raises CourseNotBound, alike for courses of others and for courses that do not exist."""
+        if not services().config.server.admits(self.connection, slug):
+            raise CourseNotBound(
+                f"The connection '{self.connection}' may not send for the course '{slug[:64]}'. "
+                "An administrator adds the course to server.lms_connections in config.toml."
+            )
+
+    def remember(
+        self, session: Session, submission_id: str | None = None, answer: dict[str, Any] | None = None
+    ) -> None:
+        """Note it in the transaction of what it does. Raises TooLate."""
+        session.add(
+            tables.InboundWebhook(
+                connection=self.connection,
+                message_id=self.message_id,
+                body_hash=self.digest,
+                submission_id=submission_id,
+                answer=answer,
+                received_at=now(session),
+            )
+        )
+        session.flush()
+        if time.monotonic() > self.until:
+            raise TooLate
+
+    def once(self, work: Callable[[Session], dict[str, Any]]) -> dict[str, Any]:
+        """Do it and note it in one transaction."""
+        for last in (False, True):
+            try:
+                with services().store.write() as session:
+                    self.require_first(session)
+                    answer = {"status": "done", **work(session)}
+                    self.remember(session, answer=answer)
+                    return answer
+            except _Seen as seen:
+                return seen.answer
+            except IntegrityError:
+                # two of the same at once on a database that locks rows: now the first one's row is there
+                if last:
+                    raise
+        raise AssertionError
+
+
+def _hand_in(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
+    data = _data(HandedIn, given)
+    message.require_course(data.assignment.partition("/")[0])
+    with services().store.read() as session:  # before anything is got from elsewhere
+        versions.version(session, versions.find(session, data.assignment))
+    content = intake.read(_files(data, message.until))
+
+    def build(session: Session) -> Incoming:
+        message.require_first(session)
+        return _incoming(session, message.connection, data, content)
+
+    try:
+        return _accepted(intake.accept(build, message.remember).submission_id)
+    except _Seen as seen:
+        return seen.answer
+
+
+def _enrol(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
+    data = _data(Roster, given)
+    message.require_course(data.course)
+    return message.once(lambda session: lms_rosters.update_roster(session, message.connection, data))
+
+
+def _assign(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
+    data = _data(Assigned, given)
+    message.require_course(data.course)
+    return message.once(lambda session: lms_rosters.upsert_assignment(session, message.connection, data))
+
+
+KINDS: dict[str, Callable[[Taking, dict[str, Any]], dict[str, Any]]] = {
+    "submission.created": _hand_in,
+    "roster.updated": _enrol,
+    "assignment.upserted": _assign,
+}
+
+
+def _data(model: type[P], given: dict[str, Any]) -> P:
+    return parse(model, given)
+
+
+def _files(data: HandedIn, until: float) -> tuple[UploadedFile, ...]:
+    """Their contents, at most as many bytes as an upload may have; got from elsewhere one after the other."""
+    files, left = [], intake.limits(services().config.server).max_upload_bytes
+    fetched_by = min(until, time.monotonic() + file_download.FETCH_S)
+    for file in data.files:
+        if file.content_base64 is not None:
+            content = _decoded(file.name, file.content_base64)
+        else:
+            content = file_download.fetch(file, fetched_by, left)
+        left = max(0, left - len(content))
+        files.append(UploadedFile(file.name, content))
+    return tuple(files)
+
+
+def _decoded(name: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise InvalidField(f"data.files: the content of {name[:80]!r} is not base64.") from None
+
+
+def _incoming(session: Session, connection: str, data: HandedIn, content: HandIn) -> Incoming:
+    assignment = versions.find(session, data.assignment)
+    student = users.find_or_create_student(
+        session,
+        f"lms:{connection}",
+        data.student.id,
+        data.student.name,
+        data.student.email,
+        assignment.course_id,
+    )
+    # the learning system keeps its own door, and a message may come hours later: what it took is not lost
+    return Incoming(assignment.id, student.id, "webhook", content, data.priority, trusted=True)
+
+
+def _accepted(submission_id: str) -> dict[str, Any]:
+    return {"status": "accepted", "id": submission_id}
