@@ -23,10 +23,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from cli.admin import store_assignment
-from cli.embedded import free_port
+from cli.commands.admin import store_assignment
+from cli.dev.embedded_redis import free_port
+from cli.dev.local_stack import System
 from cli.settings import Settings
-from cli.system import System
 from grading.assignments.loader import read_folder
 from grading.store import Store
 from grading.store.accounts import users

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from cli.embedded import RedisProcess, start_redis
+from cli.dev.embedded_redis import RedisProcess, start_redis
 from tests import guard, order
 from tests.services import (
     BROWSER_FLAGS,

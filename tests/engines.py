@@ -16,7 +16,7 @@ from typing import Any
 import jsonschema
 
 from bench.models import Shape
-from cli.embedded import free_port
+from cli.dev.embedded_redis import free_port
 from grading.domain.jobs import Job, Material
 from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 
-from cli import embedded
+from cli.dev import embedded_redis
 
 FIRST, EACH = 20_000, 2_000
 PLAYER, ALONE = 4, 5
@@ -42,4 +42,4 @@ def number_of_this_process() -> int:
 
 def take(number: int) -> None:
     """Have everything in this process use these, that is imported from now on."""
-    embedded.free_port = own(number)
+    embedded_redis.free_port = own(number)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import redis
 
-from cli.embedded import find_redis_server, free_port
+from cli.dev.embedded_redis import find_redis_server, free_port
 from tests.system import until
 
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")

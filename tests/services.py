@@ -1,4 +1,4 @@
-"""The real services that tests use: PostgreSQL and a browser; Redis comes from cli.embedded.
+"""The real services that tests use: PostgreSQL and a browser; Redis comes from cli.dev.embedded_redis.
 
 Nothing here skips: a service that cannot be had is an error that names what to install.
 """
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
-from cli.embedded import free_port
+from cli.dev.embedded_redis import free_port
 
 Prepare = Callable[[str], None]
 """Brings the empty database at a URL to the state that tests start from, for example by migrating it."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cli import embedded
+from cli.dev import embedded_redis
 from tests.system import until
 from workers.machine.engines.sharded.engine import ShardedEngine
 from workers.machine.engines.sharded.rank_group import Crew
@@ -21,7 +21,7 @@ def addresses(ranks: int, *last: str) -> list[str]:
     """Free addresses for so many ranks here, and ranks with these addresses."""
     ports = set[int]()
     while len(ports) < ranks + len(last):
-        ports.add(embedded.free_port())
+        ports.add(embedded_redis.free_port())
     hosts = [*("127.0.0.1" for _ in range(ranks)), *last]
     return [f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.embedded import free_port
+from cli.dev.embedded_redis import free_port
 from tests.services import ServiceMissing
 
 START_S = 60.0

@@ -9,7 +9,7 @@ from bench.cluster.guests import LIMIT_S
 from bench.cluster.parts import Servers
 from bench.cluster.policies import homes
 from bench.cluster.runs import Plan
-from cli.embedded import free_port
+from cli.dev.embedded_redis import free_port
 
 BUDGET_S = 3600.0
 MOST_TOKENS = 8_000

@@ -23,7 +23,7 @@ from bench.cluster.parts import Parts, Servers
 from bench.cluster.runs import Ended, Plan
 from bench.cluster.sizes import mark
 from bench.cluster.world import HandIn as Coming
-from cli.embedded import start_redis
+from cli.dev.embedded_redis import start_redis
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.config.settings import load
 from grading.documents import HandIn, UploadedFile, read

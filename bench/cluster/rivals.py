@@ -21,7 +21,7 @@ from bench.cluster.policies import HOME
 from bench.cluster.runs import Ended, Plan
 from bench.cluster.sizes import mark
 from bench.cluster.world import HandIn
-from cli.embedded import free_port
+from cli.dev.embedded_redis import free_port
 
 VENV = ROOT / ".venv-bench"
 LOCK = ROOT / "requirements-bench.lock"

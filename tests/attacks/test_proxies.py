@@ -17,10 +17,10 @@ import pytest
 import requests
 from flask import Flask, Response
 
-from cli.embedded import RedisProcess, free_port
-from cli.http_connections import Bounds
-from cli.http_server import HttpServer
-from cli.system import accepts_uploads
+from cli.dev.embedded_redis import RedisProcess, free_port
+from cli.dev.local_stack import accepts_uploads
+from cli.servers.connections import Bounds
+from cli.servers.http import HttpServer
 from tests.attacks.proxies import DEPLOY, PROXIES, Places, environ_in, make_certificate, nginx, running
 from tests.attacks.slow_connections import main
 from tests.faults.boxes import Box, config_of

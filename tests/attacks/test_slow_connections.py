@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.embedded import RedisProcess, free_port
-from cli.system import accepts_uploads
+from cli.dev.embedded_redis import RedisProcess, free_port
+from cli.dev.local_stack import accepts_uploads
 from tests.attacks.slow_connections import main
 from tests.faults.boxes import Box, config_of
 from tests.system import ASSIGNMENT, furnish, site, until

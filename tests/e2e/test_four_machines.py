@@ -16,9 +16,9 @@ import pytest
 from sqlalchemy import select
 
 from bench.models import make_model
-from cli.embedded import free_port, start_redis
-from cli.submit import Client
-from cli.system import accepts_uploads
+from cli.commands.submit import Client
+from cli.dev.embedded_redis import free_port, start_redis
+from cli.dev.local_stack import accepts_uploads
 from grading.domain.jobs import Provenance
 from grading.domain.outcome import Report
 from grading.store import schema

@@ -7,9 +7,9 @@ from pathlib import Path
 from sqlalchemy import select
 
 from bench.models import make_model
-from cli.embedded import free_port
-from cli.submit import Client
-from cli.system import accepts_uploads
+from cli.commands.submit import Client
+from cli.dev.embedded_redis import free_port
+from cli.dev.local_stack import accepts_uploads
 from grading.domain.jobs import Hybrid, Result
 from grading.store.tables import Run
 from tests.engines import SMALLER

@@ -18,8 +18,8 @@ import yaml
 from celery import Celery
 from prometheus_client.parser import text_string_to_metric_families
 
-from cli.embedded import free_port, start_redis
-from cli.system import accepts_uploads
+from cli.dev.embedded_redis import free_port, start_redis
+from cli.dev.local_stack import accepts_uploads
 from grading.broker.heartbeats import Beat
 from grading.store import Store, schema
 from grading.store.database import now

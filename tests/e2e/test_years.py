@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 from redis import Redis
 
-from cli.embedded import free_port, start_redis
+from cli.commands.submit import Client
+from cli.dev.embedded_redis import free_port, start_redis
+from cli.dev.local_stack import accepts_uploads
 from cli.main import grader
-from cli.submit import Client
-from cli.system import accepts_uploads
 from grading.broker.heartbeats import Beat
 from grading.store import schema
 from grading.store.accounts import users

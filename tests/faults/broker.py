@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from redis import Redis
 from redis.exceptions import RedisError
 
-from cli.embedded import RedisProcess, start_redis
+from cli.dev.embedded_redis import RedisProcess, start_redis
 from grading.broker.celery_app import INBOX
 from grading.broker.leases import RESULTS, connect, result_key
 from workers.server.inbox import RUN_ID

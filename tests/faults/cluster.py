@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from cli.embedded import free_port
-from cli.system import accepts_uploads
+from cli.dev.embedded_redis import free_port
+from cli.dev.local_stack import accepts_uploads
 from grading.broker.heartbeats import Lease
 from grading.store import Store
 from tests.faults.boxes import Box, config_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from cli.embedded import start_redis
+from cli.dev.embedded_redis import start_redis
 from grading.domain.model import Evidence
 from grading.domain.rubric import Case, Criterion, PassesTests, Rubric
 from grading.store import Store

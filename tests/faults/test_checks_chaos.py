@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from cli.embedded import start_redis
+from cli.dev.embedded_redis import start_redis
 from grading.domain.model import Evidence, RoundState
 from grading.store import schema
 from grading.store.tables import Outbox, Round

@@ -27,7 +27,7 @@ import requests
 from sqlalchemy import event, func, select, text
 from werkzeug.test import TestResponse
 
-from cli.embedded import free_port
+from cli.dev.embedded_redis import free_port
 from grading.store import tables
 from tests.integration.test_app_webhooks import message, signed
 from tests.integration.webapp import School, form_token

@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.embedded import free_port
+from cli.dev.embedded_redis import free_port
 from grading.store import Store
 from tests.faults.boxes import Box, config_of
 from tests.faults.test_supervisor import REDIS, lives, start

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from cli.embedded import free_port, start_redis
+from cli.dev.embedded_redis import free_port, start_redis
 from grading.store import Store
 from grading.store.tables import Round, RoundStage, Run
 from tests.factories import add_assignment, hand_in

@@ -15,11 +15,11 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import aliased
 
-from cli.embedded import free_port, start_redis
+from cli.commands.submit import Client
+from cli.dev.embedded_redis import free_port, start_redis
+from cli.dev.local_stack import System
+from cli.dev.supervisor import processes
 from cli.settings import Settings
-from cli.submit import Client
-from cli.supervisor import processes
-from cli.system import System
 from grading.store import Store, schema
 from grading.store.tables import Run
 from tests.factories import add_assignment, hand_in

@@ -24,7 +24,7 @@ from sqlalchemy import func, select, text, update
 from werkzeug.test import TestResponse
 
 from app import Services, create_app
-from cli.embedded import RedisProcess, start_redis
+from cli.dev.embedded_redis import RedisProcess, start_redis
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.broker.heartbeats import Beat
 from grading.config.settings import load

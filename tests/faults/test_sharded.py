@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import select
 
 from bench.models import make_model
-from cli.embedded import start_redis
+from cli.dev.embedded_redis import start_redis
 from grading.store.tables import Round, RoundStage, Run
 from tests.factories import add_assignment, hand_in
 from tests.sharded import addresses, gone

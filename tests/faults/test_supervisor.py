@@ -9,9 +9,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.embedded import free_port
-from cli.supervisor import processes
-from cli.system import accepts_uploads
+from cli.dev.embedded_redis import free_port
+from cli.dev.local_stack import accepts_uploads
+from cli.dev.supervisor import processes
 from tests.faults.boxes import Box, config_of
 from tests.system import until
 

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 from flask.testing import FlaskClient
 from werkzeug.serving import make_server
 
-from cli.embedded import free_port
-from cli.lti_platform.serving import Running
-from cli.lti_platform.world import World
+from cli.dev.embedded_redis import free_port
+from cli.dev.lti_platform.serving import Running
+from cli.dev.lti_platform.world import World
 from grading.store.integrations.lti import launch as launching
 from grading.store.integrations.lti import platforms
 from grading.store.integrations.lti.platforms import NewPlatform

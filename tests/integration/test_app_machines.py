@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.operations.machine_metrics import ENGINE_COUNTERS, ENGINE_GAUGES
 from app.submissions.status import PHASES
-from cli import machines as machines_command
+from cli.commands import machines as machines_command
 from grading.broker.heartbeats import Beat, Lease
 from grading.broker.machine_condition import an_hour
 from grading.broker.machine_states import MachineState

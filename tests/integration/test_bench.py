@@ -14,7 +14,7 @@ from bench.engines import Figures, Target
 from bench.engines_models import Ask, Sizes
 from bench.engines_parts import Clock
 from bench.engines_sides import Answer, NotExact, at_once
-from cli.bench import bench
+from cli.commands.bench import bench
 
 SHORT = engines.Plan(
     models=("tiny",),

@@ -15,7 +15,7 @@ from bench.strategies import grid, report, run
 from bench.strategies.arithmetic import STRATEGIES
 from bench.strategies.planned import Setting
 from bench.strategies.sides import SideGone, two
-from cli.bench import bench
+from cli.commands.bench import bench
 
 SHORT = replace(
     run.QUICK,

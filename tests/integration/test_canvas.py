@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli.canvas import canvas as command
+from cli.commands.canvas import canvas as command
 from cli.settings import Settings
 from grading.domain.permissions import Actor
 from grading.integrations.canvas import transport, values

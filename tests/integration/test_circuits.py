@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.embedded import free_port
+from cli.dev.embedded_redis import free_port
 from grading.broker.heartbeats import Lease
 from grading.broker.leases import LEASES, Leases
 from grading.config.settings import Machine

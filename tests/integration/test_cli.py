@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from cli import submit as submitting
-from cli.embedded import free_port
+from cli.commands import submit as submitting
+from cli.dev.embedded_redis import free_port
+from cli.dev.local_stack import accepts_uploads
 from cli.main import COMMANDS, main
 from cli.settings import OWN_FOLDER, remember_redis
-from cli.system import accepts_uploads
 from grading.store import Store
 from grading.store.accounts import users
 from grading.store.tables import Assignment, Membership

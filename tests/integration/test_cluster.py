@@ -15,13 +15,13 @@ import pytest
 from sqlalchemy import select
 
 from bench.models import make_model
-from cli.cluster_service import THERE
-from cli.cluster_ssh import MachineError, Remote, Unreachable
-from cli.deploy_files import THERE as FILES
-from cli.embedded import free_port
+from cli.deploy.files import THERE as FILES
+from cli.deploy.services import THERE
+from cli.deploy.ssh import MachineError, Remote, Unreachable
+from cli.dev.embedded_redis import free_port
+from cli.dev.local_stack import System
 from cli.main import main
 from cli.settings import Settings
-from cli.system import System
 from grading.config.settings import Ssh
 from grading.store import Store
 from grading.store.tables import Run

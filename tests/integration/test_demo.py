@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 
-from cli.demo import furnish
+from cli.commands.demo import furnish
 from grading.store import Store, schema
 from grading.store.accounts import passwords, users
 from grading.store.accounts.sign_in_attempts import Caller

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from cli.cluster_ssh import MachineError, Remote
-from cli.deploy_files import THERE, copy, file, files_of
-from cli.deploy_models import Models, Wanted
-from cli.deploy_packages import fetch_wheels, platforms
-from cli.deploy_steps import Deployment, Options
+from cli.deploy.files import THERE, copy, file, files_of
+from cli.deploy.models import Models, Wanted
+from cli.deploy.packages import fetch_wheels, platforms
+from cli.deploy.ssh import MachineError, Remote
+from cli.deploy.steps import Deployment, Options
 from cli.settings import Settings
 from grading.config.settings import Machine, Ssh
 from grading.domain.errors import ConfigError

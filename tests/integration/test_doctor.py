@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 from redis import Redis
 
-from cli.checks import database as database_checks
-from cli.embedded import free_port
+from cli.dev.embedded_redis import free_port
+from cli.doctor import database as database_checks
 from cli.main import grader
 from cli.settings import forget_redis, remember_redis
 from grading.broker.canaries import CANARIES

@@ -12,7 +12,7 @@ import openai
 import pytest
 import requests
 
-from cli.embedded import RedisProcess, free_port
+from cli.dev.embedded_redis import RedisProcess, free_port
 from grading.broker.dispatch import Outgoing
 from grading.broker.gateway_requests import chat_queue
 from grading.broker.leases import LEASES

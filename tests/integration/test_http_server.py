@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from cli.embedded import free_port
-from cli.http_connections import MIB, PIPELINED, Bounds
-from cli.http_server import HttpServer
+from cli.dev.embedded_redis import free_port
+from cli.servers.connections import MIB, PIPELINED, Bounds
+from cli.servers.http import HttpServer
 from tests.system import until
 
 LARGE = 16 * MIB
@@ -160,8 +160,8 @@ def _rest(reader: socket.socket) -> int:
 STOPPED = """
 import sys
 from flask import Flask
-from cli.http_connections import Bounds
-from cli.http_server import HttpServer
+from cli.servers.connections import Bounds
+from cli.servers.http import HttpServer
 
 def build():
     app = Flask("stopped")

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from bench.models import make_model
-from cli.embedded import free_port
+from cli.dev.embedded_redis import free_port
 from grading.domain.errors import Cancelled, ConfigError, ModelMissing
 from tests.engines import SMALLER, ask, quiet
 from tests.hybrid import Spoil, alone, link, prefill_process, reading, writing

@@ -17,7 +17,7 @@ import pytest
 import requests
 from flask.testing import FlaskClient
 
-from cli.lti_platform.world import Person
+from cli.dev.lti_platform.world import Person
 from grading.domain.permissions import Actor
 from grading.integrations.lti.keys import new_key, signed
 from grading.store.accounts import users

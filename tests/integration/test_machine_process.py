@@ -11,7 +11,7 @@ import pytest
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from cli.embedded import start_redis
+from cli.dev.embedded_redis import start_redis
 from grading.broker import celery_app
 from grading.broker.leases import MAX_DELIVERIES, Leases, connect
 from grading.broker.signing import signer

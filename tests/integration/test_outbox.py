@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import delete, select
 from standardwebhooks import Webhook
 
-from cli.embedded import free_port
+from cli.dev.embedded_redis import free_port
 from cli.settings import event_secrets
 from grading.config.settings import Config, load, parse
 from grading.domain.errors import ConfigError

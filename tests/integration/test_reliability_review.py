@@ -18,8 +18,8 @@ import pytest
 from kombu.exceptions import LimitExceeded
 from sqlalchemy import update
 
+from cli.dev.supervisor import LIFELINE, LONGEST_WAIT_S, STEADY_S, Part, Supervisor
 from cli.settings import secret_key
-from cli.supervisor import LIFELINE, LONGEST_WAIT_S, STEADY_S, Part, Supervisor
 from grading.broker import celery_app
 from grading.broker.heartbeats import Beat, Lease
 from grading.broker.leases import BEATS, LEASES
@@ -315,7 +315,7 @@ def test_a_supervisor_outlives_a_start_that_fails(
 
 PART = """
 import os, threading
-from cli.supervisor import end_with_supervisor
+from cli.dev.supervisor import end_with_supervisor
 end_with_supervisor(os.environ)
 next(t for t in threading.enumerate() if t.name == "lifeline").join(0.2)
 """
@@ -333,7 +333,7 @@ STARTING = """
 import signal, sys, threading
 from pathlib import Path
 from cli.settings import Settings
-from cli.system import System
+from cli.dev.local_stack import System
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 class Slow(System):
     def _start(self):
@@ -351,7 +351,7 @@ with Slow(Settings(Path("config.toml")), port=int(sys.argv[1]), folder=Path(sys.
 def test_a_system_told_to_end_while_it_starts_ends_in_order(
     tmp_path: Path, root: Path, number: signal.Signals
 ) -> None:
-    from cli.embedded import free_port
+    from cli.dev.embedded_redis import free_port
 
     command = [sys.executable, "-c", STARTING, str(free_port()), str(tmp_path / "var")]
     process = subprocess.Popen(

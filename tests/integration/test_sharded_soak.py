@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.embedded import free_port
+from cli.dev.embedded_redis import free_port
 from grading.domain.errors import Cancelled, EngineUnreachable
 from tests.engines import ENDLESS, SCHEMA, SYSTEM, Heard, ask, quiet
 from tests.faults.netns import HERE, THERE, permitted, running_link

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bench.models import Kind, make_model
-from cli.deploy_models import Wanted, wanted
+from cli.deploy.models import Wanted, wanted
 from grading.config.machines import EngineSettings, Machine, Placement
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from tests.engines import SMALLER, ask, quiet

@@ -19,9 +19,9 @@ from werkzeug.serving import make_server
 
 from app import Services, create_app
 from app.webhooks import file_download, views
+from cli.commands.webhook import webhook
+from cli.commands.webhook_listener import Listener
 from cli.settings import Settings
-from cli.webhook import webhook
-from cli.webhook_listener import Listener
 from grading.domain.errors import Conflict
 from grading.integrations import events
 from grading.store import tables

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.cluster_ssh import Remote
-from cli.deploy_models import Wanted
-from cli.deploy_models_there import fingerprint as there
-from cli.deploy_models_there import mlx
+from cli.deploy.models import Wanted
+from cli.deploy.remote.deploy_models_there import fingerprint as there
+from cli.deploy.remote.deploy_models_there import mlx
+from cli.deploy.ssh import Remote
 from cli.main import grader
 from cli.settings import Settings
 from grading.broker.heartbeats import Beat

@@ -11,7 +11,7 @@ from pathlib import Path
 from celery import Celery
 from redis import Redis
 
-from cli.embedded import start_redis
+from cli.dev.embedded_redis import start_redis
 from grading.broker import celery_app
 from tests.system import until
 

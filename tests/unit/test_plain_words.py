@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 from app.web.markdown import markdown
-from cli.serve import _linked
+from cli.commands.serve import _linked
 from grading.checks.check_output import _asked_for
 from grading.config.settings import Config
 

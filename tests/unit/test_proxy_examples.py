@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.http_connections import MIB, Bounds
-from cli.http_server import DRAINED_BYTES
+from cli.servers.connections import MIB, Bounds
+from cli.servers.http import DRAINED_BYTES
 from grading.config.settings import Server
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"

@@ -18,7 +18,7 @@ from bench.cluster.runs import OURS, OURS_GUESTS, Ended, Outcome, Plan, Reacted
 from bench.cluster.scenarios import Scenario, backlog, lost, slow
 from bench.cluster.sizes import Asked, padded
 from bench.cluster.watch import Watched
-from cli.bench_router import bench_router
+from cli.commands.bench_router import bench_router
 from grading.broker.heartbeats import Beat, Lease
 
 MAC, OTHER = "mac-studio-1", "mac-studio-2"

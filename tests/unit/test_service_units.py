@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.deploy_packages import lock_for, platforms
+from cli.deploy.packages import lock_for, platforms
+from cli.deploy.service_units import WRAPPER, Service, env_line
 from cli.main import grader
-from cli.service_units import WRAPPER, Service, env_line
 from grading.config.settings import Machine, parse
 from grading.domain.errors import ConfigError, GraderError
 

@@ -1,0 +1,4 @@
+"""The commands of `grader`, a module each.
+
+Deployment and diagnostics have packages of their own.
+"""

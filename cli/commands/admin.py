@@ -1,0 +1,181 @@
+"""Administration beside the database: assignments, tokens, users, migrations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import click
+from sqlalchemy.orm import Session
+
+from cli.settings import Settings
+from grading.assignments.loader import Assignment, read_folder
+from grading.domain.errors import AssignmentError, NotFound
+from grading.store import Store, schema
+from grading.store.accounts import tokens, users
+from grading.store.assignments import versions
+from grading.store.audit import note
+from grading.store.grades import lateness
+
+
+@contextmanager
+def writing(settings: Settings) -> Iterator[Session]:
+    """A session on the configured database, which must be at the newest revision."""
+    store = Store(settings.config.database.url)
+    try:
+        schema.require_newest(store)
+        with store.write() as session:
+            yield session
+    finally:
+        store.close()
+
+
+@click.group()
+def db() -> None:
+    """The database's tables."""
+
+
+@db.command("upgrade")
+@click.pass_obj
+def db_upgrade(settings: Settings) -> None:
+    """Bring the tables to the newest revision; makes them on an empty database."""
+    schema.upgrade(settings.config.database.url)
+    click.echo(f"The database is at revision {schema.newest()}.")
+
+
+@click.group()
+def assignment() -> None:
+    """Assignments."""
+
+
+@assignment.command("import")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--course", help="Course, if assignment.toml names none.")
+@click.option("--force", is_flag=True, help="Import a translated rubric that its own solution does not pass.")
+@click.pass_obj
+def import_assignment(settings: Settings, folder: Path, course: str | None, force: bool) -> None:
+    """Read an assignment FOLDER and make it the version that counts from now on.
+
+    Its solution and starter are run through its rubric, and what they earn is printed. A rubric of another
+    autograder is refused where its solution earns less than 95 %, or its starter more than 5 %.
+    """
+    from cli.commands.import_scores import tried
+
+    read = read_folder(folder)
+    _refuse_unknown_stages(settings, read)
+    for sentence in read.notes:
+        click.echo(f"⚠ {sentence}")
+    tried(settings, read, refuse=read.translated and not force)
+    with writing(settings) as session:
+        name, number, added = store_assignment(session, read, course, release=settings.config.server.release)
+    click.echo(f"{name}: version {number} {'stored' if added else 'is unchanged'}")
+
+
+def _refuse_unknown_stages(settings: Settings, read: Assignment) -> None:
+    """No hand-in for it could ever be graded."""
+    known = settings.config.stages
+    for criterion in read.rubric.criteria:
+        if criterion.stage not in known:
+            raise AssignmentError(
+                f"criterion '{criterion.id}': there is no stage '{criterion.stage}'; config.toml has "
+                f"{', '.join(known)}."
+            )
+
+
+def store_assignment(
+    session: Session, read: Assignment, course: str | None = None, *, release: str = "after_review"
+) -> tuple[str, int, bool]:
+    """Store what a folder holds; returns its name, version number and whether that is new.
+
+    `course` and `release` count where the folder names none.
+    """
+    course_slug = read.course or course
+    if not course_slug:
+        raise AssignmentError("assignment.toml: course: this key is missing; or give --course.")
+    row, version, added = versions.put(session, course_slug, versions.of_folder(read, release))
+    lateness.settle(session, row, "cli")
+    if added:
+        note(session, "cli", "assignment.import", f"assignment:{row.id}", {"version": version.number})
+    return f"{course_slug}/{row.slug}", version.number, added
+
+
+@click.group()
+def token() -> None:
+    """API tokens."""
+
+
+@token.command("create")
+@click.option("--user", "sign_in_name", default="admin", show_default=True, help="Whose token it is.")
+@click.option("--scope", "scopes", multiple=True, default=("submit", "read"), show_default=True,
+              help="submit, read, grade, manage, chat or admin; may be given several times.")  # fmt: skip
+@click.option("--days", default=90, show_default=True, help="How long it is valid.")
+@click.option("--name", default="made by grader token create", help="What it is for; shown in lists.")
+@click.pass_obj
+def token_create(
+    settings: Settings, sign_in_name: str, scopes: tuple[str, ...], days: int, name: str
+) -> None:
+    """Make a token and print it; it is shown only this once."""
+    with writing(settings) as session:
+        user = users.find_user(session, "local", sign_in_name)
+        if user is None:
+            raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")
+        made = users.create_token(session, user.id, name, scopes, timedelta(days=days))
+    click.echo(made.secret)
+
+
+@click.group()
+def user() -> None:
+    """People who sign in."""
+
+
+@user.command("add")
+@click.argument("sign_in_name")
+@click.option("--name", default="", help="The person's name.")
+@click.option("--email", default="", help="Their e-mail address; taken out of their work, too.")
+@click.option("--role", type=click.Choice(["student", "grader", "instructor"]), help="With --course.")
+@click.option("--course", help="Course of the role.")
+@click.option("--administrator", is_flag=True, help="May do everything, in all courses.")
+@click.password_option(help="Asked for when not given.")
+@click.pass_obj
+def user_add(
+    settings: Settings,
+    sign_in_name: str,
+    name: str,
+    email: str,
+    role: str | None,
+    course: str | None,
+    administrator: bool,
+    password: str,
+) -> None:
+    """Add a person who signs in as SIGN_IN_NAME."""
+    if bool(role) != bool(course):
+        raise click.UsageError("--role and --course go together.")
+    with writing(settings) as session:
+        made = users.create_user(
+            session, sign_in_name, password, name=name, email=email, administrator=administrator
+        )
+        if role and course:
+            users.enrol(session, made.id, versions.course(session, course).id, role)
+        note(session, "cli", "user.create", f"user:{made.id}", {"role": role, "course": course})
+    click.echo(f"'{sign_in_name}' can sign in now.")
+
+
+@user.command("password")
+@click.argument("sign_in_name")
+@click.password_option(help="Asked for when not given.")
+@click.pass_obj
+def user_password(settings: Settings, sign_in_name: str, password: str) -> None:
+    """Set the password of SIGN_IN_NAME, also of a student who came from an upload or the API.
+
+    Their sessions and API tokens end.
+    """
+    with writing(settings) as session:
+        found = users.find_user(session, "local", sign_in_name)
+        if found is None:
+            raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")
+        users.set_password(session, found, password)
+        tokens.revoke_tokens(session, found.id, "cli")
+        note(session, "cli", "user.password", f"user:{found.id}", {})
+    click.echo(f"'{sign_in_name}' can sign in with it now.")

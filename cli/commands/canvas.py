@@ -1,0 +1,188 @@
+"""`grader canvas`: a Canvas by its API, for schools that cannot use LTI; docs/canvas.md says how."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from cli.commands.admin import writing
+from cli.settings import Settings, canvas_tokens
+from grading.domain.errors import GraderError
+from grading.integrations.canvas.values import NotForTheBridge, place
+from grading.store import schema
+from grading.store.assignments import versions
+from grading.store.integrations.canvas import links, scores
+from workers.server.context import open_server
+from workers.server.delivery.canvas import Bridge
+from workers.server.delivery.canvas_import import Pulled
+
+BY = "cli"
+LINK = click.option("--link", "only", type=click.IntRange(1, 2**31 - 1), help="Only this one of the list.")
+
+
+@click.group()
+def canvas() -> None:
+    """A Canvas by its API, where LTI cannot be used. The sweeper does all of it by itself."""
+
+
+@canvas.command("check")
+@click.pass_obj
+def check(settings: Settings) -> None:
+    """Ask each Canvas of config.toml who we are there."""
+    found = settings.config.server.canvases
+    if not found:
+        click.echo("config.toml has no [[server.canvases]] yet; see docs/canvas.md.")
+    with _bridge(settings) as bridge:
+        for one in found:
+            click.echo(
+                f"{one.name}: {one.url} answers; the token belongs to its user {bridge.talk(one.name).me}."
+            )
+
+
+@canvas.command("assignments")
+@click.argument("name")
+@click.argument("course")
+@click.pass_obj
+def listed(settings: Settings, name: str, course: str) -> None:
+    """The assignments of a COURSE (its number there) of the Canvas NAME, and which can be linked."""
+    with _bridge(settings) as bridge:
+        talk = bridge.talk(name)
+        for one in talk.tasks(course):
+            state = f"cannot be linked: {one.problem}" if one.problem else "can be linked"
+            click.echo(f"{talk.base}/courses/{course}/assignments/{one.id}  {one.title}: {state}")
+
+
+@canvas.command("link")
+@click.argument("address")
+@click.argument("assignment")
+@click.pass_obj
+def link(settings: Settings, address: str, assignment: str) -> None:
+    """Let the assignment at ADDRESS, as the browser shows it in Canvas, be ASSIGNMENT (course/slug) here."""
+    found = [one for one in settings.config.server.canvases if address.startswith(f"{one.url}/")]
+    if not found:
+        raise NotForTheBridge("No [[server.canvases]] of config.toml has this address.")
+    course, number = place(address, found[0].url)
+    with _bridge(settings) as bridge:
+        talk = bridge.talk(found[0].name)
+        task, title = talk.task(course, number), talk.course_title(course)
+    with writing(settings) as session:
+        meant = versions.find(session, assignment)
+        versions.version(session, meant)
+        made = links.link(session, found[0].name, task, title, meant.id, BY)
+    click.echo(f"Link {made}: “{task.title}” in Canvas is {assignment} here. The sweeper pulls it soon.")
+    if not task.published:
+        click.echo("It is not published in Canvas yet.")
+
+
+@canvas.command("unlink")
+@click.argument("number", type=click.IntRange(1, 2**31 - 1))
+@click.pass_obj
+def unlink(settings: Settings, number: int) -> None:
+    """Pull and post nothing more for link NUMBER; hand-ins and grades stay, here and there."""
+    with writing(settings) as session:
+        links.unlink(session, number, BY)
+    click.echo(f"Link {number} has ended.")
+
+
+@canvas.command("list")
+@click.pass_obj
+def listing(settings: Settings) -> None:
+    """All links, and how they do."""
+    with writing(settings) as session:
+        found = links.listing(session)
+    for one in found:
+        when = f"pulled {one.pulled_at:%Y-%m-%d %H:%M} UTC" if one.pulled_at else "not pulled yet"
+        at = f"{one.link.connection} {one.link.canvas_course}/{one.link.canvas_assignment}"
+        click.echo(f"{one.link.id}  {at} → {one.link.course}, {one.link.title}: {when}")
+        click.echo(
+            f"   {one.taken} attempts pulled, {one.refused} of them without a hand-in; "
+            f"{one.told} scores there, {one.failed} did not arrive, {one.differ} differ"
+        )
+        for error in one.errors:
+            click.echo(f"   {error}")
+    if not found:
+        click.echo("Nothing is linked yet: grader canvas link ADDRESS COURSE/ASSIGNMENT")
+
+
+@canvas.command("pull")
+@LINK
+@click.pass_obj
+def pull(settings: Settings, only: int | None) -> None:
+    """Bring people and new hand-ins now."""
+    with _bridge(settings) as bridge:
+        _say(bridge.pull(only))
+
+
+@canvas.command("push")
+@click.option("--again", is_flag=True, help="Also what failed, was given up, or differs there.")
+@LINK
+@click.pass_obj
+def push(settings: Settings, again: bool, only: int | None) -> None:
+    """Post released scores that are due now."""
+    with _bridge(settings) as bridge:
+        bridge.reconcile()
+        if again:
+            _again(bridge, only)
+        _posted(bridge)
+
+
+@canvas.command("sync")
+@click.pass_obj
+def sync(settings: Settings) -> None:
+    """Pull, then push."""
+    with _bridge(settings) as bridge:
+        brought = bridge.pull()
+        bridge.reconcile()
+        _posted(bridge)
+        _say(brought)
+
+
+@canvas.command("compare")
+@LINK
+@click.pass_obj
+def compare(settings: Settings, only: int | None) -> None:
+    """Compare the scores in Canvas with ours; nothing is changed. Exit 1 where some differ."""
+    with _bridge(settings) as bridge:
+        count = bridge.compare(only)
+    click.echo(f"{count} scores differ." if count else "No score differs.")
+    if count:
+        raise GraderError("`grader canvas push --again` posts what counts here.")
+
+
+def _again(bridge: Bridge, only: int | None) -> None:
+    with bridge.server.store.write() as session:
+        for one in links.live(session, only):
+            scores.again(session, one.id)
+
+
+def _posted(bridge: Bridge) -> None:
+    count = bridge.push()
+    with bridge.server.store.read() as session:
+        failed = sum(one.failed for one in links.listing(session))
+    click.echo(f"{count} scores were posted.")
+    if failed:
+        raise GraderError(
+            f"{failed} scores did not arrive yet; they are tried again. See grader canvas list."
+        )
+
+
+def _say(brought: Pulled) -> None:
+    click.echo(
+        f"{brought.people} people, {brought.handed_in} new hand-ins, "
+        f"{brought.refused} attempts that cannot be any."
+    )
+    if brought.errors:
+        raise GraderError(" ".join(brought.errors))
+
+
+@contextmanager
+def _bridge(settings: Settings) -> Iterator[Bridge]:
+    server = open_server(settings.config)
+    try:
+        schema.require_newest(server.store)
+        yield Bridge(server, canvas_tokens(settings.config, os.environ))
+    finally:
+        server.store.close()

@@ -1,0 +1,179 @@
+"""The commands that run the system or one part of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from cli.dev.supervisor import end_with_supervisor
+from cli.logs import configure
+from cli.settings import OWN_FOLDER, Settings, canvas_tokens, event_secrets, mail_password
+from grading.broker import redis_guard
+from grading.config.settings import Config
+from grading.shared import tracing
+
+TRANSLATIONS = Path(__file__).parents[2] / "app" / "translations"
+"""Letters say it in the words of the pages; their package is not loaded for that."""
+ENGINE = click.option(
+    "--engine",
+    type=click.Choice(["rules", "instant"]),
+    help="Stand in for every machine's engine: rules (no model) or instant (benchmarks).",
+)
+FOLDER = click.option(
+    "--var",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=OWN_FOLDER,
+    show_default=True,
+    help="Folder for generated secrets, the embedded Redis and process ids.",
+)
+PORT = click.option("--port", type=click.IntRange(1, 65535), help="Another port than server.port.")
+
+
+@click.command()
+@PORT
+@click.option("--host", help="Another address than server.host.")
+@FOLDER
+@click.pass_obj
+def web(settings: Settings, port: int | None, host: str | None, folder: Path) -> None:
+    """The web app: pages, API, webhooks."""
+    from cli.servers.web import WebServer
+
+    server = settings.config.server
+    configure("web")
+    end_with_supervisor(os.environ)
+    redis_guard.refuse_open(settings.config.redis.url, needed=False)
+    WebServer(_linked(settings.config, port), folder, host or server.host, port or server.port).run()
+
+
+def _linked(config: Config, port: int | None) -> Config:
+    """Links lead to where the app listens: on this computer only, another port is another address."""
+    public = urlsplit(config.server.public_url)
+    # https is a proxy's, whose port is its own
+    if port is None or public.scheme == "https" or public.hostname not in ("localhost", "127.0.0.1"):
+        return config
+    server = config.server.model_copy(update={"public_url": f"http://localhost:{port}"})
+    return config.model_copy(update={"server": server})
+
+
+@click.command()
+@click.argument("machine")
+@ENGINE
+@click.option("--grace", type=click.FloatRange(0, 3600), help="Other than the machine's grace_s, seconds.")
+@click.option(
+    "--service",
+    type=click.Choice(["systemd", "launchd"]),
+    help="Run nothing; print what keeps this worker running, as `grader service` does.",
+)
+@click.pass_obj
+def worker(
+    settings: Settings, machine: str, engine: str | None, grace: float | None, service: str | None
+) -> None:
+    """The worker of one MACHINE of config.toml; run it on that machine."""
+    if service is not None:
+        from cli.deploy.service import show
+
+        show(settings, settings.config.machine(machine).name, service)
+        return
+    from workers.machine.start import start
+
+    configure("worker", machine)
+    end_with_supervisor(os.environ)
+    redis_guard.refuse_open(settings.config.redis.url)
+    tracing.start("worker", os.environ, machine)
+    start(settings.with_engine(engine), machine, grace)
+
+
+@click.command()
+@click.argument("machine")
+@click.pass_obj
+def prefill(settings: Settings, machine: str) -> None:
+    """Read prompts on MACHINE for the hybrid engines of others; see docs/hybrid.md."""
+    from workers.machine.engines.remote_prefill.start import start
+
+    configure("prefill", machine)
+    end_with_supervisor(os.environ)
+    start(settings.config.machine(machine))
+
+
+@click.command()
+@click.pass_obj
+def store(settings: Settings) -> None:
+    """The worker that writes to the database."""
+    from workers.server.start import start_store
+
+    configure("store")
+    end_with_supervisor(os.environ)
+    redis_guard.refuse_open(settings.config.redis.url)
+    tracing.start("store", os.environ)
+    start_store(settings.config)
+
+
+@click.command()
+@click.pass_obj
+def checks(settings: Settings) -> None:
+    """The pool that runs students' work in a sandbox."""
+    from workers.sandbox.start import start_checks
+
+    configure("checks")
+    end_with_supervisor(os.environ)
+    redis_guard.refuse_open(settings.config.redis.url)
+    tracing.start("checks", os.environ)
+    start_checks(settings.config)
+
+
+@click.command()
+@click.pass_obj
+def sweep(settings: Settings) -> None:
+    """The sweeper: sets going again what was lost."""
+    from workers.server.start import start_sweeper
+
+    configure("sweeper")
+    end_with_supervisor(os.environ)
+    redis_guard.refuse_open(settings.config.redis.url)
+    tracing.start("sweeper", os.environ)
+    start_sweeper(
+        settings.config,
+        event_secrets(settings.config, os.environ),
+        TRANSLATIONS,
+        mail_password(settings.config, os.environ),
+        canvas_tokens(settings.config, os.environ),
+    )
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), help="Another port than gateway.port.")
+@click.option("--host", help="Another address than gateway.host.")
+@click.pass_obj
+def gateway(settings: Settings, port: int | None, host: str | None) -> None:
+    """Let other tools use the models behind grading: an OpenAI-compatible address, with tokens.
+
+    Machines answer it where config.toml says `enabled = true` under [gateway]; see docs/gateway.md.
+    """
+    from cli.servers.gateway import GatewayServer
+
+    wanted = settings.config.gateway
+    configure("gateway")
+    end_with_supervisor(os.environ)
+    redis_guard.refuse_open(settings.config.redis.url)
+    GatewayServer(settings.config, host or wanted.host, port or wanted.port).run()
+
+
+@click.command()
+@ENGINE
+@PORT
+@FOLDER
+@click.pass_obj
+def up(settings: Settings, engine: str | None, port: int | None, folder: Path) -> None:
+    """The whole system of config.toml on this machine; restarts what dies."""
+    from cli.dev.local_stack import System
+
+    configure("up")
+    with System(settings, engine=engine, port=port, folder=folder) as system:
+        click.echo(f"Grader answers at {system.url}")
+        if system.first_password:
+            click.echo(f"First start: sign in as 'admin' with the password {system.first_password}")
+        system.wait()

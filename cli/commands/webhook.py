@@ -1,0 +1,173 @@
+"""`grader webhook`: secrets of learning systems, trying messages out in both directions, paused receivers."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.commands.admin import writing
+from cli.commands.serve import FOLDER
+from cli.settings import Settings, lms_secrets, secret_key
+from grading.domain.errors import GraderError, NotFound
+from grading.integrations.events import EXAMPLES, INWARD
+from grading.integrations.http_client import Allowed, ask
+from grading.store.integrations import event_deliveries, webhook_secrets
+
+BY = "cli"
+
+
+@click.group()
+def webhook() -> None:
+    """Messages to and from learning systems."""
+
+
+@webhook.group()
+def secret() -> None:
+    """Signing secrets of learning systems that send to Grader."""
+
+
+@secret.command("add")
+@click.argument("connection")
+@FOLDER
+@click.pass_obj
+def add_secret(settings: Settings, connection: str, folder: Path) -> None:
+    """Make a secret for a CONNECTION of config.toml, beside the one there may be; shown this once."""
+    _require_known(settings, connection)
+    key = secret_key(folder)
+    with writing(settings) as session:
+        made = webhook_secrets.add(session, connection, key, BY)
+    click.echo(made.secret)
+    click.echo(
+        f"Secret {made.id} of '{connection}' counts from now on and is shown this once. Give it to the "
+        "learning system; when that signs with it, end the old one: grader webhook secret end ID.",
+        err=True,
+    )
+
+
+@secret.command("list")
+@click.pass_obj
+def list_secrets(settings: Settings) -> None:
+    """All secrets that were made here, without themselves."""
+    with writing(settings) as session:
+        lines = webhook_secrets.lines(session)
+    for line in lines:
+        until = f"ended {line.ended_at:%Y-%m-%d %H:%M}" if line.ended_at else "live"
+        made = f"made {line.created_at:%Y-%m-%d %H:%M} by {line.created_by}"
+        click.echo(f"{line.id}  {line.connection}  {until}  {made}")
+    for name in settings.config.server.lms_connections:
+        count = len(lms_secrets(settings.config, os.environ).get(name, ()))
+        if count:
+            click.echo(f"–  {name}  {count} from the environment of this command")
+    if not lines:
+        click.echo("No secret was made here yet: grader webhook secret add CONNECTION")
+
+
+@secret.command("end")
+@click.argument("number", type=click.IntRange(1, 2**31 - 1))
+@click.pass_obj
+def end_secret(settings: Settings, number: int) -> None:
+    """Let secret NUMBER of the list verify nothing more, at once."""
+    with writing(settings) as session:
+        connection = webhook_secrets.end(session, number, BY)
+    click.echo(f"Secret {number} of '{connection}' verifies nothing more.")
+
+
+@webhook.command()
+@click.argument("receiver")
+@click.pass_obj
+def resume(settings: Settings, receiver: str) -> None:
+    """Send to a paused RECEIVER of events again."""
+    with writing(settings) as session:
+        count = event_deliveries.resume(session, receiver, BY)
+    click.echo(f"{receiver} hears of events again; {count} wait and go out now.")
+
+
+@webhook.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=8099, show_default=True)
+@click.option("--secret", "given", help="What the sender signs with; without it one is made and shown.")
+@click.option("--answer", type=click.IntRange(200, 599), default=204, show_default=True,
+              help="The status every message is answered with.")  # fmt: skip
+@click.option("--count", type=click.IntRange(1), help="End after so many messages.")
+def listen(port: int, given: str | None, answer: int, count: int | None) -> None:
+    """Be a receiver of events on this computer: verify and print what comes."""
+    from cli.commands.webhook_listener import Listener
+
+    given = given or "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+    with Listener(port, given, answer, click.echo) as listener:
+        click.echo(f"Listening at {listener.url} and answering {answer}. End with Ctrl-C.")
+        click.echo("In config.toml:\n")
+        click.echo('[server]\noutside_allowed = ["127.0.0.1/32"]\n\n[[server.event_receivers]]')
+        click.echo(f'name = "try"\nurl = "{listener.url}"\n')
+        click.echo(
+            f"In the environment of `grader sweep` or `grader up`:\n\nGRADER_EVENTS_TRY_SECRET={given}\n"
+        )
+        listener.wait(count)
+
+
+@webhook.command()
+@click.argument("connection")
+@click.option(
+    "--type", "kind", type=click.Choice(list(INWARD)), default="submission.created", show_default=True
+)
+@click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="A file with the JSON of `data`; without it, the documented example.")  # fmt: skip
+@click.option("--secret", "given", help="What to sign with; without it GRADER_LMS_<CONNECTION>_SECRET.")
+@click.option("--id", "message_id", help="The webhook-id; the same one is taken once.")
+@click.option("--url", help="Where Grader is, other than the port of config.toml on this computer.")
+@click.pass_obj
+def send(
+    settings: Settings, connection: str, kind: str, data: Path | None, given: str | None,
+    message_id: str | None, url: str | None,
+) -> None:  # fmt: skip
+    """Send a signed message as the learning system CONNECTION would."""
+    from standardwebhooks import Webhook
+
+    body = json.dumps({"type": kind, "data": _data(kind, data)}).encode()
+    signed_with = given or next(iter(lms_secrets(settings.config, os.environ).get(connection, ())), None)
+    if signed_with is None:
+        raise NotFound(
+            f"Say what to sign with: --secret, or the secret of '{connection}' in the environment."
+        )
+    name, moment = message_id or f"msg_{secrets.token_hex(16)}", datetime.now(UTC)
+    headers = {
+        "webhook-id": name,
+        "webhook-timestamp": str(int(moment.timestamp())),
+        "webhook-signature": Webhook(signed_with).sign(name, moment, body.decode()),
+        "Content-Type": "application/json",
+    }
+    base = (url or f"http://127.0.0.1:{settings.config.server.port}").rstrip("/")
+    # whoever types this command may speak to any address
+    everywhere = Allowed.of(["0.0.0.0/0", "::/0"])
+    answer = ask("POST", f"{base}/webhooks/lms/{connection}", headers=headers, body=body, allow=everywhere)
+    click.echo(f"{name}: {answer.status}\n{answer.body.decode('utf-8', 'replace')}")
+    if not 200 <= answer.status < 300:
+        raise GraderError("The message was not taken.")
+
+
+def _data(kind: str, path: Path | None) -> Mapping[str, Any]:
+    if path is None:
+        return EXAMPLES[kind][0]
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise GraderError(f"{path}: this is not JSON: {error}.") from None
+    if not isinstance(data, dict):
+        raise GraderError(f"{path}: write an object, the `data` of the message.")
+    return data
+
+
+def _require_known(settings: Settings, connection: str) -> None:
+    known = settings.config.server.lms_connections
+    if connection not in known:
+        has = ", ".join(known) or "none"
+        raise NotFound(
+            f"There is no connection '{connection}'; server.lms_connections of config.toml has {has}."
+        )

@@ -1,0 +1,1 @@
+"""Installing and updating machines over SSH, and their services."""

@@ -1,0 +1,158 @@
+"""Copying files to a machine: what is there already stays, what broke off goes on, every hash is checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cli.deploy.ssh import MachineError, Remote
+
+THERE = Path(__file__).parent / "remote" / "deploy_there.py"
+CHUNK = 1 << 20
+HASH_BYTES_A_S = 50e6
+"""How slowly a machine may read and hash its files before the wait for it ends."""
+LONGEST_S = 6 * 3600.0
+SHIPPED = ("grading", "workers", "cli", "bench")
+"""The packages that a machine runs."""
+BESIDE = ("pyproject.toml", "LICENSE")
+
+Progress = Callable[[int, int], None]
+"""Told the bytes that were sent and all that there are to send."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to copy: its path over there, and size in bytes and SHA-256 of its content."""
+
+    path: str
+    source: Path
+    size: int
+    sha256: str
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """As a manifest has it."""
+        return {"path": self.path, "size": self.size, "sha256": self.sha256}
+
+
+def file(path: str, source: Path) -> File:
+    """Measure a file."""
+    with source.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return File(path, source, source.stat().st_size, digest)
+
+
+def files_of(folder: Path) -> list[File]:
+    """All files of a folder, but for hidden ones; links count as what they point to."""
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    names = [(path.relative_to(folder), path) for path in found]
+    return [file(n.as_posix(), p) for n, p in names if not any(part.startswith(".") for part in n.parts)]
+
+
+def manifest(files: Iterable[File]) -> bytes:
+    """Paths, sizes and hashes as JSON, the same for the same files."""
+    rows = [one.row for one in sorted(files, key=lambda one: one.path)]
+    return (json.dumps(rows, indent=0) + "\n").encode()
+
+
+def program() -> tuple[str, list[File]]:
+    """This version of Grader: a short name made of its content, and its files."""
+    root = Path(__file__).resolve().parents[2]
+    files = [file(name, root / name) for name in BESIDE if (root / name).is_file()]
+    for package in SHIPPED:
+        paths = (path for path in sorted((root / package).rglob("*")) if path.is_file())
+        files += [
+            file(path.relative_to(root).as_posix(), path) for path in paths if "__pycache__" not in path.parts
+        ]
+    return hashlib.sha256(manifest(files)).hexdigest()[:12], files
+
+
+def copy(
+    remote: Remote,
+    files: Sequence[File],
+    where: str,
+    progress: Progress,
+    *,
+    public: bool = False,
+    quick: bool = False,
+) -> int:
+    """Bring files to a folder over there, in this order; returns the bytes that had to be sent.
+
+    MachineError when there is no room, or when files arrive damaged twice.
+    """
+    sent = 0
+    for _ in range(2):
+        missing = _missing(remote, files, where, quick)
+        if not missing:
+            return sent
+        total = sum(one.size - offset for one, offset in missing)
+        sent += total
+        if not _send(remote, missing, where, public, partial(_told, progress, total)):
+            return sent
+    if _missing(remote, files, where, quick):
+        raise MachineError(f"{remote.machine}: files for {where} arrived damaged twice; check its disk.")
+    return sent
+
+
+def _told(progress: Progress, total: int, done: int) -> None:
+    progress(done, total)
+
+
+def _missing(remote: Remote, files: Sequence[File], where: str, quick: bool) -> list[tuple[File, int]]:
+    """The files that are not there whole, each with how much of it is."""
+    rows = json.dumps([one.row for one in files]).encode()
+    limit_s = min(60 + sum(one.size for one in files) / HASH_BYTES_A_S, LONGEST_S)
+    words = ("have", where, *(["quick"] if quick else []))
+    answer = remote.call(THERE, *words, stdin=rows, timeout_s=limit_s)
+    offsets = answer["have"]
+    missing = [(one, min(offsets.get(one.path, 0), one.size)) for one in files]
+    missing = [(one, offset) for one, offset in missing if offset >= 0]
+    needed = sum(one.size - offset for one, offset in missing)
+    if needed > answer["free"]:
+        raise MachineError(
+            f"{remote.machine}: {where} needs {size(needed)}, and the disk has {size(answer['free'])} left."
+        )
+    return missing
+
+
+def _send(
+    remote: Remote,
+    missing: Sequence[tuple[File, int]],
+    where: str,
+    public: bool,
+    progress: Callable[[int], None],
+) -> list[str]:
+    """Send files, each from where it broke off; the ones that arrived damaged."""
+
+    def write(send: Callable[[bytes], None]) -> None:
+        done = 0
+        for one, offset in missing:
+            send(json.dumps({**one.row, "offset": offset}).encode() + b"\n")
+            left = one.size - offset
+            with one.source.open("rb") as content:
+                content.seek(offset)
+                while left:
+                    data = content.read(min(CHUNK, left))
+                    if not data:
+                        raise MachineError(f"{one.source} became shorter while it was copied.")
+                    send(data)
+                    left -= len(data)
+                    done += len(data)
+                    progress(done)
+
+    answer = remote.stream(THERE, "receive", where, *(["public"] if public else []), write=write)
+    return list(answer["damaged"])
+
+
+def size(count: float) -> str:
+    """Bytes as people write them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -1,0 +1,224 @@
+"""A machine's models: found and verified there, fetched by the machine, or copied from this computer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cli.deploy.files import THERE as FILES_THERE
+from cli.deploy.files import File, Progress, copy, file, files_of, manifest, size
+from cli.deploy.remote.deploy_models_there import ollama_manifest
+from cli.deploy.ssh import MachineError, Remote
+from grading.config.settings import Machine
+from grading.scheduling.model_digests import Claim
+
+THERE = Path(__file__).parent / "remote" / "deploy_models_there.py"
+VERIFY_S = 3600.0
+PULL_S = 6 * 3600.0
+LOOK_S = 30.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A model that a machine needs, and the url of its engine if it has one."""
+
+    engine: str
+    model: str
+    url: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.model} ({self.engine})"
+
+
+def wanted(machine: Machine) -> list[Wanted]:
+    """The models of a machine's stages and their draft models, each once; some engines need none."""
+    found: dict[Wanted, None] = {}
+    for placement in machine.stages.values():
+        if placement.engine in ("ollama", "mlx", "hybrid", "sharded", "openai"):
+            settings = machine.engines.get(placement.engine)
+            engine = "mlx" if placement.engine in ("hybrid", "sharded") else placement.engine
+            one = Wanted(engine, placement.model, (settings.url if settings else None) or "")
+            found[one] = None
+            drafts = settings.options.get("drafts") if settings else None
+            if isinstance(drafts, dict) and placement.model in drafts:
+                found[Wanted(engine, drafts[placement.model])] = None
+    for model in machine.prefill.models if machine.prefill else ():
+        found[Wanted("mlx", model)] = None
+    return list(found)
+
+
+def look(remote: Remote, one: Wanted, *, quick: bool) -> dict[str, Any]:
+    """How a model is over there: state, digest, and how it was verified."""
+    words = ("quick",) if quick else ()
+    kept = remote.ssh.models or ""
+    limit_s = LOOK_S if quick else VERIFY_S
+    if one.engine == "openai":
+        answer = remote.call(THERE, "openai", one.url, one.model, timeout_s=LOOK_S)
+    elif one.engine == "ollama":
+        answer = remote.call(THERE, "ollama", one.url, one.model, kept, *words, timeout_s=limit_s)
+    else:
+        answer = remote.call(THERE, "mlx", one.model, kept, *words, timeout_s=limit_s)
+    assert isinstance(answer, dict)
+    return answer
+
+
+@dataclass(frozen=True)
+class Models:
+    """Brings a machine's models there. `folders` are folders of this computer to copy from."""
+
+    remote: Remote
+    folders: tuple[str, ...]
+    offline: bool
+    quick: bool
+    say: Callable[[str], None]
+    progress: Progress
+    claims: list[Claim] = field(default_factory=list)
+    """What was brought, to be compared with other machines."""
+
+    def bring(self, one: Wanted) -> str:
+        """Make sure that a model is there and whole; says how. MachineError otherwise."""
+        if not self.quick:
+            self.say(f"{one}: verifying what is there")
+        found = look(self.remote, one, quick=self.quick)
+        if found["state"] == "unreachable":
+            raise MachineError(
+                f"{self.remote.machine}: {one.engine} does not answer at {one.url} ({found['why']}); "
+                "install and start it there."
+            )
+        how = ""
+        source = self._source(one)
+        if source is not None:
+            self.say(f"{one}: reading and hashing {source}")
+            offer = _offer(one, source)
+            if (found["state"], found.get("digest")) != ("present", offer.digest):
+                how = f"copied {size(self._copy(one, offer))}, "
+                found = look(self.remote, one, quick=False)
+                if found["state"] == "missing":
+                    raise MachineError(_elsewhere(self.remote.machine, one))
+        elif found["state"] != "present":
+            how = self._fetched(one, found)
+            found = look(self.remote, one, quick=False)
+        if found["state"] != "present":
+            raise MachineError(_bad(self.remote.machine, one, found))
+        self.claims.append(Claim(self.remote.machine, one.engine, one.model, str(found.get("weights", ""))))
+        return f"{one}: {how}{str(found['digest'])[:12]}, verified: {found['verified']}"
+
+    def _fetched(self, one: Wanted, found: dict[str, Any]) -> str:
+        if self.offline or one.engine == "openai":
+            raise MachineError(_bad(self.remote.machine, one, found))
+        self.say(f"{one} is {found['state']} there; the machine fetches it, which may take hours")
+        words = ("pull", one.url, one.model) if one.engine == "ollama" else ("download", one.model)
+        kept = self.remote.ssh.models or ""
+        done = self.remote.call(THERE, *words, kept, timeout_s=PULL_S)
+        if not done["ok"]:
+            raise MachineError(f"{self.remote.machine}: {one} could not be fetched: {done['why'].strip()}")
+        return "fetched, "
+
+    def _source(self, one: Wanted) -> Path | None:
+        """The folder of this computer that has a model."""
+        for given in self.folders:
+            name, separator, path = given.partition("=")
+            if separator and name != one.model:
+                continue
+            folder = Path(path if separator else given).expanduser()
+            source = _in_folder(folder, one)
+            if source is not None:
+                return source
+            if separator:
+                raise MachineError(f"{folder} does not hold {one}.")
+        return None
+
+    def _copy(self, one: Wanted, offer: Offer) -> int:
+        return self._copy_ollama(offer) if one.engine == "ollama" else self._copy_mlx(one, offer)
+
+    def _copy_ollama(self, offer: Offer) -> int:
+        place = self.remote.call(THERE, "ollama_store", self.remote.ssh.models or "")
+        if place["problem"]:
+            raise MachineError(
+                f"{self.remote.machine}: {place['problem']} for {self.remote.address}; give it the right to "
+                "write there, or set [machines.ssh] models to where Ollama's OLLAMA_MODELS points."
+            )
+        return copy(self.remote, offer.files, place["store"], self.progress, public=True)
+
+    def _copy_mlx(self, one: Wanted, offer: Offer) -> int:
+        place = self.remote.call(THERE, "mlx_place", one.model, self.remote.ssh.models or "")
+        folder = f"{place['store']}/{place['folder']}"
+        # as the hub's client keeps it: a snapshot by the hash of its content
+        revision = offer.digest[:40]
+        into = f"{folder}/snapshots/{revision}" if place["cache"] else folder
+        sent = copy(self.remote, offer.files, into, self.progress)
+        listed = manifest(offer.files)
+        self.remote.call(FILES_THERE, "put", f"{into}.manifest.json", "600", stdin=listed)
+        if place["cache"]:
+            self.remote.call(FILES_THERE, "put", f"{folder}/refs/main", "600", stdin=revision.encode())
+        return sent
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A model of this computer: its files in the order to send them, and the digest it will have."""
+
+    files: Sequence[File]
+    digest: str
+
+
+def _offer(one: Wanted, source: Path) -> Offer:
+    if one.engine == "ollama":
+        files = ollama_files(source, one.model)
+        return Offer(files, files[-1].sha256)
+    files = files_of(source)
+    return Offer(files, hashlib.sha256(manifest(files)).hexdigest())
+
+
+def _elsewhere(machine: str, one: Wanted) -> str:
+    return (
+        f"{machine}: {one} was copied, but {one.url or 'the worker'} does not find it: its models are kept "
+        "elsewhere. Set models in [machines.ssh] to that folder (OLLAMA_MODELS, HF_HUB_CACHE)."
+    )
+
+
+def _bad(machine: str, one: Wanted, found: dict[str, Any]) -> str:
+    if found["state"] == "damaged":
+        files = ", ".join(found["bad"])
+        return (
+            f"{machine}: {one} is damaged: {files}. Copy it again with --model-folder, or remove it and "
+            "fetch it again."
+        )
+    fetch = {"ollama": "ollama pull", "mlx": "hf download"}.get(one.engine, "give its server the model")
+    return (
+        f"{machine}: {one} is not there. Run there: {fetch} {one.model}; or copy it with --model-folder "
+        "from this computer."
+    )
+
+
+def _in_folder(folder: Path, one: Wanted) -> Path | None:
+    """Where below a folder a model is: a model's own folder, a hub cache, or Ollama's models."""
+    if one.engine == "ollama":
+        return ollama_manifest(one.model, str(folder))
+    cached = folder / ("models--" + one.model.replace("/", "--"))
+    if (cached / "refs" / "main").is_file():
+        cached = cached / "snapshots" / (cached / "refs" / "main").read_text(encoding="ascii").strip()
+    for path in (cached, folder / one.model.lstrip("/"), folder):
+        if (path / "config.json").is_file():
+            return path
+    return None
+
+
+def ollama_files(path: Path, model: str) -> Sequence[File]:
+    """The blobs of a model of Ollama and, last, its manifest. MachineError when they are damaged."""
+    store = path.parents[4]
+    content = json.loads(path.read_text(encoding="utf-8"))
+    files = {}
+    for layer in [content["config"], *content["layers"]]:
+        name = str(layer["digest"]).replace(":", "-")
+        blob = store / "blobs" / name
+        if not blob.is_file():
+            raise MachineError(f"{blob} is missing; fetch {model} again on this computer.")
+        files[name] = file(f"blobs/{name}", blob)
+        if files[name].sha256 != name.removeprefix("sha256-"):
+            raise MachineError(f"{blob} is damaged; fetch {model} again on this computer.")
+    return [*files.values(), file(path.relative_to(store).as_posix(), path)]

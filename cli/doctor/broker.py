@@ -1,0 +1,194 @@
+"""Redis: reachable, closed to strangers, durable, with room, trusted for long enough."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    NoPermissionError,
+    OutOfMemoryError,
+    RedisError,
+    ResponseError,
+)
+from redis.retry import Retry
+
+from cli.doctor.finding import Bounds, Finding, Patient, failure, ok, size, warning
+from grading.broker import redis_keys
+from grading.broker.dispatch import AWAY
+from grading.broker.leases import connect
+from grading.broker.redis_guard import open_to_strangers, reason_sentence, untrusted
+from grading.config.redis_url import on_loopback, place
+
+OLDEST = (6, 2)
+PASSWORD = "set requirepass (or users, see `grader redis acl`) there, and GRADER_REDIS_URL here"  # noqa: S105
+DURABLE = "set `appendonly yes` and `appendfsync everysec` in redis.conf"
+ROOM = "raise maxmemory in redis.conf, or find out what else uses this Redis"
+
+
+def check(patient: Patient) -> Iterator[Finding]:
+    """All of it; the first finding is a failure when Redis cannot be used, and then the only one."""
+    url = patient.config.redis.url
+    client = connect(url)
+    client.set_retry(Retry(NoBackoff(), 1))
+    try:
+        client.ping()
+    except AWAY as error:
+        yield _unusable(url, error)
+        return
+    try:
+        yield ok("redis", f"answers at {place(url)}")
+        yield from _closed(url)
+        yield from _tls(url, patient.bounds)
+        yield _writes(client)
+        yield _keys(client, patient)
+        yield from _state(client, patient.bounds)
+    except AWAY as error:
+        yield failure("redis", f"went away while it was looked at: {error}", "look at its log")
+    finally:
+        client.close()
+
+
+def _unusable(url: str, error: BaseException) -> Finding:
+    reason = untrusted(error)
+    if reason is not None:
+        name = "redis certificate"
+        message, _, remedy = reason_sentence(url, reason).partition(". ")
+        return failure(name, message, remedy)
+    if isinstance(error, AuthenticationError | NoPermissionError):
+        return failure(
+            "redis password",
+            f"Redis at {place(url)} does not accept this user and password ({error})",
+            "put the right ones into GRADER_REDIS_URL",
+        )
+    return failure(
+        "redis",
+        f"Redis does not answer at {place(url)} ({error})",
+        "start it, open the way to it, or correct GRADER_REDIS_URL",
+    )
+
+
+def _closed(url: str) -> Iterator[Finding]:
+    name = "redis password"
+    if not open_to_strangers(url):
+        yield ok(name, "it asks for one")
+    elif on_loopback(url):
+        yield warning(name, "every program on this computer may use it without a password", PASSWORD)
+    else:
+        yield failure(
+            name, "it asks nobody for a password: all who reach it may read and forge work", PASSWORD
+        )
+
+
+def _tls(url: str, bounds: Bounds) -> Iterator[Finding]:
+    if urlsplit(url).scheme != "rediss":
+        if not on_loopback(url):
+            message = "the connection is not encrypted; it carries students' work"
+            yield warning("redis tls", message, "use rediss://, or a network that nobody else is on")
+        return
+    left = (_certificate_ends(url) - time.time()) / 86_400
+    message = f"the certificate is valid for {left:.0f} days more"
+    few = left < bounds.certificate_days
+    yield warning("redis certificate", message, "renew it now") if few else ok("redis certificate", message)
+
+
+def _certificate_ends(url: str) -> float:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    context = ssl.create_default_context(cafile=dict(parse_qsl(parts.query)).get("ssl_ca_certs"))
+    with (
+        socket.create_connection((host, parts.port or 6379), timeout=5) as plain,
+        context.wrap_socket(plain, server_hostname=host) as secure,
+    ):
+        said: Mapping[str, Any] = secure.getpeercert() or {}
+    return ssl.cert_time_to_seconds(said["notAfter"])
+
+
+def _writes(client: Redis) -> Finding:
+    name = "redis memory"
+    try:
+        client.set("grader:doctor", "1", ex=60)
+    except OutOfMemoryError:
+        return failure(name, "it is full and takes no more work", ROOM)
+    except NoPermissionError:
+        return warning("redis", "this user may not write for the server", "use the server's GRADER_REDIS_URL")
+    except ResponseError as error:
+        return failure("redis", f"it takes no writes: {error}", "look at its log and the disk it writes to")
+    return ok("redis", "takes writes")
+
+
+def _keys(client: Redis, patient: Patient) -> Finding:
+    """The sweeper sets wrong ones aside within seconds; one is found without it, or if a program insists."""
+    name = "redis keys"
+    try:
+        wrong = redis_keys.of_another_type(client, redis_keys.expected(patient.config))
+    except NoPermissionError:
+        return ok(name, "not looked at, as this user may not")
+    if wrong:
+        found = ", ".join(f"{key!r} is a {kind}" for key, kind in wrong.items())
+        return failure(
+            name, f"of another type than they should be: {found}", "start the sweeper; find who writes them"
+        )
+    return ok(name, "of the right types")
+
+
+def _state(client: Redis, bounds: Bounds) -> Iterator[Finding]:
+    try:
+        info: dict[str, Any] = client.info()
+    except NoPermissionError:
+        message = "this user may not ask how Redis is set up, so persistence and memory were not looked at"
+        yield warning("redis", message, "allow it `+info`, as `grader redis acl` does")
+        return
+    except RedisError as error:
+        yield failure("redis", f"does not say how it is set up: {error}", "look at its log")
+        return
+    yield _version(str(info["redis_version"]))
+    yield from _durable(info)
+    yield from _room(info, bounds)
+
+
+def _version(number: str) -> Finding:
+    known = tuple(int(part) for part in number.split(".")[:2])
+    if known < OLDEST:
+        return failure("redis version", f"{number} is too old", "install 7.0 or newer")
+    if known < (7, 0):
+        return warning("redis version", f"{number} has no users with directions", "install 7.0 or newer")
+    return ok("redis version", number)
+
+
+def _durable(info: Mapping[str, Any]) -> Iterator[Finding]:
+    name = "redis persistence"
+    if info["role"] != "master":
+        yield failure(name, "this is a replica, which takes no work", "name the primary in GRADER_REDIS_URL")
+    if not info["aof_enabled"]:
+        message = "it keeps nothing over a restart (appendonly no); work in flight would be done again"
+        yield failure(name, message, DURABLE)
+    elif info["aof_last_write_status"] != "ok" or info["aof_last_bgrewrite_status"] != "ok":
+        yield failure(name, "its last write to disk failed", "look at its log and its disk")
+    else:
+        yield ok(name, "it writes what it is told to disk")
+
+
+def _room(info: Mapping[str, Any], bounds: Bounds) -> Iterator[Finding]:
+    policy, used, most = str(info["maxmemory_policy"]), int(info["used_memory"]), int(info["maxmemory"])
+    if policy != "noeviction":
+        yield failure(
+            "redis eviction",
+            f"when full it throws work away (maxmemory-policy {policy})",
+            "set `maxmemory-policy noeviction` in redis.conf",
+        )
+    else:
+        yield ok("redis eviction", "it throws nothing away")
+    share = used / most if most else 0.0
+    message = f"{size(used)} of {size(most)} in use" if most else f"{size(used)} in use, no limit set"
+    if share > bounds.memory_share:
+        yield warning("redis memory", message, ROOM)
+    else:
+        yield ok("redis memory", message)

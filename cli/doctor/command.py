@@ -1,0 +1,91 @@
+"""`grader doctor`: one list of what is well and what is not, with a remedy for each fault."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from cli.commands.serve import ENGINE, FOLDER, PORT
+from cli.doctor.finding import Bounds, Finding, Patient, failure, ok
+from cli.settings import Settings, with_own_redis
+from grading.config.settings import Config
+from grading.domain.errors import ConfigError, GraderError
+
+MARKS = {"ok": "✓", "warning": "!", "failure": "✗"}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@ENGINE
+@FOLDER
+@PORT
+@click.option("--patience", type=click.FloatRange(0.1, 600), default=60, show_default=True,
+              help="Seconds each model has for one token.")  # fmt: skip
+@click.option("--min-free-gb", type=click.FloatRange(0), default=5, show_default=True,
+              help="Less free disk space is a fault.")  # fmt: skip
+@click.pass_obj
+def doctor(
+    settings: Settings,
+    as_json: bool,
+    engine: str | None,
+    folder: Path,
+    port: int | None,
+    patience: float,
+    min_free_gb: float,
+) -> None:
+    """Examine configuration, Redis, database, parts and machines; exit 1 if something does not work."""
+    bounds = Bounds(patience_s=patience, free_gb=min_free_gb)
+    found = []
+    for finding in examine(settings, engine, folder, port, bounds):
+        found.append(finding)
+        if not as_json:
+            click.echo(f"{MARKS[finding.level]} {finding.check}: {finding.message}")
+            if finding.remedy:
+                click.echo(f"    → {finding.remedy}")
+    counts = {level: sum(f.level == level for f in found) for level in MARKS}
+    if as_json:
+        rows = [asdict(finding) for finding in found]
+        click.echo(json.dumps({"ok": not counts["failure"], "counts": counts, "findings": rows}, indent=2))
+    if counts["failure"]:
+        raise GraderError(f"{counts['failure']} fault(s) and {counts['warning']} warning(s).")
+
+
+def examine(
+    settings: Settings, engine: str | None, folder: Path, port: int | None, bounds: Bounds
+) -> Iterator[Finding]:
+    """All findings, each as soon as it is known."""
+    try:
+        config = _running(settings.with_engine(engine), folder, port)
+    except ConfigError as error:
+        for line in error.message.splitlines():
+            yield failure("configuration", line, "correct it; docs/configuration.md has every key")
+        return
+    yield ok("configuration", f"{settings.path} is valid")
+    from cli.doctor import broker, database, machines, mail, messages, sandbox, server
+
+    patient = Patient(config, folder, os.environ, bounds)
+    yield from server.secrets(patient)
+    usable = False
+    for finding in broker.check(patient):
+        usable = usable or finding.level == "ok"
+        yield finding
+    yield from database.check(patient, redis=usable)
+    yield from messages.check(patient)
+    yield from server.disks(patient)
+    yield from server.web(patient)
+    yield from mail.check(patient)
+    yield from sandbox.check(patient)
+    if usable:
+        yield from server.parts(patient)
+        yield from machines.check(patient)
+
+
+def _running(config: Config, folder: Path, port: int | None) -> Config:
+    """The configuration as `grader up` with the same options runs it."""
+    server = config.server.model_copy(update={"port": port or config.server.port})
+    return with_own_redis(config, folder).model_copy(update={"server": server})

@@ -1,0 +1,124 @@
+"""The database: reachable, of this version, fit for its purpose; and the clocks."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from cli.doctor.finding import Finding, Patient, disk, failure, ok, warning
+from grading.broker.dispatch import AWAY
+from grading.broker.leases import Leases, connect
+from grading.domain.errors import GraderError
+from grading.store import Store, schema
+from grading.store.reporting import metrics
+from grading.store.reporting.database_facts import DatabaseFacts, facts, file_of
+from grading.store.reporting.metrics import Open, Waiting
+
+NETWORK_DISKS = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs")
+MANY_SLOTS = 64
+UPGRADE = "run `grader db upgrade`"
+
+
+def check(patient: Patient, *, redis: bool) -> Iterator[Finding]:
+    """All of it; without an answer only that is found. With `redis`, its clock is compared, too."""
+    store = Store(patient.config.database.url)
+    try:
+        file = file_of(store)
+        if file is not None and not file.exists():
+            yield failure("database", f"there is no database {file} yet", UPGRADE)
+            return
+        yield from _look(patient, store, file, redis)
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or type(error).__name__).splitlines()[0]
+        yield failure(
+            "database",
+            f"the database does not answer ({reason})",
+            "start it, or correct GRADER_DATABASE_URL",
+        )
+    except OSError as error:
+        message = f"its file cannot be looked at ({error.strerror})"
+        yield failure("database", message, "run `grader doctor` as the user whom the store runs as")
+    except GraderError as error:
+        yield failure("database", error.message, "see docs/operations.md")
+    finally:
+        store.close()
+
+
+def _look(patient: Patient, store: Store, file: Path | None, redis: bool) -> Iterator[Finding]:
+    at = schema.current(store)
+    known = facts(store)
+    ahead_s = known.now.timestamp() - time.time()
+    yield ok("database", f"{known.kind} {known.version} answers")
+    if at != schema.newest():
+        message = f"at revision {at or 'nothing'}, this code needs {schema.newest()}"
+        yield failure("database tables", message, UPGRADE)
+    else:
+        yield ok("database tables", f"at revision {at}")
+    yield from _fit(patient, known, file)
+    yield from _clocks(patient, ahead_s, redis)
+    if at == schema.newest():
+        with store.read() as session:
+            yield from _backlog(patient, metrics.open_now(session))
+
+
+def _fit(patient: Patient, known: DatabaseFacts, file: Path | None) -> Iterator[Finding]:
+    name = "database kind"
+    slots = sum(machine.slots for machine in patient.config.machines)
+    if not known.durable:
+        remedy = "set `fsync = on` and `synchronous_commit = on`" if file is None else "let SQLite use WAL"
+        yield warning(name, "what it commits may be lost when the power fails", remedy)
+    if file is None:
+        return
+    if (system := _file_system(file)).startswith(NETWORK_DISKS):
+        message = f"{file} is on a network disk ({system}), where SQLite loses data"
+        yield failure(name, message, "put it on a disk of this computer, or use PostgreSQL")
+    elif slots > MANY_SLOTS:
+        yield warning(name, f"SQLite has one writer, and there are {slots} slots", "use PostgreSQL")
+    else:
+        yield ok(name, "SQLite is enough for one server")
+    remedy = "make room, or put the database elsewhere"
+    yield disk("disk of the database", shutil.disk_usage(file.parent).free, patient.bounds, remedy)
+
+
+def _file_system(path: Path) -> str:
+    """The kind of file system, where the system tells; else nothing."""
+    try:
+        rows = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return ""
+    above = {str(parent) for parent in path.resolve().parents}
+    found = [(len(row[1]), row[2]) for row in rows if row[1] in above]
+    return max(found)[1] if found else ""
+
+
+def _clocks(patient: Patient, ahead_s: float, redis: bool) -> Iterator[Finding]:
+    """The database's clock decides; others that differ confuse whoever reads logs."""
+    apart = {"this computer": abs(ahead_s)}
+    if redis:
+        client = connect(patient.config.redis.url)
+        with suppress(*AWAY):  # gone since it was looked at
+            apart["Redis"] = abs(Leases(client).time() - time.time() - ahead_s)
+        client.close()
+    for name, seconds in apart.items():
+        if seconds > patient.bounds.clock_s:
+            message = f"the clock of {name} is {seconds:.0f} s from the database's"
+            yield warning("clocks", message, "let both computers set their clocks by NTP")
+    if max(apart.values()) <= patient.bounds.clock_s:
+        yield ok("clocks", f"no more than {max(apart.values()):.1f} s apart")
+
+
+def _backlog(patient: Patient, now_open: Open) -> Iterator[Finding]:
+    waiting = sum((w for (state, _), w in now_open.rounds.items() if state != "running"), Waiting(0, 0.0))
+    message = f"{waiting.count} hand-ins wait, the oldest for {waiting.oldest_s / 60:.0f} minutes"
+    if waiting.oldest_s > patient.bounds.backlog_s:
+        yield warning("backlog", message, "look at the machines below; add slots or machines")
+    else:
+        yield ok("backlog", message if waiting.count else "nothing waits")
+    if dead := sum(now_open.dead.values()):
+        message = f"{dead} parts of hand-ins could not be done, and wait for a person"
+        yield warning("dead letters", message, "put right what failed, then `grader replay`")

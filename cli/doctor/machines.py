@@ -1,0 +1,223 @@
+"""Each machine: does it beat, take work, agree with the configuration, and generate a token of each model."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from cli.doctor.finding import Finding, Patient, disk, failure, ok, size, warning
+from grading.broker.canaries import EXAMINATIONS
+from grading.broker.celery_app import EXAMINE, own_queue
+from grading.broker.dispatch import AWAY, Dispatch, open_dispatch
+from grading.broker.machine_states import MachineState
+from grading.config.settings import Machine
+from grading.scheduling.model_digests import Claim, claims, differing, short
+from grading.shared.software import software
+
+LOOK_EVERY_S = 0.1
+TRAVEL_S = 10.0
+LEAST_MEMORY = 2_000_000_000
+REMEDIES = {
+    "engine_unreachable": "start the engine, or correct its url in config.toml",
+    "model_missing": "load the model there: `ollama pull MODEL`, or `hf download MODEL` for MLX",
+    "engine_stalled": "restart the engine there; its log says what it hangs on",
+    "budget_exceeded": "restart the engine there, or give it longer with --patience",
+    "engine_busy": "wait, or let the engine take as many requests at once as the machine has slots",
+}
+OTHERWISE = "look at the engine's log there, and at docs/model-faults.md"
+
+Examination = Mapping[str, Any]
+
+
+def check(patient: Patient) -> Iterator[Finding]:
+    """All machines of the configuration, and those that beat without being in it."""
+    dispatch = open_dispatch(patient.config)
+    try:
+        able = [state.name for state in dispatch.machines() if state.alive and not state.hung]
+        answers = _examine(patient, dispatch, able)
+        states = {state.name: state for state in dispatch.machines()}
+        dispatch.registry.seek()
+        beats = {beat.machine for beat in dispatch.registry.beats() if beat.alive}
+    except AWAY:
+        return  # that is said elsewhere
+    finally:
+        dispatch.registry.redis.close()
+        dispatch.celery.close()
+    for machine in patient.config.machines:
+        yield from _machine(patient, machine, states[machine.name], answers.get(machine.name))
+    for name in sorted(beats - states.keys()):
+        message = "it beats, but is not in this configuration"
+        yield warning(f"machine {name}", message, "stop its worker, or add it to config.toml")
+    yield from _weights(states.values(), answers)
+
+
+def _examine(patient: Patient, dispatch: Dispatch, names: Sequence[str]) -> dict[str, Examination]:
+    """Ask machines to examine themselves, all at once; those that do not answer in time are left out."""
+    patience = patient.bounds.patience_s
+    models = max((len(_models(m)) for m in patient.config.machines), default=1)
+    wait = patience * models + TRAVEL_S
+    until = dispatch.registry.time() + wait
+    open_ = {uuid.uuid4().hex: name for name in names}
+    for examination, name in open_.items():
+        args = [examination, patience, until]
+        dispatch.celery.send_task(EXAMINE, args=args, queue=own_queue(name), ignore_result=True)
+    found: dict[str, Examination] = {}
+    end = time.monotonic() + wait
+    while open_ and time.monotonic() < end:
+        keys = [f"{EXAMINATIONS}{name}:{examination}" for examination, name in open_.items()]
+        rows = cast("list[str | None]", dispatch.registry.redis.mget(keys))
+        for examination, row in zip(list(open_), rows, strict=True):
+            if row is not None:
+                found[open_.pop(examination)] = _read(row)
+        if open_ and not _worth_waiting(dispatch, set(open_.values())):
+            break
+        time.sleep(LOOK_EVERY_S if open_ else 0)
+    return found
+
+
+def _read(row: str) -> Examination:
+    """A machine's answer; nothing in it when it is none."""
+    try:
+        content = json.loads(row)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _worth_waiting(dispatch: Dispatch, names: set[str]) -> bool:
+    """Not for machines that died meanwhile, nor for those whose slots are all busy with students' work."""
+    return any(s.name in names and s.alive and s.busy < s.slots for s in dispatch.machines())
+
+
+def _models(machine: Machine) -> set[tuple[str, str]]:
+    return {(p.engine, p.model) for p in machine.stages.values()}
+
+
+def _machine(
+    patient: Patient, machine: Machine, state: MachineState, found: Examination | None
+) -> Iterator[Finding]:
+    name = f"machine {machine.name}"
+    if not state.alive:
+        last = f"its last beat is {state.beat_age_s:.0f} s old" if state.beat_age_s else "it does not beat"
+        yield failure(name, last, f"run `grader worker {machine.name}` there, and see that it reaches Redis")
+        return
+    yield from _state(name, machine, state)
+    if found is not None:
+        try:
+            yield from [*_found(name, patient, found)]
+        except (LookupError, TypeError, ValueError, AttributeError):
+            message = "its answer to the examination cannot be read; it seems to run another version"
+            yield failure(f"{name} software", message, "bring both to the same version")
+    elif state.busy >= state.slots:
+        message = f"all {state.slots} slots are busy, so it was not examined"
+        yield warning(name, message, "ask again when it is less busy")
+    elif not state.hung:
+        yield failure(name, "it did not answer its examination", f"restart `grader worker {machine.name}`")
+
+
+def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding]:
+    if state.hung:
+        message = f"it beats, but took no work for {state.canary_age_s:.0f} s"
+        yield failure(name, message, "restart its worker; under a service it does so by itself")
+    else:
+        yield ok(name, f"beats, {state.busy} of {state.slots} slots busy")
+    yield from _circuits(name, state)
+    if state.drained:
+        yield warning(
+            f"{name} drained",
+            "it was taken out and gets nothing new",
+            f"run `grader drain {machine.name} --back`",
+        )
+    configured = {s: f"{p.model} ({p.engine})" for s, p in machine.stages.items()}
+    working = {s: f"{p['model']} ({p['engine']})" for s, p in state.stages.items()}
+    if configured != working:
+        message = f"it works with {_words(working)}, this configuration says {_words(configured)}"
+        yield failure(f"{name} stages", message, "copy config.toml there and restart its worker")
+    if state.slots != machine.slots:
+        message = f"it works with {state.slots} slots, this configuration says {machine.slots}"
+        yield warning(f"{name} slots", message, "copy config.toml there and restart its worker")
+
+
+def _circuits(name: str, state: MachineState) -> Iterator[Finding]:
+    """Engines that get no work until they answer again."""
+    for engine, told in (state.beat.circuits if state.beat else {}).items():
+        if told.get("state", "closed") != "closed":
+            stages = " and ".join(map(str, told.get("stages") or ("work",)))
+            since = told.get("since_s")
+            lasts = f" for {since:.0f} s" if isinstance(since, int | float) else ""
+            message = f"it gets no {stages}{lasts}: {told.get('why') or 'its engine failed'}"
+            remedy = "mend that; it is asked again within a minute, and then gets work by itself"
+            yield failure(f"{name} engine {engine}", message, remedy)
+
+
+def _words(stages: Mapping[str, str]) -> str:
+    return ", ".join(f"{stage}: {model}" for stage, model in sorted(stages.items())) or "nothing"
+
+
+def _found(name: str, patient: Patient, found: Examination) -> Iterator[Finding]:
+    if found["software"] != software():
+        message = f"runs software {found['software']}, here is {software()}"
+        yield warning(f"{name} software", message, "bring both to the same version and restart the worker")
+    yield _link(f"{name} link", patient, found["link"])
+    for model in found["models"]:
+        yield _model(name, model)
+    remedy = "make room there; model servers keep models nobody uses any more"
+    yield disk(f"{name} disk", int(found["disk_free_bytes"]), patient.bounds, remedy)
+    memory = found["memory"]
+    available = memory.get("available_bytes")
+    message = f"{size(memory['total_bytes'])} in all"
+    if available is None:
+        yield ok(f"{name} memory", message)
+    elif available < LEAST_MEMORY:
+        message += f", {size(available)} available"
+        yield warning(f"{name} memory", message, "use a smaller model, a shorter context or fewer slots")
+    else:
+        yield ok(f"{name} memory", f"{message}, {size(available)} available")
+
+
+def _link(name: str, patient: Patient, link: Mapping[str, Any]) -> Finding:
+    if "error" in link:
+        message = f"it does not carry even small amounts: {link['error']}"
+        return failure(name, message, "look at the network between this machine and Redis")
+    there, back = link["to_server_bytes_s"], link["from_server_bytes_s"]
+    message = f"{link['latency_s'] * 1000:.1f} ms a round trip, {size(there)}/s there, {size(back)}/s back"
+    bounds = patient.bounds
+    if link["latency_s"] > bounds.latency_s or min(there, back) < bounds.bytes_s:
+        return warning(name, message, "use a cable, or look for what else fills the line")
+    return ok(name, message)
+
+
+def _model(name: str, model: Mapping[str, Any]) -> Finding:
+    check = f"{name} model {model['model']}"
+    if model["ok"]:
+        digest = f", digest {short(model['digest'])}" if model["digest"] else ""
+        return ok(check, f"generated a token in {model['seconds']:.1f} s{digest}{_cached(model)}")
+    return failure(check, str(model["message"]), REMEDIES.get(model["error"], OTHERWISE))
+
+
+def _cached(model: Mapping[str, Any]) -> str:
+    counted = model.get("counters") or {}
+    if not counted.get("prompt_tokens") or "cached_tokens" not in counted:
+        return ""
+    return f"; {counted['cached_tokens']:,.0f} of {counted['prompt_tokens']:,.0f} prompt tokens cached"
+
+
+def _weights(states: Iterable[MachineState], answers: Mapping[str, Examination]) -> Iterator[Finding]:
+    """Machines that share a model's name should have the same weights; what was just examined is newest."""
+    said: dict[tuple[str, str, str], Claim] = {}
+    beats = [one for state in states if state.alive for one in claims(state.name, state.stages)]
+    for one in [*beats, *_examined(answers)]:
+        if one.digest:
+            said[one.machine, one.engine, one.model] = one
+    for difference in differing(said.values()):
+        yield warning(f"model {difference.model}", difference.message, difference.remedy)
+
+
+def _examined(answers: Mapping[str, Examination]) -> Iterator[Claim]:
+    for name, found in answers.items():
+        for model in found.get("models", ()):
+            if isinstance(model, dict) and isinstance(model.get("digest"), str):
+                yield Claim(name, str(model.get("engine")), str(model.get("model")), model["digest"])

@@ -1,0 +1,77 @@
+"""Messages to and from learning systems: missing secrets, shut addresses, paused receivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from cli.doctor.finding import Finding, Patient, failure, warning
+from cli.settings import canvas_tokens, lms_secrets
+from grading.integrations.ssrf import Refused, read, require
+from grading.store import Store
+from grading.store.integrations import event_deliveries, webhook_secrets
+from grading.store.reporting.database_facts import file_of
+
+
+def check(patient: Patient) -> Iterator[Finding]:
+    """All of it. What only the database knows is left out while that is away, which is said elsewhere."""
+    yield from _canvases(patient)
+    server = patient.config.server
+    if not (server.lms_connections or server.event_receivers):
+        return
+    made_here, paused = _stored(patient)
+    for name, secrets in lms_secrets(patient.config, patient.environ).items():
+        if not secrets and name not in made_here:
+            variable = f"GRADER_LMS_{name.upper().replace('-', '_')}_SECRET"
+            message = f"server.lms_connections: '{name}' has no secret; {variable} is not set"
+            remedy = f"set it to what the other side signs with, or run `grader webhook secret add {name}`"
+            yield failure("secrets", message, remedy)
+    for receiver in server.event_receivers:
+        shut = _shut(patient, receiver.url)
+        if shut:
+            yield warning("events", f"receiver {receiver.name}: {shut}", "see docs/events.md")
+        if receiver.name in paused:
+            message = f"receiver {receiver.name} took nothing for two days and is paused; its messages wait"
+            yield failure("events", message, f"mend it, then `grader webhook resume {receiver.name}`")
+
+
+def _canvases(patient: Patient) -> Iterator[Finding]:
+    tokens = canvas_tokens(patient.config, patient.environ)
+    for one in patient.config.server.canvases:
+        shut = _shut(patient, one.url)
+        if shut:
+            yield warning("canvas", f"Canvas {one.name}: {shut}", "see docs/canvas.md")
+        if one.name not in tokens:
+            variable = f"GRADER_CANVAS_{one.name.upper().replace('-', '_')}_TOKEN"
+            message = f"server.canvases: '{one.name}' has no token; {variable} is not set"
+            yield failure("canvas", message, "set it for the sweeper, too, then `grader canvas check`")
+
+
+def _stored(patient: Patient) -> tuple[set[str], set[str]]:
+    """Connections with a live secret that was made here, and receivers that are paused."""
+    store = Store(patient.config.database.url)
+    try:
+        file = file_of(store)
+        if file is not None and not file.exists():
+            return set(), set()
+        with store.read() as session:
+            live = {one.connection for one in webhook_secrets.lines(session) if one.ended_at is None}
+            return live, {
+                one.name for one in event_deliveries.standings(session) if one.paused_at is not None
+            }
+    except (SQLAlchemyError, OSError):
+        return set(), set()
+    finally:
+        store.close()
+
+
+def _shut(patient: Patient, url: str) -> str:
+    """Why nothing is sent to an address, as far as that is known without looking up its name."""
+    try:
+        target = read(url)
+        if target.literal is not None:
+            require(target, target.literal, patient.config.server.allowed)
+    except Refused as error:
+        return error.message
+    return ""

@@ -1,0 +1,120 @@
+"""The parts beside the database: secrets, disks, web app, store worker, sweeper."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import requests
+
+from cli.doctor.finding import Finding, Patient, disk, failure, ok, warning
+from cli.settings import MIN_SECRET, event_secrets
+from grading.broker.canaries import OVERDUE_S, Canaries, PartBeat, Waiting
+from grading.broker.celery_app import CHECKS, STORE
+from grading.broker.dispatch import AWAY
+from grading.broker.leases import connect
+from grading.domain.errors import ConfigError
+
+PARTS = {"store": "grader store", "sweeper": "grader sweep", "checks": "grader checks"}
+CANARIES = {"store": STORE, "checks": CHECKS}
+WEB_S = 5.0
+AS_WHOM = "run `grader doctor` as the user whom the web app runs as"
+
+
+def secrets(patient: Patient) -> Iterator[Finding]:
+    """What must stand in the environment or in the folder for generated secrets."""
+    given = patient.environ.get("GRADER_SECRET_KEY")
+    yield _kept_key(patient.folder / "secret_key") if given is None else _key("GRADER_SECRET_KEY", given)
+    try:
+        event_secrets(patient.config, patient.environ)
+    except ConfigError as error:
+        yield failure("secrets", error.message, "set it to what the other side signs with")
+
+
+def _kept_key(path: Path) -> Finding:
+    try:
+        open_to_others = path.stat().st_mode & 0o077
+        key = path.read_text(encoding="utf-8", errors="replace").strip()
+    except FileNotFoundError:
+        message = f"GRADER_SECRET_KEY is not set, and there is no {path} yet"
+        return warning("secrets", message, "set it, or start the web app, which makes one")
+    except OSError as error:
+        return warning("secrets", f"{path} cannot be read ({error.strerror})", AS_WHOM)
+    if open_to_others:
+        return failure("secrets", f"others on this computer may read {path}", f"run `chmod 600 {path}`")
+    return _key(str(path), key)
+
+
+def _key(name: str, key: str) -> Finding:
+    if len(key) < MIN_SECRET:
+        return failure("secrets", f"{name} is shorter than {MIN_SECRET} characters", "use a long random one")
+    return ok("secrets", f"{name} is set")
+
+
+def disks(patient: Patient) -> Iterator[Finding]:
+    """Room for what processes write: logs and keys, and uploads while they are read."""
+    folder = patient.folder if patient.folder.exists() else Path()
+    for name, path in ((f"disk of {patient.folder}", folder), ("disk of /tmp", Path(tempfile.gettempdir()))):
+        remedy = f"make room on the disk that holds {path.resolve()}"
+        yield disk(name, shutil.disk_usage(path).free, patient.bounds, remedy)
+
+
+def web(patient: Patient) -> Iterator[Finding]:
+    """Whether hand-ins are accepted, here and where people look for it."""
+    server = patient.config.server
+    host = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host  # noqa: S104 - compared, not bound
+    yield _ready("web app", f"http://{host}:{server.port}", "start it with `grader web` and look at its log")
+    if server.public_url.startswith("https://"):
+        remedy = "look at the proxy, its certificate and server.public_url"
+        yield _ready("web app in public", server.public_url.rstrip("/"), remedy)
+
+
+def _ready(name: str, address: str, remedy: str) -> Finding:
+    try:
+        answer = requests.get(f"{address}/readyz", timeout=WEB_S, allow_redirects=False)
+        said = answer.json() if answer.ok or answer.status_code == 503 else {}
+    except (requests.RequestException, ValueError) as error:
+        return failure(name, f"does not answer at {address} ({type(error).__name__})", remedy)
+    status = said.get("status") if isinstance(said, dict) else None
+    if status == "ok":
+        return ok(name, f"accepts hand-ins at {address}")
+    if status == "degraded":
+        message = "accepts hand-ins, but nothing grades them now"
+        return warning(name, message, "see what is said of Redis and the machines")
+    if status == "unavailable":
+        message = f"accepts no hand-ins: the database is {said.get('database', 'away')}"
+        return failure(name, message, "see what is said of the database")
+    return failure(name, f"something else answers at {address} (status {answer.status_code})", remedy)
+
+
+def parts(patient: Patient) -> Iterator[Finding]:
+    """Whether the processes beside the database say that they live, and the store worker takes work."""
+    client = connect(patient.config.redis.url)
+    canaries = Canaries(client)
+    try:
+        beats, waiting = canaries.parts(), canaries.waiting(list(CANARIES.values()))
+    except AWAY:
+        return  # that is said elsewhere
+    finally:
+        client.close()
+    for name, command in PARTS.items():
+        if name == "checks" and patient.config.checks.sandbox == "none":
+            continue
+        canary = waiting.get(CANARIES.get(name, ""), Waiting(0.0, 0.0))
+        yield _part(name, command, [beat for beat in beats if beat.part == name], canary)
+
+
+def _part(name: str, command: str, beats: list[PartBeat], waiting: Waiting) -> Finding:
+    alive = [beat for beat in beats if beat.alive]
+    if not alive:
+        last = f"was last heard of {min(b.age_s for b in beats):.0f} s ago" if beats else "does not run"
+        return failure(name, f"the {name} {last}", f"start it with `{command}` and look at its log")
+    if name == "checks" and waiting.waits_s > OVERDUE_S:
+        message = f"the pool took no work for {waiting.waits_s:.0f} s"
+        return warning(name, message, "it is busy with long runs, or hangs: look at its log")
+    if waiting.waits_s > OVERDUE_S:
+        message = f"the store worker took no work for {waiting.waits_s:.0f} s"
+        return failure(name, message, "look at its log and restart it")
+    return ok(name, f"lives ({', '.join(beat.process for beat in alive)})")

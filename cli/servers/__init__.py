@@ -1,0 +1,1 @@
+"""Serving the web app and the gateway over HTTP."""
