@@ -1,4 +1,4 @@
-"""What machines say of themselves, in the reader's language. `grading.broker.machine_condition` is for programs."""
+"""What machines say of themselves, in the reader's language."""
 
 from __future__ import annotations
 

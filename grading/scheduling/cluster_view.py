@@ -53,7 +53,7 @@ class Peer:
     reserved: str = ""
     """`batch`: it takes batch work only; `testing`: nothing but what is sent to it by name."""
     paces: Mapping[str, Pace] = field(default_factory=dict)
-    """Of those of its stages whose speed is known; `grading.scheduling.speed_profile.with_guesses` has the others."""
+    """Of its stages whose speed is known; `grading.scheduling.speed_profile.with_guesses` has the others."""
     running: Mapping[str, int] = field(default_factory=dict)
     """stage -> runs in hand."""
     left: Mapping[str, float] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Erasing a student from the store: everything that is theirs goes, and the audit knows them by number only.
 
-What Redis holds is withdrawn by `grading.broker.purge`; a chore that is written in the same transaction sees to it
-that late answers of machines go, too.
+What Redis holds is withdrawn by `grading.broker.purge`; a chore that is written in the same transaction
+sees to it that late answers of machines go, too.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ from grading.store.tables.base import Base
 
 
 class Touch(Base):
-    """A transaction changed something of an assignment; see `grading.store.change_tracking`. No foreign keys: a touch
-    outlives what was removed.
+    """A transaction changed something of an assignment; see `grading.store.change_tracking`.
+
+    It has no foreign keys, as it outlives what was removed.
     """
 
     __tablename__ = "touches"

@@ -184,8 +184,8 @@ class Prompt(Base):
 class Grade(Base):
     """The report and points of one round; at most one a round. Seen by students once released.
 
-    `report` stays as it was combined. People's changes are in `changes`; `grading.store.grades.final_score` puts both
-    together into the points here.
+    `report` stays as it was combined. People's changes are in `changes`; `grading.store.grades.final_score`
+    puts both together into the points here.
     """
 
     __tablename__ = "grades"
