@@ -17,7 +17,6 @@ from grading.domain.errors import GraderError
 
 log = logging.getLogger(__name__)
 HERE = Path(__file__).parent
-TEMPLATE = HERE.parent / "print" / "result.typ"
 SECONDS = 30.0
 """For one PDF; a long notebook takes about one."""
 AT_ONCE = 2

@@ -83,7 +83,7 @@ def upload(school: School, header: dict[str, str], key: str = "") -> TestRespons
 CRASHING_WEB = """
 import os, sys
 import psycopg
-from app import handin
+from app.submissions import intake as handin
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
 from grading.store import Store

@@ -45,7 +45,7 @@ def test_an_old_database_is_named_with_its_remedy(database_url: str) -> None:
     store.close()
 
 
-TWICE = "import sys; from grading.store import migrate; migrate.upgrade(sys.argv[1])"
+TWICE = "import sys; from grading.store import schema; schema.upgrade(sys.argv[1])"
 
 
 def test_upgrades_that_are_started_at_once_wait_for_each_other(sqlite_databases: SqliteDatabases) -> None:

@@ -92,7 +92,7 @@ def test_it_refuses_what_would_be_half_done() -> None:
 def test_a_constant_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(speed.SCALED, "grading.broker.backlog", ("GONE_S",))  # type: ignore[attr-defined]
     finder = compressed._Finder(10)
-    spec = finder.find_spec("grading.broker.backlog", importlib.import_module("grading").__path__)
+    spec = finder.find_spec("grading.broker.backlog", importlib.import_module("grading.broker").__path__)
     assert spec is not None
     with pytest.raises(LookupError, match="GONE_S"):
         spec.loader.get_code("grading.broker.backlog")  # type: ignore[union-attr, attr-defined]

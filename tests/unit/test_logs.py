@@ -10,7 +10,7 @@ from pathlib import Path
 PROGRAM = """
 import logging, threading, warnings
 from cli.logs import configure
-from grading import logs
+from grading.shared import logs
 
 configure("worker", "dgx-spark-1")
 log = logging.getLogger("workers.test")
@@ -82,7 +82,7 @@ def test_another_form_is_refused_in_a_sentence(root: Path) -> None:
 def test_without_an_endpoint_nothing_of_opentelemetry_is_loaded(root: Path) -> None:
     program = """
 import sys
-from grading import tracing
+from grading.shared import tracing
 
 tracing.start("web", {})
 tracing.mark("accept", "0" * 31 + "1", 0)
@@ -99,7 +99,7 @@ def test_an_endpoint_without_the_packages_is_said_once_and_harmless(root: Path) 
 import logging, sys
 logging.basicConfig()
 sys.modules["opentelemetry"] = None
-from grading import tracing
+from grading.shared import tracing
 
 tracing.start("web", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"})
 with tracing.span("run", "0" * 31 + "1"):

@@ -47,7 +47,7 @@ def test_an_example_fits_the_settings(name: str, root: Path) -> None:
 
 def test_nginx_sets_every_header_that_is_trusted(root: Path) -> None:
     text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
-    trusted = re.findall(r"x_(\w+)=1", (root / "app" / "security.py").read_text(encoding="utf-8"))
+    trusted = re.findall(r"x_(\w+)=1", (root / "app" / "web" / "security.py").read_text(encoding="utf-8"))
     assert trusted
     for header in trusted:
         assert re.search(rf"proxy_set_header X-Forwarded-{header}\s+\$\w+;", text, re.IGNORECASE), header

@@ -17,9 +17,9 @@ from grading.statistics import (
     between_people,
     bins,
     correlation,
-    distribution,
     grouped,
     item,
+    spread,
     t_quantile,
     weighted_kappa,
     words_of,
@@ -34,24 +34,24 @@ VALUES = st.lists(st.floats(-50, 150), min_size=1, max_size=60)
 
 
 def test_spread_by_hand() -> None:
-    found = distribution([2, 4, 4, 4, 5, 5, 7, 9])
+    found = spread([2, 4, 4, 4, 5, 5, 7, 9])
     assert found is not None
     assert (found.n, found.mean, found.least, found.most) == (8, 5, 2, 9)
     assert found.deviation == pytest.approx(math.sqrt(32 / 7))
     assert (found.lower, found.median, found.upper) == (4, 4.5, 5.5)
-    assert distribution([]) is None
-    alone = distribution([3])
+    assert spread([]) is None
+    alone = spread([3])
     assert alone is not None
     assert (alone.deviation, alone.lower, alone.upper) == (None, 3, 3)
 
 
 @given(VALUES)
 def test_quartiles_are_in_order_and_among_the_values(values: list[float]) -> None:
-    found = distribution(values)
+    found = spread(values)
     assert found is not None
     assert found.least <= found.lower <= found.median <= found.upper <= found.most
     assert (found.least, found.most) == (min(values), max(values))
-    assert distribution(values[::-1]) == found
+    assert spread(values[::-1]) == found
 
 
 def test_bins_hold_their_start_and_the_last_its_end() -> None:
