@@ -1,3 +1,3 @@
-from tests import ports
+from tests.support import ports
 
 ports.take(ports.number_of_this_process())

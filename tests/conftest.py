@@ -13,8 +13,8 @@ import hypothesis
 import pytest
 
 from cli.dev.embedded_redis import RedisProcess, start_redis
-from tests import guard, order
-from tests.services import (
+from tests.support import network_guard, ordering
+from tests.support.services import (
     BROWSER_FLAGS,
     Databases,
     PostgresDatabases,
@@ -43,7 +43,7 @@ YOUNG = 50_000
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The same order in every process."""
-    order.put_in_order(items)
+    ordering.put_in_order(items)
 
 
 def pytest_configure() -> None:
@@ -62,14 +62,14 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """What `-n auto` means."""
-    return order.processes()
+    return ordering.processes()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def only_loopback() -> Iterator[None]:
     """Refuse every connection beyond this machine."""
     with pytest.MonkeyPatch.context() as patch:
-        guard.install(patch)
+        network_guard.install(patch)
         yield
 
 
@@ -191,7 +191,7 @@ def page(browser: Browser) -> Iterator[Page]:
         from urllib.parse import urlsplit
 
         url = urlsplit(route.request.url)
-        if url.scheme in ("http", "https") and not guard.is_loopback(url.hostname or ""):
+        if url.scheme in ("http", "https") and not network_guard.is_loopback(url.hostname or ""):
             outside.append(route.request.url)
             return route.abort()
         return route.continue_()

@@ -1,7 +1,8 @@
 """Redis users for `users.acl`: one for the server and one a machine, each with the least it needs.
 
 Found by watching what Celery, kombu and our own scripts send; needs Redis 7, whose users can have permissions
-by direction (`%R~`, `%W~`) and selectors. `tests/integration/test_redis_rights.py` plays every command.
+by direction (`%R~`, `%W~`) and selectors. `tests/integration/broker/test_redis_rights.py` plays every
+command.
 """
 
 from __future__ import annotations

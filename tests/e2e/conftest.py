@@ -13,7 +13,7 @@ from werkzeug.serving import make_server
 
 from tests.conftest import WAIT_MS, running_browser
 from tests.integration.webapp import School
-from tests.servers.closing import ends_what_it_sends
+from tests.support.servers.closing import ends_what_it_sends
 
 
 @pytest.fixture(scope="package")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.scenes import Scenes, playing
-from tests.order import SCENARIO
+from tests.faults.harness.scenes import Scenes, playing
+from tests.support.ordering import SCENARIO
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +33,11 @@ def _turn(module: str) -> int:
     return LONGEST.index(module) if module in LONGEST else len(LONGEST)
 
 
-LONGEST = ("tests.faults.test_machines", "tests.faults.test_transport", "tests.faults.test_poison")
+LONGEST = (
+    "tests.faults.machine.test_machines",
+    "tests.faults.broker.test_transport",
+    "tests.faults.machine.test_poison",
+)
 """They begin first."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.scenes import Scenes
+from tests.faults.harness.scenes import Scenes
 
 
 def test_scenarios_begin(played: Scenes) -> None:

@@ -22,9 +22,9 @@ from cli.dev.supervisor import processes
 from cli.settings import Settings
 from grading.store import Store, schema
 from grading.store.tables import Run
-from tests.factories import add_assignment, hand_in
-from tests.services import SqliteDatabases
-from tests.system import ASSIGNMENT, assert_graded_once, count_final, furnish, site, until
+from tests.support.factories import add_assignment, hand_in
+from tests.support.services import SqliteDatabases
+from tests.support.system import ASSIGNMENT, assert_graded_once, count_final, furnish, site, until
 
 COUNT = 50
 TAKE_OVER_S = 30.0

@@ -22,14 +22,14 @@ from typing import Any
 import pytest
 
 from grading.store import schema
-from tests.faults import test_machines
-from tests.faults.boxes import Box
-from tests.faults.chaos import Chaos, Loss
-from tests.faults.cluster import Cluster, cluster
-from tests.faults.ledger import Verdict, known_runs, moment, take_overs
-from tests.faults.netns import permitted, running_link
-from tests.services import SqliteDatabases, own_postgres
-from tests.system import until
+from tests.faults.harness.chaos import Chaos, Loss
+from tests.faults.harness.cluster import Cluster, cluster
+from tests.faults.harness.ledger import Verdict, known_runs, moment, take_overs
+from tests.faults.harness.machines import Box
+from tests.faults.harness.netns import permitted, running_link
+from tests.faults.machine import test_machines
+from tests.support.services import SqliteDatabases, own_postgres
+from tests.support.system import until
 
 pytestmark = pytest.mark.soak
 

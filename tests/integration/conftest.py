@@ -8,7 +8,7 @@ import pytest
 
 from bench.models import make_model
 from tests.integration import webapp
-from tests.services import Prepare
+from tests.support.services import Prepare
 from workers.machine.engines.mlx.engine import MlxEngine
 
 # namespaces are Linux's own, elsewhere students' work runs in containers or not at all; so is 127.0.0.2

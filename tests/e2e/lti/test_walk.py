@@ -1,0 +1,109 @@
+"""Through a learning platform's frame, in a real browser: from another site to the assignment and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, FrameLocator, Page, Route, expect
+
+from grading.domain.permissions import Actor
+from grading.store.grades import release
+from grading.store.integrations.lti import platforms
+from grading.store.tables import LtiContext, LtiLink, Round
+from tests.conftest import WAIT_MS
+from tests.integration.lti.lti_world import Campus, campus
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Campus]:
+    with campus(tmp_path) as made:
+        yield made
+
+
+def opened(page: Page, here: Campus, person: str, link: str = "link-1") -> FrameLocator:
+    page.goto(f"{here.world.base}/open?person={person}&link={link}")
+    return page.frame_locator("iframe[name=tool]")
+
+
+def test_launches_in_a_frame_and_a_grade_that_comes_back(careful: Page, here: Campus) -> None:
+    page = careful
+    page.set_default_timeout(WAIT_MS)
+    frame = opened(page, here, "teacher-1")
+    frame.get_by_role("button", name="Make a course").click()
+    expect(frame.get_by_text("The course has no assignments yet.")).to_be_visible()
+    # an instructor of the course that is here already gives its code instead
+    with here.school.store.write() as session:
+        session.query(LtiContext).one().course_id = None
+        code = platforms.make_ticket(session, "test", here.school.course)
+    frame = opened(page, here, "teacher-1")
+    frame.get_by_label("Code").fill(code)
+    frame.get_by_role("button", name="Take this course").click()
+    frame.get_by_label("Homework hw1").check()
+    frame.get_by_role("button", name="Choose").click()
+    expect(frame.get_by_role("heading", level=1)).to_contain_text("Homework hw1")
+    # a student hands in from the frame
+    frame = opened(page, here, "student-1")
+    expect(frame.get_by_role("heading", name="Homework hw1")).to_be_visible()
+    cookies = {one["name"]: one for one in page.context.cookies()}
+    kept = cookies["__Secure-grader-framed"]
+    assert (kept["sameSite"], kept["secure"], kept["path"]) == ("None", True, "/framed")
+    assert kept.get("partitionKey"), "the cookie is not partitioned"
+    assert "grader" not in cookies
+    frame.locator("input[type=file]").first.set_input_files(
+        {"name": "work.py", "mimeType": "text/x-python", "buffer": b"x = 1\n"}
+    )
+    frame.locator("form button[type=submit], form button.btn-primary").first.click()
+    expect(frame.locator("h1")).to_be_visible()
+    # outside the frame nobody is signed in, and no other page can be put into a frame
+    page.goto(f"{here.world.tool}/")
+    expect(page).to_have_url(f"{here.world.tool}/sign-in?next=/")
+    submission = here.graded("student-1", released=False)
+    with here.school.store.write() as session:
+        round_ = session.query(Round).filter_by(submission_id=submission, current=True).one()
+        release.release(session, round_.id, Actor(1, True))
+    assert here.passback().send_due() == 1
+    page.goto(f"{here.world.base}/gradebook")
+    expect(page.locator("[data-cell='student-1-1']")).to_contain_text("8.5")
+
+
+def test_deep_linking_places_links_that_lead_to_their_assignments(careful: Page, here: Campus) -> None:
+    here.link(here.school.quick)
+    page = careful
+    frame = opened(page, here, "teacher-1", "")
+    frame.get_by_label("Homework hw1").check()
+    frame.get_by_label("Homework quick").check()
+    frame.get_by_role("button", name="Choose").click()
+    expect(frame.get_by_text("Placed.")).to_be_visible()
+    frame = opened(page, here, "student-2", "link-2")
+    expect(frame.get_by_role("heading", name="Homework hw1")).to_be_visible()
+    with here.school.store.read() as session:
+        placed = session.query(LtiLink).filter_by(link="link-2").one()
+        assert (placed.assignment_id, placed.line_item) == (
+            here.school.assignment,
+            f"{here.world.base}/lineitems/1",
+        )
+
+
+def test_without_cookies_in_frames_a_window_opens(browser: Browser, here: Campus) -> None:
+    here.link()
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(WAIT_MS)
+    seen: list[str] = []
+
+    def forgets(route: Route) -> None:
+        """As if the frame's cookies had not been kept."""
+        seen.append(route.request.url)
+        if len(seen) == 1:
+            context.clear_cookies()
+        route.continue_()
+
+    context.route("**/lti/launch", forgets)
+    frame = opened(page, here, "student-1")
+    with context.expect_page() as window:
+        frame.get_by_role("link", name="Open in a new window").click()
+    expect(window.value.get_by_role("heading", name="Homework hw1")).to_be_visible()
+    assert "/framed/" in window.value.url
+    context.close()

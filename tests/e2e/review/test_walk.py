@@ -1,0 +1,183 @@
+"""Reviewing in a real browser: by keyboard, with two people at once, and the pages for a whole class."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from grading.store import tables
+from grading.store.accounts import users
+from tests.e2e.browsing import come_in, follow, look
+from tests.integration.review.test_pages import change, given
+from tests.integration.webapp import School, report
+
+CLASS = ("Aino Ahvenjärvi", "Bo Berg", "Chidinma Okonkwo-Fitzgerald", "Dmitri", "Élodie")
+
+
+@pytest.fixture(scope="module")
+def school(tmp_path_factory: pytest.TempPathFactory) -> Iterator[School]:
+    made = School(tmp_path_factory.mktemp("school"))
+    points = ((4, 6), (2, 3), (3, 4.5), (1, 1.5), (0, 3))
+    with made.store.write() as session:
+        for name in CLASS:
+            user = users.create_user(session, f"s-{name}", name=name)
+            users.enrol(session, user.id, made.course, "student")
+            made.users[name] = user.id
+    for number, (name, pair) in enumerate(zip(CLASS, points, strict=True)):
+        submission = made.hand_in(name)
+        made.grade(submission, given(*pair, held=number == 2), released=number == 4)
+    yield made
+    made.close()
+
+
+def at(page: Page, name: str) -> None:
+    """The hand-in of somebody is open, and keys are listened to."""
+    expect(page.locator("h1")).to_contain_text(name)
+    ready(page)
+
+
+def ready(page: Page) -> None:
+    """Keys are listened to."""
+    expect(page.get_by_role("button", name="Keys")).to_be_visible()
+
+
+def ids(school: School) -> dict[str, str]:
+    with school.store.read() as session:
+        rows = session.query(tables.Submission.id, tables.User.name).join(
+            tables.User, tables.User.id == tables.Submission.student_id
+        )
+        return {name: found for found, name in rows}
+
+
+def test_reviewing_by_keyboard(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    come_in(page, site, school, "teacher")
+    page.goto(f"{site}/assignments/{school.assignment}/review")
+    expect(page.locator(".review-list li")).to_have_count(5)
+    ready(page)
+    look(page, pictures, "review-1-list", all_widths=True)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    title = page.locator("h1")
+    at(page, "Bo Berg")
+    page.keyboard.press("1")
+    expect(page.locator("#rv-criterion-1")).to_be_focused()
+    page.keyboard.press("l")
+    page.keyboard.press("3")
+    why = page.locator("#reason-1")
+    expect(why).to_be_focused()
+    expect(page.locator("#points-1")).to_have_value("3")
+    page.keyboard.type("a jar of r and j? 1")  # keys are letters while one types
+    look(page, pictures, "review-2-editing")
+    page.keyboard.press("Enter")
+    expect(page.locator("#rv-criterion-1")).to_contain_text("2 → 3 points")
+    expect(page.locator("#rv-criterion-1")).to_be_focused()
+    ready(page)
+    page.keyboard.press("c")
+    page.keyboard.type("Say where the file is from.")
+    page.locator("#comment-text").press("Escape")
+    page.locator(".line .number", has_text=re.compile("^3$")).click()
+    expect(page.locator("#comment-line")).to_have_value("3")
+    page.get_by_label("save it for this course").check()
+    page.get_by_role("button", name="Add the comment").click()
+    expect(page.locator(".document .comment").get_by_text("Say where the file is from.")).to_be_visible()
+    ready(page)
+    look(page, pictures, "review-3-one", all_widths=True)
+    page.keyboard.press("a")
+    at(page, "Chidinma")
+    expect(title).to_be_focused()
+    expect(page.locator(".review-head .state-held")).to_be_visible()
+    page.keyboard.press("r")
+    expect(page.get_by_text("The student can see this grade now.")).to_be_visible()
+    ready(page)
+    page.keyboard.press("k")
+    at(page, "Bo Berg")
+    page.keyboard.press("/")
+    page.keyboard.type("aino")
+    page.keyboard.press("Enter")
+    expect(page.locator(".review-list li")).to_have_count(1)
+    page.go_back()
+    expect(title).to_contain_text("Bo Berg")
+
+
+def test_keys_can_be_read_and_switched_off(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    come_in(page, site, school, "grader")
+    page.goto(f"{site}/submissions/{ids(school)['Dmitri']}/review")
+    ready(page)
+    page.keyboard.press("?")
+    box = page.get_by_role("dialog")
+    expect(box).to_be_visible()
+    look(page, pictures, "review-4-keys")
+    page.keyboard.press("j")  # nothing happens behind it
+    box.get_by_label("Use these keys").uncheck()
+    page.keyboard.press("Escape")
+    expect(box).to_be_hidden()
+    page.keyboard.press("c")
+    expect(page.locator("#comment-text")).to_be_hidden()
+    expect(page.locator("h1")).to_contain_text("Dmitri")
+    expect(page.get_by_role("button", name="Release")).to_have_count(0)  # graders may not
+
+
+def test_somebody_else_was_faster(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page, submission = careful, ids(school)["Aino Ahvenjärvi"]
+    come_in(page, site, school, "teacher")
+    page.goto(f"{site}/submissions/{submission}/review")
+    page.locator("#rv-criterion-2 summary", has_text="Change").click()
+    page.locator("#points-2").fill("2")
+    page.locator("#reason-2").fill("Too short.")
+    theirs = {"kind": "points", "target": "think", "points": "5", "reason": "Short, but to the point."}
+    assert change(school.client("grader"), submission, **theirs).status_code == 303
+    page.locator("#reason-2").press("Enter")
+    told = page.get_by_role("alert")
+    expect(told).to_contain_text("Somebody changed this grade while you were looking at it.")
+    expect(told).to_contain_text("Short, but to the point.")
+    expect(told).to_be_focused()
+    expect(page.locator("#points-2")).to_have_value("2")
+    look(page, pictures, "review-5-conflict")
+    page.locator("#reason-2").press("Enter")
+    expect(page.locator("#rv-criterion-2")).to_contain_text("6 → 2 points")
+
+
+def test_the_whole_class(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    come_in(page, site, school, "teacher")
+    page.goto(f"{site}/assignments/{school.assignment}/review/adjusting")
+    page.get_by_label("Rule").select_option("root")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_text("grades would move")).to_be_visible()
+    look(page, pictures, "review-6-curve", all_widths=True)
+    page.get_by_label("Why (students can read it beside their points)").fill("The task was long.")
+    page.get_by_role("button", name="Apply to").click()
+    expect(page.get_by_text("The task was long.")).to_be_visible()
+    page.goto(f"{site}/assignments/{school.assignment}/review/releasing")
+    page.get_by_label("Date and time").fill("2031-05-01T12:30")
+    expect(page.get_by_label("At a date")).to_be_checked()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_label("Date and time")).to_have_value("2031-05-01T12:30")
+    look(page, pictures, "review-7-releasing")
+
+
+def test_second_marking_and_comments(careful: Page, school: School, site: str, pictures: Path) -> None:
+    page = careful
+    come_in(page, site, school, "admin")
+    page.goto(f"{site}/assignments/{school.assignment}/marking")
+    page.get_by_label("How many").fill("2")
+    follow(page, page.get_by_role("button", name="Draw"))
+    look(page, pictures, "review-8-draw")
+    page.get_by_role("link", name="Go on").click()
+    expect(page.get_by_text(report().feedback.next_step if report().feedback else "")).to_have_count(0)
+    look(page, pictures, "review-9-mark", all_widths=True)
+    for box in page.locator(".review-marking fieldset").all():
+        box.get_by_role("radio").nth(3).check()
+    page.get_by_role("button", name="Keep and go on").click()
+    expect(page.get_by_text("Kept.")).to_be_visible()
+    page.goto(f"{site}/courses/{school.course}/comments")
+    page.get_by_label("Another comment").fill("Name your axes.")
+    follow(page, page.get_by_role("button", name="Keep it"))
+    look(page, pictures, "review-a-comments")

@@ -1,0 +1,149 @@
+"""Every hostile program in the real sandbox: none reaches anything, each ends in time and scores right."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.hostile.sandbox.arena import EXPECTED, GRACE_S, Arena, Bound, Outcome, Program, arena, corpus
+from tests.hostile.sandbox.bait import descendants
+from workers.sandbox.backends import open_sandbox
+from workers.sandbox.backends.bubblewrap import Bubblewrap
+
+CORPUS = corpus()
+AT_ONCE = 2
+NEIGHBOUR = Program(
+    name="neighbour",
+    files={
+        "basket.py": "def total(xs):\n    return sum(xs)\n\n\nprint(sum(n * n for n in range(100_000)))\n"
+    },
+    tries="nothing: it is a student's beside the others",
+    ends=("finished",),
+    cases=Bound(1),
+    tests=Bound(1),
+    limit_s=None,
+)
+REST_S = 1.5
+"""Between two runs of the neighbour."""
+_BECOME_SUBREAPER = 36
+
+
+@dataclass
+class Stage:
+    """The corpus while it runs."""
+
+    arena: Arena
+    futures: dict[str, Future[Outcome]]
+    before: set[int]
+    alone_s: float
+    neighbours: list[Outcome] = field(default_factory=list)
+
+    def all_through(self) -> list[Outcome]:
+        """Wait for the last one."""
+        return [future.result() for future in self.futures.values()]
+
+    def watch_neighbour(self, stop: threading.Event) -> None:
+        """Run the innocent one again and again; the body of a thread."""
+        while not stop.wait(REST_S):
+            self.neighbours.append(self.arena.run(NEIGHBOUR))
+
+
+@pytest.fixture(scope="module")
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """Starts the programs that were selected, two at a time; tests wait for theirs."""
+    chosen = [
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.originalname == "test_program"
+    ]
+    # what a box leaves behind becomes a child of this process, where it is seen
+    assert ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1, 0, 0, 0) == 0
+    stop = threading.Event()
+    before = descendants()
+    with arena(open_sandbox("bubblewrap")) as place, ThreadPoolExecutor(AT_ONCE + 1) as pool:
+        place.run(NEIGHBOUR)
+        alone = place.run(NEIGHBOUR)
+        before |= descendants()
+        futures = {name: pool.submit(place.run, CORPUS[name]) for name in chosen}
+        found = Stage(place, futures, before, alone.seconds, [alone])
+        thread = threading.Thread(target=found.watch_neighbour, args=(stop,), name="neighbour")
+        thread.start()
+        try:
+            yield found
+        finally:
+            stop.set()
+            for future in futures.values():
+                future.cancel()
+            thread.join()
+    ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 0, 0, 0, 0)
+
+
+def test_corpus_is_large() -> None:
+    assert len(CORPUS) >= 70
+    assert sum(program.language == "r" for program in CORPUS.values()) >= 12
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_program(name: str, stage: Stage) -> None:
+    outcome = stage.futures[name].result()
+    program, work = outcome.program, outcome.work
+    assert outcome.reached == ()
+    assert "\\u0000" not in work.model_dump_json()
+    assert not any(str(EXPECTED) in output.text for cell in work.cells for output in cell.outputs)
+    assert outcome.seconds <= program.seconds + GRACE_S
+    assert work.end in program.ends, work.reason
+    assert program.cases.holds(outcome.share("cases")), (outcome.share("cases"), work.answers)
+    if program.tests is not None:
+        assert program.tests.holds(outcome.share("tests")), (outcome.share("tests"), work.tests)
+
+
+def test_nothing_outside_was_touched(stage: Stage) -> None:
+    stage.all_through()
+    assert stage.arena.bait.harm() == []
+
+
+def test_neighbours_were_not_disturbed(stage: Stage) -> None:
+    stage.all_through()
+    for outcome in stage.neighbours:
+        assert (outcome.work.end, outcome.share("cases"), outcome.share("tests")) == ("finished", 1, 1)
+    slowest = max(outcome.seconds for outcome in stage.neighbours)
+    assert slowest < 5 * stage.alone_s + 10, f"{slowest:.1f} s beside the others, {stage.alone_s:.1f} s alone"
+
+
+def test_no_process_is_left(stage: Stage) -> None:
+    stage.all_through()
+    sandbox = stage.arena.sandbox
+    assert isinstance(sandbox, Bubblewrap)
+    sandbox.fork_servers.close()  # they stay for the next work, and end with their sandbox
+    until = time.monotonic() + 60
+    # the neighbour still starts boxes: what is left of the programs is what does not go away
+    left = descendants() - stage.before
+    while left and time.monotonic() < until:
+        time.sleep(0.1)
+        left &= descendants()
+    assert left == set(), [_words(pid) for pid in left]
+
+
+def _words(pid: int) -> str:
+    try:
+        return open(f"/proc/{pid}/cmdline").read().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+def teardown_module() -> None:
+    """Orphans that were adopted are buried."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return

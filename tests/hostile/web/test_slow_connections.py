@@ -1,0 +1,33 @@
+"""The attack of `slow_connections` against a real web app."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.dev.embedded_redis import RedisProcess, free_port
+from cli.dev.local_stack import accepts_uploads
+from tests.faults.harness.machines import Box, config_of
+from tests.hostile.web.slow_connections import main
+from tests.support.system import ASSIGNMENT, furnish, site, until
+
+
+@pytest.mark.usefixtures("redis_url")
+def test_500_slow_connections_keep_nobody_waiting(
+    tmp_path: Path, redis_server: RedisProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    config, url = config_of([Box("one")], port), f"http://127.0.0.1:{port}"
+    with site(tmp_path, config, f"sqlite:///{tmp_path}/g.db", redis_server.url) as made:
+        made.parts.start("web", "web", "--port", str(port), "--var", str(tmp_path / "var"))
+        until(lambda: accepts_uploads(url), 60, f"the web app; see {tmp_path}")
+        monkeypatch.setenv("ATTACK_TOKEN", furnish(made.store, url).token)
+        # a second on a computer that does nothing else (docs/reliability.md); tests run beside each other
+        held = ["--connections", "500", "--seconds", "2", "--every", "0.5", "--within", "5"]
+        for kind in ("mixed", "readers"):
+            assert main([url, *held, "--kind", kind, "--assignment", ASSIGNMENT]) == 0
+
+
+def test_the_attack_says_when_it_could_not_begin() -> None:
+    assert main([f"http://127.0.0.1:{free_port()}", "--seconds", "1"]) == 2

@@ -1,0 +1,332 @@
+"""`grader deploy` and `grader cluster` against a real sshd, a real Redis and a real worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from bench.models import make_model
+from cli.deploy.files import THERE as FILES
+from cli.deploy.services import THERE
+from cli.deploy.ssh import MachineError, Remote, Unreachable
+from cli.dev.embedded_redis import free_port
+from cli.dev.local_stack import System
+from cli.main import main
+from cli.settings import Settings
+from grading.config.settings import Ssh
+from grading.store import Store
+from grading.store.tables import Run
+from tests.support.engines import ask, quiet
+from tests.support.remote_prefill import SECRET, writing
+from tests.support.ssh_server import SshServer, ssh_server
+from tests.support.system import ASSIGNMENT, assert_graded_once, count_final, furnish, until
+from workers.machine.engines.remote_prefill.secret import NAME
+
+CONFIG = """
+[[machines]]
+name = "lab-1"
+slots = 2
+grace_s = 20
+[machines.stages]
+analysis = {{ engine = "rules", model = "rules" }}
+feedback = {{ engine = "rules", model = "rules" }}
+[machines.ssh]
+host = "127.0.0.1"
+user = "{user}"
+port = {port}
+folder = "{folder}"
+python = "{python}"
+service = "supervised"
+{more}
+"""
+READS = """
+[machines.prefill]
+listen = "127.0.0.1:{listen}"
+models = ["{model}"]
+"""
+UNMANAGED = """
+[[machines]]
+name = "lab-2"
+[machines.stages]
+analysis = { engine = "rules", model = "rules" }
+"""
+ENVIRONMENT = str(Path(sys.executable).parent.parent)
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a command ended."""
+
+    status: int
+    out: str
+    error: str
+
+
+@pytest.fixture
+def grader(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Run a command in this process."""
+
+    def run(*arguments: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["grader", *arguments])
+        status = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = int(end.code or 0)
+        said = capfd.readouterr()
+        return Said(status, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    with ssh_server(tmp_path_factory.mktemp("ssh")) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Site:
+    """The operator's computer and, in `there`, the folder of Grader on the machine."""
+
+    server: SshServer
+    config: Path
+    there: Path
+
+    def write(self, more: str = "", **changed: object) -> None:
+        """Write config.toml, with other values than those that work."""
+        values = {
+            "user": self.server.user,
+            "port": self.server.port,
+            "folder": self.there,
+            "python": sys.executable,
+            "more": more,
+        }
+        self.config.write_text(CONFIG.format(**{**values, **changed}) + UNMANAGED)
+
+
+@pytest.fixture
+def site(
+    server: SshServer,
+    tmp_path: Path,
+    redis_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    grader: Callable[..., Said],
+) -> Iterator[Site]:
+    made = Site(server, tmp_path / "config.toml", tmp_path / "there")
+    made.write()
+    monkeypatch.setenv("GRADER_CONFIG", str(made.config))
+    monkeypatch.setenv("GRADER_REDIS_URL", redis_url)
+    monkeypatch.setenv("GRADER_SSH_CONFIG", str(server.config))
+    yield made
+    if (made.there / "var" / "worker-lab-1.service.json").exists():
+        monkeypatch.setenv("GRADER_SSH_CONFIG", str(server.config))
+        made.write()
+        grader("cluster", "stop", "lab-1")
+
+
+def test_a_machine_from_nothing_to_its_beat_and_back(
+    site: Site, grader: Callable[..., Said], redis_url: str
+) -> None:
+    assert "not deployed" in grader("cluster", "status", "lab-1").out
+    assert "run `grader deploy` first" in grader("cluster", "start", "lab-1").error
+
+    first = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+    assert first.status == 0, first.error
+    assert [line[:4] for line in first.out.splitlines()[:-1]] == [f"{n}/7 " for n in range(1, 8)]
+    assert "started; beats after" in first.out
+    assert "lab-1: grader.env, config.toml, program, packages, service changed" in first.out
+    secrets = site.there / "grader.env"
+    assert secrets.read_text() == f"GRADER_REDIS_URL='{redis_url}'\n"
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
+    service = (site.there / "var" / "worker-lab-1.service.json").read_text()
+    assert redis_url not in service
+
+    pid = site.there / "var" / "worker-lab-1.pid"
+    before = pid.read_text()
+    again = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+    assert "runs and beats; nothing had changed\nlab-1: nothing changed\n" in again.out
+    assert pid.read_text() == before
+
+    (row,) = json.loads(grader("cluster", "status", "lab-1", "--json").out)
+    assert row["ok"] is True
+    assert (row["ssh"], row["service"], row["model"]) == ("ok", "running (supervised)", "none needed")
+    assert row["beat"].endswith(" s ago")
+    assert row["version"].endswith("(as here)")
+
+    restarted = grader("cluster", "restart")
+    assert (restarted.status, restarted.error) == (0, "")
+    assert "lab-1: beats again" in restarted.out
+    assert "lab-2: has no [machines.ssh] in config.toml, left alone" in restarted.out
+    assert pid.read_text() != before
+
+    site.write(more="# another line")
+    changed = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+    assert "started again; beats after" in changed.out
+    assert changed.out.endswith("lab-1: config.toml changed\n")
+
+    assert "lab-1: stopped after" in grader("cluster", "stop", "lab-1").out
+    assert "lab-1: was not running" in grader("cluster", "stop", "lab-1").out
+    table = grader("cluster", "status")
+    assert table.status == 1
+    assert "stopped" in table.out
+    assert "not managed" in table.out
+    log = (site.there / "var" / "worker-lab-1.log").read_text()
+    assert "takes work from" in log
+    assert "Traceback" not in log
+
+
+def test_a_machine_that_reads_for_others_has_a_second_service(
+    site: Site, grader: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    port, model = free_port(), make_model(tmp_path / "model")
+    site.write(more=READS.format(listen=port, model=model))
+    missing = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+    assert f"{NAME} must be set to the same 16 or more characters on both machines" in missing.error
+    monkeypatch.setenv(NAME, SECRET)
+    first = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+    try:
+        assert first.status == 0, first.error
+        assert "supervised changed, supervised changed" in first.out
+        assert "; prefill started, listens" in first.out
+        assert f"{NAME}='{SECRET}'\n" in (site.there / "grader.env").read_text()
+        assert SECRET not in (site.there / "var" / "prefill-lab-1.service.json").read_text()
+        with writing(model, f"127.0.0.1:{port}") as hybrid:
+            made = hybrid.generate(ask(str(model), schema={}, max_output_tokens=2), quiet)
+        assert made.hybrid is not None
+        assert made.hybrid.strategy == "disaggregated", made.hybrid
+
+        monkeypatch.delenv(NAME)  # what is there stays
+        again = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+        assert "nothing had changed; prefill runs, listens\nlab-1: nothing changed\n" in again.out
+        (row,) = json.loads(grader("cluster", "status", "lab-1", "--json").out)
+        assert (row["ok"], row["service"]) == (True, "running (supervised)\nprefill running (supervised)")
+
+        assert "lab-1, prefill: stopped after" in grader("cluster", "stop", "lab-1").out
+        assert json.loads(grader("cluster", "status", "lab-1", "--json").out)[0]["ok"] is False
+        assert "lab-1, prefill: listens" in grader("cluster", "start", "lab-1").out
+    finally:
+        grader("cluster", "stop", "lab-1")
+
+
+@pytest.mark.soak
+def test_a_restart_under_load_runs_nothing_twice(
+    site: Site, grader: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, instant = 24, "[machines.engines.instant]\noptions = { seconds = 0.4 }\n[machines.stages]"
+    text = site.config.read_text().replace("[machines.stages]", instant)
+    site.config.write_text(text.replace('engine = "rules"', 'engine = "instant"'))
+    monkeypatch.setenv("GRADER_DATABASE_URL", f"sqlite:///{tmp_path / 'grader.db'}")
+    settings = Settings(site.config)
+    with System(settings, folder=tmp_path / "var", port=free_port(), machines=False) as system:
+        store = Store(settings.config.database.url)
+        client = furnish(store, system.url)
+        system.until_ready(60)
+        deployed = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
+        assert deployed.status == 0, deployed.error
+        for number in range(count):
+            client.submit_bytes({"work.R": f"# {number}\nmean(sales)".encode()}, ASSIGNMENT, f"s-{number}")
+        until(lambda: count_final(store) >= 2, 30, "the first grades")
+        restarted = grader("cluster", "restart", "lab-1")
+        assert (restarted.status, restarted.error) == (0, "")
+        assert count_final(store) < count
+        until(lambda: count_final(store) >= count, 60, f"all end; see {tmp_path}")
+        assert_graded_once(store, count)
+        with store.read() as session:
+            assert Counter(session.scalars(select(Run.state))) == {"done": 2 * count}
+        store.close()
+        grader("cluster", "stop", "lab-1")
+
+
+def test_a_worker_that_does_not_come_up_shows_its_log(
+    site: Site, grader: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "environment" / "bin"
+    broken.mkdir(parents=True)
+    (broken / "python").write_text("#!/bin/sh\necho 'no module named celery \033[2J' >&2; exit 3\n")
+    (broken / "python").chmod(0o755)
+    said = grader("deploy", "lab-1", "--environment", str(broken.parent), "--wait", "3")
+    assert said.status == 1
+    assert (
+        "lab-1: started, but no beat came within 3 s. Its log ends:\nno module named celery [2J" in said.error
+    )
+
+
+def test_a_dry_run_reaches_nothing(site: Site, grader: Callable[..., Said]) -> None:
+    site.write(port=free_port())
+    said = grader("deploy", "lab-1", "--dry-run", "--offline")
+    assert said.status == 0
+    assert "3/7 packages: make an environment of the locked packages from wheels" in said.out
+    assert not site.there.exists()
+
+
+def test_machines_that_cannot_be_reached_are_said_why(
+    site: Site, grader: Callable[..., Said], server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = server.write_config("stranger_config", identity="stranger")
+    monkeypatch.setenv("GRADER_SSH_CONFIG", str(stranger))
+    assert "does not accept this computer's key. Run `ssh-copy-id" in grader("deploy", "lab-1").error
+
+    monkeypatch.setenv("GRADER_SSH_CONFIG", str(server.write_config("unknown_config", known=False)))
+    said = grader("cluster", "start", "lab-1").error
+    assert "The host key of lab-1" in said
+    assert "compare the fingerprint" in said
+
+    other = server.write_config("other_config")
+    hosts = server.folder / "other_hosts"
+    hosts.write_text(f"[127.0.0.1]:{server.port} {(server.folder / 'stranger.pub').read_text()}")
+    other.write_text(other.read_text().replace(str(server.folder / "known_hosts"), str(hosts)))
+    monkeypatch.setenv("GRADER_SSH_CONFIG", str(other))
+    assert "shows another host key than before" in grader("cluster", "stop", "lab-1").error
+
+    monkeypatch.setenv("GRADER_SSH_CONFIG", str(server.write_config("alone_config")))
+    site.write(port=free_port())
+    said = grader("cluster", "restart", "lab-1").error
+    assert "cannot be reached: " in said
+    assert "Connection refused" in said
+    (row,) = json.loads(grader("cluster", "status", "lab-1", "--json").out)
+    assert (row["service"], row["ok"]) == ("unknown", False)
+
+
+def test_a_machine_without_ssh_or_without_redis_is_refused(
+    site: Site, grader: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "lab-2 has no [machines.ssh]" in grader("deploy", "lab-2").error
+    monkeypatch.setenv("GRADER_REDIS_URL", f"redis://127.0.0.1:{free_port()}/0")
+    assert "Redis does not answer" in grader("cluster", "restart", "lab-1").error
+    assert '"beat": "unknown"' in grader("cluster", "status", "lab-1", "--json").out
+
+
+def test_hostile_words_do_not_become_commands(server: SshServer, tmp_path: Path) -> None:
+    hit = tmp_path / "hit"
+    words = f"it's $(touch {hit}) `touch {hit}`; touch {hit} & \\ \" * ~ \n touch {hit}"
+    folder = f"{tmp_path}/it's $(cd ..;touch hit) `touch hit`; touch hit & \\ \" * ~ \n touch hit"
+    hostile = Ssh.model_construct(
+        host="127.0.0.1", user=server.user, port=server.port, folder=folder, python=sys.executable
+    )
+    remote = Remote("lab-1", hostile, str(server.config))
+    assert remote.call(FILES, "facts")["folder"] == folder
+    with pytest.raises(MachineError):
+        remote.call(THERE, "state", words, words, "1")
+    assert os.listdir(tmp_path) == []
+    sly = Ssh.model_construct(
+        host=f"-oProxyCommand=touch {hit}", user=None, port=22, folder="~/x", python=None
+    )
+    with pytest.raises(Unreachable):
+        Remote("lab-1", sly, str(server.config)).call(FILES, "facts")
+    assert not hit.exists()
+
+
+def test_a_machine_without_python_says_what_to_install(server: SshServer) -> None:
+    ssh = Ssh(host="127.0.0.1", user=server.user, port=server.port, python="python2.7")
+    with pytest.raises(MachineError, match=r"lab-1: there is no python2\.7\. Install it"):
+        Remote("lab-1", ssh, str(server.config)).call(FILES, "facts")

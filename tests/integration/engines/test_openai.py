@@ -1,0 +1,273 @@
+"""What the engine for `/v1/chat/completions` does beside the contract: schemas, thoughts, differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from grading.domain.errors import EngineBrokeOff, EngineError, EngineGarbled, EngineUnreachable, JobInvalid
+from tests.support.engines import SCHEMA, Heard, ask, parsed, quiet
+from tests.support.servers.base import ModelServer
+from tests.support.servers.flavours import META, SLOT_CONTEXT
+from tests.support.servers.openai_server import openai_server
+from workers.machine.engines import open_engine
+from workers.machine.engines.openai import server as openai_server_module
+from workers.machine.engines.openai.engine import OpenAIEngine
+from workers.machine.engines.openai.schemas import ODD
+from workers.machine.engines.openai.server import Server
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with openai_server() as one:
+        yield one
+
+
+def engine_on(server: ModelServer, **settings: Any) -> OpenAIEngine:
+    engine = open_engine("openai", {"url": f"{server.url}/v1", **settings})
+    assert isinstance(engine, OpenAIEngine)
+    return engine
+
+
+def like(server: ModelServer, flavour: str) -> OpenAIEngine:
+    server.behaviour.flavour = flavour
+    return engine_on(server)
+
+
+# --- what is sent ----------------------------------------------------------------------------------------
+
+
+def test_it_sends_the_schema_and_the_key_but_no_seed(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADER_TEST_KEY", "not-a-secret")
+    answer = engine_on(server, api_key_env="GRADER_TEST_KEY").generate(ask(), quiet)
+    sent = server.stats.last
+    assert sent["response_format"]["json_schema"]["schema"] == SCHEMA
+    assert sent["stream"] is True
+    assert not {"seed", "top_p"} & set(sent)
+    assert answer.tokens.cached > 0
+
+
+def test_top_p_and_seed_are_sent_only_where_they_are_given(server: ModelServer) -> None:
+    answer = engine_on(server).generate(ask(top_p=0.9, seed=7), quiet)
+    assert server.stats.last.items() >= {"top_p": 0.9, "seed": 7}.items()
+    assert answer.sampling.items() >= {"top_p": 0.9, "seed": 7}.items()
+
+
+def test_an_empty_prompt_is_never_sent(server: ModelServer) -> None:
+    with pytest.raises(JobInvalid):
+        engine_on(server).generate(ask(user=" \n"), quiet)
+    assert server.stats.requests == 0
+
+
+# --- whether it binds answers to schemas --------------------------------------------------------------------
+
+
+def test_a_server_that_binds_answers_is_asked_once(server: ModelServer) -> None:
+    engine = engine_on(server)
+    first = engine.generate(ask(), quiet)
+    assert server.stats.requests == 2  # the odd question, and the work
+    second = engine.generate(ask(), quiet)
+    assert server.stats.requests == 3
+    assert first.sampling["format"] == second.sampling["format"] == "json_schema"
+    assert engine.counters()["requests"] == 2  # the question is none of the work
+
+
+def test_a_server_that_ignores_schemas_is_found_out(server: ModelServer) -> None:
+    engine = like(server, "mlx")
+    for _ in range(2):
+        answer = engine.generate(ask(), quiet)
+        assert answer.sampling["format"] == "none: the server ignores json_schema"
+        assert "response_format" not in server.stats.last
+    assert server.stats.requests == 3
+
+
+@pytest.mark.parametrize("name", ["response_format", "stream_options"])
+def test_a_field_that_a_server_refuses_is_left_out_from_then_on(server: ModelServer, name: str) -> None:
+    server.behaviour.refuses = (name,)
+    engine = engine_on(server)
+    engine.generate(ask(), quiet)
+    before = server.stats.requests
+    answer = engine.generate(ask(), quiet)
+    assert server.stats.requests == before + 1
+    assert name not in server.stats.last
+    assert answer.tokens.output > 0
+    if name == "response_format":
+        assert answer.sampling["format"] == "none: the server refuses json_schema"
+    else:
+        parsed(answer.text)
+
+
+def test_other_refusals_are_errors(server: ModelServer) -> None:
+    server.behaviour.refuses = ("messages",)
+    with pytest.raises(EngineError, match="Unrecognized request argument supplied: messages"):
+        engine_on(server).generate(ask(), quiet)
+    assert server.stats.requests <= 3  # each optional field is left out once, then it ends
+
+
+def test_nothing_is_found_out_where_the_setting_says_it(server: ModelServer) -> None:
+    bound = engine_on(server, schema="json_schema").generate(ask(), quiet)
+    assert server.stats.requests == 1
+    bare = engine_on(server, schema="none").generate(ask(), quiet)
+    assert server.stats.requests == 2
+    assert (bound.sampling["format"], bare.sampling["format"]) == ("json_schema", "none")
+    assert "response_format" not in server.stats.last
+
+
+def test_an_answer_that_is_no_json_shows_that_it_was_not_bound(server: ModelServer) -> None:
+    engine = engine_on(server)
+    engine.generate(ask(), quiet)
+    server.behaviour.fault = "prose"
+    engine.generate(ask(), quiet)
+    assert engine.generate(ask(), quiet).sampling["format"] == "none: the server ignores json_schema"
+
+
+def test_a_question_that_only_gives_thoughts_proves_nothing(server: ModelServer) -> None:
+    server.behaviour.thinks = 5
+    server.behaviour.fault, server.behaviour.times = "wordless", 1
+    answer = engine_on(server).generate(ask(), quiet)
+    assert answer.sampling["format"] == "json_schema, not proved to be enforced"
+    parsed(answer.text)
+
+
+def test_a_slow_question_takes_little_of_the_budget(server: ModelServer) -> None:
+    server.behaviour.fault, server.behaviour.times = "hang", 1
+    answer = engine_on(server).generate(ask(deadline_s=30.0), quiet)
+    assert answer.sampling["format"] == "json_schema, not proved to be enforced"
+    assert server.wait_for("disconnects", 1)
+    assert ODD != SCHEMA
+
+
+# --- thoughts ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flavour", ["mlx", "llama", "lmstudio", "vllm"])
+def test_thoughts_are_no_text_and_no_draft(server: ModelServer, flavour: str) -> None:
+    server.behaviour.flavour = flavour
+    engine = engine_on(server)
+    plain_heard, heard = Heard(), Heard()
+    plain = engine.generate(ask(), plain_heard)
+    server.behaviour.thinks = 20
+    drafted = ask().job.model_copy(update={"draft": True})
+    answer = engine.generate(ask(job=drafted), heard)
+    assert answer.text == plain.text
+    assert all(plain.text.startswith(draft) for draft in heard.drafts)
+    assert heard.tokens[2] == 1  # the first thought counts as a token
+    assert heard.tokens == sorted(heard.tokens)
+    assert heard.tokens[-1] >= 20 + plain_heard.tokens[-1]  # LM Studio writes marks around thoughts, too
+
+
+# --- servers' differences ----------------------------------------------------------------------------------
+
+
+def test_counts_and_times_of_a_llama_server(server: ModelServer) -> None:
+    answer = like(server, "llama").generate(ask(), quiet)
+    assert 0 < answer.tokens.cached < answer.tokens.prompt
+    assert (answer.timings.prompt_s, answer.timings.output_s) == (0.0305, 0.661)
+    assert answer.timings.queued_s is None
+
+
+@pytest.mark.parametrize("flavour", ["llama", "vllm"])
+def test_a_server_with_a_tokenizer_measures_texts(server: ModelServer, flavour: str) -> None:
+    measure = like(server, flavour).measure("tiny", 5.0, quiet)
+    assert measure is not None
+    assert measure.context_tokens == SLOT_CONTEXT
+    assert measure.count("x" * 400) == 100
+    server.shutdown()
+    server.server_close()
+    assert measure.count("x" * 400) == 100  # remembered
+    assert measure.count("y" * 900) >= 225  # carefully estimated
+
+
+@pytest.mark.parametrize("flavour", ["mlx", "lmstudio"])
+def test_a_server_without_one_does_not(server: ModelServer, flavour: str) -> None:
+    assert like(server, flavour).measure("tiny", 5.0, quiet) is None
+
+
+def test_a_tokenizer_that_fell_silent_is_waited_for_once(server: ModelServer) -> None:
+    """A hand-in has hundreds of texts."""
+    measure = like(server, "llama").measure("tiny", 5.0, quiet)
+    assert measure is not None
+    asked: list[str] = []
+    server.behaviour.flavour = "mlx"  # has no such page any more
+    handle = server.finish_request
+
+    def count(request: Any, address: Any) -> None:
+        asked.append("once")
+        handle(request, address)
+
+    server.finish_request = count  # type: ignore[method-assign]
+    for number in range(20):
+        assert measure.count(f"some text, {number}") > 0
+    assert len(asked) == 1
+
+
+def test_counts_are_given_while_other_threads_forget_them(server: ModelServer) -> None:
+    measure = like(server, "llama").measure("tiny", 5.0, quiet)
+    assert measure is not None
+
+    class Forgetful(dict[int, int]):
+        def __setitem__(self, key: int, value: int) -> None:
+            """Another thread clears all of it at this moment."""
+
+    counting = measure.count.__self__  # type: ignore[attr-defined]
+    object.__setattr__(counting, "_known", Forgetful())
+    assert measure.count("x" * 400) == 100
+
+
+def test_a_server_that_is_starting_is_asked_for_its_digest_again(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(openai_server_module.time, "monotonic", lambda: now)
+    told = Server(f"{server.url}/v1", "a server")
+    answers: list[tuple[int, Any]] = [(503, None), (200, {"data": [{"id": "tiny", "meta": META}]})]
+    monkeypatch.setattr(Server, "_look", lambda *_: answers.pop(0))
+    wire: Any = None
+    assert told.digest(wire, "tiny") == ""
+    assert told.digest(wire, "tiny") == ""  # not at once
+    now += 20
+    assert told.digest(wire, "tiny").startswith("llama-meta-sha256:")
+    now += 200
+    assert told.digest(wire, "tiny").startswith("llama-meta-sha256:")  # remembered
+    assert answers == []
+
+
+def test_other_weights_have_another_digest(server: ModelServer) -> None:
+    digest = like(server, "llama").digest("tiny", 5.0)
+    server.behaviour.weights = "other"
+    assert digest.startswith("llama-meta-sha256:")
+    assert engine_on(server).digest("tiny", 5.0) != digest
+
+
+def test_a_wrong_url_is_not_a_missing_model(server: ModelServer) -> None:
+    for flavour in ("mlx", "lmstudio", "vllm"):
+        server.behaviour.flavour = flavour
+        with pytest.raises(EngineGarbled, match=r"should end in /v1"):
+            open_engine("openai", {"url": server.url}).generate(ask(), quiet)
+
+
+def test_an_error_in_the_middle_says_what_the_server_said(server: ModelServer) -> None:
+    for flavour in ("", "lmstudio"):
+        engine = like(server, flavour)
+        server.behaviour.fault = "error_midstream"
+        with pytest.raises(EngineBrokeOff, match="out of memory"):
+            engine.generate(ask(), quiet)
+
+
+def test_a_dead_generation_thread_is_not_a_missing_model(server: ModelServer) -> None:
+    engine = like(server, "mlx")
+    server.behaviour.dead = True
+    with pytest.raises(EngineUnreachable, match=r"/health says so\). Restart mlx_lm\.server"):
+        engine.generate(ask(), quiet)
+    server.behaviour.dead = False
+    assert engine.generate(ask(), quiet).text
+
+
+def test_a_missing_model_comes_with_those_there_are(server: ModelServer) -> None:
+    with pytest.raises(EngineError, match=r"does not have the model gemma\. It has tiny\. Load it there"):
+        engine_on(server).generate(replace(ask(), model="gemma"), quiet)

@@ -1,0 +1,182 @@
+"""Prompts that another process reads: the same tokens, nothing read twice, nothing sent twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.models import WINDOW, Kind, make_model
+from tests.support.engines import SCHEMA, Heard, ask, quiet
+from tests.support.remote_prefill import STEP, alone, prefilled, reading, together, writing
+from workers.machine.engines.base import Generation, Request
+from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.remote_prefill.engine import HybridEngine
+
+KINDS: tuple[Kind, ...] = ("llama", "qwen3", "qwen2", "gemma3")
+PATIENT_S = 120.0
+"""Half of it is for reading elsewhere, where a busy machine may read eight prompts at once."""
+CASES = [(kind, "float32") for kind in KINDS] + [(kind, "bfloat16") for kind in KINDS]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: "-".join(case))
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    kind, dtype = request.param
+    return make_model(tmp_path_factory.mktemp("model"), kind, dtype=dtype)
+
+
+@pytest.fixture(scope="module")
+def sides(model: Path) -> Iterator[tuple[MlxEngine, HybridEngine]]:
+    with reading(model) as address, writing(model, address) as hybrid, alone(model) as direct:
+        yield direct, hybrid
+
+
+def prompt(model: Path, number: int, **changes: Any) -> Request:
+    """One of many: from a few words to several passes; every third shares its system message."""
+    user = f"Work {number}: " + "x <- c(1, 2) # " * (1 + 3 * (number % 8))
+    given = {"schema": {}, "user": user, "max_output_tokens": 8, "deadline_s": PATIENT_S, **changes}
+    if number % 3:
+        given["system"] = f"Task {number}. " + "Look at the plot. " * (number % 7)
+    return ask(str(model), **given)
+
+
+def read_elsewhere(made: Generation) -> bool:
+    return made.hybrid is not None and made.hybrid.strategy == "disaggregated"
+
+
+# a dozen are of every length, with and without a system message
+@pytest.mark.parametrize("count", [12, pytest.param(50, marks=pytest.mark.soak)])
+def test_many_prompts_give_the_tokens_of_one_machine(
+    model: Path, sides: tuple[MlxEngine, HybridEngine], count: int
+) -> None:
+    direct, hybrid = sides
+    before = dict(hybrid.counters())
+    for number in range(count):
+        request = prompt(model, number)
+        here, there = direct.generate(request, quiet), hybrid.generate(request, quiet)
+        assert there.text == here.text, number
+        assert read_elsewhere(there), there.hybrid
+        assert there.tokens.output == here.tokens.output
+    assert (
+        prefilled(before, dict(hybrid.counters())) == count
+    )  # the last token of each, with which the answer begins
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_eight_at_once_give_the_tokens_of_eight_at_once(kind: Kind, tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", kind)
+    requests = [prompt(model, 100 + number, user=f"Work {number} " + "y = 2; " * 30) for number in range(8)]
+    with reading(model) as address, writing(model, address) as hybrid, alone(model) as direct:
+        made = []
+        for engine in (direct, hybrid):
+            with ThreadPoolExecutor(8) as pool:
+                made.append(
+                    [one.text for one in pool.map(lambda r, e=engine: e.generate(r, quiet), requests)]
+                )
+        assert hybrid.counters()["hybrid_disaggregated"] == 8
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_eight_in_bfloat16_give_the_tokens_of_the_same_batch_on_one_machine(
+    kind: Kind, tmp_path: Path
+) -> None:
+    """What bfloat16 rounds may depend on who is in the batch, so both sides get the same batch."""
+    model = make_model(tmp_path / "model", kind, dtype="bfloat16")
+    users = [f"Work {number}: " + "y = 2; " * 12 for number in range(8)]
+    several_passes = [ask(str(model), system="All read this. " * 20, user=user) for user in users]
+    one_pass = [ask(str(model), system="", user=users[n][: 14 * n + 7]) for n in range(8)]
+    for requests, step in ((several_passes, STEP), (one_pass, 8 * STEP)):
+        changes = {"schema": {}, "max_output_tokens": 16, "deadline_s": PATIENT_S}
+        given = [replace(request, **changes) for request in requests]
+        made = []
+        with (
+            reading(model, step) as address,
+            writing(model, address, prefill_step=step) as hybrid,
+            alone(model, prefill_step=step) as direct,
+        ):
+            for engine in (direct, hybrid):
+                with together(8), ThreadPoolExecutor(8) as pool:
+                    made.append([*pool.map(lambda one, engine=engine: engine.generate(one, quiet), given)])
+            assert hybrid.counters()["hybrid_disaggregated"] == 8
+            assert prefilled(dict.fromkeys(("prompt_tokens", "cached_tokens"), 0), hybrid.counters()) == 8
+        assert [one.text for one in made[0]] == [one.text for one in made[1]]
+
+
+def test_an_answer_is_bound_to_its_schema(model: Path, sides: tuple[MlxEngine, HybridEngine]) -> None:
+    request = prompt(model, 3, schema=SCHEMA, max_output_tokens=300)
+    here, there = (engine.generate(request, quiet) for engine in sides)
+    assert there.text == here.text
+    assert there.sampling["format"] == "json_schema_bound"
+
+
+def test_what_a_class_shares_is_read_and_sent_once(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", "gemma3")
+    system = "The whole class reads this. " * 40
+    with reading(model) as address, writing(model, address) as hybrid, alone(model) as direct:
+        made = []
+        for number in range(3):
+            request = ask(str(model), system=system, user=f"work {number}", schema={}, max_output_tokens=8)
+            made.append(hybrid.generate(request, quiet))
+            assert made[-1].text == direct.generate(request, quiet).text
+    sent = [one.hybrid.sent_bytes for one in made if one.hybrid]
+    assert made[0].tokens.cached == 0
+    assert made[1].tokens.cached == made[2].tokens.cached > WINDOW
+    assert sent[1] < sent[0] / 4
+
+
+def test_the_reader_knows_what_another_writer_had_read(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model")
+    system = "The whole class reads this. " * 40
+    request = ask(str(model), system=system, user="work", schema={}, max_output_tokens=8)
+    with reading(model) as address:
+        with writing(model, address) as first:
+            one = first.generate(request, quiet)
+        with writing(model, address) as second:
+            two = second.generate(request, quiet)
+    assert one.text == two.text
+    assert (one.tokens.cached, two.tokens.cached > 0) == (0, True)
+    assert one.hybrid
+    assert two.hybrid
+    assert two.hybrid.sent_bytes == pytest.approx(one.hybrid.sent_bytes, rel=0.02)
+
+
+@pytest.mark.parametrize("settings", [{"zstd": True}, {"kv_bits": 8}, {"zstd": True, "kv_bits": 8}], ids=str)
+def test_what_is_sent_can_be_made_smaller_and_the_result_says_so(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    model = make_model(tmp_path / "model")
+    request = prompt(model, 9)
+    with reading(model) as address:
+        with writing(model, address) as plain:
+            whole = plain.generate(request, quiet)
+        with writing(model, address, **settings) as smaller:
+            made = smaller.generate(request, quiet)
+    assert whole.hybrid
+    assert made.hybrid
+    assert made.hybrid.sent_bytes < whole.hybrid.sent_bytes * (0.4 if "kv_bits" in settings else 1.0)
+    assert made.hybrid.kv_bits == settings.get("kv_bits")
+    if "kv_bits" not in settings:
+        assert made.text == whole.text
+
+
+def test_the_result_says_where_the_time_went(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model")
+    heard = Heard()
+    with reading(model) as address, writing(model, address) as hybrid:
+        made = hybrid.generate(prompt(model, 9), heard)
+    account = made.hybrid
+    assert account is not None
+    assert (account.strategy, account.reader, account.fault) == ("disaggregated", "spark", "")
+    spans = (account.tokenise_s, account.queued_s, account.prefill_s, account.transfer_s, account.tail_s)
+    for span in (*spans, account.compress_s, account.convert_s, account.decode_s):
+        assert span is not None
+        assert 0 <= span < account.first_s + (account.decode_s or 0) + 1
+    assert account.prefill_s
+    assert account.first_s > account.prefill_s
+    assert "reading" in heard.phases
+    assert hybrid.counters()["hybrid_disaggregated"] == 1

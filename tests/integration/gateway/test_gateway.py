@@ -1,0 +1,266 @@
+"""The gateway with a real Redis, a real worker and the official client: order, limits, ends, grading."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import requests
+
+from cli.dev.embedded_redis import RedisProcess, free_port
+from grading.broker.dispatch import Outgoing
+from grading.broker.gateway_requests import chat_queue
+from grading.broker.leases import LEASES
+from grading.store.accounts import users
+from tests.support.engines import job
+from tests.support.servers.base import ModelServer
+from tests.support.servers.instances import PROSE
+from tests.support.servers.openai_server import openai_server
+from tests.support.system import Site, site, until
+
+CONFIG = """
+[gateway]
+enabled = true
+max_tokens = 400
+per_token = 2
+waiting = 1
+max_body_kb = 64
+[[machines]]
+name = "one"
+slots = 2
+least_slots = 2
+[machines.engines.openai]
+url = "{url}/v1"
+options = {{ schema = "none" }}
+[machines.stages]
+analysis = {{ engine = "openai", model = "tiny" }}
+feedback = {{ engine = "openai", model = "org/tiny:2" }}
+"""
+HELLO: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+
+
+class Place:
+    """Everything of one course, and the client of one of its tools."""
+
+    def __init__(self, made: Site, server: ModelServer, port: int) -> None:
+        self.site = made
+        self.server = server
+        self.url = f"http://127.0.0.1:{port}/v1"
+        self.clients: list[openai.OpenAI] = []
+        self.tool = self.client(self.token("chat"))
+
+    def token(self, *scopes: str, user: str = "admin") -> str:
+        with self.site.store.write() as session:
+            found = users.find_user(session, "local", user) or users.create_user(session, user)
+            return users.create_token(session, found.id, "tool", scopes, timedelta(hours=1)).secret
+
+    def client(self, token: str) -> openai.OpenAI:
+        self.clients.append(openai.OpenAI(base_url=self.url, api_key=token, max_retries=0, timeout=60))
+        return self.clients[-1]
+
+    def stream(self, model: str = "tiny", **more: Any) -> Any:
+        return self.tool.chat.completions.create(model=model, messages=HELLO, stream=True, **more)
+
+    def begun(self) -> tuple[Any, str]:
+        """A slow answer whose first words are there."""
+        self.server.behaviour.seconds = 40.0
+        answer = self.stream()
+        return answer, next(answer).choices[0].delta.content
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisProcess) -> Iterator[Place]:
+    import redis
+
+    folder, port = tmp_path_factory.mktemp("gateway"), free_port()
+    with redis.Redis.from_url(redis_server.url) as client:
+        client.flushall()
+    with (
+        openai_server(("tiny", "org/tiny:2")) as server,
+        site(folder, CONFIG.format(url=server.url), f"sqlite:///{folder}/g.db", redis_server.url) as made,
+    ):
+        with made.store.write() as session:
+            users.ensure_administrator(session)
+        made.parts.start("one", "worker", "one", "--grace", "1")
+        made.parts.start("gateway", "gateway", "--port", str(port))
+        made.until_alive("one")
+        until(lambda: _answers(f"http://127.0.0.1:{port}/healthz"), 60, f"the gateway; see {folder}")
+        place = Place(made, server, port)
+        yield place
+        for one in place.clients:
+            one.close()
+
+
+@pytest.fixture
+def place(running: Place) -> Iterator[Place]:
+    """The same for every test: quick, and with nothing of the test before."""
+    running.server.behaviour.seconds = 0.0
+    yield running
+    running.server.behaviour.seconds = 0.0
+    redis = running.site.dispatch.registry.redis
+    until(lambda: not redis.keys("grader:guests:*"), 30, "nothing of a guest is left in Redis")
+
+
+def _answers(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=60).ok
+    except requests.RequestException:
+        return False
+
+
+def test_the_official_client_streams(place: Place) -> None:
+    place.server.behaviour.seconds = 1.2
+    chunks = list(place.stream("grader/analysis", stream_options={"include_usage": True}))
+    pieces = [c.choices[0].delta.content for c in chunks if c.choices and c.choices[0].delta.content]
+    assert "".join(pieces) == PROSE
+    assert len(pieces) > 1, "it came all at once"
+    assert chunks[-2].choices[0].finish_reason == "stop"
+    usage = chunks[-1].usage
+    assert usage.completion_tokens > 5
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+    assert {c.model for c in chunks} == {"tiny"}
+    assert place.server.stats.last["messages"] == HELLO
+
+
+def test_whole_answers_end_where_they_are_told_to(place: Place) -> None:
+    create = place.tool.chat.completions.create
+    whole = create(model="org/tiny:2", messages=HELLO, temperature=0.5, seed=7, top_p=0.9)
+    assert whole.choices[0].message.content == PROSE
+    sent = place.server.stats.last
+    assert (sent["temperature"], sent["seed"], sent["top_p"], sent["max_tokens"]) == (0.5, 7, 0.9, 400)
+    short = create(model="tiny", messages=HELLO, max_tokens=2)
+    assert short.choices[0].finish_reason == "length"
+    assert PROSE.startswith(short.choices[0].message.content or "-")
+    # the test's server knows no stop texts: the machine cuts
+    cut = create(model="tiny", messages=HELLO, stop=["the work"])
+    assert cut.choices[0].message.content == PROSE[: PROSE.index("the work")]
+    assert cut.choices[0].finish_reason == "stop"
+
+
+def test_models_are_those_of_live_machines(place: Place) -> None:
+    listed = {model.id for model in place.tool.models.list()}
+    assert listed == {"tiny", "org/tiny:2", "grader/analysis", "grader/feedback"}
+    assert place.tool.models.retrieve("org/tiny:2").id == "org/tiny:2"
+
+
+@pytest.mark.parametrize(
+    ("scopes", "user", "status"),
+    [(("read", "submit"), "admin", 403), (("chat",), "anna", 403), ((), "", 401)],
+    ids=["another scope", "not of staff", "no token"],
+)
+def test_who_may_not(place: Place, scopes: tuple[str, ...], user: str, status: int) -> None:
+    secret = place.token(*scopes, user=user) if scopes else "grd_wrong"
+    stranger = place.client(secret)
+    with pytest.raises(openai.APIStatusError) as refused:
+        stranger.chat.completions.create(model="tiny", messages=HELLO)
+    assert refused.value.status_code == status
+    with pytest.raises(openai.APIStatusError):
+        stranger.models.list()
+
+
+REFUSED: dict[str, tuple[dict[str, Any], int, str, str | None]] = {
+    "tools": ({"tools": [{"type": "function"}]}, 400, "invalid_request", "tools"),
+    "several answers": ({"n": 2}, 400, "invalid_request", "n"),
+    "too many tokens": ({"max_tokens": 401}, 400, "invalid_request", "max_tokens"),
+    "too hot": ({"temperature": 3}, 400, "invalid_request", "temperature"),
+    "no message": ({"messages": []}, 400, "invalid_request", "messages"),
+    "no user": ({"messages": [{"role": "assistant", "content": "I"}]}, 400, "invalid_request", "messages"),
+    "half a character": ({"messages": [{"role": "user", "content": "\ud800"}]}, 400, "invalid_request", None),
+    "a picture": (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+        *(400, "invalid_request", "messages.0.content.0.type"),
+    ),
+    "another model": ({"model": "another"}, 404, "model_not_found", "model"),
+    "too large": ({"messages": [{"role": "user", "content": "x" * 70_000}]}, 413, "http_413", None),
+    "unbound": ({"response_format": {"type": "json_object"}}, 400, "schema_not_bound", None),
+}
+
+
+@pytest.mark.parametrize(("change", "status", "code", "param"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_is_said(
+    place: Place, change: dict[str, Any], status: int, code: str, param: str | None
+) -> None:
+    answer = requests.post(
+        f"{place.url}/chat/completions",
+        json={"model": "tiny", "messages": HELLO, "user": "unknown fields do no harm", **change},
+        headers={"Authorization": f"Bearer {place.tool.api_key}"},
+        timeout=60,
+    )
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (status, code), error
+    assert error["message"]
+    if param:
+        assert error["param"] == param
+
+
+def test_limits_of_a_token_and_of_the_queue(place: Place) -> None:
+    first, _ = place.begun()
+    waiting = threading.Thread(target=lambda: list(place.stream()), daemon=True)
+    waiting.start()
+    redis, queue = place.site.dispatch.registry.redis, chat_queue("tiny")
+    until(lambda: redis.llen(queue) == 1, 30, "one waits: guests have one slot of two")
+    with pytest.raises(openai.RateLimitError) as token:
+        place.stream("org/tiny:2")
+    assert "2 requests open" in str(token.value)
+    with pytest.raises(openai.RateLimitError) as full:
+        place.client(place.token("chat")).chat.completions.create(model="tiny", messages=HELLO)
+    assert full.value.response.headers["Retry-After"] == "5"
+    place.server.behaviour.seconds = 0.0
+    first.close()
+    waiting.join(60)
+    assert not waiting.is_alive(), "who waited had its turn"
+
+
+def test_a_client_that_leaves_ends_the_generation(place: Place) -> None:
+    before = place.server.stats.disconnects
+    answer, _ = place.begun()
+    answer.close()
+    assert place.server.wait_for("disconnects", before + 1, 30)
+
+
+def test_a_client_that_leaves_the_queue_leaves_no_message(place: Place) -> None:
+    first, _ = place.begun()
+    redis, queue = place.site.dispatch.registry.redis, chat_queue("org/tiny:2")
+    with pytest.raises(openai.APITimeoutError):
+        place.tool.with_options(timeout=0.8).chat.completions.create(model="org/tiny:2", messages=HELLO)
+    until(lambda: redis.llen(queue) == 0, 30, "its message is taken off the queue")
+    first.close()
+
+
+def test_grading_takes_a_guests_slot(place: Place) -> None:
+    answer, heard = place.begun()
+    for name in ("a", "b"):
+        work = job().model_copy(update={"run_id": f"run-{name}", "round_id": f"round-{name}"})
+        content = work.model_dump(mode="json")
+        place.site.dispatch.send([Outgoing(work.run_id, work.round_id, "analysis", "interactive", content)])
+    with pytest.raises(openai.APIError) as broken:
+        for chunk in answer:
+            heard += chunk.choices[0].delta.content or ""
+    assert broken.value.code == "preempted"
+    assert PROSE.startswith(heard)
+    registry = place.site.dispatch.registry
+    until(lambda: len(registry.held()) == 2, 30, "both runs are under way")
+    registry.make_current({("round-a", "analysis"): "others", ("round-b", "analysis"): "others"})
+    registry.redis.delete(*(LEASES + name for name in registry.machines))
+    assert place.server.wait_until_idle(30), "what was taken away is cancelled"
+
+
+@pytest.mark.soak  # waits for 5 s; test_guests.py has the same with a machine that is played
+def test_a_machine_that_dies_is_said(place: Place) -> None:
+    answer, _ = place.begun()
+    place.site.parts.kill("one")
+    with pytest.raises(openai.APIError) as broken:
+        list(answer)
+    assert broken.value.code == "machine_lost"
+
+
+def test_nothing_a_guest_wrote_is_logged(running: Place) -> None:
+    running.site.parts.kill("gateway")
+    logs = [Path(path).read_text() for path in running.site.folder.glob("*.log")]
+    assert any("asks for tiny" in log for log in logs)
+    assert not any("Be brief" in log or "Traceback" in log for log in logs)

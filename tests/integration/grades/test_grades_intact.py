@@ -1,0 +1,528 @@
+"""Grades under everything that moves them at once: whoever comes first, what is kept is what changes give."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from grading.config.settings import load
+from grading.domain.changes import Change
+from grading.domain.errors import GraderError
+from grading.domain.lateness import LateRule
+from grading.domain.outcome import Report
+from grading.domain.permissions import Actor
+from grading.domain.rubric import Adjustment, Criterion, Rubric, RunsClean, Uses
+from grading.scoring import settled
+from grading.scoring.curves import Curve
+from grading.store import Store, schema, tables
+from grading.store.accounts import users
+from grading.store.assignments import settings as assignment_settings
+from grading.store.assignments import versions
+from grading.store.completion import finish_round
+from grading.store.database import now
+from grading.store.experiments import apply, dry_runs
+from grading.store.grades import extensions
+from grading.store.grades import release as grades
+from grading.store.grades.change_history import stamp
+from grading.store.grades.final_score import changes_of, lateness_of
+from grading.store.review import curves as adjusting
+from grading.store.review import edits, regrade_requests
+from grading.store.review.regrade_requests import Answer
+from grading.store.rounds import lifecycle, retry
+from grading.store.submissions import intake
+from grading.store.tables import Assignment, Audit, Grade, Outbox, Round, RubricVersion, Submission
+from grading.store.views import submission as views
+from tests.integration.experiments.test_dry_runs import beat, grade
+from tests.support.factories import RUBRIC, add_assignment, begin_stage, hand_in, result
+from workers.server import record
+from workers.server.admit import release
+from workers.server.context import Server, open_server
+from workers.server.prepare import prepare
+
+TEACHER = Actor(1)
+WANTED = Change(kind="points", target="code", points=55, reason="seen")
+Act = Callable[[Session], object]
+
+
+@pytest.fixture
+def server(fresh_database: Callable[..., str], redis_url: str, root: Path) -> Iterator[Server]:
+    environ = {"GRADER_DATABASE_URL": fresh_database(schema.upgrade), "GRADER_REDIS_URL": redis_url}
+    made = open_server(load(root / "config.toml", environ))
+    with made.store.write() as session:
+        assert users.create_user(session, "teacher", name="Teacher").id == TEACHER.user_id
+    yield made
+    made.store.close()
+    made.dispatch.registry.redis.close()
+    made.dispatch.celery.close()
+
+
+def idle_machine(server: Server) -> None:
+    """One machine with nothing before it: what was sent to it and answered here is no backlog of its own."""
+    server.dispatch.registry.redis.flushdb()
+    beat(server)
+
+
+def given(server: Server, slug: str = "sales", ok: bool = True) -> str:
+    """A graded hand-in of an assignment of its own, two and a half days late, at half for each day."""
+    idle_machine(server)
+    assignment_id = add_assignment(server.store, slug)
+    made = hand_in(server.store, assignment_id, "s1")
+    with server.store.write() as session:
+        assignment = session.get_one(Assignment, assignment_id)
+        assignment.due_at, assignment.late = now(session) - timedelta(days=2.5), {"per_day": 0.1}
+    grade(server, made.round_id, ok=ok)
+    return made.submission_id
+
+
+def assignment_of(session: Session, submission: str) -> Assignment:
+    return session.get_one(Submission, submission).assignment
+
+
+def seen(session: Session, submission: str) -> str:
+    return stamp(session, views.submission_view(session, submission).round_id)
+
+
+def change(session: Session, submission: str, points: float = 55.0) -> None:
+    wanted = Change(kind="points", target="code", points=points, reason="seen")
+    edits.change(session, submission, wanted, seen(session, submission), TEACHER)
+
+
+def curve(session: Session, submission: str, by: float = 3.0) -> None:
+    assignment, rule = assignment_of(session, submission), Curve(kind="add", points=by)
+    before = adjusting.preview(session, assignment, rule).seen
+    adjusting.apply(session, assignment, rule, TEACHER, seen=before, reason="hard")
+
+
+def settings(session: Session, submission: str, **changed: object) -> None:
+    assignment = assignment_of(session, submission)
+    said = assignment_settings.settings_of(assignment).model_copy(update=changed)
+    assignment_settings.change_settings(session, assignment, said, TEACHER)
+
+
+def the_grade(session: Session, submission: str) -> Grade:
+    query = select(Grade).join(Round, Round.id == Grade.round_id)
+    return session.scalars(query.where(Round.submission_id == submission, Round.current)).one()
+
+
+def intact(store: Store) -> None:
+    """Every grade is what its report, its changes and its lateness give, and one round counts."""
+    with store.read() as session:
+        for one in session.scalars(select(Grade)):
+            of = changes_of(session, one.round_id)
+            credit = lateness_of(session, session.get_one(Submission, one.submission_id)).credit
+            made = settled(Report.model_validate(one.report), of, credit)
+            kept = (one.points, one.adjustment, one.credit, one.final_points, one.criterion_points)
+            by_criterion = {c.criterion: c.points for c in made.report.criteria}
+            assert kept == (made.points, made.adjustment, credit, made.final_points, by_criterion)
+        for submission in session.scalars(select(Submission.id)):
+            rounds = session.scalars(select(Round).where(Round.submission_id == submission, Round.current))
+            assert len(rounds.all()) == 1
+        changed = session.scalars(select(tables.Change.id).where(tables.Change.bulk == "")).all()
+        noted = session.scalars(select(Audit).where(Audit.action == "grade.change")).all()
+        made_by_hand = {one.detail["change"] for one in noted if "change" in one.detail}
+        assert made_by_hand <= set(changed)
+
+
+# --- what moves, moves all that depends on it ---------------------------------------------------------
+
+
+def test_a_partial_grade_that_is_graded_again_keeps_what_people_changed(server: Server) -> None:
+    submission = given(server, ok=False)
+    with server.store.write() as session:
+        change(session, submission)
+        round_id = views.submission_view(session, submission).round_id
+        assert the_grade(session, submission).final_points is None
+    with server.store.write() as session:
+        assert retry.replay(session, round_id, "user:1")
+    finish_under_way(server, round_id)
+    intact(server.store)
+    with server.store.read() as session:
+        assert the_grade(session, submission).criterion_points["code"] == 55
+        assert the_grade(session, submission).final_points is not None
+
+
+def test_a_deduction_is_computed_kept_waived_and_goes_on_to_another_grading(server: Server) -> None:
+    """From the hand-in to the grade, and to the next one, in the database."""
+    pipes = Adjustment(id="pipes", title="No pipe", deduct=0.1, unless=(Uses(all_of=("%>%",)),))
+    run = Adjustment(id="run", title="Does not run", cap=0.2, unless=(RunsClean(),))
+    rubric = RUBRIC.model_copy(update={"adjustments": (pipes,)})
+    idle_machine(server)
+    made = hand_in(server.store, add_assignment(server.store, rubric=rubric))
+    grade(server, made.round_id)
+    intact(server.store)
+    with server.store.write() as session:
+        first = the_grade(session, made.submission_id)
+        assert first.points == sum(first.criterion_points.values()) - 10
+        edits.change(
+            session, made.submission_id, Change(kind="waive", target="pipes", reason="r"),
+            seen(session, made.submission_id), TEACHER,
+        )  # fmt: skip
+        assert first.points == sum(first.criterion_points.values())
+    intact(server.store)
+    with server.store.write() as session:
+        grades.release(session, the_grade(session, made.submission_id).round_id, TEACHER)
+        asked = regrade_requests.ask(
+            session, Actor(2), made.submission_id, "reflection", "Please look again at it."
+        )
+        new = regrade_requests.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
+    assert new is not None
+    grade(server, new)
+    intact(server.store)
+    with server.store.read() as session:
+        again = the_grade(session, made.submission_id)
+        assert (again.round_id, again.points) == (new, sum(again.criterion_points.values()))
+    # what only a run could tell waits for a person, and takes nothing
+    other = RUBRIC.model_copy(update={"adjustments": (run,)})
+    unrun = hand_in(server.store, add_assignment(server.store, "unrun", rubric=other), "s2")
+    without(server, unrun.round_id)
+    with server.store.read() as session:
+        held = the_grade(session, unrun.submission_id)
+        assert (held.held, held.points) == (True, sum(held.criterion_points.values()))
+
+
+def without(server: Server, round_id: str) -> None:
+    """Grade a round whose work is not run: there is no sandbox."""
+    assert prepare(server, round_id, without="There is no sandbox.")
+    grade(server, round_id, prepared=True)
+
+
+def finish_under_way(server: Server, round_id: str) -> None:
+    """Let the machines do again what is due of a round, and combine it."""
+    with server.store.write() as session:
+        order = begin_stage(session, round_id, "feedback")
+        assert order is not None
+    record.record(server, [result(order.run_id, round_id, "feedback")])
+
+
+def test_graded_again_on_request_keeps_what_people_changed_and_the_curve(server: Server) -> None:
+    submission = given(server)
+    with server.store.write() as session:
+        change(session, submission)
+    with server.store.write() as session:
+        curve(session, submission)
+        grades.release(session, the_grade(session, submission).round_id, TEACHER)
+    with server.store.write() as session:
+        before = the_grade(session, submission).final_points
+        asked = regrade_requests.ask(session, Actor(2), submission, "reflection", "Please look again at it.")
+        new = regrade_requests.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
+    assert new is not None
+    grade(server, new)
+    intact(server.store)
+    with server.store.read() as session:
+        assert the_grade(session, submission).round_id == new
+        assert the_grade(session, submission).final_points == before
+
+
+def test_what_was_withdrawn_is_not_released_by_being_graded_again(server: Server) -> None:
+    submission = given(server)
+    with server.store.write() as session:
+        round_id = the_grade(session, submission).round_id
+        grades.release(session, round_id, TEACHER)
+        asked = regrade_requests.ask(session, Actor(2), submission, "", "Please look again at it.")
+    with server.store.write() as session:
+        grades.withdraw(session, round_id, TEACHER)
+        settings(session, submission, release="at_once")
+        new = regrade_requests.answer(session, TEACHER, asked, Answer(verdict="again", words="We will see."))
+    assert new is not None
+    grade(server, new)
+    with server.store.read() as session:
+        assert the_grade(session, submission).released_at is None
+        found = views.submission_view(session, submission).grade
+        assert found is not None
+        assert found.withdrawn
+
+
+def test_a_released_grade_that_a_date_moves_is_told_and_written_down(server: Server) -> None:
+    submission = given(server)
+    with server.store.write() as session:
+        grades.release(session, the_grade(session, submission).round_id, TEACHER)
+    for act in (
+        lambda s: settings(s, submission, late=LateRule(per_day=0.2)),
+        lambda s: extensions.give(s, assignment_of(s, submission), [2], now(s), "ill", TEACHER),
+        lambda s: extensions.revoke(s, assignment_of(s, submission), 2, TEACHER),
+    ):
+        with server.store.write() as session:
+            act(session)
+    intact(server.store)
+    with server.store.read() as session:
+        noted = session.scalars(select(Audit).where(Audit.action == "grade.late").order_by(Audit.id)).all()
+        assert [(one.detail["from"], one.detail["to"]) for one in noted] == [(14, 8), (8, 20), (20, 8)]
+        told = session.scalars(select(Outbox).where(Outbox.key.startswith("changed:"))).all()
+        assert [one.payload["type"] for one in told] == ["grade.changed"] * 3
+
+
+def test_an_extension_is_never_worse_than_the_date_of_all(server: Server) -> None:
+    submission = given(server)
+    with server.store.write() as session:
+        due = assignment_of(session, submission).due_at
+        assert due is not None
+        extensions.give(
+            session, assignment_of(session, submission), [2], due + timedelta(hours=1), "ill", TEACHER
+        )
+    with server.store.write() as session:
+        settings(session, submission, due=now(session) + timedelta(days=1))
+    intact(server.store)
+    with server.store.read() as session:
+        assert the_grade(session, submission).credit == 1
+
+
+def test_a_held_grading_that_takes_anothers_place_waits_for_a_person_again(server: Server) -> None:
+    submission = given(server)
+    with server.store.write() as session:
+        edits.accept(session, submission, seen(session, submission), TEACHER)
+    with server.store.write() as session:
+        run = dry_run(session, submission, RUBRIC)
+    grade(server, *run.round_ids)
+    with server.store.write() as session:
+        new = session.scalars(select(Grade).where(Grade.round_id == run.round_ids[0])).one()
+        new.held = True
+    with server.store.write() as session:
+        assert apply.apply(session, run.dry_run_id, TEACHER, keep_released=False).replaced == 1
+    with server.store.read() as session:
+        one = the_grade(session, submission)
+        assert (one.held, one.reviewed_at) == (True, None)
+
+
+# --- at the same moment -------------------------------------------------------------------------------
+
+
+def dry_run(session: Session, submission: str, rubric: Rubric) -> dry_runs.Begun:
+    """A dry run of another version on one hand-in."""
+    assignment = assignment_of(session, submission)
+    counts = versions.version(session, assignment)
+    draft = RubricVersion(
+        assignment_id=assignment.id,
+        number=counts.number + 1,
+        digest="draft",
+        rubric=rubric.model_dump(mode="json"),
+        instructions=counts.instructions,
+        starter=counts.starter,
+        solution=counts.solution,
+        files=counts.files,
+        created_at=now(session),
+        note="",
+        published_at=None,
+    )
+    session.add(draft)
+    session.flush()
+    return dry_runs.begin(session, assignment, draft, [submission], "rubric", TEACHER)
+
+
+HALF = Rubric(
+    criteria=(RUBRIC.criteria[0], Criterion(id="reflection", title="Reflection", points=20, stage="feedback"))
+)
+
+
+def acts(server: Server, submission: str) -> dict[str, Act]:
+    """What people do to one hand-in, with what each of them saw before."""
+    store = server.store
+    with store.write() as session:
+        curve(session, submission, 2.0)
+        (bulk,) = adjusting.bulks(session, assignment_of(session, submission).id)
+    with store.write() as session:
+        run = dry_run(session, submission, HALF)
+    grade(server, *run.round_ids)
+    with store.write() as session:
+        grades.release(session, the_grade(session, submission).round_id, TEACHER)
+    rule = Curve(kind="add", points=3)
+    with store.read() as session:
+        stamped, round_id = seen(session, submission), views.submission_view(session, submission).round_id
+        looked = adjusting.preview(session, assignment_of(session, submission), rule).seen
+        student = session.get_one(Submission, submission).student_id
+        due = assignment_of(session, submission).due_at
+        assert due is not None
+    own = due + timedelta(days=1)
+
+    def of(session: Session) -> Assignment:
+        return assignment_of(session, submission)
+
+    return {
+        "change": lambda s: edits.change(s, submission, WANTED, stamped, TEACHER),
+        "replace": lambda s: apply.apply(s, run.dry_run_id, TEACHER, keep_released=False),
+        "curve": lambda s: adjusting.apply(s, of(s), rule, TEACHER, seen=looked, reason="hard"),
+        "uncurve": lambda s: adjusting.undo(s, of(s), bulk.id, TEACHER),
+        "extend": lambda s: extensions.give(s, of(s), [student], own, "ill", TEACHER),
+        "rule": lambda s: settings(s, submission, late=LateRule(per_day=0.2)),
+        "withdraw": lambda s: grades.withdraw(s, round_id, TEACHER),
+        "accept": lambda s: edits.accept(s, submission, stamped, TEACHER),
+    }
+
+
+def at_once(store: Store, first: Act, second: Act) -> tuple[str, str]:
+    """The second begins while the first is not committed yet; what each of them came to, or why not."""
+    said: dict[str, str] = {}
+
+    def follow() -> None:
+        said["second"] = tried(store, second)
+
+    thread = threading.Thread(target=follow, daemon=True)
+    try:
+        with store.write() as session:
+            first(session)
+            session.flush()
+            thread.start()
+            waits_or_is_over(store, thread)
+        said["first"] = "done"
+    except GraderError as refused:
+        said["first"] = refused.code
+    thread.join(60)
+    assert not thread.is_alive()
+    return said["first"], said["second"]
+
+
+def tried(store: Store, act: Act) -> str:
+    try:
+        with store.write() as session:
+            act(session)
+    except GraderError as refused:
+        return refused.code
+    except SQLAlchemyError as error:  # of a thread: the test says it
+        return repr(error)
+    return "done"
+
+
+def waits_or_is_over(store: Store, thread: threading.Thread) -> None:
+    """Until the database says that somebody waits for a lock; on SQLite there is one writer anyhow."""
+    if store.engine.dialect.name == "sqlite":
+        return
+    waiting = text(
+        "select count(*) from pg_stat_activity "
+        "where wait_event_type = 'Lock' and datname = current_database()"
+    )
+    until = time.monotonic() + 60
+    with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        while thread.is_alive() and not connection.execute(waiting).scalar_one():
+            assert time.monotonic() < until
+            thread.join(0.005)
+
+
+NAMES = ("change", "replace", "curve", "uncurve", "extend", "rule", "withdraw", "accept")
+SHORT = (
+    ("change", "extend"),
+    ("rule", "change"),
+    ("replace", "change"),
+    ("replace", "withdraw"),
+    ("replace", "curve"),
+    ("curve", "rule"),
+    ("uncurve", "replace"),
+)
+"""Those in which something once got lost."""
+
+
+def test_two_at_once_lose_nothing_of_each_other(server: Server) -> None:
+    for first, second in SHORT:
+        play(server, first, second)
+
+
+@pytest.mark.soak
+def test_any_two_at_once_lose_nothing_of_each_other(server: Server) -> None:
+    for first, second in permutations(NAMES, 2):
+        play(server, first, second)
+
+
+def play(server: Server, first: str, second: str) -> None:
+    submission = given(server, f"{first}-{second}")
+    act = acts(server, submission)
+    came = dict(zip((first, second), at_once(server.store, act[first], act[second]), strict=True))
+    told = (first, second, came)
+    assert came[first] == "done", told
+    assert came[second] in ("done", "changed_meanwhile", "moved_meanwhile", "conflict"), told
+    intact(server.store)
+    done = {name for name, what in came.items() if what == "done"}
+    with server.store.read() as session:
+        one = the_grade(session, submission)
+        of = changes_of(session, one.round_id)
+        assert ("replace" in done) == (one.max_points == 80), told
+        assert ("change" in done) == any(c.kind == "points" for c in of), told
+        curves = [c.points for c in of if c.kind == "adjust"]
+        wanted = [] if "uncurve" in done else [2.0]
+        assert curves == wanted + ([3.0] if "curve" in done else []), told
+        assert ("withdraw" in done) == (one.released_at is None), told
+
+
+# --- while machines answer ----------------------------------------------------------------------------
+
+
+def answered(server: Server, round_id: str) -> Act:
+    """Let machines answer a round; what is left to do is to combine it."""
+    assert prepare(server, round_id)
+    beat(server)
+    while release(server):
+        pass
+    with server.store.read() as session:
+        stages = session.scalars(
+            select(tables.RoundStage).where(tables.RoundStage.round_id == round_id)
+        ).all()
+    for one in stages:
+        assert one.run_id is not None
+        with server.store.write() as session:
+            lifecycle.record(session, [result(one.run_id, round_id, one.stage)])
+    return lambda session: record._combine(server, session, finish_round.complete(session, round_id))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_grade_that_is_made_while_a_date_changes_knows_the_new_one(server: Server, turned: bool) -> None:
+    for name in ("rule", "extend"):
+        submission = given(server, f"date-{name}")
+        with server.store.write() as session:
+            assignment = assignment_of(session, submission)
+            student, due = session.get_one(Submission, submission).student_id, assignment.due_at
+            assert due is not None
+            new = intake.add_round(
+                session, session.get_one(Submission, submission), assignment, reason="x", priority="batch"
+            ).id
+        own = due + timedelta(days=1)
+        dates: dict[str, Act] = {
+            "rule": lambda s, of=submission: settings(s, of, late=LateRule(per_day=0.2)),
+            "extend": lambda s, of=submission, who=student, to=own: extensions.give(
+                s, assignment_of(s, of), [who], to, "ill", TEACHER
+            ),
+        }
+        both = [answered(server, new), dates[name]]
+        assert at_once(server.store, *(reversed(both) if turned else both)) == ("done", "done")
+        intact(server.store)
+        with server.store.read() as session:
+            assert the_grade(session, submission).round_id == new
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_re_run_that_comes_in_while_people_work_on_the_grade(server: Server, turned: bool) -> None:
+    for name in ("change", "curve", "again"):
+        submission = given(server, f"rerun-{name}")
+        with server.store.write() as session:
+            assignment = assignment_of(session, submission)
+            version = versions.version(session, assignment)
+            run = dry_runs.begin(session, assignment, version, [submission], "rerun", TEACHER)
+            stamped = seen(session, submission)
+            looked = adjusting.preview(session, assignment, Curve(kind="add", points=3)).seen
+        people: dict[str, Act] = {
+            "change": lambda s, of=submission, at=stamped: edits.change(s, of, WANTED, at, TEACHER),
+            "curve": lambda s, of=submission, at=looked: adjusting.apply(
+                s, assignment_of(s, of), Curve(kind="add", points=3), TEACHER, seen=at, reason="hard"
+            ),
+            "again": lambda s, of=submission: intake.add_round(
+                s, handed(s, of), assignment_of(s, of), reason="regrade", priority="batch"
+            ),
+        }
+        both = [answered(server, run.round_ids[0]), people[name]]
+        first, second = at_once(server.store, *(reversed(both) if turned else both))
+        assert first == "done"
+        assert second in ("done", "changed_meanwhile", "moved_meanwhile")
+        intact(server.store)
+        if "done" == first == second and name != "again":
+            with server.store.read() as session:
+                kept = changes_of(session, the_grade(session, submission).round_id)
+                assert [one.points for one in kept] == [55 if name == "change" else 3]
+
+
+def handed(session: Session, submission: str) -> Submission:
+    return session.get_one(Submission, submission)

@@ -1,0 +1,260 @@
+"""What a machine's beats tell of its speed, and what of it survives a restart, on a real Redis."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from grading.broker.leases import PACES, Leases, connect
+from grading.broker.peers import peer
+from grading.config.settings import Machine
+from grading.domain.errors import EngineError
+from grading.domain.jobs import Job, Provenance, Result, Tokens
+from tests.integration.machine.test_process import MACHINE, Scripted, engine, job, leases, process, sent
+from tests.support.system import until
+from workers.machine.engines.base import Phase, Progress, Request
+from workers.machine.process import MachineProcess
+from workers.machine.run import Working
+from workers.machine.scheduling import throughput as module
+from workers.machine.scheduling.throughput import Pacing
+
+__all__ = ["engine", "leases", "process", "sent"]
+
+
+@dataclass
+class Bench:
+    """A machine's pacing with a clock that only the test moves."""
+
+    pacing: Pacing
+    runs: list[Working] = field(default_factory=list)
+    now: float = 0.0
+    count: int = 0
+
+    def begin(self, stage: str = "analysis") -> Working:
+        self.count += 1
+        working = Working(Job.model_validate(job(f"run-{self.count}", stage)), None)
+        self.runs.append(working)
+        self.pacing.look()
+        return working
+
+    def second(self, seconds: int = 1, phase: Phase = "generating", tokens: int = 0) -> None:
+        for _ in range(seconds):
+            self.now += 1
+            for working in self.runs:
+                working.moved(working.tokens + tokens, phase)
+            self.pacing.look()
+
+    def end(self, *, ok: bool = True, a_piece: int = 1) -> None:
+        """The server counts so many tokens for each piece it sent."""
+        working = self.runs[0]
+        wrote = Tokens(output=a_piece * working.tokens)
+        used = Provenance(machine="m", engine="instant", model="m", tokens=wrote)
+        result = Result(
+            run_id=working.job.run_id, round_id="r", stage=working.job.stage, ok=ok,
+            error=None if ok else "engine_failed", provenance=used,
+        )  # fmt: skip
+        self.pacing.ended(working, result)
+        self.runs.remove(working)
+
+    def whole(self, tokens: int = 10, *, a_piece: int = 1) -> None:
+        """A job of 2 s of reading and 20 s of writing."""
+        self.begin()
+        self.second(2, "reading")
+        self.second(20, tokens=tokens)
+        self.end(a_piece=a_piece)
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[Redis]:
+    client = connect(redis_url)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def start(client: Redis) -> Callable[..., Bench]:
+    def start(**other: Any) -> Bench:
+        machine = Machine.model_validate({**MACHINE.model_dump(), **other})
+        bench: Bench
+        pacing = Pacing(machine, client, lambda: list(bench.runs), lambda: bench.now)
+        bench = Bench(pacing)
+        return bench
+
+    return start
+
+
+def test_beats_carry_speeds_after_a_few_runs(
+    process: MachineProcess, leases: Leases, engine: Scripted
+) -> None:
+    in_hand: list[Mapping[str, Any]] = []
+
+    def write(_request: Request, progress: Progress) -> None:
+        progress(0, "reading")
+        process.pacing.look()
+        progress(50)
+        process.beat()
+        in_hand.append({"running": leases.beats()[0].running, "left": leases.beats()[0].left})
+
+    engine.before = write
+    for number in range(3):
+        process.run(job(f"run-{number}"))
+    process.beat()
+    beat = leases.beats()[0]
+    assert set(beat.paces) == {"analysis"}
+    assert peer(beat).paces["analysis"].rate(3) > 0
+    assert (beat.limit, beat.limit_why) == (3, "all 3: nothing else is measured yet")
+    assert (beat.running, beat.left) == ({}, {})
+    assert all(one["running"] == {"analysis": 1} and 0 < one["left"]["analysis"] <= 1 for one in in_hand)
+
+
+def test_guests_count_for_the_stage_whose_model_they_use(start: Callable[..., Bench]) -> None:
+    models = {stage: {"engine": "instant", "model": stage} for stage in ("analysis", "feedback", "other")}
+    bench = start(stages={**models, "other": models["feedback"]})
+    places = {("instant", "analysis"): 1, ("instant", "feedback"): 2, ("instant", "of another machine"): 4}
+    bench.pacing.guests = lambda: places
+    told: list[Mapping[str, int]] = []
+    sample = bench.pacing._learner.sample
+
+    def listen(now: float, runs: Any, guests: Mapping[str, int]) -> Any:
+        told.append(guests)
+        return sample(now, runs, guests)
+
+    bench.pacing._learner.sample = listen  # type: ignore[method-assign, assignment]
+    bench.begin("other")
+    bench.second()
+    assert told[-1] == {"analysis": 1, "other": 2}, "of two stages with its model, the one that runs"
+
+
+def test_what_is_best_is_not_sought_while_guests_are_there(start: Callable[..., Bench]) -> None:
+    """They take a part of what the machine does, so it would look slow for the runs it has."""
+    bench = start()
+    bench.begin()
+    sought: list[float] = []
+    bench.second()
+    best = bench.pacing._now_best
+    assert best is not None
+    best.saw = lambda now, *_: sought.append(now)  # type: ignore[method-assign, assignment]
+    bench.pacing.guests = lambda: {("instant", "m"): 1}
+    bench.second(3, tokens=10)
+    assert sought == []
+    bench.pacing.guests = dict
+    bench.second(tokens=10)
+    assert sought == [5.0]
+
+
+def test_a_worker_learns_by_itself_and_keeps_what_it_learned(
+    process: MachineProcess, leases: Leases, engine: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SAMPLE_S", 0.01)
+    monkeypatch.setattr(module, "SAVE_S", 0.02)
+    kept = threading.Event()
+    engine.before = lambda _request, progress: (progress(10), kept.wait(0.05), progress(40))[1]
+    thread = threading.Thread(target=process.pacing.until_stopped, args=(process.stop,))
+    thread.start()
+    try:
+        process.run(job())
+        until(lambda: leases.redis.hlen(PACES + MACHINE.name), 30, "speeds in Redis")
+    finally:
+        process.close()
+        thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_a_server_that_sends_many_tokens_in_a_piece_is_as_fast_as_its_jobs(
+    start: Callable[..., Bench],
+) -> None:
+    bench = start()
+    bench.whole(a_piece=16)
+    bench.begin()
+    bench.second(2, "reading")
+    bench.second(10, tokens=10)
+    pace = bench.pacing.paces()["analysis"]
+    assert pace.alone_s == pytest.approx(22, rel=0.1)
+    assert pace.health == pytest.approx(1, abs=0.1)
+    assert bench.pacing.left()["analysis"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_speeds_survive_a_restart(start: Callable[..., Bench], client: Redis) -> None:
+    first = start()
+    for _ in range(3):
+        first.whole()
+    first.pacing.save()
+    second = start()
+    assert second.pacing.paces() == {}
+    second.pacing.restore()
+    before, after = first.pacing.paces()["analysis"], second.pacing.paces()["analysis"]
+    assert before.alone_s == pytest.approx(22, rel=0.1)
+    assert (after.alone_s, after.tokens) == (pytest.approx(before.alone_s, rel=1e-3), before.tokens)
+
+
+def test_speeds_of_another_model_or_of_long_ago_are_not_used(
+    start: Callable[..., Bench], client: Redis
+) -> None:
+    first = start()
+    first.whole()
+    first.pacing.save()
+    other = start(stages={"analysis": {"engine": "instant", "model": "another"}})
+    other.pacing.restore()
+    assert other.pacing.paces() == {}
+    ((key, row),) = client.hgetall(PACES + MACHINE.name).items()  # type: ignore[union-attr]
+    for spoilt in ({**json.loads(row), "at": 5}, {"at": "x"}, [1]):
+        client.hset(PACES + MACHINE.name, key, json.dumps(spoilt))
+        later = start()
+        later.pacing.restore()
+        assert later.pacing.paces() == {}
+    client.hset(PACES + MACHINE.name, key, "no json")
+    start().pacing.restore()
+
+
+def test_failed_runs_and_waiting_are_not_speed(start: Callable[..., Bench]) -> None:
+    bench = start()
+    bench.whole()
+    usual = bench.pacing.paces()["analysis"].alone_s
+    bench.begin()
+    bench.second(300, "queued")
+    bench.second(2, "reading")
+    bench.second(20, tokens=10)
+    bench.end()
+    bench.begin()
+    bench.second(60, tokens=0)
+    bench.end(ok=False)
+    assert bench.pacing.paces()["analysis"].alone_s == pytest.approx(usual, rel=0.1)
+
+
+def test_models_that_take_turns_have_a_loading_time(start: Callable[..., Bench]) -> None:
+    bench = start(
+        stages={
+            "analysis": {"engine": "instant", "model": "a"},
+            "feedback": {"engine": "instant", "model": "f"},
+        }
+    )
+    for stage in ("analysis", "feedback"):
+        bench.begin(stage)
+        bench.second(30, "loading")
+        bench.second(5, tokens=10)
+        bench.end()
+    assert bench.pacing.load_s() == {}  # as far as is known, both are there now
+    bench.begin("analysis")
+    bench.second(40, "loading")
+    bench.second(5, tokens=10)
+    bench.end()
+    assert bench.pacing.load_s() == {}
+    bench.begin("feedback")
+    bench.second(5, tokens=10)
+    assert bench.pacing.load_s() == {"analysis": pytest.approx(40, abs=2)}
+
+
+def test_a_broken_engine_gives_no_speed(process: MachineProcess, leases: Leases, engine: Scripted) -> None:
+    def breaks(_request: Request, _progress: Progress) -> None:
+        raise EngineError("It broke.")
+
+    engine.before = breaks
+    process.run(job())
+    process.beat()
+    assert leases.beats()[0].paces == {}

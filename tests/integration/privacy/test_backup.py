@@ -1,0 +1,289 @@
+"""Back-up and restore on both databases: consistent while others write, whole or refused, never half."""
+
+from __future__ import annotations
+
+import json
+import resource
+import secrets
+import stat
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import func, select
+
+from cli.main import grader
+from grading.domain.errors import Conflict
+from grading.store import Store, schema
+from grading.store.privacy import backup, erasure
+from grading.store.privacy.backup import BackupDamaged, Manifest
+from grading.store.privacy.database_dump import BackupFailed
+from grading.store.privacy.student_data import find_student
+from grading.store.tables import Audit, Base, Grade, Round, Submission, SubmissionFile, User
+from tests.support.aging import STAGES, Fresh, Played, everything, fill_0001, played
+from tests.support.factories import add_assignment, hand_in
+from tests.support.services import SqliteDatabases
+from tests.support.system import until
+
+CONFIG = """
+[[machines]]
+name = "dgx-spark-1"
+[machines.stages]
+analysis = { engine = "rules", model = "rules" }
+feedback = { engine = "rules", model = "rules" }
+"""
+
+
+@pytest.fixture
+def system(fresh_database: Fresh, redis_url: str, root: Path) -> Iterator[Played]:
+    with played(fresh_database(schema.upgrade), redis_url, root) as made:
+        yield made
+
+
+@pytest.fixture
+def store(sqlite_databases: SqliteDatabases) -> Iterator[Store]:
+    made = Store(sqlite_databases.fresh(schema.upgrade))
+    yield made
+    made.close()
+    sqlite_databases.drop(made.url)
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Store]:
+    store = Store(url)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def count(store: Store, table: type[Base]) -> int:
+    with store.read() as session:
+        return session.execute(select(func.count()).select_from(table)).scalar_one()
+
+
+def test_a_backup_taken_while_others_write_is_one_moment(
+    system: Played, fresh_database: Fresh, tmp_path: Path
+) -> None:
+    assignment = add_assignment(system.store, release="at_once")
+    for number in range(2):
+        hand_in(system.store, assignment, f"s-{number}", source_text=f"x <- {number}")
+    system.work_off()
+    before, stop, made = count(system.store, Submission), threading.Event(), []
+
+    def write() -> None:
+        while not stop.is_set():
+            made.append(hand_in(system.store, assignment, "busy", source_text=secrets.token_hex(2000)))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        until(lambda: bool(made), 60, "somebody writes")
+        manifest = backup.write_backup(system.store, tmp_path / "one.zip")
+    finally:
+        stop.set()
+        writer.join()
+    assert made
+    assert before <= manifest.counts["submissions"] <= before + len(made)
+    assert (manifest.revision, manifest.counts["grades"]) == (schema.newest(), 2)
+    assert stat.S_IMODE((tmp_path / "one.zip").stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [tmp_path / "one.zip"]
+
+    url = fresh_database(None)
+    assert backup.restore(url, tmp_path / "one.zip", replace=False, safety=tmp_path) == (manifest, None)
+    now = everything(system.store)
+    with opened(url) as restored:
+        for name, rows in everything(restored, "audit", "chores").items():
+            assert set(rows) <= set(now[name]), name
+        counted = {"submissions": Submission, "grades": Grade, "files": SubmissionFile}
+        assert {name: count(restored, table) for name, table in counted.items()} == manifest.counts
+        # each hand-in is there with all that was written with it
+        assert count(restored, SubmissionFile) == count(restored, Round) == count(restored, Submission)
+
+
+def test_what_comes_back_is_what_was_there(system: Played, fresh_database: Fresh, tmp_path: Path) -> None:
+    assignment = add_assignment(system.store)
+    hand_in(system.store, assignment, "ada")
+    system.work_off()
+    before = everything(system.store)
+    file, url = tmp_path / "one.zip", fresh_database(schema.upgrade)
+    backup.write_backup(system.store, file)
+    backup.restore(url, file, replace=False, safety=tmp_path)  # tables without rows are no hindrance
+    with opened(url) as restored:
+        assert everything(restored, "audit") == {k: v for k, v in before.items() if k != "audit"}
+        with restored.read() as session:
+            last = session.scalars(select(Audit).order_by(Audit.id.desc()).limit(1)).one()
+        assert (last.action, last.object) == ("database.restore", "database")
+        # ids go on where they were
+        hand_in(restored, assignment, "ben")
+    with system.store.read() as session:
+        assert (
+            session.scalars(select(Audit.action).order_by(Audit.id.desc()).limit(1)).one()
+            == "database.backup"
+        )
+
+
+def test_replacing_saves_what_was_there_and_erases_again(
+    system: Played, fresh_database: Fresh, tmp_path: Path
+) -> None:
+    assignment = add_assignment(system.store)
+    for name in ("ada", "ben"):
+        hand_in(system.store, assignment, name, source_text=f"{name} <- 1")
+    file = tmp_path / "one.zip"
+    backup.write_backup(system.store, file)
+    late = hand_in(system.store, assignment, "late", source_text="late <- 1")
+    for name in ("ada", "late"):
+        with system.store.write() as session:
+            erasure.erase(session, find_student(session, name), "test")
+    url = system.store.url
+    with pytest.raises(Conflict, match="in use"):
+        backup.restore(url, file, replace=True, safety=tmp_path)
+    system.store.close()
+    with pytest.raises(Conflict, match="--replace"):
+        backup.restore(url, file, replace=False, safety=tmp_path)
+    assert list(tmp_path.iterdir()) == [file]
+    _, saved = backup.restore(url, file, replace=True, safety=tmp_path / "safe")
+    assert saved is not None
+    assert backup.verify(saved).counts["submissions"] == 1
+    with opened(url) as restored, restored.read() as session:
+        assert session.scalars(
+            select(User.name).join(Submission, Submission.student_id == User.id)
+        ).all() == ["ben"]
+        assert session.get(Submission, late.submission_id) is None
+
+
+def test_work_under_way_at_the_time_of_an_older_backup_is_done_beside_messages_of_later(
+    system: Played, fresh_database: Fresh, redis_url: str, root: Path, tmp_path: Path
+) -> None:
+    assignment = add_assignment(system.store, release="at_once")
+    running = hand_in(system.store, assignment, "running")
+    system.beat()
+    system.pass_time()
+    system.sweeper.step()
+    assert len(list(system.messages())) == 2  # taken, and never answered
+    queued = hand_in(system.store, assignment, "queued")
+    received = hand_in(system.store, assignment, "received")
+    backup.write_backup(system.store, tmp_path / "one.zip")
+
+    # the future of this back-up: all three go on, a fourth comes, and Redis is full of their messages
+    later = hand_in(system.store, assignment, "later")
+    system.pass_time()
+    system.sweeper.step()
+    url = fresh_database(None)
+    backup.restore(url, tmp_path / "one.zip", replace=False, safety=tmp_path)
+    with played(url, redis_url, root) as after:
+        outcomes = after.work_off()
+        assert outcomes["unknown"] >= 2
+        assert outcomes["accepted"] == 3 * len(STAGES)
+        with after.store.read() as session:
+            grades = session.scalars(select(Grade.round_id)).all()
+            assert session.get(Round, later.round_id) is None
+        assert sorted(grades) == sorted(one.round_id for one in (running, queued, received))
+
+
+@pytest.fixture
+def archive(store: Store, tmp_path: Path) -> Path:
+    hand_in(store, add_assignment(store), "ada", source_text=secrets.token_hex(20_000))
+    backup.write_backup(store, tmp_path / "one.zip")
+    return tmp_path / "one.zip"
+
+
+def rewritten(archive: Path, **changes: Any) -> Path:
+    """The archive with another manifest."""
+    path = archive.with_name("other.zip")
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(path, "w") as new:
+        manifest = json.loads(old.read("manifest.json"))
+        new.writestr("database", old.read("database"))
+        new.writestr("manifest.json", json.dumps({**manifest, **changes}))
+    return path
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "one byte": flip,
+    "cut off": lambda path: path.write_bytes(path.read_bytes()[:-100]),
+    "empty": lambda path: path.write_bytes(b""),
+    "no zip": lambda path: path.write_text("a text"),
+    "missing": lambda path: path.unlink(),
+    "another checksum": lambda path: rewritten(path, sha256="0" * 64).replace(path),
+    "less than it says": lambda path: rewritten(path, size=10**9).replace(path),
+    "more than it says": lambda path: rewritten(path, size=10).replace(path),
+    "no version": lambda path: rewritten(path, format=2).replace(path),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_archive_is_refused(damage: str, archive: Path, tmp_path: Path) -> None:
+    assert backup.verify(archive).counts["submissions"] == 1
+    DAMAGES[damage](archive)
+    with pytest.raises(BackupDamaged):
+        backup.verify(archive)
+    with pytest.raises(BackupDamaged):
+        backup.restore(f"sqlite:///{tmp_path / 'new.db'}", archive, replace=False, safety=tmp_path)
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_backups_of_newer_code_and_of_the_other_database_are_refused(archive: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    for change, sentence in (({"revision": "9999"}, "newer Grader"), ({"kind": "postgresql"}, "configured")):
+        with pytest.raises(Conflict, match=sentence):
+            backup.restore(url, rewritten(archive, **change), replace=False, safety=tmp_path)
+        assert not (tmp_path / "new.db").exists()
+
+
+def test_an_older_backup_is_brought_up_to_date(sqlite_databases: SqliteDatabases, tmp_path: Path) -> None:
+    with opened(sqlite_databases.fresh(fill_0001)) as old:
+        assert backup.write_backup(old, tmp_path / "old.zip").revision == "0001"
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    backup.restore(url, tmp_path / "old.zip", replace=False, safety=tmp_path)
+    with opened(url) as restored:
+        schema.require_newest(restored)
+        assert count(restored, Submission) == 8
+
+
+def test_a_full_disk_leaves_nothing_half(system: Played, tmp_path: Path) -> None:
+    hand_in(system.store, add_assignment(system.store), "ada", source_text=secrets.token_hex(400_000))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))  # files may not grow, as on a full disk
+    try:
+        with pytest.raises(BackupFailed) as caught:
+            backup.write_backup(system.store, tmp_path / "one.zip")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.message.endswith(".")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_commands(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hand_in(store, add_assignment(store), "ada")
+    (tmp_path / "config.toml").write_text(CONFIG)
+
+    def run(url: str, *words: str) -> Any:
+        monkeypatch.setenv("GRADER_DATABASE_URL", url)
+        return CliRunner().invoke(grader, ["--config", str(tmp_path / "config.toml"), *words])
+
+    folder = tmp_path / "kept"
+    for _ in range(3):
+        assert run(store.url, "backup", "--to-folder", str(folder), "--keep", "2").exit_code == 0
+    made = sorted(folder.iterdir())
+    assert len(made) == 2
+    newest = str(made[-1])
+    assert "1 submissions" in run(store.url, "backup", "--verify", newest).output
+    assert isinstance(run(store.url, "backup", newest).exception, Conflict)
+    assert run(store.url, "backup", newest, "--to-folder", "x").exit_code == 2
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    assert "is set going again" in run(url, "restore", newest).output
+    assert isinstance(run(url, "restore", newest).exception, Conflict)
+    assert "What was there before is in" in run(url, "restore", newest, "--replace").output
+    with zipfile.ZipFile(newest) as archive:
+        assert Manifest.model_validate_json(archive.read("manifest.json")).kind == "sqlite"

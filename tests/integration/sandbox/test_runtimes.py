@@ -1,0 +1,105 @@
+"""What is found on this machine to run students' Python with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grading.config.sandbox import Checks
+from tests.integration.sandbox.python_boxes import commands, driver
+from workers.sandbox import runtimes
+from workers.sandbox.runtimes import find_toolbox
+
+
+def test_the_environment_of_the_checks_is_found_and_nothing_of_the_servers_is_in_it() -> None:
+    found = find_toolbox("python", Checks())
+    assert found.problem == ""
+    assert len(found.digest) == 64
+    assert found.work_argv[0].startswith("/grader/python/")
+    sources = {str(mount.source) for mount in found.mounts}
+    assert str(Path(sys.prefix, "checks").resolve()) in sources
+    assert str(Path(sys.prefix).resolve()) not in sources
+    assert find_toolbox("python", Checks()) is found
+
+
+def test_the_folder_of_the_drivers_is_made_again_when_it_was_tidied_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    runtimes._find.cache_clear()
+    try:
+        (folder,) = (
+            m.source for m in find_toolbox("python", Checks()).mounts if m.target == "/grader/drivers"
+        )
+        assert folder.parent == tmp_path
+        assert list(folder.glob("__pycache__/python_play.*.pyc"))
+        folder.rename(tmp_path / "away")
+        (again,) = (
+            m.source for m in find_toolbox("python", Checks()).mounts if m.target == "/grader/drivers"
+        )
+        assert again == folder
+        assert (again / "python_work.py").read_bytes() == (runtimes.DRIVERS / "python_work.py").read_bytes()
+    finally:
+        runtimes._find.cache_clear()
+
+
+def test_a_folder_of_somebody_else_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    name = runtimes._compiled(sys.executable, "v").name
+    (tmp_path / name).rename(tmp_path / "away")
+    (tmp_path / name).symlink_to(tmp_path / "away")
+    assert runtimes._compiled(sys.executable, "v").name != name
+
+
+def test_another_python_can_be_named(tmp_path: Path) -> None:
+    named = find_toolbox("python", Checks(python=sys._base_executable))  # type: ignore[attr-defined]
+    assert named.problem == ""
+    assert named.digest != find_toolbox("python", Checks()).digest
+    work, _ = commands(sys._base_executable)  # type: ignore[attr-defined]
+    with driver(work, tmp_path / "work") as box:
+        (cell,) = box.play("print('hello')")
+        assert cell.state == "ran"
+
+
+@pytest.mark.parametrize(
+    ("python", "problem"),
+    [
+        ("/nowhere/python3", "checks.python: there is no program /nowhere/python3; run `make checks`"),
+        ("true", "checks.python: true does not start as a Python; run `make checks`"),
+        ("old", "is Python 3.8.1; name Python 3.9 or newer."),
+    ],
+)
+def test_a_python_that_cannot_be_used_is_a_problem_with_a_remedy(
+    tmp_path: Path, python: str, problem: str
+) -> None:
+    if python == "old":
+        old = tmp_path / "old"
+        old.write_text(
+            "#!/bin/sh\n"
+            'echo \'{"version": "3.8.1 (x)", "number": [3, 8], "prefix": "/", "base": "/", '
+            '"program": "/", "packages": []}\'\n'
+        )
+        old.chmod(0o755)
+        python = str(old)
+    found = find_toolbox("python", Checks(python=python))
+    assert problem in found.problem
+    assert found.work_argv == ()
+
+
+def test_an_image_brings_its_own_python() -> None:
+    found = find_toolbox("python", Checks(sandbox="container", engine="docker", image="checks:1"))
+    other = find_toolbox("python", Checks(sandbox="container", engine="docker", image="checks:2"))
+    assert found.work_argv[0] == "python3"
+    assert {mount.source.parent for mount in found.mounts} == {runtimes.DRIVERS}
+    assert found.digest != other.digest
+
+
+def test_students_python_knows_its_packages_and_not_the_servers() -> None:
+    program = Path(sys.prefix, "checks", "bin", "python")
+    code = "import IPython, matplotlib, numpy, pandas, pytest\n"
+    code += "try:\n    import flask\nexcept ImportError:\n    print('apart')"
+    done = subprocess.run([program, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "apart\n"

@@ -1,0 +1,4 @@
+"""What tests share: real services, model servers, factories.
+
+No tests.
+"""

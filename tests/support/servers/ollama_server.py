@@ -1,0 +1,204 @@
+"""A server that speaks Ollama's protocol, with faults on demand. See `base.main` for its options."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.support.servers.base import Behaviour, ModelHandler, ModelServer, main, shown, stats_of
+from tests.support.servers.instances import answer_text, faulty_text, pieces, tokens
+
+BUSY = "server busy, please try again.  maximum pending requests exceeded"
+DETAILS = {
+    "parent_model": "",
+    "format": "gguf",
+    "family": "qwen3moe",
+    "families": ["qwen3moe"],
+    "parameter_size": "30.5B",
+    "quantization_level": "Q4_K_M",
+}
+
+
+def digest_of(model: str, weights: str = "") -> str:
+    """The digest this server lists for a model."""
+    return hashlib.sha256(f"{model}{weights}".encode()).hexdigest()
+
+
+class OllamaHandler(ModelHandler):
+    """Ollama's routes."""
+
+    def do_GET(self) -> None:
+        models = [self._model(name) for name in self.server.behaviour.models]
+        routes: dict[str, Any] = {
+            "/api/version": {"version": "0.12.6"},
+            "/api/tags": {"models": models},
+            "/api/ps": {"models": [self._running(m["name"]) for m in models if self.server.behaviour.loaded]},
+            "/stats": stats_of(self.server),
+        }
+        if self.path in routes:
+            self.json(routes[self.path])
+        else:
+            self.json({"error": "404 page not found"}, 404)
+
+    def do_POST(self) -> None:
+        payload = self.body()
+        if self.path == "/api/show":
+            self._show(payload)
+        elif self.path in ("/api/chat", "/api/generate"):
+            with contextmanager(self.counted)(payload):
+                self._answer(payload, chat=self.path == "/api/chat")
+        else:
+            self.json({"error": "404 page not found"}, 404)
+
+    def _model(self, name: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "model": name,
+            "modified_at": "2025-09-01T08:00:00Z",
+            "size": 18_556_701_140,
+            "digest": digest_of(name, self.server.behaviour.weights),
+            "details": DETAILS,
+        }
+
+    def _running(self, name: str) -> dict[str, Any]:
+        model = self._model(name)
+        context = self.server.contexts.get(name, 4096)
+        return {**model, "expires_at": _now(), "size_vram": model["size"], "context_length": context}
+
+    def _show(self, payload: dict[str, Any]) -> None:
+        name = str(payload.get("model") or payload.get("name") or "")
+        if name not in self.server.behaviour.models:
+            self.json({"error": f"model '{name}' not found"}, 404)
+            return
+        behaviour = self.server.behaviour
+        kind = "gptoss" if name.startswith("gpt-oss") else "qwen3moe"
+        info = {"general.architecture": kind, f"{kind}.context_length": behaviour.context}
+        able = list(behaviour.capabilities)
+        self.json({"details": DETAILS, "model_info": info, "capabilities": able, "modified_at": _now()})
+
+    def _answer(self, payload: dict[str, Any], *, chat: bool) -> None:
+        fault = self.server.take_fault()
+        if context := (payload.get("options") or {}).get("num_ctx"):
+            self.server.contexts[str(payload.get("model"))] = int(context)
+        model = str(payload.get("model") or "")
+        if fault == "404" or model not in self.server.behaviour.models:
+            self.json({"error": f"model '{model}' not found"}, 404)
+        elif fault == "500":
+            self.json({"error": "llama runner process has terminated: exit status 2"}, 500)
+        elif fault == "503":
+            self.json({"error": BUSY}, 503)
+        elif not self.page(fault):
+            self._generate(_Turn(payload, chat, self.server.behaviour), fault)
+
+    def _generate(self, turn: _Turn, fault: str) -> None:
+        if not turn.stream and not fault:
+            self.pause(self.server.behaviour.seconds)
+            self.json(turn.last("".join(turn.parts), len(turn.parts)))
+            return
+        if fault == "hang":  # while a model loads, Ollama sends not even a status line
+            self.pause(3600)
+        self.begin_stream("application/x-ndjson")
+        if not self.broken_stream(fault, turn.line(turn.parts[0])):
+            self._stream(turn, fault)
+        self.end_stream()
+
+    def _stream(self, turn: _Turn, fault: str) -> None:
+        parts = turn.parts_with(fault)
+        if fault == "length":
+            parts, turn.reason = parts[: len(parts) // 2], "length"
+        step = self.server.behaviour.seconds / max(1, len(parts))
+        for part in shown(fault, parts):
+            self.pause(step)
+            self.server.wrote()
+            self.chunk(turn.line(part))
+            if fault == "error_midstream":
+                self.chunk(json.dumps({"error": "unexpected EOF"}).encode() + b"\n")
+                return
+        self.settle("finished")
+        self.chunk(
+            json.dumps(turn.last("", len(parts) * self.server.behaviour.tokens_a_piece)).encode() + b"\n"
+        )
+
+
+class _Turn:
+    """One generation: the text to send and the shape of its lines."""
+
+    def __init__(self, payload: dict[str, Any], chat: bool, behaviour: Behaviour) -> None:
+        self._start = time.monotonic()
+        self._model = str(payload.get("model"))
+        self._chat = chat
+        self.stream = bool(payload.get("stream", True))
+        if chat:
+            messages = payload.get("messages") or []
+        else:
+            messages = [
+                {"role": "system", "content": payload.get("system") or ""},
+                {"role": "user", "content": payload.get("prompt") or ""},
+            ]
+        size = _size(messages, behaviour)
+        context = int((payload.get("options") or {}).get("num_ctx") or size)
+        # what does not fit is left out, the oldest first, then cut; and nothing is said
+        while size > context and (old := [m for m in messages if m["role"] != "system"][:-1]):
+            messages = [m for m in messages if m is not old[0]]
+            size = _size(messages, behaviour)
+        said = {role: "\n".join(str(m["content"]) for m in messages if m["role"] == role) for role in _ROLES}
+        self._prompt_tokens = min(size, context)
+        schema = payload.get("format")
+        self._schema = schema if isinstance(schema, dict) else None
+        whole = pieces(answer_text(self._schema, said["system"], said["user"]))
+        limit = int((payload.get("options") or {}).get("num_predict") or -1)
+        self.parts = whole[:limit] if limit > 0 else whole
+        self.reason = "length" if len(self.parts) < len(whole) else "stop"
+
+    def parts_with(self, fault: str) -> list[str]:
+        """The pieces of the answer a model with this fault gives."""
+        other = faulty_text(fault, self._schema)
+        return pieces(other) if other else self.parts
+
+    def line(self, text: str) -> bytes:
+        """One line of the stream."""
+        return json.dumps({**self._head(text), "done": False}).encode() + b"\n"
+
+    def last(self, text: str, count: int) -> dict[str, Any]:
+        """The closing object with its counts, durations in nanoseconds."""
+        total = int((time.monotonic() - self._start) * 1e9) + 1
+        return {
+            **self._head(text),
+            "done": True,
+            "done_reason": self.reason,
+            "total_duration": total,
+            "load_duration": 41_000_000,
+            "prompt_eval_count": self._prompt_tokens,
+            "prompt_eval_duration": total // 4,
+            "eval_count": count,
+            "eval_duration": total // 2,
+        }
+
+    def _head(self, text: str) -> dict[str, Any]:
+        said = {"message": {"role": "assistant", "content": text}} if self._chat else {"response": text}
+        return {"model": self._model, "created_at": _now(), **said}
+
+
+def _size(messages: list[dict[str, Any]], behaviour: Behaviour) -> int:
+    """Tokens of all messages."""
+    return int(tokens("".join(str(m["content"]) for m in messages)) * 4 / behaviour.chars_a_token)
+
+
+_ROLES = ("system", "user", "assistant")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+def ollama_server(models: tuple[str, ...] = ("tiny",), seconds: float = 0.0, fault: str = "") -> ModelServer:
+    """A server to run in this process, as a context manager."""
+    return ModelServer(OllamaHandler, Behaviour(models, seconds, fault))
+
+
+if __name__ == "__main__":
+    main(OllamaHandler, __doc__ or "")

@@ -1,0 +1,77 @@
+"""What tests of sharded models share: engines whose ranks are processes of this computer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cli.dev import embedded_redis
+from tests.support.system import until
+from workers.machine.engines.sharded.engine import ShardedEngine
+from workers.machine.engines.sharded.rank_group import Crew
+
+
+def addresses(ranks: int, *last: str) -> list[str]:
+    """Free addresses for so many ranks here, and ranks with these addresses."""
+    ports = set[int]()
+    while len(ports) < ranks + len(last):
+        ports.add(embedded_redis.free_port())
+    hosts = [*("127.0.0.1" for _ in range(ranks)), *last]
+    return [f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
+
+
+@contextmanager
+def ranks(count: int = 3, hosts: Sequence[str] = (), **settings: Any) -> Iterator[ShardedEngine]:
+    """An engine of so many ranks, or of those at `hosts`; none of them is left afterwards."""
+    engine = ShardedEngine(hosts=hosts or addresses(count), **{"slots": 4, **settings})
+    try:
+        yield engine
+    finally:
+        pids = engine.crew.pids if engine.crew else ()
+        engine.close()
+        gone(pids)
+
+
+def crew(engine: ShardedEngine) -> Crew:
+    """Its ranks, which are there."""
+    found = engine.crew
+    assert found is not None
+    assert found.pids
+    return found
+
+
+def kill(engine: ShardedEngine, rank: int) -> tuple[int, ...]:
+    """kill -9 of a rank; the process ids of all of them."""
+    pids = crew(engine).pids
+    os.kill(pids[rank], signal.SIGKILL)
+    return pids
+
+
+def gone(pids: Sequence[int]) -> None:
+    """Wait until none of these processes is there."""
+    until(lambda: not any(map(alive, pids)), 60, f"processes {pids} end")
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def seconds_used(pid: int) -> float:
+    """Seconds of a core that a process has used."""
+    if sys.platform == "linux":
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, after_name[11:13])) / os.sysconf("SC_CLK_TCK")
+    told = subprocess.run(["ps", "-o", "time=", "-p", str(pid)], capture_output=True, text=True, check=True)
+    minutes, _, seconds = told.stdout.strip().rpartition(":")
+    return 60 * float(minutes) + float(seconds)

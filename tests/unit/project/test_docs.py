@@ -1,0 +1,194 @@
+"""The documentation: commands, links, tables and names in it are those of the code."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from app.api.resources.submission_values import SubmissionAccepted, SubmissionStatus
+from cli.main import grader
+from grading.checks.manipulation import CODE as MANIPULATION
+from grading.checks.run_flags import BROKEN
+from grading.config import settings as config
+from workers.machine.engines import open_engine
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "samples").glob("*.md")])
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`\n]+)`")
+CODE = ("grading", "workers", "app", "cli", "bench", "migrations", "scripts", "tests", "samples", "docs")
+PATH = re.compile(rf"^(?:{'|'.join(CODE)})/[\w./-]*$")
+NAME = re.compile(r"^[A-Za-z_][\w.]*$")
+FIRST_CELL = re.compile(r"^\| (.*?) \|", re.MULTILINE)
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path, language: str) -> Iterator[str]:
+    """The fenced blocks in a language."""
+    for found in FENCE.finditer(page.read_text(encoding="utf-8")):
+        if found[1] == language:
+            yield found[2]
+
+
+def inline(page: Path) -> list[str]:
+    """What stands between backticks outside of fenced blocks."""
+    return INLINE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+
+
+def command_lines(page: Path) -> Iterator[str]:
+    """Shell lines, continued ones joined, comments left out."""
+    for block in blocks(page, "bash"):
+        for line in block.replace("\\\n", " ").splitlines():
+            yield re.sub(r"\s+#.*$", "", line).strip()
+    yield from inline(page)
+
+
+def calls(program: str) -> list[tuple[str, list[str]]]:
+    """(page, words behind the program) of every call in the documentation."""
+    found = []
+    for page in PAGES:
+        for line in command_lines(page):
+            words = line.split()
+            if words and words[0] in (program, f".venv/bin/{program}") and len(words) > 1:
+                found.append((name(page), words[1:]))
+    return found
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {(page, words[0]) for page, words in calls("make") if words[0] != "…"}
+    assert {"demo", "test"} <= {target for page, target in named if page == "README.md"}
+    assert [one for one in named if one[1] not in targets] == []
+
+
+def test_commands_and_options_exist() -> None:
+    seen = [(page, problem) for page, words in calls("grader") if (problem := wrong(words))]
+    assert seen == []
+    assert {"worker", "web", "store", "sweep", "user", "doctor"} <= {words[0] for _, words in calls("grader")}
+
+
+def wrong(words: list[str]) -> str | None:
+    """What is wrong with a call of `grader`, if anything."""
+    command: click.Command = grader
+    rest = list(words)
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-") and rest[0] != "COMMAND":
+        below = command.get_command(click.Context(command), rest[0])
+        if below is None:
+            return f"no command {rest[0]!r} in {' '.join(words)!r}"
+        command = below
+        rest.pop(0)
+    known = {option for parameter in (*command.params, *grader.params) for option in parameter.opts}
+    unknown = [word for word in rest if word.startswith("--") and word.strip("[],.") not in known]
+    return f"no options {unknown} in {' '.join(words)!r}" if unknown else None
+
+
+def test_a_wrong_call_would_be_found() -> None:
+    assert wrong(["worker", "dgx-spark-1", "--engine", "rules"]) is None
+    assert wrong(["workers"]) is not None
+    assert wrong(["user", "remove"]) is not None
+    assert wrong(["submit", "--studnet", "ada"]) is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{name(page)}: {target}"
+        assert not anchor or anchor in anchors(file), f"{name(page)}: {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    named = {word for word in inline(page) if PATH.match(word)}
+    assert [word for word in sorted(named) if not (ROOT / word).exists()] == []
+
+
+def test_names_in_the_architecture_are_in_the_code() -> None:
+    suffixes = (".py", ".toml", ".yml", ".html")
+    sources = [p for top in CODE[:6] for p in (ROOT / top).rglob("*") if p.suffix in suffixes]
+    words = set(re.findall(r"\w+", "\n".join(p.read_text(encoding="utf-8") for p in sources)))
+    words |= set(CODE) | {"Makefile", "toml", "NAME"}
+    named = {word for word in inline(ROOT / "ARCHITECTURE.md") if NAME.match(word) and "/" not in word}
+    assert len(named) > 60
+    assert [word for word in sorted(named) if word.rstrip("_").rpartition(".")[2] not in words] == []
+
+
+def test_variables_are_read_somewhere() -> None:
+    places = [*CODE[:4], "tests/faults"]
+    files = [ROOT / "docker-compose.yml", *(p for top in places for p in (ROOT / top).rglob("*.py"))]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    named = set(re.findall(r"\bGRADER_[A-Z_]+[A-Z]\b", text))
+    made_of_names = ("GRADER_LMS", "GRADER_EVENTS", "GRADER_CANVAS")
+    given = {v for v in named if not v.startswith(made_of_names)}
+    assert "GRADER_REDIS_URL" in given
+    assert [v for v in sorted(given) if v not in code] == []
+
+
+def test_tables_from_the_code_are_up_to_date() -> None:
+    checked = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "docs"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (checked.returncode, checked.stdout) == (0, ""), checked.stderr or "run scripts/docs"
+
+
+def test_examples_of_the_api_have_its_fields() -> None:
+    accepted, status, *_ = (json.loads(block) for block in blocks(ROOT / "docs/http-api.md", "json"))
+    assert set(accepted) == set(SubmissionAccepted.model_fields)
+    assert set(status) == set(SubmissionStatus.model_fields)
+    assert SubmissionStatus.model_fields["queue"].annotation is not None
+    timing = dict.fromkeys(status["timing"], "2026-01-01T00:00:00Z")
+    SubmissionStatus.model_validate({**status, "timing": timing})
+
+
+def test_examples_of_the_configuration_are_valid() -> None:
+    (example,) = blocks(ROOT / "docs/configuration.md", "toml")
+    (machine,) = config.parse(tomllib.loads(example)).machines
+    assert machine.name == "lab-pc"
+    parts = [machine.engines]
+    for block in blocks(ROOT / "docs/engines.md", "toml"):
+        engines = tomllib.loads(block)["machines"]["engines"]
+        parts.append({kind: config.EngineSettings.model_validate(value) for kind, value in engines.items()})
+    for engines in parts:
+        for kind, settings in engines.items():
+            url = {"url": settings.url} if settings.url else {}
+            open_engine(kind, {**url, **settings.options}).close()
+
+
+def test_every_flag_is_explained() -> None:
+    sources = [
+        path.read_text(encoding="utf-8")
+        for part in ("grading", "workers")
+        for path in (ROOT / part).rglob("*.py")
+    ]
+    codes = {code for text in sources for code in re.findall(r'\bcode="([a-z_]+)"', text) if "Flag(" in text}
+    codes |= {MANIPULATION, BROKEN}
+    assert {"disagreement", "answer_shortened"} <= codes
+    section = (ROOT / "docs" / "assignments.md").read_text(encoding="utf-8").partition("## Flags")[2]
+    assert codes == set(
+        re.findall(r"`([a-z_]+)`", "".join(FIRST_CELL.findall(section.partition("\n## ")[0])))
+    )

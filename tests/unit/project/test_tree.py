@@ -1,0 +1,167 @@
+"""What is committed: locks without addresses, no paths of a machine, no secrets, targets that list."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[3]
+LOCKS = (
+    "requirements.lock",
+    "requirements-test.lock",
+    "requirements-checks.lock",
+    "requirements-bench.lock",
+    "deploy/flower/requirements.lock",
+)
+MAX_BYTES = 1_000_000
+BUILT = re.compile(r"(^|/)(\.|var/|build/|__pycache__/|[\w-]+\.egg-info/)|\.db(-wal|-shm)?$")
+# names the students' own machines
+STUDENTS_WORK = (
+    "samples/",
+    "tests/golden/",
+    "tests/hostile/sandbox/programs/",
+    "tests/integration/server/test_pseudonyms.py",
+    "tests/unit/documents/test_pseudonyms.py",
+    "tests/unit/execution/test_paths.py",
+)
+
+# after a quote, a space or the like: the beginning of an absolute path
+MACHINE_PATH = re.compile(r"""(?:^|[\s"'=:(`\[])/(?:home|root|work|Users)/\w""")
+SECRET = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}|\bglpat-[\w-]{20}"
+    r"|\bhf_[A-Za-z0-9]{30}|\bsk-[A-Za-z0-9]{32}|\bxox[baprs]-[\w-]{20}|\bwhsec_[A-Za-z0-9+/]{24}"
+)
+REGISTRY = re.compile(
+    r"https?://[\w.:-]+(?:/\w+)*/(?:simple|packages)\b|--(?:extra-)?index-url|--find-links[ =]\S*:"
+)
+
+
+def tracked() -> list[Path]:
+    """Every file that is or would be committed; without a repository, every file that is not hidden."""
+    if (ROOT / ".git").exists():
+        command = [
+            "git",
+            "-c",
+            "safe.directory=*",
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ]
+        shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        paths = [ROOT / name for name in shown.stdout.split("\0") if name]
+    else:
+        paths = [path for path in ROOT.rglob("*") if not BUILT.search(str(path.relative_to(ROOT)))]
+    return [path for path in paths if path.is_file() and path != Path(__file__)]
+
+
+def texts() -> Iterator[tuple[str, int, str]]:
+    """(file, line number, line) of every text file."""
+    for path in tracked():
+        content = path.read_bytes()
+        if b"\0" in content[:8000]:
+            continue
+        for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
+            yield str(path.relative_to(ROOT)), number, line
+
+
+def locked(name: str) -> dict[str, list[tuple[Version, Marker | None]]]:
+    """Package → the versions of a lock file, with the environments that each is for."""
+    found: dict[str, list[tuple[Version, Marker | None]]] = {}
+    for line in (ROOT / name).read_text().splitlines():
+        if line and line[0].isalnum():
+            requirement = Requirement(line.removesuffix("\\"))
+            (specifier,) = requirement.specifier
+            assert specifier.operator == "==", line
+            entry = (Version(specifier.version), requirement.marker)
+            found.setdefault(canonicalize_name(requirement.name), []).append(entry)
+    return found
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_holds_names_versions_and_hashes_and_no_address(name: str) -> None:
+    content = (ROOT / name).read_text()
+    assert "://" not in content
+    for block in re.split(r"\n(?=\w)", content.strip()):
+        assert re.match(r"[\w.-]+==[\w.]+( ; .+)? \\\n", block), block.splitlines()[0]
+        assert "    --hash=sha256:" in block, block.splitlines()[0]
+
+
+def test_the_locks_agree() -> None:
+    run, test = locked("requirements.lock"), locked("requirements-test.lock")
+    for name, versions in run.items():
+        assert {version for version, _ in versions} == {version for version, _ in test[name]}, name
+
+
+@pytest.mark.parametrize(
+    ("lock", "extras"),
+    [
+        ("requirements-checks.lock", ["checks"]),
+        ("requirements-bench.lock", ["bench"]),
+        ("requirements.lock", ["web", "workers", "embedded"]),
+        ("requirements-test.lock", ["web", "workers", "embedded", "mlx", "tracing", "test"]),
+    ],
+)
+def test_a_lock_satisfies_pyproject(lock: str, extras: list[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    # the project itself is not installed beside students' work and other people's routers
+    own = [] if extras in (["checks"], ["bench"]) else project["dependencies"]
+    wanted = [*own, *(r for e in extras for r in project["optional-dependencies"][e])]
+    versions = locked(lock)
+    for text in wanted:
+        requirement = Requirement(text)
+        entries = versions.get(canonicalize_name(requirement.name))
+        assert entries, f"{requirement.name} is not in {lock}: run make lock"
+        for version, _ in entries:
+            assert requirement.specifier.contains(version, prereleases=True), f"{text}: run make lock"
+
+
+def test_no_paths_of_a_machine() -> None:
+    ours = (hit for hit in texts() if not hit[0].startswith(STUDENTS_WORK))
+    assert [hit for hit in ours if MACHINE_PATH.search(hit[2])] == []
+
+
+def test_no_package_registry_is_named() -> None:
+    assert [hit for hit in texts() if REGISTRY.search(hit[2])] == []
+
+
+def test_no_secrets() -> None:
+    assert [hit[:2] for hit in texts() if SECRET.search(hit[2])] == []
+
+
+def test_the_patterns_find_what_they_are_for() -> None:
+    assert MACHINE_PATH.search('folder = "' + "/".join(["", "home", "ada", "grader"]) + '"')
+    assert not MACHINE_PATH.search("GET /api/v1/root/1 or docs/home/index")
+    assert SECRET.search("key: AKIA" + "A" * 16)
+    assert SECRET.search("-----BEGIN PRIVATE KEY-----")
+    assert not SECRET.search("task-" + "a" * 40)
+    assert REGISTRY.search("https://packages.example.org/simple")
+    assert REGISTRY.search("--find-links https://wheels.example.org")
+
+
+def test_no_large_files() -> None:
+    assert [str(path.relative_to(ROOT)) for path in tracked() if path.stat().st_size > MAX_BYTES] == []
+
+
+def test_make_lists_every_target() -> None:
+    targets = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {"demo", "test", "lint", "format", "types", "soak", "bench", "lock", "clean"} <= set(targets)
+    assert re.findall(r"^make ([a-z-]+) +\S", listed, re.MULTILINE) == targets
+
+
+def test_ci_runs_what_make_test_runs() -> None:
+    lines = (ROOT / ".ci/run").read_text().splitlines()
+    assert lines == ["#!/usr/bin/env bash", "exec make test"]
+    assert (ROOT / ".ci/run").stat().st_mode & 0o100
+    assert "run: .ci/run" in (ROOT / ".github/workflows/test.yml").read_text()
