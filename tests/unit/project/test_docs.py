@@ -129,7 +129,8 @@ def test_names_in_the_architecture_are_in_the_code() -> None:
     sources = [p for top in CODE[:6] for p in (ROOT / top).rglob("*") if p.suffix in suffixes]
     words = set(re.findall(r"\w+", "\n".join(p.read_text(encoding="utf-8") for p in sources)))
     words |= set(CODE) | {"Makefile", "toml", "NAME"}
-    named = {word for word in inline(ROOT / "ARCHITECTURE.md") if NAME.match(word) and "/" not in word}
+    pages = (ROOT / "ARCHITECTURE.md", *(ROOT / "docs" / page for page in ("internals.md", "invariants.md")))
+    named = {word for page in pages for word in inline(page) if NAME.match(word) and "/" not in word}
     assert len(named) > 60
     assert [word for word in sorted(named) if word.rstrip("_").rpartition(".")[2] not in words] == []
 
