@@ -7,7 +7,7 @@ import click
 from cli.commands.admin import writing
 from cli.settings import Settings
 from grading.domain.errors import NotFound
-from grading.store.privacy.deletion import chunks
+from grading.store.bulk import chunks
 from grading.store.rounds import retry as given_up_rounds
 from grading.store.rounds.retry import GivenUp
 

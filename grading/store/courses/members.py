@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Forbidden, NotFound
 from grading.domain.permissions import STAFF, Actor
 from grading.store import tables
+from grading.store.bulk import chunks
 from grading.store.database import always, clock, now, told
-from grading.store.privacy.deletion import chunks
 
 PER_PAGE = 25
 NEVER = datetime.min.replace(tzinfo=UTC)

@@ -16,8 +16,8 @@ from grading.domain.permissions import STAFF, Actor, Subject, may
 from grading.store import tables
 from grading.store.accounts import users as accounts
 from grading.store.audit import note
+from grading.store.bulk import chunks
 from grading.store.database import now
-from grading.store.privacy.deletion import chunks
 from grading.tabular.roster_csv import ROLES, Problem, Roster, Row
 
 COUNTED = {"new": "made", "add": "joined", "change": "changed", "same": "unchanged"}

@@ -17,13 +17,13 @@ from grading.domain.permissions import Actor
 from grading.integrations.events import GRADED
 from grading.store import tables
 from grading.store.audit import note
+from grading.store.bulk import chunks
 from grading.store.database import now
 from grading.store.experiments import dry_runs
 from grading.store.grades import release
 from grading.store.grades.final_score import settle
 from grading.store.integrations import mail
 from grading.store.integrations.lti.score_sync import wake
-from grading.store.privacy.deletion import chunks
 from grading.store.review.carry_over import copy
 
 SYSTEM = "system"

@@ -20,8 +20,8 @@ from grading.domain.rubric import Rubric
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.audit import note
+from grading.store.bulk import chunks
 from grading.store.database import now
-from grading.store.privacy.deletion import chunks
 from grading.store.submissions.intake import stages_of
 from grading.store.views import assignment as overview
 

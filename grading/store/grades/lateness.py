@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from grading.domain.lateness import LateRule, lateness, own_due
 from grading.domain.model import RoundState
 from grading.store.audit import note
+from grading.store.bulk import chunks
 from grading.store.grades import final_score, release
-from grading.store.privacy.deletion import chunks
 from grading.store.tables import Assignment, Extension, Grade, Round, Submission
 
 ENDED = tuple(state.value for state in RoundState if state.final)

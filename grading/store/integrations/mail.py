@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from grading.store import outbox
-from grading.store.privacy.deletion import chunks
+from grading.store.bulk import chunks
 from grading.store.tables import Assignment, Grade, MailWish, Round, Submission, SubmissionMember, User
 
 KIND = "mail"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from sqlalchemy import CursorResult, delete, select, update
+from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from grading.store.bulk import chunks, delete_rows
 from grading.store.rounds import example_usage
 from grading.store.tables import (
-    Base,
     Batch,
     Blob,
     CanvasTaken,
@@ -40,9 +40,6 @@ from grading.store.tables import (
     UploadFile,
 )
 
-T = TypeVar("T")
-AT_ONCE = 500
-"""Ids of one statement; databases bound how many they take."""
 EVENTS = ("graded", "partial", "failed", "released", "withdrawn")
 
 
@@ -65,16 +62,16 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         )
         example_usage.forget(session, some)
         for theirs in (Change, Mark, RegradeRequest, Example, DryRunRound, SubmissionMember, MailWish):
-            counts += gone(session, theirs, theirs.submission_id.in_(some))
+            counts += delete_rows(session, theirs, theirs.submission_id.in_(some))
         for few in chunks(rounds):
             counts += _of_rounds(session, few)
-        counts += gone(session, Outbox, Outbox.key.in_([f"received:{one}" for one in some]))
+        counts += delete_rows(session, Outbox, Outbox.key.in_([f"received:{one}" for one in some]))
         # that it was pulled stays known, or it would be pulled again
         pulled = update(CanvasTaken).where(CanvasTaken.submission_id.in_(some))
         session.execute(pulled.values(submission_id=None))
         for table in (Grade, Round, IdempotencyKey, InboundWebhook, SubmissionFile, KeptTrial, SentMessage):
-            counts += gone(session, table, table.submission_id.in_(some))
-        counts += gone(session, Submission, Submission.id.in_(some))
+            counts += delete_rows(session, table, table.submission_id.in_(some))
+        counts += delete_rows(session, Submission, Submission.id.in_(some))
         counts["blobs"] += remove_unused_blobs(session, names)
     return +counts
 
@@ -90,22 +87,22 @@ def lock_submissions(session: Session, *where: Any) -> None:
 
 def _of_rounds(session: Session, rounds: Sequence[str]) -> Counter[str]:
     keys = [*rounds, *(f"{event}:{round_id}" for event in EVENTS for round_id in rounds)]
-    counts = gone(session, Outbox, Outbox.key.in_(keys))
+    counts = delete_rows(session, Outbox, Outbox.key.in_(keys))
     counts += remove_prompts(session, rounds)
     for table in (Run, RoundStage):
-        counts += gone(session, table, table.round_id.in_(rounds))
+        counts += delete_rows(session, table, table.round_id.in_(rounds))
     return counts
 
 
 def remove_prompts(session: Session, rounds: Sequence[str]) -> Counter[str]:
     """Delete what models read of the hand-ins of these rounds; what a class shares goes when unused."""
-    return gone(session, Prompt, Prompt.run_id.in_(select(Run.id).where(Run.round_id.in_(rounds))))
+    return delete_rows(session, Prompt, Prompt.run_id.in_(select(Run.id).where(Run.round_id.in_(rounds))))
 
 
 def remove_batches(session: Session, ids: Sequence[str]) -> Counter[str]:
     """Delete class zips."""
     names = list(session.scalars(select(Batch.sha256).where(Batch.id.in_(ids))))
-    counts = gone(session, Batch, Batch.id.in_(ids))
+    counts = delete_rows(session, Batch, Batch.id.in_(ids))
     counts["blobs"] += remove_unused_blobs(session, names)
     return +counts
 
@@ -115,8 +112,8 @@ def remove_uploads(session: Session, ids: Sequence[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for some in chunks(ids):
         names = list(session.scalars(select(UploadFile.sha256).where(UploadFile.upload_id.in_(some))))
-        counts += gone(session, UploadFile, UploadFile.upload_id.in_(some))
-        counts += gone(session, Upload, Upload.id.in_(some))
+        counts += delete_rows(session, UploadFile, UploadFile.upload_id.in_(some))
+        counts += delete_rows(session, Upload, Upload.id.in_(some))
         counts["blobs"] += remove_unused_blobs(session, names)
     return +counts
 
@@ -136,20 +133,7 @@ def remove_unused_blobs(session: Session, names: Iterable[str]) -> int:
             continue
         try:
             with session.begin_nested():
-                removed += gone(session, Blob, Blob.sha256 == name, ~files, ~batches, ~uploads).total()
+                removed += delete_rows(session, Blob, Blob.sha256 == name, ~files, ~batches, ~uploads).total()
         except IntegrityError:
             continue  # somebody hands the same file in at this moment
     return removed
-
-
-def gone(session: Session, table: type[Base], *where: Any) -> Counter[str]:
-    """Delete rows; how many, under the table's name."""
-    result = session.execute(delete(table).where(*where).execution_options(synchronize_session=False))
-    assert isinstance(result, CursorResult)
-    return Counter({table.__tablename__: result.rowcount})
-
-
-def chunks(ids: Sequence[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
-    """Parts of a list, none empty."""
-    for start in range(0, len(ids), size):
-        yield ids[start : start + size]

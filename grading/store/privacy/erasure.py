@@ -21,10 +21,9 @@ from grading.domain.errors import GraderError
 from grading.store import periodic_tasks
 from grading.store.accounts import sessions, sign_in_attempts
 from grading.store.audit import note
+from grading.store.bulk import chunks, delete_rows
 from grading.store.database import Store, now
 from grading.store.privacy.deletion import (
-    chunks,
-    gone,
     lock_submissions,
     remove_batches,
     remove_submissions,
@@ -103,13 +102,13 @@ def erase(session: Session, known: Known, by: str) -> Erased:
     sign_in_attempts.forget(session, student.user_id)
     sessions.end_all(session, student.user_id)
     for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailWish):
-        counts += gone(session, table, table.user_id == student.user_id)
+        counts += delete_rows(session, table, table.user_id == student.user_id)
     for told in (LtiMember, LtiDifference, LtiScore, LtiTry, LtiLaunch, CanvasTaken, CanvasScore, CanvasTry):
-        counts += gone(session, told, told.user_id == student.user_id)
+        counts += delete_rows(session, told, told.user_id == student.user_id)
     for asked in (Extension, RegradeRequest):
-        counts += gone(session, asked, asked.student_id == student.user_id)
+        counts += delete_rows(session, asked, asked.student_id == student.user_id)
     callers = [student.name, *(f"token:{one}" for one in student.tokens)]
-    counts += gone(session, IdempotencyKey, IdempotencyKey.caller.in_(callers))
+    counts += delete_rows(session, IdempotencyKey, IdempotencyKey.caller.in_(callers))
     theirs = update(Submission).where(Submission.submitted_by == student.user_id)
     session.execute(theirs.values(submitted_by=None))
     blank: dict[str, Any] = {"name": "", "email": "", "password_hash": None, "disabled": True, "language": ""}
@@ -131,7 +130,7 @@ def _scattered(session: Session, student: Student) -> Counter[str]:
     rows = session.execute(select(Outbox.id, Outbox.key, Outbox.payload).execution_options(yield_per=1000))
     found = [row.id for row in rows if _mentions(f"{row.key} {json.dumps(row.payload)}", ids)]
     for some in chunks(found):
-        counts += gone(session, Outbox, Outbox.id.in_(some))
+        counts += delete_rows(session, Outbox, Outbox.id.in_(some))
     return counts
 
 

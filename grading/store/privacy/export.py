@@ -19,8 +19,8 @@ from grading.domain.outcome import Report
 from grading.scoring.text import as_text
 from grading.store.audit import note
 from grading.store.blobs import fetch
+from grading.store.bulk import chunks
 from grading.store.database import now
-from grading.store.privacy.deletion import chunks
 from grading.store.privacy.student_data import Student
 from grading.store.rounds import prompts
 from grading.store.tables import (

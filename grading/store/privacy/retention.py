@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 
 from grading.config.settings import Retention
 from grading.domain.model import RoundState
+from grading.store.bulk import delete_rows
 from grading.store.change_tracking import BY_HAND
 from grading.store.database import now
 from grading.store.privacy.deletion import (
-    gone,
     lock_submissions,
     remove_batches,
     remove_prompts,
@@ -159,7 +159,7 @@ def _remove_rows(session: Session, table: type[Base], query: Select[Any]) -> int
     removed = 0
     for row in session.execute(query.limit(MANY)).all():
         keys = zip(table.__table__.primary_key, row, strict=True)
-        removed += gone(session, table, *(column == value for column, value in keys)).total()
+        removed += delete_rows(session, table, *(column == value for column, value in keys)).total()
     return removed
 
 

@@ -13,9 +13,9 @@ from grading.assignments.editor.carry_over import Carried, carried
 from grading.domain.changes import Change
 from grading.domain.outcome import Report
 from grading.store import tables
+from grading.store.bulk import chunks
 from grading.store.change_tracking import BY_HAND, touch
 from grading.store.grades import final_score
-from grading.store.privacy.deletion import chunks
 
 COPIED = ("submission_id", "kind", "value", "before", "reason", "bulk", "by", "at")
 MARKED = ("submission_id", "criterion", "level", "blind", "by", "at")

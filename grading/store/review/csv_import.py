@@ -21,9 +21,9 @@ from grading.scoring.adjustments import added_up
 from grading.scoring.final_score import counted
 from grading.store import tables
 from grading.store.audit import note
+from grading.store.bulk import chunks
 from grading.store.grades.change_history import stamp
 from grading.store.grades.final_score import changes_of
-from grading.store.privacy.deletion import chunks
 from grading.store.review import edits
 from grading.store.views.csv_export import Criterion, criteria_of
 from grading.store.views.gradebook import columns

@@ -18,11 +18,11 @@ from grading.scoring.curves import Curve, Moved, Standing, distribution, moved
 from grading.scoring.final_score import counted
 from grading.store.assignments import versions
 from grading.store.audit import note
+from grading.store.bulk import chunks
 from grading.store.change_tracking import BY_HAND
 from grading.store.database import now
 from grading.store.grades import release
 from grading.store.grades.counted_submission import counts_of
-from grading.store.privacy.deletion import chunks
 from grading.store.tables import Assignment, Change, Grade, Round, Submission, User, new_id
 
 

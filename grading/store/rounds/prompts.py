@@ -19,7 +19,7 @@ from grading.domain.errors import NotFound
 from grading.domain.jobs import Provenance, Result, SentPrompt
 from grading.domain.model import RunState
 from grading.domain.rubric import Value
-from grading.store.privacy.deletion import gone
+from grading.store.bulk import delete_rows
 from grading.store.rounds import example_usage
 from grading.store.tables import Base, Prompt, Round, Run, SystemMessage
 
@@ -210,7 +210,7 @@ def remove_unused(session: Session, names: Sequence[str]) -> int:
         used = select(Prompt.run_id).where(Prompt.system_sha256 == name).exists()
         try:
             with session.begin_nested():
-                removed += gone(session, SystemMessage, SystemMessage.sha256 == name, ~used).total()
+                removed += delete_rows(session, SystemMessage, SystemMessage.sha256 == name, ~used).total()
         except IntegrityError:
             continue  # a run refers to it since a moment ago
     return removed

@@ -13,8 +13,8 @@ from grading.domain.model import RoundState, StageState
 from grading.domain.rubric import Value
 from grading.store import outbox
 from grading.store.audit import note
+from grading.store.bulk import chunks
 from grading.store.database import now
-from grading.store.privacy.deletion import chunks
 from grading.store.rounds.locking import LockedRound, locked, set_round, set_stage
 from grading.store.tables import Assignment, Course, Grade, Round, RoundStage, Run, Submission, User
 

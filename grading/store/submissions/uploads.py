@@ -16,8 +16,9 @@ from grading.domain.rubric import Rubric, Value
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.blobs import fetch, keep
+from grading.store.bulk import delete_rows
 from grading.store.database import now
-from grading.store.privacy.deletion import gone, remove_uploads
+from grading.store.privacy.deletion import remove_uploads
 from grading.store.submissions.receipts import ReceivedFile, fingerprint, in_order, received
 from grading.store.tables import IdempotencyKey, Upload, UploadFile, User, new_id
 
@@ -169,8 +170,8 @@ def drop(session: Session, assignment_id: int, user_id: int) -> bool:
 
 def taken_in(session: Session, upload_ids: Sequence[str]) -> None:
     """Uploads that were handed in in this transaction: their files are the hand-in's now."""
-    gone(session, UploadFile, UploadFile.upload_id.in_(upload_ids))
-    gone(session, Upload, Upload.id.in_(upload_ids))
+    delete_rows(session, UploadFile, UploadFile.upload_id.in_(upload_ids))
+    delete_rows(session, Upload, Upload.id.in_(upload_ids))
 
 
 def arrived(session: Session, user_id: int, caller: str, assignment_id: int, key: str) -> tuple[str, str]:

@@ -15,9 +15,9 @@ from grading.scoring import changed
 from grading.scoring.text import as_text
 from grading.store import Store
 from grading.store.blobs import fetch
+from grading.store.bulk import chunks
 from grading.store.courses import courses
 from grading.store.grades.final_score import changes_of
-from grading.store.privacy.deletion import chunks
 from grading.store.tables import (
     Assignment,
     Grade,

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from grading.domain.lateness import own_due
 from grading.domain.rubric import Value
 from grading.scoring.course import Counted, CourseStanding, course_standing
+from grading.store.bulk import chunks
 from grading.store.database import clock, now, told
-from grading.store.privacy.deletion import chunks
 from grading.store.tables import (
     Assignment,
     Course,

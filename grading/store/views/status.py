@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.store.accounts import users
-from grading.store.privacy.deletion import chunks
+from grading.store.bulk import chunks
 from grading.store.tables import (
     Assignment,
     Grade,

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.store import outbox
-from grading.store.privacy.deletion import chunks
+from grading.store.bulk import chunks
 from grading.store.tables import CanvasLink, Submission, SubmissionMember, new_id
 
 KIND = "canvas"

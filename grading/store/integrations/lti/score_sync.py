@@ -11,8 +11,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.store import outbox
+from grading.store.bulk import chunks
 from grading.store.integrations.canvas import score_sync as canvas
-from grading.store.privacy.deletion import chunks
 from grading.store.tables import LtiLink, LtiMember, Submission, SubmissionMember, new_id
 
 KIND = "lti"

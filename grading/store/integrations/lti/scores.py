@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 
 from grading.integrations.lti.messages import Standing, rising
 from grading.integrations.lti.values import Platform
+from grading.store.bulk import chunks
 from grading.store.database import now
 from grading.store.integrations.lti import platforms, score_sync
-from grading.store.privacy.deletion import chunks
 from grading.store.tables import (
     Assignment,
     Grade,

@@ -1,0 +1,31 @@
+"""Statements over many rows: ids in chunks, deletions that are counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import CursorResult, delete
+from sqlalchemy.orm import Session
+
+from grading.store.tables import (
+    Base,
+)
+
+T = TypeVar("T")
+AT_ONCE = 500
+"""Ids of one statement; databases bound how many they take."""
+
+
+def delete_rows(session: Session, table: type[Base], *where: Any) -> Counter[str]:
+    """Delete rows; how many, under the table's name."""
+    result = session.execute(delete(table).where(*where).execution_options(synchronize_session=False))
+    assert isinstance(result, CursorResult)
+    return Counter({table.__tablename__: result.rowcount})
+
+
+def chunks(ids: Sequence[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
+    """Parts of a list, none empty."""
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]
