@@ -8,9 +8,17 @@ from collections.abc import Iterable
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from grading.store.tables import Blob
+from grading.store.bulk import delete_rows
+from grading.store.tables import (
+    Batch,
+    Blob,
+    RubricVersion,
+    SubmissionFile,
+    UploadFile,
+)
 
 
 def keep(session: Session, data: Iterable[bytes]) -> list[str]:
@@ -29,3 +37,30 @@ def keep(session: Session, data: Iterable[bytes]) -> list[str]:
 def fetch(session: Session, sha256: str) -> bytes:
     """The bytes of that name."""
     return session.execute(select(Blob.data).where(Blob.sha256 == sha256)).scalar_one()
+
+
+def remove_unused_blobs(session: Session, names: Iterable[str]) -> int:
+    """Delete those of the named blobs that nothing refers to any more; returns how many."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return 0
+    material = {name for files in session.scalars(select(RubricVersion.files)) for name in files.values()}
+    files = select(SubmissionFile.sha256).where(SubmissionFile.sha256 == Blob.sha256).exists()
+    batches = select(Batch.sha256).where(Batch.sha256 == Blob.sha256).exists()
+    uploads = select(UploadFile.sha256).where(UploadFile.sha256 == Blob.sha256).exists()
+    removed = 0
+    for name in wanted:
+        if name in material:
+            continue
+        try:
+            with session.begin_nested():
+                removed += delete_rows(session, Blob, Blob.sha256 == name, ~files, ~batches, ~uploads).total()
+        except IntegrityError:
+            continue  # somebody hands the same file in at this moment
+    return removed
+
+
+def contents(session: Session, names: Iterable[str]) -> dict[str, bytes]:
+    """Stored files by their SHA-256."""
+    rows = session.execute(select(Blob.sha256, Blob.data).where(Blob.sha256.in_(list(names))))
+    return {row.sha256: row.data for row in rows}

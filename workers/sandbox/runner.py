@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from grading.domain.errors import SandboxUnavailable
 from grading.execution.model import Request, Trial
 from grading.execution.plan import Plan
-from grading.store import Store
+from grading.store import Store, blobs
 from grading.store.rounds import execution_cache
 from workers.sandbox.files import Shelf
 from workers.sandbox.session import Trials, repeatable
@@ -124,7 +124,7 @@ class Lab:
         known = {name: self.files[name] for name in names if name in self.files}
         with self.store.read() as session:
             return {
-                **execution_cache.contents(session, [name for name in names if name not in known]),
+                **blobs.contents(session, [name for name in names if name not in known]),
                 **known,
             }
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from grading.domain.jobs import Material
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric
-from grading.store.rounds import execution_cache
+from grading.store import blobs
 from grading.store.submissions.intake import stages_of
 from grading.store.tables import Assignment, RubricVersion
 
@@ -98,7 +98,7 @@ def _read(session: Session, version_id: int) -> Version:
 
 def _tests(session: Session, files: Mapping[str, str]) -> dict[str, str]:
     paths = {path: name for path, name in files.items() if path.startswith("tests/")}
-    found = execution_cache.contents(session, paths.values()) if paths else {}
+    found = blobs.contents(session, paths.values()) if paths else {}
     return {path: found[name].decode("utf-8-sig", errors="replace") for path, name in paths.items()}
 
 

@@ -21,12 +21,11 @@ from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import Document
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric, Value
-from grading.store import tables
+from grading.store import blobs, tables
 from grading.store.assignments import versions
 from grading.store.assignments.settings import lock, require_free, set_columns, settings_of
 from grading.store.audit import note as audit
 from grading.store.database import now
-from grading.store.rounds import execution_cache
 
 MOST_LINES = 200
 """Versions that are listed."""
@@ -180,7 +179,7 @@ def _lines() -> Any:
 
 def files(session: Session, row: tables.RubricVersion) -> dict[str, bytes]:
     """The files of a version, by path."""
-    found = execution_cache.contents(session, set(row.files.values()))
+    found = blobs.contents(session, set(row.files.values()))
     return {path: found[name] for path, name in row.files.items() if name in found}
 
 

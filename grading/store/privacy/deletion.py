@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import select, update
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from grading.store.blobs import remove_unused_blobs
 from grading.store.bulk import chunks, delete_rows
 from grading.store.rounds import example_usage
 from grading.store.tables import (
     Batch,
-    Blob,
     CanvasTaken,
     Change,
     DryRunRound,
@@ -30,14 +29,11 @@ from grading.store.tables import (
     RegradeRequest,
     Round,
     RoundStage,
-    RubricVersion,
     Run,
     SentMessage,
     Submission,
     SubmissionFile,
     SubmissionMember,
-    Upload,
-    UploadFile,
 )
 
 EVENTS = ("graded", "partial", "failed", "released", "withdrawn")
@@ -105,35 +101,3 @@ def remove_batches(session: Session, ids: Sequence[str]) -> Counter[str]:
     counts = delete_rows(session, Batch, Batch.id.in_(ids))
     counts["blobs"] += remove_unused_blobs(session, names)
     return +counts
-
-
-def remove_uploads(session: Session, ids: Sequence[str]) -> Counter[str]:
-    """Delete what was uploaded and not handed in."""
-    counts: Counter[str] = Counter()
-    for some in chunks(ids):
-        names = list(session.scalars(select(UploadFile.sha256).where(UploadFile.upload_id.in_(some))))
-        counts += delete_rows(session, UploadFile, UploadFile.upload_id.in_(some))
-        counts += delete_rows(session, Upload, Upload.id.in_(some))
-        counts["blobs"] += remove_unused_blobs(session, names)
-    return +counts
-
-
-def remove_unused_blobs(session: Session, names: Iterable[str]) -> int:
-    """Delete those of the named blobs that nothing refers to any more; returns how many."""
-    wanted = sorted(set(names))
-    if not wanted:
-        return 0
-    material = {name for files in session.scalars(select(RubricVersion.files)) for name in files.values()}
-    files = select(SubmissionFile.sha256).where(SubmissionFile.sha256 == Blob.sha256).exists()
-    batches = select(Batch.sha256).where(Batch.sha256 == Blob.sha256).exists()
-    uploads = select(UploadFile.sha256).where(UploadFile.sha256 == Blob.sha256).exists()
-    removed = 0
-    for name in wanted:
-        if name in material:
-            continue
-        try:
-            with session.begin_nested():
-                removed += delete_rows(session, Blob, Blob.sha256 == name, ~files, ~batches, ~uploads).total()
-        except IntegrityError:
-            continue  # somebody hands the same file in at this moment
-    return removed

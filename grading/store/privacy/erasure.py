@@ -23,13 +23,9 @@ from grading.store.accounts import sessions, sign_in_attempts
 from grading.store.audit import note
 from grading.store.bulk import chunks, delete_rows
 from grading.store.database import Store, now
-from grading.store.privacy.deletion import (
-    lock_submissions,
-    remove_batches,
-    remove_submissions,
-    remove_uploads,
-)
+from grading.store.privacy.deletion import lock_submissions, remove_batches, remove_submissions
 from grading.store.privacy.student_data import Known, Student, count_student, find_student
+from grading.store.submissions.uploads import remove_uploads
 from grading.store.tables import (
     Audit,
     CanvasScore,

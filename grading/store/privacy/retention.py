@@ -23,9 +23,9 @@ from grading.store.privacy.deletion import (
     remove_batches,
     remove_prompts,
     remove_submissions,
-    remove_uploads,
 )
 from grading.store.rounds import prompts
+from grading.store.submissions.uploads import remove_uploads
 from grading.store.tables import (
     Audit,
     Base,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Table, select
@@ -11,7 +10,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.store.database import now
-from grading.store.tables import Base, Blob
+from grading.store.tables import Base
 
 _TRIALS: Table = Base.metadata.tables["trials"]
 
@@ -26,9 +25,3 @@ def keep(session: Session, key: str, submission_id: str | None, content: dict[st
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     row = {"key": key, "submission_id": submission_id, "content": content, "created_at": now(session)}
     session.execute(insert(_TRIALS).values(row).on_conflict_do_nothing())
-
-
-def contents(session: Session, names: Iterable[str]) -> dict[str, bytes]:
-    """Stored files by their SHA-256."""
-    rows = session.execute(select(Blob.sha256, Blob.data).where(Blob.sha256.in_(list(names))))
-    return {row.sha256: row.data for row in rows}

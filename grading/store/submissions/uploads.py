@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -15,12 +16,18 @@ from grading.domain.model import Document
 from grading.domain.rubric import Rubric, Value
 from grading.store import tables
 from grading.store.assignments import versions
-from grading.store.blobs import fetch, keep
-from grading.store.bulk import delete_rows
+from grading.store.blobs import fetch, keep, remove_unused_blobs
+from grading.store.bulk import chunks, delete_rows
 from grading.store.database import now
 from grading.store.privacy.deletion import remove_uploads
 from grading.store.submissions.receipts import ReceivedFile, fingerprint, in_order, received
-from grading.store.tables import IdempotencyKey, Upload, UploadFile, User, new_id
+from grading.store.tables import (
+    IdempotencyKey,
+    Upload,
+    UploadFile,
+    User,
+    new_id,
+)
 
 COUNTS_FOR = timedelta(minutes=15)
 """Who hands in so soon after the upload was complete has handed in at that moment."""
@@ -192,3 +199,14 @@ def arrived(session: Session, user_id: int, caller: str, assignment_id: int, key
     )
     upload = session.scalar(kept)
     return ("upload", upload) if upload is not None else ("", "")
+
+
+def remove_uploads(session: Session, ids: Sequence[str]) -> Counter[str]:
+    """Delete what was uploaded and not handed in."""
+    counts: Counter[str] = Counter()
+    for some in chunks(ids):
+        names = list(session.scalars(select(UploadFile.sha256).where(UploadFile.upload_id.in_(some))))
+        counts += delete_rows(session, UploadFile, UploadFile.upload_id.in_(some))
+        counts += delete_rows(session, Upload, Upload.id.in_(some))
+        counts["blobs"] += remove_unused_blobs(session, names)
+    return +counts
