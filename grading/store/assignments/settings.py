@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
@@ -9,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from grading.assignments.editor.folder import Settings
 from grading.domain.errors import AssignmentError
-from grading.domain.lateness import LateRule
+from grading.domain.lateness import LateRule, lateness, own_due
 from grading.domain.permissions import Actor
 from grading.store import tables
 from grading.store.audit import note as audit
@@ -87,3 +88,9 @@ def lock(session: Session, assignment: tables.Assignment) -> None:
     # not the key: whoever hands in refers to the row, and holds what we may come to need. Only this row: it
     # may have been read together with its course, and PostgreSQL locks nothing on the outer side of a join
     session.refresh(assignment, with_for_update={"key_share": True, "of": tables.Assignment})
+
+
+def due_of(session: Session, assignment: tables.Assignment, student_id: int) -> datetime | None:
+    """When a student's work is due: the assignment's date, or their own."""
+    extension = session.get(tables.Extension, (assignment.id, student_id))
+    return own_due(assignment.due_at, extension.due_at if extension is not None else None)

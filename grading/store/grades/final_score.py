@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.domain.changes import Change
-from grading.domain.lateness import Lateness, LateRule, lateness, own_due
+from grading.domain.lateness import Lateness, LateRule, lateness
 from grading.domain.outcome import Report
 from grading.scoring import Settled, settled
 from grading.store import tables
+from grading.store.assignments.settings import due_of
 
 
 def changes_of(session: Session, round_id: str) -> list[Change]:
@@ -30,12 +30,6 @@ def change_of(row: Any, by: str) -> Change:
     """A row with the columns of a change as what it changes; `by` is the name of who made it."""
     said = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
     return Change.model_validate({**said, "reason": row.reason, "by": by})
-
-
-def due_of(session: Session, assignment: tables.Assignment, student_id: int) -> datetime | None:
-    """When a student's work is due: the assignment's date, or their own."""
-    extension = session.get(tables.Extension, (assignment.id, student_id))
-    return own_due(assignment.due_at, extension.due_at if extension is not None else None)
 
 
 def lateness_of(session: Session, submission: tables.Submission) -> Lateness:

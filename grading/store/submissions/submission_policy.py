@@ -13,7 +13,7 @@ from grading.domain.errors import GraderError, NotFound
 from grading.domain.lateness import Lateness, LateRule, closes, lateness
 from grading.domain.rubric import Value
 from grading.store import tables
-from grading.store.grades.final_score import due_of
+from grading.store.assignments.settings import due_of
 from grading.store.tables.assignments import TRIAL
 
 
