@@ -25,6 +25,7 @@ from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
 from grading.shared.cache import mark
 from grading.store import tables
+from grading.store.grades.change_history import MadeChange
 from grading.store.review import regrade_requests as regrades
 from grading.store.views import (
     grade_history,
@@ -33,7 +34,7 @@ from grading.store.views import (
     submission_contents,
     submission_lists,
 )
-from grading.store.views.grade_history import Made, Terms
+from grading.store.views.grade_history import Terms
 from grading.store.views.submission import SubmissionView
 from grading.store.views.submission_contents import Whole
 from grading.store.views.submission_lists import SubmissionLine
@@ -85,7 +86,7 @@ def result(
     )
 
 
-def _changes(session: Session, view: SubmissionView) -> Sequence[Made]:
+def _changes(session: Session, view: SubmissionView) -> Sequence[MadeChange]:
     """What people changed in all its gradings, the newest first; those of an only one are known."""
     if view.regraded or view.grade is None:
         return grade_history.changes(session, view.id)

@@ -10,7 +10,7 @@ from app.web.i18n import gettext as _
 from app.web.i18n import number
 from app.web.markdown import one_line
 from grading.domain.outcome import Report
-from grading.store.views.grade_history import Made
+from grading.store.grades.change_history import MadeChange
 
 LONGEST = 300
 """Characters of words that were changed, in the list."""
@@ -29,7 +29,7 @@ class Told:
     undone_at: datetime | None
 
 
-def told(changes: Sequence[Made], titles: Mapping[str, str]) -> tuple[Told, ...]:
+def told(changes: Sequence[MadeChange], titles: Mapping[str, str]) -> tuple[Told, ...]:
     """The changes in words. `titles` are those that `titles` gives."""
     return tuple(
         Told(one.at, one.by, _words(one, titles), one.reason, one.grading, _undone(one), one.undone_at)
@@ -45,14 +45,14 @@ def titles(report: Report | None) -> dict[str, str]:
     return {one.criterion: one.title for one in report.criteria} | adjusted
 
 
-def _undone(one: Made) -> str:
+def _undone(one: MadeChange) -> str:
     if one.undone_at is None:
         return ""
     by = one_line(one.undone_by) or _("somebody")
     return _("Taken back by %(name)s,", name=by)
 
 
-def _words(one: Made, titles: Mapping[str, str]) -> str:
+def _words(one: MadeChange, titles: Mapping[str, str]) -> str:
     title = one_line(titles.get(one.target, one.target), 100)
     if one.kind == "points":
         was = _points(one.before.get("points"))

@@ -10,11 +10,10 @@ from sqlalchemy.orm import Session
 
 from grading.assignments.editor.folder import Settings
 from grading.domain.errors import AssignmentError
-from grading.domain.lateness import LateRule, lateness, own_due
+from grading.domain.lateness import LateRule, own_due
 from grading.domain.permissions import Actor
 from grading.store import tables
 from grading.store.audit import note as audit
-from grading.store.grades import lateness
 
 
 def settings_of(assignment: tables.Assignment) -> Settings:
@@ -35,8 +34,10 @@ def settings_of(assignment: tables.Assignment) -> Settings:
     )
 
 
-def change_settings(session: Session, assignment: tables.Assignment, settings: Settings, actor: Actor) -> int:
-    """Keep the settings; how many grades have other points now, because they are late otherwise."""
+def change_settings(
+    session: Session, assignment: tables.Assignment, settings: Settings, actor: Actor
+) -> frozenset[str]:
+    """Keep the settings; returns the columns that changed. Grades are not touched: see grades.lateness."""
     lock(session, assignment)
     before = _columns(settings_of(assignment))
     if settings.slug != assignment.slug:
@@ -47,8 +48,7 @@ def change_settings(session: Session, assignment: tables.Assignment, settings: S
     session.flush()
     if changed:
         audit(session, actor.name, "assignment.settings", f"assignment:{assignment.id}", changed)
-    late = {"due_at", "late"} & changed.keys()
-    return lateness.settle(session, assignment, actor.name) if late else 0
+    return frozenset(changed)
 
 
 def require_free(session: Session, course_id: int, slug: str) -> None:

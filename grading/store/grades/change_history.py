@@ -10,15 +10,31 @@ from typing import Any
 from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
+from grading.domain.rubric import Value
 from grading.store.database import always
 from grading.store.tables import Change, Round, User
-from grading.store.views import grade_history
 
 MOST = 200
 """Changes of one grade that are shown; the newest."""
 
 
-class Made(grade_history.Made):
+class MadeChange(Value):
+    """One change by a person, also one that was taken back."""
+
+    at: datetime
+    by: str
+    kind: str
+    target: str
+    value: dict[str, Any]
+    before: dict[str, Any]
+    reason: str
+    grading: int
+    bulk: bool
+    undone_at: datetime | None
+    undone_by: str
+
+
+class Made(MadeChange):
     """One change, also one that was taken back, with its number."""
 
     id: int

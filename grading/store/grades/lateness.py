@@ -7,14 +7,23 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
+from grading.assignments.editor.folder import Settings
 from grading.domain.lateness import LateRule, lateness, own_due
 from grading.domain.model import RoundState
+from grading.domain.permissions import Actor
+from grading.store.assignments.settings import change_settings
 from grading.store.audit import note
 from grading.store.bulk import chunks
 from grading.store.grades import final_score, release
 from grading.store.tables import Assignment, Extension, Grade, Round, Submission
 
 ENDED = tuple(state.value for state in RoundState if state.final)
+
+
+def apply_settings(session: Session, assignment: Assignment, settings: Settings, actor: Actor) -> int:
+    """Keep the settings; how many grades have other points now, because they are late otherwise."""
+    changed = change_settings(session, assignment, settings, actor)
+    return settle(session, assignment, actor.name) if {"due_at", "late"} & changed else 0
 
 
 def settle(

@@ -16,10 +16,11 @@ from grading.integrations.events import Assigned, Member, Roster
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.assignments import drafts
-from grading.store.assignments.settings import change_settings, settings_of
+from grading.store.assignments.settings import settings_of
 from grading.store.audit import note
 from grading.store.courses import roster
 from grading.store.database import now
+from grading.store.grades import lateness
 
 MOST_NAMED = 50
 """Ids that an answer names."""
@@ -83,7 +84,7 @@ def upsert_assignment(session: Session, connection: str, told: Assigned) -> dict
     was = settings_of(found)
     wanted = was.model_copy(update={"title": told.title, **({"due": told.due_at} if dated else {})})
     if wanted != was:
-        change_settings(session, found, wanted, by)
+        lateness.apply_settings(session, found, wanted, by)
     return {"made": False, "changed": wanted != was}
 
 

@@ -19,7 +19,6 @@ from grading.store.assignments import versions
 from grading.store.blobs import fetch, keep, remove_unused_blobs
 from grading.store.bulk import chunks, delete_rows
 from grading.store.database import now
-from grading.store.privacy.deletion import remove_uploads
 from grading.store.submissions.receipts import ReceivedFile, fingerprint, in_order, received
 from grading.store.tables import (
     IdempotencyKey,

@@ -14,6 +14,7 @@ from grading.domain.rubric import Value
 from grading.store import tables
 from grading.store.blobs import fetch
 from grading.store.database import always
+from grading.store.grades.change_history import MadeChange
 from grading.store.grades.counted_submission import counts_of
 
 MOST = 100
@@ -47,22 +48,6 @@ class Grading(Value):
     final_points: float | None
     max_points: float | None
     released: bool
-
-
-class Made(Value):
-    """One change by a person, also one that was taken back."""
-
-    at: datetime
-    by: str
-    kind: str
-    target: str
-    value: dict[str, Any]
-    before: dict[str, Any]
-    reason: str
-    grading: int
-    bulk: bool
-    undone_at: datetime | None
-    undone_by: str
 
 
 def terms(session: Session, submission_id: str, round_id: str) -> Terms:
@@ -142,11 +127,11 @@ def _gradings() -> Executable:
     return query
 
 
-def changes(session: Session, submission_id: str) -> tuple[Made, ...]:
+def changes(session: Session, submission_id: str) -> tuple[MadeChange, ...]:
     """What people changed in the gradings of a hand-in, the newest first."""
     rows = session.execute(_changes(), {"submission_id": submission_id})
     return tuple(
-        Made(
+        MadeChange(
             at=row.at, by=row.name or "", kind=row.kind, target=row.target, value=row.value,
             before=row.before, reason=row.reason, grading=row.number, bulk=bool(row.bulk),
             undone_at=row.undone_at, undone_by=row.undoer or "",
