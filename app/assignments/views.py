@@ -17,6 +17,7 @@ from grading.documents.files import DATA, KINDS
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.store import tables
+from grading.store.assignments import versions
 from grading.store.submissions import uploads
 from grading.store.views import assignment as overview
 from grading.store.views.assignment import Overview
@@ -43,7 +44,7 @@ def file(assignment_id: int, path: str) -> Response:
 
 def seen(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     """An assignment this reader may know of. Raises NotFound for all others."""
-    found = overview.find(session, assignment_id)
+    found = versions.by_id(session, assignment_id)
     require_seen(actor, found)
     return found
 

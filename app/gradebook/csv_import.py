@@ -12,9 +12,9 @@ from app.web.i18n import ngettext
 from app.web.services import services
 from grading.domain.errors import DocumentError
 from grading.domain.permissions import Actor, Subject
+from grading.store.assignments import versions
 from grading.store.review import csv_import
 from grading.store.tables import Assignment
-from grading.store.views import csv_export
 from grading.tabular import grades_csv
 from grading.tabular.grades_csv import Table, TableUnreadable
 from grading.tabular.roster_csv import text_of
@@ -56,7 +56,7 @@ def apply(assignment_id: int) -> str | tuple[str, int] | Response:
     try:
         with services().store.write() as session:
             found = session.get_one(Assignment, assignment_id)
-            table = _table(text, csv_export.criteria_of(session, assignment_id))
+            table = _table(text, versions.criteria_of(session, assignment_id))
             count = csv_import.apply(session, found, table, digest, reason, actor)
     except csv_import.PlanChanged as error:
         return _preview(assignment, text, reason, error.message), error.status
@@ -73,13 +73,13 @@ def _mine(assignment_id: int) -> tuple[Actor, Assignment]:
     return actor, assignment
 
 
-def _table(text: str, criteria: tuple[csv_export.Criterion, ...]) -> Table:
+def _table(text: str, criteria: tuple[versions.Criterion, ...]) -> Table:
     return grades_csv.parse(text.encode(), {one.id: one.title for one in criteria})
 
 
 def _form(assignment: Assignment, problem: str = "", reason: str = "", table: str = "") -> str:
     with services().store.look() as session:
-        criteria = csv_export.criteria_of(session, assignment.id)
+        criteria = versions.criteria_of(session, assignment.id)
     return render_template(
         "gradebook/import.html",
         assignment=assignment,
@@ -94,7 +94,7 @@ def _form(assignment: Assignment, problem: str = "", reason: str = "", table: st
 def _preview(assignment: Assignment, text: str, reason: str, problem: str = "") -> str:
     with services().store.look() as session:
         plan = csv_import.plan(
-            session, assignment, _table(text, csv_export.criteria_of(session, assignment.id))
+            session, assignment, _table(text, versions.criteria_of(session, assignment.id))
         )
     return render_template(
         "gradebook/import_preview.html",

@@ -26,8 +26,7 @@ from grading.domain.permissions import Actor, Subject
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import mistakes
 from grading.store import tables
-from grading.store.assignments import drafts
-from grading.store.views import assignment as overview
+from grading.store.assignments import drafts, versions
 
 TITLES = (
     N_("Uses the functions the task asks for"),
@@ -61,7 +60,7 @@ def seen(
     session: Session, actor: Actor, assignment_id: int, action: str = "assignment.change"
 ) -> tables.Assignment:
     """An assignment this reader may do that with. Raises NotFound or Forbidden."""
-    found = overview.find(session, assignment_id)
+    found = versions.by_id(session, assignment_id)
     require(actor, found, action)
     return found
 

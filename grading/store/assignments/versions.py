@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import Select, bindparam, select
+from sqlalchemy.orm import Session, joinedload
 
 from grading.assignments import loader as folders
 from grading.domain.errors import NotFound
 from grading.domain.jobs import ENGLISH
 from grading.domain.model import Document
-from grading.domain.rubric import Rubric
+from grading.domain.rubric import Rubric, Value
 from grading.store.blobs import keep
 from grading.store.database import now
-from grading.store.tables import Assignment, Course, RubricVersion
+from grading.store.tables import (
+    Assignment,
+    Course,
+    RubricVersion,
+)
 
 
 @dataclass(frozen=True)
@@ -161,3 +166,42 @@ def version(session: Session, assignment: Assignment) -> RubricVersion:
     if found is None:
         raise NotFound(f"The assignment '{assignment.slug}' has no rubric yet; publish or import one first.")
     return found
+
+
+class Criterion(Value):
+    """A criterion of an assignment's newest rubric."""
+
+    id: str
+    title: str
+    max_points: float
+
+
+def criteria_of(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
+    """Of the newest version that counts, in their order."""
+    rubric = newest_rubric(session, assignment_id)
+    return tuple(
+        Criterion(id=one["id"], title=one["title"], max_points=one["points"])
+        for one in rubric.get("criteria", ())
+    )
+
+
+def newest_rubric(session: Session, assignment_id: int) -> Mapping[str, Any]:
+    """The newest version that counts, as stored JSON; empty where there is none."""
+    query = select(RubricVersion.rubric).where(
+        RubricVersion.assignment_id == assignment_id, RubricVersion.published_at.is_not(None)
+    )
+    return session.scalar(query.order_by(RubricVersion.number.desc()).limit(1)) or {}
+
+
+def by_id(session: Session, assignment_id: int) -> Assignment:
+    """The assignment. Raises NotFound."""
+    found = session.scalar(_found_assignment(), {"assignment_id": assignment_id})
+    if found is None:
+        raise NotFound("There is no such assignment.")
+    return found
+
+
+@cache
+def _found_assignment() -> Select[Assignment]:
+    query = select(Assignment).options(joinedload(Assignment.course, innerjoin=True))
+    return query.where(Assignment.id == bindparam("assignment_id"))

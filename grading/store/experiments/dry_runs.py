@@ -23,7 +23,6 @@ from grading.store.audit import note
 from grading.store.bulk import chunks
 from grading.store.database import now
 from grading.store.submissions.intake import stages_of
-from grading.store.views import assignment as overview
 
 Purpose = Literal["try", "rubric", "rerun", "examples"]
 REASONS: dict[str, str] = {"try": "try", "rubric": "dry run", "rerun": "re-run"}
@@ -157,7 +156,7 @@ def find(session: Session, dry_run_id: str, lock: bool = False) -> tables.DryRun
 
 def assignment_of(session: Session, run: tables.DryRun) -> tables.Assignment:
     """What it is a dry run of, with its course."""
-    return overview.find(session, run.assignment_id)
+    return versions.by_id(session, run.assignment_id)
 
 
 def discard(session: Session, dry_run_id: str, actor: Actor) -> None:

@@ -20,12 +20,12 @@ from grading.scoring import changed
 from grading.scoring.adjustments import added_up
 from grading.scoring.final_score import counted
 from grading.store import tables
+from grading.store.assignments.versions import Criterion, criteria_of
 from grading.store.audit import note
 from grading.store.bulk import chunks
 from grading.store.grades.change_history import stamp
 from grading.store.grades.final_score import changes_of
 from grading.store.review import edits
-from grading.store.views.csv_export import Criterion, criteria_of
 from grading.store.views.gradebook import columns
 from grading.store.views.gradebook_cells import cells_of
 from grading.tabular.grades_csv import ADJUSTMENT, Table, Wish

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, exists, select
-from sqlalchemy.orm import Session, aliased, joinedload
+from sqlalchemy.orm import Session, aliased
 
 from grading.domain.errors import NotFound
 from grading.domain.lateness import LateRule, own_due, steps
@@ -106,20 +106,6 @@ class Overview(Value):
     steps: tuple[LateStep, ...] = ()
     door: Door
     group: Group | None = None
-
-
-def find(session: Session, assignment_id: int) -> tables.Assignment:
-    """The assignment. Raises NotFound."""
-    found = session.scalar(_found(), {"assignment_id": assignment_id})
-    if found is None:
-        raise NotFound("There is no such assignment.")
-    return found
-
-
-@cache
-def _found() -> Select[tables.Assignment]:
-    query = select(tables.Assignment).options(joinedload(tables.Assignment.course, innerjoin=True))
-    return query.where(tables.Assignment.id == bindparam("assignment_id"))
 
 
 _rubrics: Remembered[ShownRubric] = Remembered(MOST_READ)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 
 from grading.documents import zip_names
 from grading.domain.outcome import Report
-from grading.domain.rubric import Value
 from grading.scoring import changed
 from grading.scoring.text import as_text
 from grading.store import Store
+from grading.store.assignments.versions import Criterion, criteria_of, newest_rubric
 from grading.store.blobs import fetch
 from grading.store.bulk import chunks
 from grading.store.courses import courses
@@ -23,7 +23,6 @@ from grading.store.tables import (
     Grade,
     Identity,
     Round,
-    RubricVersion,
     Submission,
     SubmissionFile,
     User,
@@ -42,33 +41,9 @@ hand-ins/    a folder for each student, in it one for each hand-in with its file
 """
 
 
-class Criterion(Value):
-    """A criterion of an assignment's newest rubric."""
-
-    id: str
-    title: str
-    max_points: float
-
-
-def criteria_of(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
-    """Of the newest version that counts, in their order."""
-    rubric = _rubric_of(session, assignment_id)
-    return tuple(
-        Criterion(id=one["id"], title=one["title"], max_points=one["points"])
-        for one in rubric.get("criteria", ())
-    )
-
-
-def _rubric_of(session: Session, assignment_id: int) -> Mapping[str, Any]:
-    query = select(RubricVersion.rubric).where(
-        RubricVersion.assignment_id == assignment_id, RubricVersion.published_at.is_not(None)
-    )
-    return session.scalar(query.order_by(RubricVersion.number.desc()).limit(1)) or {}
-
-
 def _deducts(session: Session, assignment_id: int) -> bool:
     """Whether the points of its criteria need not add up to the whole."""
-    rubric = _rubric_of(session, assignment_id)
+    rubric = newest_rubric(session, assignment_id)
     return bool(rubric.get("adjustments")) or rubric.get("bonus_at_most") is not None
 
 

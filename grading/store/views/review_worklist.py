@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Select, case, exists, func, literal, or_, 
 from sqlalchemy.orm import Session
 
 from grading.domain.lateness import LateRule
+from grading.store.assignments.versions import by_id
 from grading.store.grades.counted_submission import counts_of
 from grading.store.tables import (
     Assignment,
@@ -28,7 +29,6 @@ from grading.store.tables import (
     SubmissionMember,
     User,
 )
-from grading.store.views.assignment import find
 from grading.store.views.review_filters import Filters, Line, Look, Page
 
 PER_PAGE = 25
@@ -102,7 +102,7 @@ def neighbours(
 
 def require(session: Session, assignment_id: int) -> Assignment:
     """The assignment. Raises NotFound."""
-    return find(session, assignment_id)
+    return by_id(session, assignment_id)
 
 
 def _joined(assignment: Assignment, columns: tuple[Any, ...]) -> Select[Any]:
