@@ -17,9 +17,9 @@ from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.store.courses import courses
 from grading.store.database import now
+from grading.store.grades.gradebook_cells import Cell
 from grading.store.views import gradebook
 from grading.store.views.gradebook import Gradebook
-from grading.store.views.gradebook_cells import Cell
 
 pages = Blueprint("gradebook", __name__)
 PAGES = 40

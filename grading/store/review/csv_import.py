@@ -25,9 +25,8 @@ from grading.store.audit import note
 from grading.store.bulk import chunks
 from grading.store.grades.change_history import stamp
 from grading.store.grades.final_score import changes_of
+from grading.store.grades.gradebook_cells import cells_of, columns
 from grading.store.review import edits
-from grading.store.views.gradebook import columns
-from grading.store.views.gradebook_cells import cells_of
 from grading.tabular.grades_csv import ADJUSTMENT, Table, Wish
 
 MOST_PROBLEMS = 200

@@ -17,6 +17,7 @@ from grading.store import tables
 from grading.store.courses import members
 from grading.store.courses.courses import CourseLine, find
 from grading.store.courses.members import Person
+from grading.store.grades import gradebook_cells
 from grading.store.submissions.submission_policy import counting_for
 from grading.store.views import gradebook, submission_lists
 from grading.store.views.submission_lists import SubmissionLine
@@ -150,5 +151,5 @@ def grades(
 ) -> tuple[gradebook.Row, ...]:
     """What counts of each student for one assignment, by the student's number; each row has one cell."""
     course = find(session, assignment.course_id)
-    listed = gradebook.columns(session, course.id, assignment_id=assignment.id)
+    listed = gradebook_cells.columns(session, course.id, assignment_id=assignment.id)
     return gradebook.rows(session, course, listed, gradebook.students_after(session, course.id, after, limit))

@@ -18,6 +18,7 @@ from grading.store.blobs import fetch
 from grading.store.bulk import chunks
 from grading.store.courses import courses
 from grading.store.grades.final_score import changes_of
+from grading.store.grades.gradebook_cells import Cell, Column, columns
 from grading.store.tables import (
     Assignment,
     Grade,
@@ -27,8 +28,7 @@ from grading.store.tables import (
     SubmissionFile,
     User,
 )
-from grading.store.views.gradebook import Row, columns, everybody
-from grading.store.views.gradebook_cells import Cell, Column
+from grading.store.views.gradebook import Row, everybody
 from grading.tabular.grades_csv import ADJUSTMENT, column_of
 
 TOGETHER = 20

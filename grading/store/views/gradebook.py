@@ -6,32 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
-from sqlalchemy import Engine, Executable, Select, bindparam, func, or_, select
+from sqlalchemy import Executable, Select, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from grading.domain.lateness import own_due
 from grading.domain.rubric import Value
 from grading.scoring.course import Counted, CourseStanding, course_standing
 from grading.store.bulk import chunks
-from grading.store.database import clock, now, told
+from grading.store.database import now
+from grading.store.grades.gradebook_cells import ASSIGNMENTS, STUDENTS, Cell, Column, cells_of, columns
 from grading.store.tables import (
-    Assignment,
     Course,
     Extension,
     Identity,
     Membership,
-    RubricVersion,
     User,
 )
-from grading.store.views.gradebook_cells import ASSIGNMENTS, STUDENTS, Cell, Column, cells_of
 
 PER_PAGE = 25
 AT_ONCE = 100
 """Students whose grades are read together, where all are wanted."""
-MOST = 200
-"""Assignments that are shown."""
 BY_NAME = (func.lower(User.name), User.id)
 """As people look names up, who write some of them small."""
 
@@ -118,63 +113,6 @@ def _student() -> Executable:
     query = select(User.id, User.name).join(Membership, Membership.user_id == User.id)
     here = Membership.course_id == bindparam("course_id")
     return query.where(here, Membership.role == "student", User.id == bindparam("user_id"))
-
-
-def columns(
-    session: Session, course_id: int, *, visible: bool = False, assignment_id: int | None = None
-) -> tuple[Column, ...]:
-    """The assignments of a course as they are due: all, those that students see, or one."""
-    wanted = {"course_id": course_id, "assignment_id": assignment_id}
-    query = _columns(session.get_bind().dialect.name, visible, assignment_id is not None)
-    found = session.execute(query, wanted).all()
-    if found:
-        told(session, found[0].clock)  # what is missing rests on it
-    highest = _highest(session, [one.version for one in found if one.version is not None])
-    return tuple(
-        Column(
-            id=one.id, slug=one.slug, title=one.title, due_at=one.due_at, counts=one.counts,
-            group_size=one.group_size, max_points=highest.get(one.version, 0.0),
-        )
-        for one in found
-    )  # fmt: skip
-
-
-@cache
-def _columns(dialect: str, visible: bool, single: bool) -> Select[Any]:
-    newest = (
-        select(RubricVersion.id)
-        .where(RubricVersion.assignment_id == Assignment.id, RubricVersion.published_at.is_not(None))
-        .order_by(RubricVersion.number.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
-    query: Select[Any] = (
-        select(
-            Assignment.id, Assignment.slug, Assignment.title, Assignment.due_at, Assignment.counts,
-            Assignment.group_size, newest.label("version"), clock(dialect),
-        )
-        .where(Assignment.course_id == bindparam("course_id"))
-        .order_by(Assignment.due_at.is_(None), Assignment.due_at, Assignment.id)
-        .limit(MOST)
-    )  # fmt: skip
-    if visible:
-        query = query.where(Assignment.visible)
-    return query.where(Assignment.id == bindparam("assignment_id")) if single else query
-
-
-_POINTS: WeakKeyDictionary[Engine, dict[int, float]] = WeakKeyDictionary()
-"""Database -> version of a rubric -> its points: versions never change."""
-
-
-def _highest(session: Session, versions: Sequence[int]) -> Mapping[int, float]:
-    known = _POINTS.setdefault(session.get_bind().engine, {})
-    missing = [one for one in versions if one not in known]
-    if missing:
-        query = select(RubricVersion.id, RubricVersion.rubric).where(RubricVersion.id.in_(missing))
-        for version, rubric in session.execute(query):
-            points = sum(float(one["points"]) for one in rubric.get("criteria", ()) if not one.get("bonus"))
-            known[version] = round(points, 2)
-    return {one: known[one] for one in versions if one in known}
 
 
 def _students(course_id: int, search: str) -> Select[Any]:
