@@ -13,7 +13,7 @@ from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Value
 from grading.integrations.mail import valid_address
-from grading.store.integrations import mail
+from grading.store.submissions import mail_notifications
 from grading.store.views import submission
 from grading.store.views.submission import SubmissionView
 
@@ -31,7 +31,7 @@ def offered(session: Session, actor: Actor, view: SubmissionView) -> Offer | Non
     """Nothing where no mail is sent, for those whose hand-in it is not, and without an address."""
     if not services().config.mail.on or not _theirs(actor, view) or view.released:
         return None
-    wanted, address = mail.wanted(session, view.id, actor.user_id)
+    wanted, address = mail_notifications.wanted(session, view.id, actor.user_id)
     return Offer(wanted=wanted, address=address) if valid_address(address) else None
 
 
@@ -45,7 +45,7 @@ def wish(submission_id: str) -> Response:
         auth.require_seen(actor, view)
         if not _theirs(actor, view):
             raise NotFound("This hand-in is not yours.")
-        mail.wish(session, submission_id, actor.user_id, wanted=wanted)
+        mail_notifications.wish(session, submission_id, actor.user_id, wanted=wanted)
     told = _("You will get an e-mail when you can see the result.")
     flash(told if wanted else _("You will get no e-mail about this hand-in."))
     return redirect(url_for("pages.submission", submission_id=submission_id), 303)

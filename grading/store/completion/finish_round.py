@@ -21,11 +21,11 @@ from grading.store.database import now
 from grading.store.experiments import apply
 from grading.store.grades.final_score import changes_of
 from grading.store.grades.release import by_itself
-from grading.store.integrations import mail
 from grading.store.integrations.lti.score_sync import wake
 from grading.store.review import carry_over
 from grading.store.rounds.lifecycle import storable
 from grading.store.rounds.locking import LockedRound, locked, read_accepted, set_round
+from grading.store.submissions import mail_notifications
 from grading.store.tables import (
     Assignment,
     Base,
@@ -49,7 +49,7 @@ _ENDING = (
         Extension.due_at.label("own"),
         select(Change.id).where(Change.submission_id == Submission.id).exists().label("changed"),
         or_(select(LtiLink.id).exists(), select(CanvasLink.id).exists()).label("linked"),
-        mail.wanting(Round.id == bindparam("at_round")).exists().label("wanted"),
+        mail_notifications.wanting(Round.id == bindparam("at_round")).exists().label("wanted"),
     )
     .join(Submission, Submission.id == Round.submission_id)
     .join(Assignment, Assignment.id == Submission.assignment_id)
@@ -172,7 +172,7 @@ def finish(session: Session, current: LockedRound, report: Report, end: Ending, 
     news = {f"{report.status}:{current.id}": f"submission.{GRADED[report.status]}"}
     if release:
         if end.wanted:
-            mail.ready(session, [current.id])
+            mail_notifications.ready(session, [current.id])
         if end.linked:
             wake(session, [current.submission_id])
         news[f"released:{current.id}"] = "grade.released"

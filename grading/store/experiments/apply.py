@@ -22,9 +22,9 @@ from grading.store.database import now
 from grading.store.experiments import dry_runs
 from grading.store.grades import release
 from grading.store.grades.final_score import settle
-from grading.store.integrations import mail
 from grading.store.integrations.lti.score_sync import wake
 from grading.store.review.carry_over import copy
+from grading.store.submissions import mail_notifications
 
 SYSTEM = "system"
 
@@ -282,7 +282,7 @@ def _tell(session: Session, pairs: Sequence[Pair]) -> None:
     ]
     if rows:
         session.execute(insert(tables.Outbox), rows)
-    mail.ready(session, [one.new_round for one in pairs if one.shown])
+    mail_notifications.ready(session, [one.new_round for one in pairs if one.shown])
     wake(session, [one.submission_id for one in pairs])
 
 

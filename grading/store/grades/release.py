@@ -15,8 +15,8 @@ from grading.domain.rubric import Value
 from grading.store import outbox, periodic_tasks, tables
 from grading.store.audit import note
 from grading.store.database import now
-from grading.store.integrations import mail
 from grading.store.integrations.lti import score_sync as waking
+from grading.store.submissions import mail_notifications
 
 POLICIES = ("at_once", "after_review", "at")
 DUE = "release:"
@@ -190,7 +190,7 @@ def _release(session: Session, grades: Sequence[tables.Grade], by: int | None, n
         note(session, name, "grade.release", f"submission:{grade.submission_id}", {"held": grade.held})
         tell(session, grade, "grade.released", f"released:{grade.round_id}")
     session.flush()
-    mail.ready(session, [grade.round_id for grade in grades])
+    mail_notifications.ready(session, [grade.round_id for grade in grades])
     return len(grades)
 
 

@@ -15,8 +15,8 @@ from grading.store import tables
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.grades.change_history import stamp
-from grading.store.integrations import mail
 from grading.store.review import edits
+from grading.store.submissions import mail_notifications
 from grading.store.submissions.intake import add_round
 
 MOST_OF_ONE = 30
@@ -91,7 +91,7 @@ def answer(session: Session, actor: Actor, request_id: int, given: Answer) -> st
     row.answer, row.answered_by, row.answered_at = _storable(given.words), actor.user_id, now(session)
     said = {**_about(row), "verdict": given.verdict, "points": given.points}
     note(session, actor.name, "regrade.answer", f"submission:{row.submission_id}", said)
-    mail.answered(session, row.submission_id, row.student_id, row.id)
+    mail_notifications.answered(session, row.submission_id, row.student_id, row.id)
     return new
 
 

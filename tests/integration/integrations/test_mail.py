@@ -23,11 +23,11 @@ from grading.integrations.mail import Mail, valid_address
 from grading.store import Store, outbox, tables
 from grading.store.completion import finish_round
 from grading.store.grades import release as grades
-from grading.store.integrations import mail as mails
 from grading.store.privacy import erasure
 from grading.store.privacy.student_data import find_student
 from grading.store.review import regrade_requests
 from grading.store.rounds.locking import locked
+from grading.store.submissions import mail_notifications as mails
 from tests.integration.webapp import School, configuration, form_token, report
 from tests.support.redis_servers import certificates
 from tests.support.servers.smtp_server import Mailbox, mail_server

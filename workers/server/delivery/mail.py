@@ -17,9 +17,9 @@ from sqlalchemy.exc import DBAPIError
 from grading.domain.errors import GraderError
 from grading.integrations.mail import valid_address
 from grading.store import outbox
-from grading.store.integrations import mail as mails
-from grading.store.integrations.mail import Letter
 from grading.store.outbox import Delivery
+from grading.store.submissions import mail_notifications as mails
+from grading.store.submissions.mail_notifications import Letter
 from workers.server.context import Server
 from workers.server.delivery import mail_texts
 from workers.server.delivery.smtp import FAILURES, connected, within
