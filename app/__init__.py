@@ -50,6 +50,7 @@ from app.web.i18n import translate
 from app.web.services import Services
 from app.webhooks import views as webhooks
 from grading.shared import logs
+from grading.store.integrations.connect import connect_platforms
 
 __all__ = ["Services", "create_app"]
 
@@ -65,6 +66,7 @@ PRINTS = "20 per minute"
 
 def create_app(services: Services) -> Flask:
     """A Flask app that works with these services."""
+    connect_platforms()
     app = Flask(__name__)
     app.jinja_environment = Compiled  # type: ignore[assignment]  # whose own class it is
     app.extensions["grader"] = services

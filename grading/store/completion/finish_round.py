@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, bindparam, or_, select
+from sqlalchemy import and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from grading.domain.jobs import Result
@@ -20,8 +20,8 @@ from grading.store.change_tracking import touch_assignment
 from grading.store.database import now
 from grading.store.experiments import apply
 from grading.store.grades.final_score import changes_of
+from grading.store.grades.listeners import grade_changed
 from grading.store.grades.release import by_itself
-from grading.store.integrations.lti.score_sync import wake
 from grading.store.review import carry_over
 from grading.store.rounds.lifecycle import storable
 from grading.store.rounds.locking import LockedRound, locked, read_accepted, set_round
@@ -29,11 +29,9 @@ from grading.store.submissions import mail_notifications
 from grading.store.tables import (
     Assignment,
     Base,
-    CanvasLink,
     Change,
     Extension,
     Grade,
-    LtiLink,
     Round,
     Submission,
 )
@@ -48,7 +46,6 @@ _ENDING = (
         *(getattr(Assignment, name) for name in ("release", "release_at", "due_at", "late")),
         Extension.due_at.label("own"),
         select(Change.id).where(Change.submission_id == Submission.id).exists().label("changed"),
-        or_(select(LtiLink.id).exists(), select(CanvasLink.id).exists()).label("linked"),
         mail_notifications.wanting(Round.id == bindparam("at_round")).exists().label("wanted"),
     )
     .join(Submission, Submission.id == Round.submission_id)
@@ -89,8 +86,6 @@ class Ending:
     """The part of its points that the submission keeps."""
     changed: bool
     """People changed a grade of the submission."""
-    linked: bool
-    """Some learning platform may have to be told of scores."""
     wanted: bool
     """Somebody wants a mail when they can see the result."""
     withdrawn_by: int | None
@@ -109,7 +104,6 @@ def ending(session: Session, round_id: str) -> Ending:
         by_itself=by_itself(row.release, row.release_at, now(session)),
         credit=lateness(row.created_at, due, LateRule.model_validate(row.late or {})).credit,
         changed=row.changed,
-        linked=row.linked,
         wanted=row.wanted,
         withdrawn_by=row.withdrawn_by,
         number=row.number,
@@ -173,8 +167,7 @@ def finish(session: Session, current: LockedRound, report: Report, end: Ending, 
     if release:
         if end.wanted:
             mail_notifications.ready(session, [current.id])
-        if end.linked:
-            wake(session, [current.submission_id])
+        grade_changed(session, [current.submission_id])
         news[f"released:{current.id}"] = "grade.released"
     told = {key: {"type": kind, "submission": current.submission_id} for key, kind in news.items()}
     outbox.put_all(session, "event", told)

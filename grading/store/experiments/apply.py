@@ -22,7 +22,7 @@ from grading.store.database import now
 from grading.store.experiments import dry_runs
 from grading.store.grades import release
 from grading.store.grades.final_score import settle
-from grading.store.integrations.lti.score_sync import wake
+from grading.store.grades.listeners import grade_changed
 from grading.store.review.carry_over import copy
 from grading.store.submissions import mail_notifications
 
@@ -283,7 +283,7 @@ def _tell(session: Session, pairs: Sequence[Pair]) -> None:
     if rows:
         session.execute(insert(tables.Outbox), rows)
     mail_notifications.ready(session, [one.new_round for one in pairs if one.shown])
-    wake(session, [one.submission_id for one in pairs])
+    grade_changed(session, [one.submission_id for one in pairs])
 
 
 def _carry(session: Session, pairs: Sequence[Pair]) -> set[str]:

@@ -15,7 +15,7 @@ from grading.domain.rubric import Value
 from grading.store import outbox, periodic_tasks, tables
 from grading.store.audit import note
 from grading.store.database import now
-from grading.store.integrations.lti import score_sync as waking
+from grading.store.grades.listeners import grade_changed
 from grading.store.submissions import mail_notifications
 
 POLICIES = ("at_once", "after_review", "at")
@@ -125,7 +125,7 @@ def by_itself(release: str, release_at: datetime | None, moment: datetime) -> bo
 def tell(session: Session, grade: tables.Grade, what: str, key: str) -> None:
     """Leave the news for the outside; it names the submission, not the points."""
     news = {"type": what, "submission": grade.submission_id}
-    waking.wake(session, [grade.submission_id])
+    grade_changed(session, [grade.submission_id])
     if not outbox.put(session, "event", key, news):
         # a grade of this round was released before: this is another time
         outbox.put(session, "event", f"{key}:{now(session):%Y%m%d%H%M%S%f}", news)
