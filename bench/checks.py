@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from grading.execution.model import Code, Expression, Limits, Request, Work
+from grading.config.sandbox import Limits
+from grading.execution.model import Code, Expression, Request, Work
 from workers.sandbox.backends.base import Sandbox
 from workers.sandbox.runtimes import Toolbox
 from workers.sandbox.session import Trials

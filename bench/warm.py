@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from grading.execution.model import Code, Expression, Limits, Request, TrialLanguage, Work
+from grading.config.sandbox import Limits
+from grading.execution.model import Code, Expression, Request, TrialLanguage, Work
 from workers.sandbox.backends.base import Box, Sandbox
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.backends.fork_servers import ForkServer

@@ -17,9 +17,9 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from grading.config.sandbox import Checks
+from grading.config.sandbox import Checks, Limits
 from grading.documents import UploadedFile, read_document
-from grading.execution.model import Code, Limits, Request, Trial, Work
+from grading.execution.model import Code, Request, Trial, Work
 from grading.execution.paths import places_of, repair
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.files import Shelf

@@ -26,9 +26,9 @@ from typing import Any
 from grading import scoring
 from grading.assignments.loader import Assignment, read_folder
 from grading.checks import collect
-from grading.config.sandbox import Checks
+from grading.config.sandbox import Checks, Limits
 from grading.documents import UploadedFile, read, set_apart
-from grading.execution.model import Limits, Request, Trial
+from grading.execution.model import Request, Trial
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from workers.sandbox.backends import open_sandbox

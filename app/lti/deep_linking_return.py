@@ -10,10 +10,10 @@ from flask import Response, g, render_template
 
 from app.lti import frames
 from app.web.services import services
+from grading.domain.ssrf import read
 from grading.integrations.lti.keys import signed
 from grading.integrations.lti.messages import chosen
 from grading.integrations.lti.values import Platform
-from grading.integrations.ssrf import read
 from grading.store.database import now
 from grading.store.integrations.lti import keys
 

@@ -9,10 +9,10 @@ from flask import Blueprint, Response, jsonify, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.web.services import services
+from grading.domain.ssrf import read
 from grading.integrations.http_client import OutsideFailed, ask
 from grading.integrations.lti import client, messages
 from grading.integrations.lti.values import PlatformRefused
-from grading.integrations.ssrf import read
 from grading.store.integrations.lti import keys, platforms
 from grading.store.integrations.lti.platforms import NewPlatform, TicketGone
 

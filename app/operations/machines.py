@@ -11,7 +11,7 @@ from app.submissions.eta import expecting
 from app.web.services import services
 from grading.broker.machine_condition import Condition, condition
 from grading.broker.machine_states import MachineState, machines_that_differ
-from grading.scheduling.model_digests import Difference
+from grading.domain.model_digests import Difference
 from grading.store.reporting import drains
 from grading.store.reporting.recent_runs import Taken, last_taken
 

@@ -29,9 +29,9 @@ from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.services import Services, services
+from grading.domain import model_digests
 from grading.domain.errors import NotFound, NotSignedIn
 from grading.domain.permissions import may
-from grading.scheduling import model_digests
 from grading.store import schema
 from grading.store.reporting import drains
 from grading.store.reporting import metrics as measures

@@ -9,10 +9,10 @@ from werkzeug.wrappers import Response
 from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.services import services
+from grading.config.mail import valid_address
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Value
-from grading.integrations.mail import valid_address
 from grading.store.submissions import mail_notifications
 from grading.store.views import submission
 from grading.store.views.submission import SubmissionView

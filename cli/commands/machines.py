@@ -15,7 +15,7 @@ from grading.broker.dispatch import open_dispatch
 from grading.broker.machine_condition import Condition, an_hour, condition
 from grading.broker.machine_states import MachineState, machines_that_differ
 from grading.domain.errors import GraderError
-from grading.scheduling.model_digests import short
+from grading.domain.model_digests import short
 
 
 @click.command()

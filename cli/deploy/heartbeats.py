@@ -11,7 +11,7 @@ from cli.deploy.ssh import MachineError
 from grading.broker.dispatch import open_leases
 from grading.broker.heartbeats import Beat
 from grading.config.settings import Config
-from grading.scheduling.model_digests import Claim, claims
+from grading.domain.model_digests import Claim, claims
 
 POLL_S = 0.2
 

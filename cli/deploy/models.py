@@ -14,7 +14,7 @@ from cli.deploy.files import File, Progress, copy, file, files_of, manifest, siz
 from cli.deploy.remote.deploy_models_there import ollama_manifest
 from cli.deploy.ssh import MachineError, Remote
 from grading.config.settings import Machine
-from grading.scheduling.model_digests import Claim
+from grading.domain.model_digests import Claim
 
 THERE = Path(__file__).parent / "remote" / "deploy_models_there.py"
 VERIFY_S = 3600.0

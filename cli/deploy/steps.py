@@ -24,7 +24,7 @@ from cli.deploy.services import MachineService, State, services_of
 from cli.deploy.ssh import MachineError, Remote
 from cli.settings import Settings
 from grading.config.settings import Machine, Redis
-from grading.scheduling.model_digests import Claim, Difference, differing
+from grading.domain.model_digests import Claim, Difference, differing
 from workers.machine.engines.remote_prefill import secret as prefill
 
 INSTALL_S = 3600.0

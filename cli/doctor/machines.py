@@ -14,7 +14,7 @@ from grading.broker.celery_app import EXAMINE, own_queue
 from grading.broker.dispatch import AWAY, Dispatch, open_dispatch
 from grading.broker.machine_states import MachineState
 from grading.config.settings import Machine
-from grading.scheduling.model_digests import Claim, claims, differing, short
+from grading.domain.model_digests import Claim, claims, differing, short
 from grading.shared.software import software
 
 LOOK_EVERY_S = 0.1

@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cli.doctor.finding import Finding, Patient, failure, warning
 from cli.settings import canvas_tokens, lms_secrets
-from grading.integrations.ssrf import Refused, read, require
+from grading.domain.ssrf import Refused, read, require
 from grading.store import Store
 from grading.store.integrations import event_deliveries, webhook_secrets
 from grading.store.reporting.database_facts import file_of

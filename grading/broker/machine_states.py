@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from grading.broker.canaries import OVERDUE_S
 from grading.broker.heartbeats import Beat
-from grading.scheduling.model_digests import Difference, claims, differing
+from grading.domain.model_digests import Difference, claims, differing
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from grading.config.machines import HttpUrl, Name
 from grading.domain.rubric import Value
-from grading.integrations.ssrf import Allowed
+from grading.domain.ssrf import Allowed
 
 EVERY_COURSE = "*"
 BoundCourse = Annotated[str, StringConstraints(pattern=r"^(\*|[a-z0-9][a-z0-9-]*)$", max_length=64)]

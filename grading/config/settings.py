@@ -24,11 +24,11 @@ from pydantic import (
 from grading.config import redis_url
 from grading.config.gateway import Gateway
 from grading.config.machines import ENGINES, EngineSettings, Machine, Placement, Prefill, Ssh
+from grading.config.mail import Mail
 from grading.config.sandbox import Checks
 from grading.config.server import EventReceiver, Server
 from grading.domain.errors import ConfigError
 from grading.domain.rubric import Value
-from grading.integrations.mail import Mail
 
 __all__ = [
     "ENGINES",

@@ -10,27 +10,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from grading.config.sandbox import Limits
 from grading.domain.model import Output
 from grading.domain.rubric import Value
 
 TrialLanguage = Literal["python", "r"]
-
-
-class Limits(Value):
-    """What one trial may use."""
-
-    seconds: float = Field(default=120.0, gt=0)
-    """Wall time in all."""
-    cell_s: float = Field(default=30.0, gt=0)
-    """Wall time of one cell, or of a script."""
-    memory_mb: int = Field(default=1024, ge=64)
-    """Of all its processes together, MiB."""
-    processes: int = Field(default=64, ge=4)
-    """Processes and threads at the same time."""
-    disk_mb: int = Field(default=256, ge=1)
-    """What it may write, MiB."""
-    output_kb: int = Field(default=512, ge=1)
-    """Text it may print in all, KiB."""
 
 
 class Code(Value):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from types import MappingProxyType
 
+from grading.config.sandbox import Limits
 from grading.domain.model import Cell, Document
 from grading.domain.rubric import (
     Check,
@@ -23,7 +24,7 @@ from grading.domain.rubric import (
     Show,
     VariableEquals,
 )
-from grading.execution.model import Limits, Request, TestFile, TrialLanguage
+from grading.execution.model import Request, TestFile, TrialLanguage
 from grading.execution.packages import known_packages
 from grading.execution.paths import Repair
 from grading.execution.planned_requests import Drafts, Slot

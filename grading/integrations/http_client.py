@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from grading.domain.errors import GraderError
-from grading.integrations.ssrf import Address, Allowed, Refused, Target, read, require
+from grading.domain.ssrf import Address, Allowed, Refused, Target, read, require
 
 __all__ = ["Allowed", "Answer", "OutsideFailed", "Refused", "TooMuch", "ask"]
 

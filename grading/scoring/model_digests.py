@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from grading.domain.jobs import Result
 from grading.domain.model import Flag
-from grading.scheduling.model_digests import Claim, differing, short
+from grading.domain.model_digests import Claim, differing, short
 
 
 def other_weights(results: Mapping[str, Result]) -> list[Flag]:

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from grading.assignments.loader import Assignment
 from grading.checks import collect
+from grading.config.sandbox import Limits
 from grading.documents import set_apart
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Cell, Document, Evidence
 from grading.domain.outcome import CriterionGrade
 from grading.domain.rubric import Criterion, Value
-from grading.execution.model import Limits
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from grading.scoring.adjustments import added_up, found_adjustments

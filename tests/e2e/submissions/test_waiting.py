@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from grading.broker.heartbeats import Lease
-from grading.integrations.mail import Mail
+from grading.config.mail import Mail
 from grading.store import tables
 from grading.store.accounts import users
 from tests.e2e.browsing import come_in, look

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from grading.domain.ssrf import Address
 from grading.integrations import http_client
 from grading.integrations.http_client import Allowed, Answer, OutsideFailed, Refused, ask
-from grading.integrations.ssrf import Address
 from tests.support.redis_servers import certificates
 
 HERE = Allowed.of(["127.0.0.1/32"])

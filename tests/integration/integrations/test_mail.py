@@ -16,10 +16,10 @@ from sqlalchemy import select
 from app.web.i18n import FOLDER
 from cli.doctor import mail as doctor_mail
 from cli.doctor.finding import Patient
+from grading.config.mail import Mail, valid_address
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError
 from grading.domain.permissions import Actor
-from grading.integrations.mail import Mail, valid_address
 from grading.store import Store, outbox, tables
 from grading.store.completion import finish_round
 from grading.store.grades import release as grades

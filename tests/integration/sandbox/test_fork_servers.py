@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from grading.config.sandbox import Checks
-from grading.execution.model import Code, Expression, Limits, Request, TestFile, Trial, TrialLanguage, Work
+from grading.config.sandbox import Checks, Limits
+from grading.execution.model import Code, Expression, Request, TestFile, Trial, TrialLanguage, Work
 from workers.sandbox.backends import fork_servers
 from workers.sandbox.backends.base import Box
 from workers.sandbox.backends.bubblewrap import Bubblewrap

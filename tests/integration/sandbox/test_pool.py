@@ -27,10 +27,10 @@ from app.submissions.status import live
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
 from grading.broker.purge import withdraw
+from grading.config.sandbox import Limits
 from grading.config.settings import Checks, Retention
 from grading.domain.errors import SandboxUnavailable
 from grading.domain.model import RoundState
-from grading.execution.model import Limits
 from grading.store import Store, outbox, schema
 from grading.store.privacy import backup, erasure, retention
 from grading.store.privacy.student_data import find_student

@@ -16,14 +16,13 @@ from grading.checks.lang_python import VALUE_MAGIC
 from grading.checks.numbers import MAX_DIGITS, number_of
 from grading.checks.scope import first_comments
 from grading.checks.visibility import for_student
-from grading.config.sandbox import Checks
+from grading.config.sandbox import Checks, Limits
 from grading.domain.model import Evidence
 from grading.domain.rubric import Case, Check, Criterion, OutputEquals, PassesTests, Rubric, RunsClean
 from grading.execution.model import (
     Answer,
     Code,
     Expression,
-    Limits,
     Played,
     Request,
     Shape,

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grading.checks import collect
+from grading.config.sandbox import Limits
 from grading.domain.model import CheckOutcome, Document, Evidence, Output
 from grading.domain.rubric import Check, Criterion, Rubric
-from grading.execution.model import Answer, Limits, Played, Request, Shape, Tested, Trial
+from grading.execution.model import Answer, Played, Request, Shape, Tested, Trial
 from grading.execution.plan import Plan, make_plan
 from grading.execution.results import Ran
 

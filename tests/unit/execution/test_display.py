@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.results.executions import FOLDED_CHARS, LONGEST, SHOWN_FAILED, listed_tests, ran_cell, ran_document
+from grading.config.sandbox import Limits
 from grading.documents import Identity, pseudonymise
 from grading.domain.model import (
     Cell,
@@ -30,7 +31,7 @@ from grading.execution.display import (
     add_played,
     shown,
 )
-from grading.execution.model import Code, Limits, Played, Request, Trial, Work
+from grading.execution.model import Code, Played, Request, Trial, Work
 from grading.execution.paths import Repair
 from grading.execution.plan import Plan, make_plan
 from workers.server.pseudonyms import hide_names

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
+from grading.config.sandbox import Limits
 from grading.domain.errors import SandboxUnavailable
-from grading.execution.model import Limits
 from workers.sandbox.backends import advice, open_sandbox
 from workers.sandbox.backends.base import Box
 from workers.sandbox.backends.none import NoSandbox

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from grading.execution.model import End, Limits
+from grading.config.sandbox import Limits
+from grading.execution.model import End
 
 
 @dataclass(frozen=True)

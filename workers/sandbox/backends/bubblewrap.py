@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from grading.config.sandbox import Limits
 from grading.domain.errors import SandboxUnavailable
-from grading.execution.model import Limits
 from workers.sandbox.backends import advice, filesystem_view, seccomp
 from workers.sandbox.backends.base import Box, Prepared, Session
 from workers.sandbox.backends.bwrap_process import Held

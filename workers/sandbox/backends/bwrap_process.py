@@ -15,8 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from grading.config.sandbox import Limits
 from grading.domain.errors import SandboxUnavailable
-from grading.execution.model import Limits
 
 _START_S = 10.0
 _END_S = 10.0

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from grading.config.sandbox import Limits
 from grading.domain.errors import SandboxUnavailable
-from grading.execution.model import Limits
 from workers.sandbox.backends import filesystem_view
 from workers.sandbox.backends.base import Box, Mount, Session
 from workers.sandbox.backends.pipes import PipedSession, environment

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol, Self
 
-from grading.execution.model import End, Limits
+from grading.config.sandbox import Limits
+from grading.execution.model import End
 from workers.sandbox.backends.base import Box, Ending
 from workers.sandbox.backends.watchdog import Watcher, memory, too_long
 

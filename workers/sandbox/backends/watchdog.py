@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from grading.execution.model import End, Limits
+from grading.config.sandbox import Limits
+from grading.execution.model import End
 
 TICK_S = 0.05
 """Time between two looks."""

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from sqlalchemy.exc import DBAPIError
 
+from grading.config.mail import valid_address
 from grading.domain.errors import GraderError
-from grading.integrations.mail import valid_address
 from grading.store import outbox
 from grading.store.outbox import Delivery
 from grading.store.submissions import mail_notifications as mails

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from grading.config.mail import Mail
 from grading.domain.errors import GraderError
-from grading.integrations.mail import Mail
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 FAILURES = (OSError, smtplib.SMTPException)

@@ -14,8 +14,8 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.ssrf import read
 from grading.integrations.lti.values import Platform, PlatformRefused
-from grading.integrations.ssrf import read
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.tables import LtiContext, LtiDeployment, LtiPlatform, LtiTicket

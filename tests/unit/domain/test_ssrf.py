@@ -8,7 +8,7 @@ import pytest
 
 from grading.config.settings import Config, parse
 from grading.domain.errors import ConfigError
-from grading.integrations.ssrf import Allowed, Refused, plain, public, read, require
+from grading.domain.ssrf import Allowed, Refused, plain, public, read, require
 
 NOTHING = Allowed()
 

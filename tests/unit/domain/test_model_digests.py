@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from grading.scheduling.model_digests import Claim, claims, differing, short
+from grading.domain.model_digests import Claim, claims, differing, short
 
 QWEN, OTHER = "sha256:06c1097efce0431c", "sha256:ffff097efce0431c"
 
