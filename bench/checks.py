@@ -16,8 +16,8 @@ from typing import Any
 from grading.config.sandbox import Limits
 from grading.execution.model import Code, Expression, Request, Work
 from workers.sandbox.backends.base import Sandbox
-from workers.sandbox.runtimes import Toolbox
 from workers.sandbox.session import Trials
+from workers.sandbox.toolbox import Toolbox
 
 TURNS = 10
 """So often both are measured, one after the other."""

@@ -21,8 +21,8 @@ from workers.sandbox.backends.base import Box, Sandbox
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.backends.fork_servers import ForkServer
 from workers.sandbox.fork_server_choice import prepared
-from workers.sandbox.runtimes import Toolbox
 from workers.sandbox.session import Talk, Trials
+from workers.sandbox.toolbox import Toolbox
 
 TESTS = 15
 READY_S = 60.0

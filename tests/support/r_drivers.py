@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.sandbox.runtimes_r import DRIVERS, argv
+from workers.sandbox.runtimes_r import argv
+from workers.sandbox.toolbox import DRIVERS
 
 RSCRIPT = shutil.which("Rscript") or "Rscript"
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from grading.execution.model import Request, TrialLanguage
 from workers.sandbox.backends.base import Prepared
-from workers.sandbox.runtimes import Toolbox
+from workers.sandbox.toolbox import Toolbox
 
 Kind = Literal["work", "tests"]
 TIDYVERSE = frozenset("ggplot2 tibble tidyr readr purrr dplyr stringr forcats lubridate".split())

@@ -12,11 +12,9 @@ from pathlib import Path, PurePath
 
 from grading.config.sandbox import Checks
 from workers.sandbox.backends.base import Mount
-from workers.sandbox.runtimes import Toolbox, find_toolbox
+from workers.sandbox.runtimes_python import find_python
+from workers.sandbox.toolbox import DRIVERS, INSIDE, Toolbox
 
-DRIVERS = Path(__file__).parent / "drivers"
-INSIDE = "/grader"
-"""Where the drivers are seen in a box."""
 HOW = "on Debian and Ubuntu: apt-get install r-base-core r-cran-irkernel r-cran-testthat"
 NO_SUCH = "checks.r: there is no program {}; name an Rscript, or leave it out to take the one on the PATH"
 ENVIRON = {"R_DEFAULT_INTERNET_TIMEOUT": "1"}
@@ -71,7 +69,7 @@ def _find(named: str, rscript: str) -> Toolbox:
 
 def _with_fork_server(found: Toolbox, rscript: str, settings: Checks) -> Toolbox:
     """R is forked from within a Python; without one, or without R as a library, it is started each time."""
-    python = find_toolbox("python", settings)
+    python = find_python(settings)
     if not python.fork_argv:
         return found
     return replace(

@@ -29,7 +29,7 @@ from grading.execution.model import (
 )
 from workers.sandbox.backends.base import Box, Ending, Mount, Sandbox, Session
 from workers.sandbox.fork_server_choice import prepared
-from workers.sandbox.runtimes import Toolbox
+from workers.sandbox.toolbox import Toolbox
 
 log = logging.getLogger(__name__)
 V = TypeVar("V", bound=Value)

@@ -14,7 +14,9 @@ from typing import Any
 
 from grading.config.sandbox import Checks
 from grading.execution.model import Answer, Played, Tested
-from workers.sandbox.runtimes import INSIDE, OWN, find_toolbox
+from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.runtimes_python import OWN
+from workers.sandbox.toolbox import INSIDE
 
 PATIENCE_S = 60.0
 

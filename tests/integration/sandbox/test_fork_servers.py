@@ -27,8 +27,9 @@ from workers.sandbox.backends import fork_servers
 from workers.sandbox.backends.base import Box
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.fork_server_choice import packages, prepared
-from workers.sandbox.runtimes import DRIVERS, find_toolbox
+from workers.sandbox.runtimes import find_toolbox
 from workers.sandbox.session import Trials
+from workers.sandbox.toolbox import DRIVERS
 
 pytestmark = pytest.mark.usefixtures("one_box_at_a_time")
 LIMITS = Limits(seconds=20, cell_s=5, memory_mb=256, processes=24, disk_mb=8)

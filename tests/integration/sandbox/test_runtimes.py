@@ -10,7 +10,7 @@ import pytest
 
 from grading.config.sandbox import Checks
 from tests.integration.sandbox.python_boxes import commands, driver
-from workers.sandbox import runtimes
+from workers.sandbox import runtimes_python, toolbox
 from workers.sandbox.runtimes import find_toolbox
 
 
@@ -29,7 +29,7 @@ def test_the_folder_of_the_drivers_is_made_again_when_it_was_tidied_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    runtimes._find.cache_clear()
+    runtimes_python._find.cache_clear()
     try:
         (folder,) = (
             m.source for m in find_toolbox("python", Checks()).mounts if m.target == "/grader/drivers"
@@ -41,17 +41,17 @@ def test_the_folder_of_the_drivers_is_made_again_when_it_was_tidied_up(
             m.source for m in find_toolbox("python", Checks()).mounts if m.target == "/grader/drivers"
         )
         assert again == folder
-        assert (again / "python_work.py").read_bytes() == (runtimes.DRIVERS / "python_work.py").read_bytes()
+        assert (again / "python_work.py").read_bytes() == (toolbox.DRIVERS / "python_work.py").read_bytes()
     finally:
-        runtimes._find.cache_clear()
+        runtimes_python._find.cache_clear()
 
 
 def test_a_folder_of_somebody_else_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    name = runtimes._compiled(sys.executable, "v").name
+    name = runtimes_python._compiled(sys.executable, "v").name
     (tmp_path / name).rename(tmp_path / "away")
     (tmp_path / name).symlink_to(tmp_path / "away")
-    assert runtimes._compiled(sys.executable, "v").name != name
+    assert runtimes_python._compiled(sys.executable, "v").name != name
 
 
 def test_another_python_can_be_named(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_an_image_brings_its_own_python() -> None:
     found = find_toolbox("python", Checks(sandbox="container", engine="docker", image="checks:1"))
     other = find_toolbox("python", Checks(sandbox="container", engine="docker", image="checks:2"))
     assert found.work_argv[0] == "python3"
-    assert {mount.source.parent for mount in found.mounts} == {runtimes.DRIVERS}
+    assert {mount.source.parent for mount in found.mounts} == {toolbox.DRIVERS}
     assert found.digest != other.digest
 
 
