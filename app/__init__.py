@@ -29,9 +29,9 @@ from app.lti import launch as lti
 from app.lti import registration as lti_registering
 from app.operations import audit, deliveries, failed_submissions, machine_texts, webhook_secrets
 from app.operations import views as operations
-from app.results import adjustments, comments, executions, flags, provenance
+from app.reports import adjustments, comments, executions, flags, provenance
+from app.reports.points import level_said
 from app.results import views as results
-from app.results.points import level_said
 from app.review import class_actions, comment_bank, edits, parts, regrade_requests, second_marking
 from app.review import views as review
 from app.statistics import views as statistics
@@ -42,10 +42,10 @@ from app.submissions import (
     submit,  # noqa: F401  # its views are in the blueprint of `pages`
 )
 from app.submissions import views as pages
-from app.submissions.eta import Expecting
 from app.web import auth, dates, errors, markdown, security, tabs, template_helpers, viewing
 from app.web.check_messages import said as in_words
 from app.web.compiled import Compiled
+from app.web.eta import Expecting
 from app.web.i18n import translate
 from app.web.services import Services
 from app.webhooks import views as webhooks

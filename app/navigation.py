@@ -9,9 +9,9 @@ from flask import Blueprint, current_app, redirect, request, session, url_for
 from flask_login import current_user
 from werkzeug.wrappers import Response
 
-from app.lti.frames import framed
 from app.submissions.status import TITLES
 from app.web.auth import SignedIn
+from app.web.frames import framed
 from app.web.i18n import gettext as _
 from app.web.i18n import languages
 from app.web.i18n import later as N_

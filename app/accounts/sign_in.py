@@ -7,8 +7,7 @@ from flask_login import login_user, logout_user
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.accounts import known_browsers
-from app.lti import frames
-from app.web import auth
+from app.web import auth, frames
 from app.web.i18n import gettext as _
 from app.web.security import safe_next
 from app.web.services import services

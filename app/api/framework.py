@@ -14,11 +14,11 @@ from pydantic import BaseModel
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from app.api import etags, parsing
+from app.api import etags
 from app.api.fields import MOST_NUMBER
-from app.api.parsing import InvalidField
 from app.api.routes import Call, Route
-from app.web import auth
+from app.web import auth, parsing
+from app.web.parsing import InvalidField
 from app.web.services import services
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.permissions import Actor

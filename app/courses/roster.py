@@ -5,8 +5,8 @@ from __future__ import annotations
 from flask import Blueprint, Response, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.accounts import password_links as shown_links
 from app.web import auth
+from app.web import password_links as shown_links
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.services import services

@@ -8,10 +8,10 @@ from flask import Blueprint, flash, jsonify, redirect, render_template, request,
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app.assignments.editor import labels as words
 from app.assignments.editor import shared
 from app.assignments.editor.shared import ANY
 from app.web import auth
+from app.web import rubric_texts as words
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.services import services

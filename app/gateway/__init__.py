@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from flask import Flask
 
-from app.gateway import errors
-from app.gateway.services import Door, Doors
 from app.gateway.views import endpoints
+from app.model_requests import errors
+from app.model_requests.connections import Door, Doors
 
 __all__ = ["Door", "create_gateway"]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from app.gateway.errors import Refused
+from app.model_requests.errors import Refused
 from grading.broker.gateway_requests import Ask, Said
 
 MOST_MESSAGES = 500

@@ -13,9 +13,9 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from app.gateway import requests
-from app.gateway.conversation import ClientGone, Conversation
-from app.gateway.errors import Away, NoSuchModel, Refused, TooMany, content, fault
-from app.gateway.services import HOLD_S, Doors, doors
+from app.model_requests.connections import HOLD_S, Doors, doors
+from app.model_requests.conversation import ClientGone, Conversation
+from app.model_requests.errors import Away, NoSuchModel, Refused, TooMany, content, fault
 from grading.broker.dispatch import AWAY
 from grading.broker.gateway_requests import Event
 from grading.domain.errors import Forbidden, NotSignedIn

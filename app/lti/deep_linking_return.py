@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Response, g, render_template
 
-from app.lti import frames
+from app.web import frames
 from app.web.services import services
 from grading.domain.ssrf import read
 from grading.integrations.lti.keys import signed

@@ -16,8 +16,7 @@ from flask_login import login_user
 from itsdangerous import BadData, URLSafeTimedSerializer
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.lti import frames
-from app.web import auth
+from app.web import auth, frames
 from app.web.services import services
 from grading.domain.errors import GraderError
 from grading.integrations.lti import claims, client

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.submissions.eta import expecting
+from app.web.eta import expecting
 from app.web.services import services
 from grading.broker.machine_condition import Condition, condition
 from grading.broker.machine_states import MachineState, machines_that_differ

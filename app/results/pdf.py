@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.results import adjustments, executions, flags, pdf_documents, pdf_markdown, points
-from app.results.images import Picture
-from app.results.rendering import hand_in
+from app.reports import adjustments, executions, flags, points
+from app.reports.images import Picture
+from app.reports.rendering import hand_in
+from app.results import pdf_documents, pdf_markdown
 from app.submissions.status import TITLES
 from app.web.check_messages import said as in_words
 from app.web.i18n import current, fixed, number

@@ -6,10 +6,10 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from app.reports.comments import Comment
+from app.reports.images import Picture
+from app.reports.rendering import CUT, Room, ShownCell, ShownDocument
 from app.results import pdf_markdown
-from app.results.comments import Comment
-from app.results.images import Picture
-from app.results.rendering import CUT, Room, ShownCell, ShownDocument
 from app.web.i18n import gettext as _
 from app.web.markdown import one_line, seen
 from grading.domain.outcome import Corrected

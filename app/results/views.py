@@ -9,11 +9,11 @@ from typing import cast
 from flask import Blueprint, Flask, Response, current_app, render_template, request, stream_with_context
 from sqlalchemy.orm import Session
 
-from app.results import images, points, typesetting
-from app.results import parts as result_parts
+from app.reports import changes, images, points
+from app.reports import parts as result_parts
+from app.reports.images import Numbers, Picture
 from app.results import pdf as printing
-from app.results.images import Numbers, Picture
-from app.review import changes
+from app.results import typesetting
 from app.web import auth, viewing, zip_stream
 from app.web.i18n import gettext as _
 from app.web.services import services

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.results import adjustments as adjusted
-from app.results import comments, flags, rendering
-from app.results.rendering import Shown
-from app.review import changes as changed
+from app.reports import adjustments as adjusted
+from app.reports import changes as changed
+from app.reports import comments, flags, rendering
+from app.reports.rendering import Shown
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from grading.domain.jobs import Finding, Suggestion

@@ -13,8 +13,8 @@ from typing import Any, cast
 from flask import Flask, current_app, render_template, request
 from markupsafe import Markup
 
-from app.results import rendering
-from app.results.flags import place_words
+from app.reports import rendering
+from app.reports.flags import place_words
 from app.review.detail import Given, pane
 from app.web.i18n import current
 from app.web.template_helpers import form_token

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlalchemy.orm import Session
 
-from app.submissions.eta import expecting
+from app.web.eta import expecting
 from app.web.services import services
 from grading.broker.heartbeats import MOST_DRAFT, Lease
 from grading.domain.model import StageState

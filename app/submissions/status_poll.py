@@ -10,11 +10,11 @@ from typing import cast
 
 from flask import Blueprint, Flask, Response, current_app, request, session
 
-from app.api.parsing import tagged
 from app.submissions.progress import open_runs, progress
 from app.submissions.status import live, next_look_s
 from app.web import auth
 from app.web.i18n import speak
+from app.web.parsing import tagged
 from app.web.services import Dispatch, services
 from grading.broker.heartbeats import Lease
 from grading.domain.errors import NotFound, NotSignedIn

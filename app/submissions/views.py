@@ -6,7 +6,7 @@ from flask import Blueprint, flash, redirect, render_template, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.results import provenance
+from app.reports import provenance
 from app.results import views as results
 from app.submissions import mail_preferences
 from app.submissions.progress import progress

@@ -12,7 +12,7 @@ from flask_wtf.csrf import CSRFProtect
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from app.lti import frames
+from app.web import frames
 from app.web.services import Services
 
 MIB = 1024 * 1024

@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 from flask import current_app
 
-from app.gateway.services import Door
+from app.model_requests.connections import Door
 from grading.broker.canaries import PartBeat
 from grading.broker.heartbeats import Lease
 from grading.broker.machine_states import MachineState

@@ -15,8 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from app.api.parsing import InvalidField, parse
 from app.submissions import intake
+from app.web.parsing import InvalidField, parse
 from app.web.services import services
 from app.webhooks import file_download
 from grading.documents import HandIn, UploadedFile

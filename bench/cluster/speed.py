@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 SCALED: Mapping[str, tuple[str, ...]] = {
-    "app.gateway.conversation": ("LOOK_FOR_MACHINES_S",),
-    "app.gateway.services": ("HOLD_S",),
+    "app.model_requests.conversation": ("LOOK_FOR_MACHINES_S",),
+    "app.model_requests.connections": ("HOLD_S",),
     "grading.broker.backlog": ("FRESH_S",),
     "grading.broker.heartbeats": ("BEAT_S", "DEAD_AFTER_S"),
     "grading.broker.canaries": ("EVERY_S", "OVERDUE_S", "LOST_AFTER_S", "PART_ALIVE_S"),
@@ -57,8 +57,8 @@ _UNUSED = "is not run in the benchmark"
 _LEFT = "is how soon a guest that left is noticed; none leaves, and to look more often would cost more"
 _TOLD = "is told to clients in whole seconds; those of the benchmark wait as long as they choose"
 EXEMPT: Mapping[str, str] = {
-    "app.gateway.conversation.PAUSE_S": _LEFT,
-    "app.gateway.errors": _TOLD,
+    "app.model_requests.conversation.PAUSE_S": _LEFT,
+    "app.model_requests.errors": _TOLD,
     "grading.broker.backlog.KEEP_S": _KEEPING,
     "grading.broker.redis_breaker": _LIMIT,
     "grading.integrations.canvas": _LIMIT,

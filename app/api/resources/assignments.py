@@ -9,14 +9,14 @@ from typing import Annotated, Any
 from flask import url_for
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
-from app.api import etags, parsing
+from app.api import etags
 from app.api.fields import Asked, Line, Moment, Whole, whole
 from app.api.guards import anybody, of_assignment, of_course
 from app.api.paging import Page, Paged, cut, number
 from app.api.resources.courses import Slug
 from app.api.routes import Call, get, patch, post
 from app.assignments.editor import shared
-from app.web import dates
+from app.web import dates, parsing
 from app.web.services import services
 from grading.assignments.editor.folder import Content, Settings
 from grading.assignments.editor.template_proposal import template

@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from app.api.fields import STORABLE, Asked, Line
 from app.api.guards import of_course, of_member
 from app.api.paging import Page, Paged, cut, number
-from app.api.parsing import InvalidField
 from app.api.routes import Call, delete, get, patch, post
+from app.web.parsing import InvalidField
 from grading.store import tables
 from grading.store.courses import members, roster
 from grading.store.courses.members import Person

@@ -12,9 +12,9 @@ from app.api.etags import Changed
 from app.api.fields import STORABLE, Asked
 from app.api.guards import of_assignment
 from app.api.paging import Page, Paged, cut, number
-from app.api.parsing import InvalidField
 from app.api.routes import Call, get, post, put
 from app.assignments.editor import shared
+from app.web.parsing import InvalidField
 from grading.assignments.editor import form
 from grading.domain.rubric import Rubric as Read
 from grading.store import tables

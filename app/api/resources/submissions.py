@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from app.api.framework import in_use, key_of
 from app.api.guards import anybody, of_submission
 from app.api.paging import Page, cut, moment_and_id
-from app.api.parsing import parse
 from app.api.resources.submission_values import (
     SentMessages,
     SubmissionAccepted,
@@ -27,6 +26,7 @@ from app.api.routes import Call, get, post
 from app.submissions import intake
 from app.submissions.progress import progress
 from app.web import auth, viewing
+from app.web.parsing import parse
 from app.web.services import services
 from grading.documents import HandIn, UploadedFile
 from grading.domain.errors import Forbidden, GraderError, NotFound

@@ -17,9 +17,9 @@ from werkzeug.wrappers import Response
 
 from app.assignments.editor import shared
 from app.assignments.editor.shared import ANY
-from app.gateway.conversation import ClientGone, Conversation
-from app.gateway.errors import Refused
-from app.gateway.services import Door
+from app.model_requests.connections import Door
+from app.model_requests.conversation import ClientGone, Conversation
+from app.model_requests.errors import Refused
 from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_

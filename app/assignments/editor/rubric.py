@@ -11,10 +11,10 @@ from typing import Any
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.assignments.editor import labels as words
 from app.assignments.editor import shared
 from app.assignments.editor.shared import ANY
 from app.web import auth
+from app.web import rubric_texts as words
 from app.web.i18n import gettext as _
 from app.web.services import services
 from grading.assignments.editor import form as forms

@@ -8,11 +8,11 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from app.assignments.editor import files as folders
-from app.assignments.editor import labels as words
 from app.assignments.editor import shared
 from app.assignments.editor import task as settings_page
 from app.assignments.editor.shared import ANY
 from app.web import auth, dates, markdown
+from app.web import rubric_texts as words
 from app.web.i18n import gettext as _
 from app.web.services import services
 from grading.assignments.editor.diff import differences

@@ -36,7 +36,7 @@ def body(**fields: Any) -> dict[str, Any]:
 
 
 def test_submit_is_accepted_announced_and_readable(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.submissions.eta.time", SimpleNamespace(monotonic=lambda: 1.0))
+    monkeypatch.setattr("app.web.eta.time", SimpleNamespace(monotonic=lambda: 1.0))
     client, headers = school.client(), school.token("anna")
     answer = client.post("/api/v1/submissions", data=body(), headers=headers)
     assert answer.status_code == 202

@@ -12,7 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
-from app.lti.frames import MARK, PREFIX
+from app.web.frames import MARK, PREFIX
 from grading.store import tables
 from grading.store.accounts import current_user, sessions, users
 from tests.integration.web.pages_expected import OPEN

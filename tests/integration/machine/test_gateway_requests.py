@@ -17,10 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.exceptions import NoPermissionError
 
-from app.gateway import errors, requests
-from app.gateway.conversation import ClientGone, Conversation
-from app.gateway.errors import Refused
-from app.gateway.services import Door
+from app.gateway import requests
+from app.model_requests import errors
+from app.model_requests.connections import Door
+from app.model_requests.conversation import ClientGone, Conversation
+from app.model_requests.errors import Refused
 from grading.broker import redis_acl
 from grading.broker.gateway_requests import (
     DRAFTING,

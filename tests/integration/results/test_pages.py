@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
-from app.results.images import looked_into, pictures
-from app.results.points import summed
+from app.reports.images import looked_into, pictures
+from app.reports.points import summed
 from app.web import viewing
 from grading.domain.errors import Conflict
 from grading.domain.lateness import Lateness

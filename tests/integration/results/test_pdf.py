@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import typst
 
+from app.reports.images import Picture
 from app.results import pdf as printing
 from app.results import pdf_documents, typesetting
 from app.results import views as results
-from app.results.images import Picture
 from app.results.pdf_markdown import blocks
 from app.web.markdown import markdown
 from app.web.zip_stream import file_name, stream

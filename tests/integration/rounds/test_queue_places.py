@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event, update
 
-from app.submissions.eta import Expecting
 from app.submissions.progress import progress
 from app.submissions.status import live
+from app.web.eta import Expecting
 from grading.broker.canaries import PartBeat
 from grading.broker.heartbeats import Beat, Lease
 from grading.broker.machine_states import MachineState

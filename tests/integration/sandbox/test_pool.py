@@ -21,9 +21,9 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session as SqlSession
 
-from app.submissions.eta import Outlook
 from app.submissions.progress import Progress
 from app.submissions.status import live
+from app.web.eta import Outlook
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
 from grading.broker.purge import withdraw

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app.results.rendering import documents
+from app.reports.rendering import documents
 from app.web.markdown import markdown
 from app.web.security import safe_next
 from grading.documents import UploadedFile, read

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.results.executions import FOLDED_CHARS, LONGEST, SHOWN_FAILED, listed_tests, ran_cell, ran_document
+from app.reports.executions import FOLDED_CHARS, LONGEST, SHOWN_FAILED, listed_tests, ran_cell, ran_document
 from grading.config.sandbox import Limits
 from grading.documents import Identity, pseudonymise
 from grading.domain.model import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from flask import Flask, g
 
-from app.assignments.editor.labels import about_kind, field_words, kind_words
 from app.web.check_messages import SENTENCES, said
+from app.web.rubric_texts import about_kind, field_words, kind_words
 from grading.domain.rubric import Case, Rung
 from grading.domain.rubric_errors import KINDS
 

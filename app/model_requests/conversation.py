@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import RedisError
 
-from app.gateway.errors import fault
-from app.gateway.services import Door
+from app.model_requests.connections import Door
+from app.model_requests.errors import fault
 from grading.broker.gateway_requests import ENDING, PREEMPTED, Ask, Event
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from app.results.rendering import CUT, SHOWN_CHARS, SHOWN_LINES, ShownDocument, documents
+from app.reports.rendering import CUT, SHOWN_CHARS, SHOWN_LINES, ShownDocument, documents
 from grading.documents import UploadedFile, read
 from grading.domain.model import Cell, Document, Output
 

@@ -11,7 +11,7 @@ from typing import cast
 
 from flask import current_app
 
-from app.gateway.errors import TooMany
+from app.model_requests.errors import TooMany
 from grading.broker.gateway_requests import WITHOUT_MODEL, Talks, alias, chat_queue
 from grading.broker.leases import Leases
 from grading.config.gateway import Gateway

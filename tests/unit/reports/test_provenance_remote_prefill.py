@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from flask import Flask, g
 
-from app.results.provenance import rows
+from app.reports.provenance import rows
 from grading.domain.jobs import Hybrid, Provenance
 
 ELSEWHERE = Hybrid(

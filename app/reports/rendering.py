@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from markupsafe import Markup
 
-from app.results.comments import Comment, Listed, Waiting, of_the_run, remarks
-from app.results.executions import RanCell, ran_cell, ran_document
+from app.reports.comments import Comment, Listed, Waiting, of_the_run, remarks
+from app.reports.executions import RanCell, ran_cell, ran_document
 from app.web.markdown import COLOURING_S, highlighted, seen
 from grading.domain.model import Cell, Document, Location
 from grading.domain.outcome import Report

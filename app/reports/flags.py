@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.results.executions import RUN_NOTES
+from app.reports.executions import RUN_NOTES
 from app.web.check_messages import said
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_

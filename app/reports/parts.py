@@ -14,7 +14,7 @@ from typing import cast
 from flask import Flask, current_app, render_template, request
 from markupsafe import Markup
 
-from app.results import flags, points, rendering
+from app.reports import flags, points, rendering
 from app.web.i18n import current
 from grading.domain.model import Location
 from grading.domain.outcome import Report

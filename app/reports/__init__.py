@@ -1,0 +1,4 @@
+"""How a report reads on pages: lines with comments, points, flags, pictures, results of runs.
+
+No routes; what routes show of it belongs to results, review and submissions.
+"""
