@@ -29,7 +29,7 @@ from app.lti import launch as lti
 from app.lti import registration as lti_registering
 from app.operations import audit, deliveries, failed_submissions, machine_texts, webhook_secrets
 from app.operations import views as operations
-from app.reports import adjustments, comments, executions, flags, provenance
+from app.reports import adjustments, comments, executions, flags, provenance, result
 from app.reports.points import level_said
 from app.results import views as results
 from app.review import class_actions, comment_bank, edits, parts, regrade_requests, second_marking
@@ -79,7 +79,7 @@ def create_app(services: Services) -> Flask:
     auth.load_users(app)
     status_poll.watch(app, services.store, services.dispatch)
     viewing.watch(app, services.store)
-    results.remember(app)
+    result.remember(app)
     parts.remember(app)
     home.remember(app)
     proposals.remember(app)

@@ -9,7 +9,6 @@ from flask import Blueprint, current_app, redirect, request, session, url_for
 from flask_login import current_user
 from werkzeug.wrappers import Response
 
-from app.submissions.status import TITLES
 from app.web.auth import SignedIn
 from app.web.frames import framed
 from app.web.i18n import gettext as _
@@ -17,6 +16,7 @@ from app.web.i18n import languages
 from app.web.i18n import later as N_
 from app.web.security import safe_next
 from app.web.services import services
+from app.web.stage_titles import TITLES
 from app.web.tabs import Tab
 from app.web.template_helpers import address
 from grading.domain.permissions import Actor, may

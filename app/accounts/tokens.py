@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 
 from flask import Blueprint, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from app.web import auth
-from app.web.i18n import later as N_
+from app.web.auth import SCOPE_TEXTS
 from app.web.services import services
 from grading.domain.errors import GraderError
 from grading.domain.permissions import SCOPES, Actor
 from grading.store.accounts import tokens, users
 
-MAY: Mapping[str, str] = {
-    "submit": N_("hand in"),
-    "read": N_("read status and results"),
-    "grade": N_("change, release and regrade"),
-    "manage": N_("manage courses, people, assignments and rubrics"),
-    "chat": N_("let a tool use the models, behind grading"),
-    "admin": N_("administer"),
-}
-"""What a scope lets a program do."""
 pages = Blueprint("tokens", __name__, url_prefix="/tokens")
 
 
@@ -78,7 +68,9 @@ def _page(secret: str | None = None) -> str:
     scopes = _offered(actor)
     shown = rows[: tokens.TOKENS]
     older = shown[-1].id if len(rows) > len(shown) else None
-    return render_template("tokens.html", tokens=shown, older=older, secret=secret, scopes=scopes, may=MAY)
+    return render_template(
+        "tokens.html", tokens=shown, older=older, secret=secret, scopes=scopes, may=SCOPE_TEXTS
+    )
 
 
 def _before() -> int | None:

@@ -12,9 +12,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.assignments import views
 from app.review import views as review
-from app.web import auth
+from app.web import assignment_pages, auth
 from grading.domain.errors import Forbidden, NotFound
 from grading.domain.permissions import RULES, Actor, Subject, may
 from grading.store import tables
@@ -93,7 +92,7 @@ def of_assignment(action: str) -> Guard:
     """Of an assignment that its reader sees."""
 
     def find(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
-        found = views.seen(session, actor, assignment_id)
+        found = assignment_pages.seen(session, actor, assignment_id)
         auth.require(actor, action, Subject(found.course_id))
         return found
 

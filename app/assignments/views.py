@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
-from typing import Any
 
-from flask import Blueprint, Response, current_app, render_template, request
-from sqlalchemy.orm import Session
+from flask import Blueprint, Response, current_app, render_template
 
-from app.submissions import intake
 from app.web import auth
+from app.web.assignment_pages import about, seen
 from app.web.services import services
-from grading.documents import ALLOWED_FILES
-from grading.documents.files import DATA, KINDS
-from grading.domain.errors import NotFound
-from grading.domain.permissions import Actor, Subject, may
-from grading.store import tables
-from grading.store.assignments import versions
-from grading.store.submissions import uploads
 from grading.store.views import assignment as overview
-from grading.store.views.assignment import Overview
 
 pages = Blueprint("assignments", __name__)
 
@@ -42,52 +31,6 @@ def file(assignment_id: int, path: str) -> Response:
     return response
 
 
-def seen(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
-    """An assignment this reader may know of. Raises NotFound for all others."""
-    found = versions.by_id(session, assignment_id)
-    require_seen(actor, found)
-    return found
-
-
-def require_seen(actor: Actor, found: tables.Assignment) -> None:
-    """Go on if this reader may know of an assignment, or raise NotFound."""
-    _allow(actor, found.course_id, found.visible)
-
-
-def _allow(actor: Actor, course_id: int, visible: bool) -> None:
-    subject = Subject(course_id)
-    if not may(actor, "assignment.see", subject) or not (visible or may(actor, "class.see", subject)):
-        raise NotFound("There is no such assignment.")
-
-
-def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]:
-    """What the page of an assignment and its hand-in form show."""
-    with services().store.look() as session:
-        looked = overview.look(session, assignment_id, actor.user_id, partial(_allow, actor))
-        waiting = uploads.of_user(session, actor.user_id, assignment_id) if looked.uploaded else []
-    shown = looked.shown
-    return {
-        "assignment": shown,
-        "attempts": looked.attempts,
-        "waiting": waiting[0] if waiting else None,
-        "problem": problem,
-        "actor": actor,
-        "staff": intake.trusted(actor, shown.course_id),
-        "may_hand_in": can_hand_in(actor, shown),
-        "form_key": intake.form_key(request.form.get("key", "")) or intake.new_key(),
-        "server": services().config.server,
-        "allowed": ALLOWED_FILES,
-        "data_endings": ", ".join(DATA),
-        "endings": [*KINDS, *(DATA if services().config.server.max_data_mb else ()), ".zip"],
-    }
-
-
 def endpoints() -> Collection[str]:
     """What pages there are, for templates that link to those of others."""
     return current_app.view_functions.keys()
-
-
-def can_hand_in(actor: Actor, shown: Overview) -> bool:
-    """Whether the form is of any use now."""
-    trusted = intake.trusted(actor, shown.course_id)
-    return shown.ready and not shown.archived and (trusted or shown.door.open)

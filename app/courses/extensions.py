@@ -10,8 +10,7 @@ from markupsafe import Markup, escape
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app.assignments import views
-from app.web import auth, dates, markdown
+from app.web import assignment_pages, auth, dates, markdown
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.services import services
@@ -108,7 +107,7 @@ def _number(text: str) -> int:
 
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
-    found = views.seen(session, actor, assignment_id)
+    found = assignment_pages.seen(session, actor, assignment_id)
     auth.require(actor, "extension.give", Subject(found.course_id))
     return found
 

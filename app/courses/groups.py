@@ -9,8 +9,7 @@ from flask import Blueprint, Response, flash, redirect, render_template, request
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.assignments import views
-from app.web import auth
+from app.web import assignment_pages, auth
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.services import services
@@ -29,7 +28,7 @@ def own(assignment_id: int) -> BaseResponse:
     actor, wish = auth.actor(), request.form.get("wish", "")
     try:
         with services().store.write() as session:
-            found = views.seen(session, actor, assignment_id)
+            found = assignment_pages.seen(session, actor, assignment_id)
             auth.require(actor, "submit", Subject(found.course_id, actor.user_id))
             flash(_do(session, found, actor, wish))
     except GroupProblem as error:
@@ -160,7 +159,7 @@ def _typed() -> dict[int, str]:
 
 
 def _assignment(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
-    found = views.seen(session, actor, assignment_id)
+    found = assignment_pages.seen(session, actor, assignment_id)
     auth.require(actor, "group.manage", Subject(found.course_id))
     return found
 

@@ -8,10 +8,9 @@ from flask import Blueprint, flash, jsonify, redirect, render_template, request,
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app.assignments.editor import shared
-from app.assignments.editor.shared import ANY
-from app.web import auth
+from app.web import assignment_pages, auth
 from app.web import rubric_texts as words
+from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.services import services
@@ -39,9 +38,9 @@ def listing(assignment_id: int) -> str:
     """What was tried, and the forms for more."""
     actor = auth.actor()
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         now, has = drafts.stand_and_has(session, assignment_id)
-        top, runs = shared.head(session, found, now), dry_run_lists.lines(session, assignment_id)
+        top, runs = assignment_pages.head(session, found, now), dry_run_lists.lines(session, assignment_id)
         recent, more = dry_run_lists.recent(session, assignment_id)
     return render_template("authoring/dry_runs.html", head=top, runs=runs, recent=recent, more=more, has=has)
 
@@ -51,11 +50,13 @@ def begin(assignment_id: int) -> Response:
     """Begin what a button says: try, dry run, or re-run."""
     actor = auth.actor()
     with services().store.look() as session:
-        shared.seen(session, actor, assignment_id)
+        assignment_pages.changeable(session, actor, assignment_id)
     purpose = _purpose()
     try:
         with services().store.write() as session:
-            found = shared.seen(session, actor, assignment_id, "rerun" if purpose == "rerun" else CHANGE)
+            found = assignment_pages.changeable(
+                session, actor, assignment_id, "rerun" if purpose == "rerun" else CHANGE
+            )
             begun = _begin(session, found, purpose, actor)
     except Conflict as error:
         flash(error.message)
@@ -106,13 +107,13 @@ def show(dry_run_id: str) -> str:
     actor = auth.actor()
     with services().store.look() as session:
         run, found = _seen(session, actor, dry_run_id)
-        top = shared.head(session, found)
+        top = assignment_pages.head(session, found)
         (line,) = dry_run_lists.lines(session, found.id, run.id)
         moved = impact.moves(session, run)
         changed = [] if top.counting_id == run.rubric_version_id else _changed(session, found, run)
     boundary = _boundary()
     points = [one.points for one in moved.rows if one.points is not None and not one.trial]
-    page = max(1, shared.whole("page") or 1)
+    page = max(1, assignment_pages.whole("page") or 1)
     pages_ = max(1, -(-len(moved.rows) // PER_PAGE))
     page = min(page, pages_)
     return render_template(
@@ -151,7 +152,7 @@ def one(dry_run_id: str, submission_id: str) -> str:
     actor = auth.actor()
     with services().store.look() as session:
         run, found = _seen(session, actor, dry_run_id)
-        top = shared.head(session, found)
+        top = assignment_pages.head(session, found)
         (line,) = dry_run_lists.lines(session, found.id, run.id)
         tried = impact.tried(session, run, submission_id)
     return render_template(
@@ -243,7 +244,7 @@ def _seen(
     found = dry_runs.assignment_of(session, run)
     if not auth.knows_course(actor, found.course_id):
         raise NotFound(_("There is no such dry run."))
-    shared.require(actor, found, action)
+    assignment_pages.require_change(actor, found, action)
     return run, found
 
 

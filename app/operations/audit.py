@@ -9,9 +9,9 @@ from typing import Any
 
 from flask import Blueprint, render_template, request
 
-from app.accounts.tokens import MAY
 from app.operations.audit_texts import DETAILS, HIDDEN, NOUNS, SENTENCES, WORDS
 from app.web import auth
+from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import number, when
@@ -160,7 +160,9 @@ def _moves(before: object, after: object) -> list[tuple[str, str]]:
 
 def _scopes(given: list[object]) -> str:
     """What a token may, as its own page says it."""
-    return "; ".join(_(MAY[one]) if isinstance(one, str) and one in MAY else str(one) for one in given)
+    return "; ".join(
+        _(SCOPE_TEXTS[one]) if isinstance(one, str) and one in SCOPE_TEXTS else str(one) for one in given
+    )
 
 
 def _flat(value: object) -> str:

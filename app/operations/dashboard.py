@@ -11,11 +11,11 @@ from sqlalchemy.engine import make_url
 
 from app.operations.machine_texts import span
 from app.operations.machines import Seen, look_in
-from app.submissions.status import TITLES
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext, whole
 from app.web.services import Services, services
+from app.web.stage_titles import TITLES
 from grading.broker.canaries import PartBeat, rate_of_checks
 from grading.broker.heartbeats import Lease
 from grading.domain.model import RoundState

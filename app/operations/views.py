@@ -19,13 +19,13 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.accounts.tokens import MAY
 from app.operations import dashboard
 from app.operations.machine_metrics import FromQueue
 from app.operations.machine_texts import an_hour, duration, span
 from app.operations.machines import look
 from app.operations.metrics import FromStore
 from app.web import auth
+from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.services import Services, services
@@ -151,7 +151,7 @@ def tokens() -> str:
     page = request.args.get("page", "")
     with services().store.look() as session:
         found = stored.tokens(session, int(page) if page.isdecimal() and len(page) < 7 else 1)
-    return render_template("operations/tokens.html", tokens=found, may=MAY)
+    return render_template("operations/tokens.html", tokens=found, may=SCOPE_TEXTS)
 
 
 @pages.post("/operations/tokens/<int(max=2147483647):token_id>/end")

@@ -11,11 +11,11 @@ from app.reports import adjustments, executions, flags, points
 from app.reports.images import Picture
 from app.reports.rendering import hand_in
 from app.results import pdf_documents, pdf_markdown
-from app.submissions.status import TITLES
 from app.web.check_messages import said as in_words
 from app.web.i18n import current, fixed, number
 from app.web.i18n import gettext as _
 from app.web.markdown import beyond_fonts, one_line, seen
+from app.web.stage_titles import TITLES
 from grading.domain.model import CheckOutcome, Document
 from grading.domain.outcome import Corrected, CriterionGrade, Report
 from grading.execution.display import ShownTrial

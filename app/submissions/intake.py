@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
-import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
-from werkzeug.datastructures import FileStorage
 
 from app.web.services import services
+from app.web.upload_forms import limits, trusted
 from grading import documents
-from grading.config.settings import Server
-from grading.documents import HandIn, Limits, UploadedFile
-from grading.domain.errors import EmptyUpload
-from grading.domain.permissions import Actor, Subject, may
+from grading.documents import HandIn, UploadedFile
+from grading.domain.permissions import Actor
 from grading.shared.logs import working_on
 from grading.shared.tracing import mark
 from grading.store import tables
@@ -29,25 +25,6 @@ from grading.store.submissions import intake, submission_policy, uploads
 from grading.store.submissions.intake import Accepted, Idempotency, Incoming
 
 log = logging.getLogger(__name__)
-MIB = 1024 * 1024
-FORM_KEY = re.compile(r"[A-Za-z0-9_-]{16,64}")
-
-
-def limits(server: Server) -> Limits:
-    """The bounds of one hand-in as configured."""
-    return Limits(
-        max_upload_bytes=server.max_upload_mb * MIB,
-        max_data_bytes=server.max_data_mb * MIB,
-        max_files=server.max_files,
-    )
-
-
-def uploaded(files: Iterable[FileStorage]) -> tuple[UploadedFile, ...]:
-    """The files of a form. Raises EmptyUpload when none was chosen."""
-    chosen = [file for file in files if file.filename]
-    if not chosen:
-        raise EmptyUpload("Choose at least one file to hand in.")
-    return tuple(UploadedFile(file.filename or "", file.read()) for file in chosen)
 
 
 def body_hash(parts: Sequence[str], files: Sequence[UploadedFile]) -> str:
@@ -97,21 +74,6 @@ class Form:
     key: str
     files: tuple[UploadedFile, ...]
     content: HandIn
-
-
-def new_key() -> str:
-    """A key for one form: sent twice, it hands in once."""
-    return secrets.token_urlsafe(16)
-
-
-def form_key(given: str) -> str:
-    """The key a form was sent with, or nothing when it is not one of ours."""
-    return given if FORM_KEY.fullmatch(given) else ""
-
-
-def trusted(actor: Actor, course_id: int) -> bool:
-    """Whether due dates and numbers of hand-ins do not bind this person."""
-    return may(actor, "submit.for_others", Subject(course_id))
 
 
 def at_once(actor: Actor, course_id: int, form: Form) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from app.submissions.progress import Progress, StageStatus
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
+from app.web.stage_titles import TITLES
 from grading.domain.model import RoundState, StageState
 from grading.domain.rubric import Value
 from grading.store.views.status import Standing
 
-TITLES = {"analysis": N_("Technical review"), "feedback": N_("Personal feedback")}
 WORDS = {
     StageState.WAITING: N_("waiting"),
     StageState.DISPATCHED: N_("waiting for a free machine"),

@@ -7,10 +7,9 @@ from typing import Any
 from flask import Response, flash, jsonify, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.assignments import views
 from app.submissions import intake
 from app.submissions.views import pages
-from app.web import auth
+from app.web import assignment_pages, auth, upload_forms
 from app.web.i18n import gettext as _
 from app.web.services import services
 from grading.documents.files import safe_part
@@ -26,7 +25,7 @@ from grading.store.views import assignment
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/hand-in")
 def hand_in_form(assignment_id: int) -> str:
     """The upload form of an assignment."""
-    return render_template("hand_in.html", **views.about(auth.actor(), assignment_id))
+    return render_template("hand_in.html", **assignment_pages.about(auth.actor(), assignment_id))
 
 
 @pages.post("/assignments/<int(max=2147483647):assignment_id>/hand-in")
@@ -35,8 +34,8 @@ def hand_in(assignment_id: int) -> tuple[str, int] | BaseResponse:
     actor = auth.actor()
     course_id = _course(actor, assignment_id)
     try:
-        files = intake.uploaded(request.files.getlist("files"))
-        key = intake.form_key(request.form.get("key", ""))
+        files = upload_forms.uploaded(request.files.getlist("files"))
+        key = upload_forms.form_key(request.form.get("key", ""))
         form = intake.Form(assignment_id, key, files, intake.read(files))
         if request.form.get("then") == "look":
             upload_id = intake.keep(actor, course_id, form)
@@ -50,7 +49,7 @@ def hand_in(assignment_id: int) -> tuple[str, int] | BaseResponse:
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/hand-in/arrived.json")
 def arrived(assignment_id: int) -> Response:
     """What became of a form whose answer got lost: the address to go to, or nothing."""
-    actor, key = auth.actor(), intake.form_key(request.args.get("key", ""))
+    actor, key = auth.actor(), upload_forms.form_key(request.args.get("key", ""))
     _course(actor, assignment_id)
     with services().store.read() as session:
         kind, found = (
@@ -70,11 +69,11 @@ def upload(upload_id: str) -> str | BaseResponse:
         if done is not None:
             return redirect(url_for("pages.submission", submission_id=done), 303)
         waiting = uploads.find(session, upload_id, actor.user_id)
-        found = views.seen(session, actor, waiting.assignment_id)
+        found = assignment_pages.seen(session, actor, waiting.assignment_id)
         people = groups.together(session, found, actor.user_id)
         stands = door(session, found, actor.user_id, people, waiting.counts_at)
         shown = assignment.overview(session, found, actor.user_id)
-    staff = intake.trusted(actor, shown.course_id)
+    staff = upload_forms.trusted(actor, shown.course_id)
     return render_template("upload.html", waiting=waiting, assignment=shown, door=stands, staff=staff)
 
 
@@ -85,7 +84,7 @@ def confirm(upload_id: str) -> tuple[str, int] | BaseResponse:
     with services().store.read() as session:
         if uploads.handed_in(session, actor.name, upload_id) is None:
             waiting = uploads.find(session, upload_id, actor.user_id)
-            found = views.seen(session, actor, waiting.assignment_id)
+            found = assignment_pages.seen(session, actor, waiting.assignment_id)
             auth.require(actor, "submit", Subject(found.course_id, actor.user_id))
     try:
         submission_id = intake.confirm(actor, upload_id)
@@ -124,13 +123,13 @@ def receipt_text(submission_id: str) -> Response:
 def _course(actor: Actor, assignment_id: int) -> int:
     """The course of an assignment this person may hand in for."""
     with services().store.read() as session:
-        course_id = views.seen(session, actor, assignment_id).course_id
+        course_id = assignment_pages.seen(session, actor, assignment_id).course_id
     auth.require(actor, "submit", Subject(course_id, actor.user_id))
     return course_id
 
 
 def _refused(actor: Actor, assignment_id: int, error: DocumentError | Shut) -> tuple[str, int]:
-    page = render_template("hand_in.html", **views.about(actor, assignment_id, error.message))
+    page = render_template("hand_in.html", **assignment_pages.about(actor, assignment_id, error.message))
     return page, error.status
 
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.reports import provenance
-from app.results import views as results
+from app.reports.result import rendered
 from app.submissions import mail_preferences
 from app.submissions.progress import progress
 from app.submissions.status import live
@@ -41,7 +41,7 @@ def submission(submission_id: str) -> str:
         attempts = submission_lists.attempts(
             session, actor.user_id if mine else view.student_id, view.assignment_id
         )
-        result = results.result(session, actor, whole, attempts)
+        result = rendered(session, actor, whole, attempts)
         mail = mail_preferences.offered(session, actor, view)
     return render_template(
         "submission.html", view=view, live=now, attempts=attempts, result=result, actor=actor, mail=mail
@@ -53,7 +53,7 @@ def result(submission_id: str) -> str:
     """The part of the page below the status."""
     actor = auth.actor()
     with services().store.look() as session:
-        return results.result(session, actor, _seen(session, actor, submission_id))
+        return rendered(session, actor, _seen(session, actor, submission_id))
 
 
 @pages.get("/submissions/<submission_id>/runs/<run_id>/prompt")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from flask import Flask, current_app, g, request, session
 from flask_login import LoginManager, UserMixin, current_user
 
+from app.web.i18n import later as N_
 from app.web.services import services
 from grading.checks.visibility import for_student
 from grading.domain.errors import Forbidden, NotFound, NotSignedIn
@@ -17,6 +19,16 @@ from grading.store.accounts import current_user as signed_in
 from grading.store.accounts import sessions, users
 from grading.store.accounts.current_user import SignedInUser
 from grading.store.views.submission import SubmissionView
+
+SCOPE_TEXTS: Mapping[str, str] = {
+    "submit": N_("hand in"),
+    "read": N_("read status and results"),
+    "grade": N_("change, release and regrade"),
+    "manage": N_("manage courses, people, assignments and rubrics"),
+    "chat": N_("let a tool use the models, behind grading"),
+    "admin": N_("administer"),
+}
+"""What a scope lets a program do."""
 
 
 @dataclass(frozen=True)

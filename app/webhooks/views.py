@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from app.submissions import intake
+from app.web import upload_forms
 from app.web.parsing import InvalidField, parse
 from app.web.services import services
 from app.webhooks import file_download
@@ -240,7 +241,7 @@ def _data(model: type[P], given: dict[str, Any]) -> P:
 
 def _files(data: HandedIn, until: float) -> tuple[UploadedFile, ...]:
     """Their contents, at most as many bytes as an upload may have; got from elsewhere one after the other."""
-    files, left = [], intake.limits(services().config.server).max_upload_bytes
+    files, left = [], upload_forms.limits(services().config.server).max_upload_bytes
     fetched_by = min(until, time.monotonic() + file_download.FETCH_S)
     for file in data.files:
         if file.content_base64 is not None:

@@ -25,7 +25,7 @@ from app.api.resources.submission_values import (
 from app.api.routes import Call, get, post
 from app.submissions import intake
 from app.submissions.progress import progress
-from app.web import auth, viewing
+from app.web import auth, upload_forms, viewing
 from app.web.parsing import parse
 from app.web.services import services
 from grading.documents import HandIn, UploadedFile
@@ -112,7 +112,7 @@ def submit(call: Call) -> SubmissionAccepted:
     form = parse(SubmissionForm, request.form.to_dict())
     with services().store.read() as session:
         _assignment(session, call.actor, form)
-    files = intake.uploaded(request.files.getlist("files"))
+    files = upload_forms.uploaded(request.files.getlist("files"))
     key, content = _key(call.actor, form, files), intake.read(files)
     with in_use(key):
         accepted = intake.accept(lambda session: _incoming(session, call.actor, form, content, key))
@@ -226,5 +226,5 @@ def _incoming(
         priority=form.priority,
         submitted_by=caller.user_id,
         idempotency=key,
-        trusted=intake.trusted(caller, course),
+        trusted=upload_forms.trusted(caller, course),
     )

@@ -13,9 +13,8 @@ from flask import Blueprint, Response, flash, redirect, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.assignments.editor import shared
-from app.assignments.editor.shared import ANY
-from app.submissions import intake
-from app.web import auth
+from app.web import assignment_pages, auth, upload_forms
+from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.services import services
 from grading.assignments.editor.folder import FOLDERS, Content, others
@@ -47,7 +46,7 @@ def download(assignment_id: int, path: str) -> Response:
     """One of them, as it is."""
     actor = auth.actor()
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         row = drafts.working(session, found).version
         if path not in row.files:
             raise NotFound(_("There is no such file."))
@@ -67,7 +66,7 @@ def change(assignment_id: int) -> tuple[str, int] | BaseResponse:
         folder = request.form.get("folder", "")
         if folder not in FOLDERS:
             raise NotFound(_("Choose one of the folders."))
-        files = intake.uploaded(request.files.getlist("files"))
+        files = upload_forms.uploaded(request.files.getlist("files"))
         return _saved(actor, assignment_id, {f"{folder}/{_inside(one.name)}": one.data for one in files})
     except (DocumentError, AssignmentError, SavedMeanwhile) as error:
         return _page(actor, assignment_id, error.message), error.status
@@ -79,7 +78,7 @@ def export(assignment_id: int, version_number: int) -> Response:
     number = version_number
     actor = auth.actor()
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         files = drafts.zip_of(session, found, drafts.version(session, assignment_id, number))
         name = f"{found.slug}-{number}"
     return attached(zipped(files, name), f"{name}.zip", "application/zip")
@@ -94,7 +93,7 @@ def bring(assignment_id: int) -> tuple[str, int] | BaseResponse:
         read, files = read_zip(one_zip())
         content = content_of(read, files)
         with services().store.write() as session:
-            found = shared.seen(session, actor, assignment_id)
+            found = assignment_pages.changeable(session, actor, assignment_id)
             note = request.form.get("note", "") or _("Imported from a zip")
             if request.form.get("settings"):
                 said = from_folder(settings.settings_of(found), read)
@@ -113,13 +112,13 @@ def bring(assignment_id: int) -> tuple[str, int] | BaseResponse:
 def _require(actor: Actor, assignment_id: int) -> None:
     """Before anything that was sent is read."""
     with services().store.look() as session:
-        shared.seen(session, actor, assignment_id)
+        assignment_pages.changeable(session, actor, assignment_id)
 
 
 def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: str = "") -> BaseResponse:
     """Raises AssignmentError, SavedMeanwhile and NotFound."""
     with services().store.write() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         said = drafts.content(session, drafts.version(session, assignment_id, shared.base()))
         if removed and removed not in said.files:
             raise NotFound(_("There is no such file."))
@@ -136,9 +135,9 @@ def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: 
 
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         now = drafts.working(session, found)
-        top, paths = shared.head(session, found, now), sorted(now.version.files)
+        top, paths = assignment_pages.head(session, found, now), sorted(now.version.files)
     told = {folder: [p for p in paths if p.startswith(f"{folder}/")] for folder in FOLDERS}
     return render_template(
         "authoring/files.html",
@@ -165,7 +164,7 @@ def _about() -> dict[str, str]:
 
 def one_zip() -> UploadedFile:
     """The zip of the form. Raises EmptyUpload."""
-    return intake.uploaded(request.files.getlist("zip"))[0]
+    return upload_forms.uploaded(request.files.getlist("zip"))[0]
 
 
 def read_zip(upload: UploadedFile) -> tuple[Assignment, dict[str, bytes]]:
@@ -225,7 +224,7 @@ def attached(data: bytes, name: str, kind: str) -> Response:
 
 def _limits() -> Limits:
     """Those of hand-ins, but for the number of files: data and tests may be many."""
-    return replace(intake.limits(services().config.server), max_files=MOST_FILES, max_data_bytes=0)
+    return replace(upload_forms.limits(services().config.server), max_files=MOST_FILES, max_data_bytes=0)
 
 
 def _require_room(files: Mapping[str, bytes]) -> None:

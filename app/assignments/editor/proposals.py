@@ -16,11 +16,11 @@ from redis.exceptions import RedisError
 from werkzeug.wrappers import Response
 
 from app.assignments.editor import shared
-from app.assignments.editor.shared import ANY
 from app.model_requests.connections import Door
 from app.model_requests.conversation import ClientGone, Conversation
 from app.model_requests.errors import Refused
-from app.web import auth
+from app.web import assignment_pages, auth
+from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import told
@@ -108,9 +108,9 @@ def ask_form(assignment_id: int) -> str:
     """What can be had: a model's draft where there is a model, and one made from the solution."""
     actor = auth.actor()
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         now = drafts.working(session, found)
-        top, row = shared.head(session, found, now), now.version
+        top, row = assignment_pages.head(session, found, now), now.version
         made = shared.first_rubric(_documents(row.solution))
         has = {"task": bool(row.task.strip()), "solution": bool(row.solution)}
     return render_template("authoring/draft.html", head=top, made=made, has=has, model=_model())
@@ -121,7 +121,7 @@ def ask(assignment_id: int) -> Response:
     """Ask a model; the page that follows shows how far it is."""
     actor, door = auth.actor(), services().door
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         row = drafts.working(session, found).version
         asked = _question(row)
     if door is None or not _model():
@@ -140,7 +140,7 @@ def drafted(assignment_id: int, draft_id: str) -> str:
     """How far a draft is, and the rubric in the end."""
     actor = auth.actor()
     with services().store.look() as session:
-        top = shared.head(session, shared.seen(session, actor, assignment_id))
+        top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
     draft = _drafts().find(draft_id, actor.user_id, assignment_id)
     return render_template("authoring/drafted.html", head=top, draft=draft, said=_said(draft), limit=LIMIT_S)
 
@@ -150,7 +150,7 @@ def progress(assignment_id: int, draft_id: str) -> Response:
     """What the page asks for while it waits."""
     actor = auth.actor()
     with services().store.look() as session:
-        shared.seen(session, actor, assignment_id)
+        assignment_pages.changeable(session, actor, assignment_id)
     draft = _drafts().find(draft_id, actor.user_id, assignment_id)
     return jsonify(over=draft.over, said=_said(draft))
 
@@ -160,7 +160,7 @@ def stop(assignment_id: int, draft_id: str) -> Response:
     """Nobody wants it any more."""
     actor = auth.actor()
     with services().store.look() as session:
-        shared.seen(session, actor, assignment_id)
+        assignment_pages.changeable(session, actor, assignment_id)
     _drafts().find(draft_id, actor.user_id, assignment_id).cancelled = True
     flash(_("The draft was stopped."))
     return redirect(url_for("authoring_proposals.ask_form", assignment_id=assignment_id), 303)
@@ -171,7 +171,7 @@ def take(assignment_id: int) -> Response:
     """Save the draft of a model, or the template, as a draft version: a person wants it."""
     actor, draft_id = auth.actor(), request.form.get("draft", "")
     with services().store.write() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         row = drafts.working(session, found).version
         if draft_id:
             draft = _drafts().find(draft_id, actor.user_id, assignment_id)

@@ -12,9 +12,9 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from app.assignments.editor import shared
-from app.assignments.editor.shared import ANY
-from app.web import auth
+from app.web import assignment_pages, auth
 from app.web import rubric_texts as words
+from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.services import services
 from grading.assignments.editor import form as forms
@@ -42,9 +42,9 @@ def edit(assignment_id: int) -> str:
     """The rubric of the newest version, to be changed."""
     actor = auth.actor()
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         now = drafts.working(session, found)
-        top, rubric = shared.head(session, found, now), Rubric.model_validate(now.version.rubric)
+        top, rubric = assignment_pages.head(session, found, now), Rubric.model_validate(now.version.rubric)
     return _editor(top, forms.to_raw(rubric), top.number)
 
 
@@ -53,7 +53,7 @@ def save(assignment_id: int) -> tuple[str, int] | str | Response:
     """Do what a button says: change the form, show it as students see it, or save it as a draft."""
     actor, raw = auth.actor(), forms.of_form(request.form.items())
     with services().store.look() as session:
-        top = shared.head(session, shared.seen(session, actor, assignment_id))
+        top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
     action = request.form.get("do", "save")
     if action not in ("save", "preview"):
         kinds = {name.removeprefix("new:"): kind for name, kind in request.form.items() if name[:4] == "new:"}
@@ -72,7 +72,7 @@ def save(assignment_id: int) -> tuple[str, int] | str | Response:
 def _saved(actor: Any, assignment_id: int, rubric: Rubric, report: Sequence[str] = ()) -> Response:
     """Save as a draft and go on there. Raises AssignmentError, SavedMeanwhile."""
     with services().store.write() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         base = shared.base()
         said = drafts.content(session, drafts.version(session, assignment_id, base))
         try:
@@ -91,8 +91,8 @@ def _meanwhile(assignment_id: int, raw: Raw, error: SavedMeanwhile) -> str:
     """The form with what was typed, and what somebody else changed meanwhile."""
     actor, before = auth.actor(), shared.base()
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
-        top = shared.head(session, found)
+        found = assignment_pages.changeable(session, actor, assignment_id)
+        top = assignment_pages.head(session, found)
         theirs = drafts.side(drafts.version(session, assignment_id, error.number))
         mine = drafts.side(drafts.version(session, assignment_id, before))
     other = [words.difference_words(one) for one in differences(mine, theirs)]
@@ -100,7 +100,7 @@ def _meanwhile(assignment_id: int, raw: Raw, error: SavedMeanwhile) -> str:
 
 
 def _editor(
-    top: shared.Head,
+    top: assignment_pages.Head,
     raw: Raw,
     base: int,
     problems: tuple[Problem, ...] = (),
@@ -164,9 +164,9 @@ def as_text(assignment_id: int) -> str:
     """The rubric as TOML or JSON."""
     actor = auth.actor()
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         now = drafts.working(session, found)
-        top, rubric = shared.head(session, found, now), Rubric.model_validate(now.version.rubric)
+        top, rubric = assignment_pages.head(session, found, now), Rubric.model_validate(now.version.rubric)
     how = "json" if request.args.get("as") == "json" else "toml"
     said = forms.as_json(rubric)
     shown = json.dumps(said, indent=2, ensure_ascii=False) + "\n" if how == "json" else written(said)
@@ -178,8 +178,11 @@ def save_text(assignment_id: int) -> tuple[str, int] | Response:
     """Save what was typed as a draft."""
     actor, typed = auth.actor(), shared.text("text")
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
-        top, works = shared.head(session, found), drafts.works(drafts.working(session, found).version)
+        found = assignment_pages.changeable(session, actor, assignment_id)
+        top, works = (
+            assignment_pages.head(session, found),
+            drafts.works(drafts.working(session, found).version),
+        )
     try:
         rubric, problems, report = _of_text(typed, works)
         if rubric is None:
@@ -207,7 +210,7 @@ def _of_text(typed: str, works: Works) -> tuple[Rubric | None, tuple[Problem, ..
     return *forms.validated(data, shared.stages()), ()
 
 
-def _text_page(top: shared.Head, shown: str, base: int, problems: list[str] | None = None) -> str:
+def _text_page(top: assignment_pages.Head, shown: str, base: int, problems: list[str] | None = None) -> str:
     return render_template(
         "authoring/text.html",
         head=top,

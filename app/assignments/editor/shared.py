@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from flask import flash, request
 from markupsafe import Markup, escape
 from pydantic import ValidationError
-from sqlalchemy.orm import Session
 
-from app.assignments import views
-from app.web import auth, dates
+from app.web import dates
+from app.web.assignment_pages import whole
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext
@@ -22,11 +20,8 @@ from grading.assignments.editor.folder import Settings
 from grading.assignments.editor.template_proposal import template
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Document
-from grading.domain.permissions import Actor, Subject
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import mistakes
-from grading.store import tables
-from grading.store.assignments import drafts, versions
 
 TITLES = (
     N_("Uses the functions the task asks for"),
@@ -35,58 +30,6 @@ TITLES = (
     N_("Explains what was done and why"),
 )
 """Of the criteria of a template, for translators."""
-ANY = "<int(max=2147483647):assignment_id>"
-
-
-@dataclass(frozen=True)
-class Head:
-    """What stands above every page: the assignment and the version that is written on."""
-
-    id: int
-    course_id: int
-    title: str
-    slug: str
-    course: str
-    course_title: str
-    visible: bool
-    number: int
-    """Of the newest version."""
-    draft: bool
-    counting: int | None
-    counting_id: int | None
-
-
-def seen(
-    session: Session, actor: Actor, assignment_id: int, action: str = "assignment.change"
-) -> tables.Assignment:
-    """An assignment this reader may do that with. Raises NotFound or Forbidden."""
-    found = versions.by_id(session, assignment_id)
-    require(actor, found, action)
-    return found
-
-
-def require(actor: Actor, found: tables.Assignment, action: str) -> None:
-    """Go on if this reader may do that with an assignment. Raises NotFound or Forbidden."""
-    views.require_seen(actor, found)
-    auth.require(actor, action, Subject(found.course_id))
-
-
-def head(session: Session, assignment: tables.Assignment, now: drafts.Stand | None = None) -> Head:
-    """What stands above every page of it; `now` where it is known what is written on."""
-    known = now or drafts.stand(session, assignment.id)
-    return Head(
-        id=assignment.id,
-        course_id=assignment.course_id,
-        title=assignment.title,
-        slug=assignment.slug,
-        course=assignment.course.slug,
-        course_title=assignment.course.title,
-        visible=assignment.visible,
-        number=known.number,
-        draft=known.draft,
-        counting=known.counting,
-        counting_id=known.counting_id,
-    )
 
 
 def flash_report(report: Sequence[str]) -> None:
@@ -120,12 +63,6 @@ def _zone_options(chosen: str) -> Markup:
 def base() -> int:
     """The version the form was made from."""
     return whole("base") or 0
-
-
-def whole(name: str) -> int | None:
-    """A whole number of the form or the address, if it is one."""
-    text = request.form.get(name, request.args.get(name, ""))
-    return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else None
 
 
 def text(name: str) -> str:

@@ -9,8 +9,8 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from app.assignments.editor import shared
-from app.assignments.editor.shared import ANY
-from app.web import auth, dates, markdown
+from app.web import assignment_pages, auth, dates, markdown
+from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.services import services
 from grading.config.languages import english_name
@@ -28,9 +28,9 @@ def task(assignment_id: int) -> str:
     """The task, the instructions of the stages, and what goes with them."""
     actor = auth.actor()
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         now = drafts.working(session, found)
-        top, row = shared.head(session, found, now), now.version
+        top, row = assignment_pages.head(session, found, now), now.version
     fields = {
         "task": row.task,
         "spoken_language": row.spoken_language,
@@ -46,7 +46,7 @@ def save_task(assignment_id: int) -> tuple[str, int] | str | Response:
     """Save task and instructions as a draft, or show the task as students see it."""
     actor = auth.actor()
     with services().store.look() as session:
-        top = shared.head(session, shared.seen(session, actor, assignment_id))
+        top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
     fields = {name: shared.text(name) for name in ("task", "spoken_language")}
     fields |= {f"instructions:{stage}": shared.text(f"instructions:{stage}") for stage in shared.stages()}
     ticked = {name: bool(request.form.get(name)) for name in ("share_solution", "show_draft")}
@@ -65,7 +65,7 @@ def _save_task(actor: Any, assignment_id: int, fields: dict[str, str], ticked: d
     spoken = english_name(fields["spoken_language"].strip() or "English")
     known = shared.stages()
     with services().store.write() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         said = drafts.content(session, drafts.version(session, assignment_id, shared.base()))
         # those of stages that are not configured now stay as they are
         told = {**said.instructions, **{stage: fields[f"instructions:{stage}"].strip() for stage in known}}
@@ -86,7 +86,7 @@ def _save_task(actor: Any, assignment_id: int, fields: dict[str, str], ticked: d
 
 
 def _task_page(
-    top: shared.Head, fields: dict[str, Any], base: int, problem: str = "", *, preview: bool = False
+    top: assignment_pages.Head, fields: dict[str, Any], base: int, problem: str = "", *, preview: bool = False
 ) -> str:
     return render_template(
         "authoring/task.html",
@@ -105,8 +105,8 @@ def settings(assignment_id: int) -> str:
     """Dates, late rule, release, groups; they hold at once, whichever version counts."""
     actor = auth.actor()
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
-        top = shared.head(session, found)
+        found = assignment_pages.changeable(session, actor, assignment_id)
+        top = assignment_pages.head(session, found)
         fields = shared.settings_form(assignment_settings.settings_of(found))
     return _settings_page(top, fields)
 
@@ -117,12 +117,12 @@ def save_settings(assignment_id: int) -> tuple[str, int] | Response:
     actor = auth.actor()
     try:
         with services().store.write() as session:
-            found = shared.seen(session, actor, assignment_id)
+            found = assignment_pages.changeable(session, actor, assignment_id)
             said = shared.read_settings(assignment_settings.settings_of(found))
             moved = lateness.apply_settings(session, found, said, actor)
     except (AssignmentError, dates.BadDate) as error:
         with services().store.look() as session:
-            top = shared.head(session, shared.seen(session, actor, assignment_id))
+            top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
         return _settings_page(top, request.form.to_dict(), error.message), 422
     flash(_("The settings are saved."))
     if moved:
@@ -130,7 +130,7 @@ def save_settings(assignment_id: int) -> tuple[str, int] | Response:
     return redirect(url_for("authoring_task.settings", assignment_id=assignment_id), 303)
 
 
-def _settings_page(top: shared.Head, fields: dict[str, Any], problem: str = "") -> str:
+def _settings_page(top: assignment_pages.Head, fields: dict[str, Any], problem: str = "") -> str:
     return render_template(
         "authoring/settings.html", head=top, fields=fields, zone_options=shared.zone_options, problem=problem,
         **choices(),

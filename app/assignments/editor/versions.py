@@ -10,9 +10,9 @@ from werkzeug.wrappers import Response
 from app.assignments.editor import files as folders
 from app.assignments.editor import shared
 from app.assignments.editor import task as settings_page
-from app.assignments.editor.shared import ANY
-from app.web import auth, dates, markdown
+from app.web import assignment_pages, auth, dates, markdown
 from app.web import rubric_texts as words
+from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.services import services
 from grading.assignments.editor.diff import differences
@@ -33,8 +33,8 @@ def listing(assignment_id: int) -> str:
     """All versions, the newest first."""
     actor = auth.actor()
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
-        top, rows = shared.head(session, found), drafts.lines(session, found)
+        found = assignment_pages.changeable(session, actor, assignment_id)
+        top, rows = assignment_pages.head(session, found), drafts.lines(session, found)
         tasked = not top.draft or bool(drafts.working(session, found).version.task.strip())
     return render_template("authoring/versions.html", head=top, rows=rows, tasked=tasked)
 
@@ -43,10 +43,10 @@ def listing(assignment_id: int) -> str:
 def version(assignment_id: int, version_number: int) -> str:
     """One version as students see it, and what it changed since another one."""
     number = version_number
-    actor, other = auth.actor(), shared.whole("against")
+    actor, other = auth.actor(), assignment_pages.whole("against")
     with services().store.look() as session:
-        found = shared.seen(session, actor, assignment_id)
-        top, rows = shared.head(session, found), drafts.lines(session, found)
+        found = assignment_pages.changeable(session, actor, assignment_id)
+        top, rows = assignment_pages.head(session, found), drafts.lines(session, found)
         new = drafts.side(drafts.version(session, assignment_id, number))
         line = next((one for one in rows if one.number == number), None)
         before = other or next((one.number for one in rows if one.number < number), None)
@@ -71,7 +71,7 @@ def restore(assignment_id: int, version_number: int) -> Response:
     number = version_number
     actor = auth.actor()
     with services().store.write() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         try:
             note = _("Version %(number)s again", number=number)
             made = drafts.restore(session, found, number, actor, note).number
@@ -87,7 +87,7 @@ def publish(assignment_id: int, version_number: int) -> Response:
     number = version_number
     actor = auth.actor()
     with services().store.write() as session:
-        found = shared.seen(session, actor, assignment_id)
+        found = assignment_pages.changeable(session, actor, assignment_id)
         done = drafts.publish(session, found, number, actor)
         shown = bool(request.form.get("show")) and not found.visible
         if shown:

@@ -1,0 +1,127 @@
+"""What pages of one assignment share: who may see it, its head, and how forms name it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from flask import request
+from sqlalchemy.orm import Session
+
+from app.web import auth, upload_forms
+from app.web.services import services
+from grading.documents import ALLOWED_FILES
+from grading.documents.files import DATA, KINDS
+from grading.domain.errors import NotFound
+from grading.domain.permissions import Actor, Subject, may
+from grading.store import tables
+from grading.store.assignments import drafts, versions
+from grading.store.submissions import uploads
+from grading.store.views import assignment as overview
+from grading.store.views.assignment import Overview
+
+ANY = "<int(max=2147483647):assignment_id>"
+
+
+def seen(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
+    """An assignment this reader may know of. Raises NotFound for all others."""
+    found = versions.by_id(session, assignment_id)
+    require_seen(actor, found)
+    return found
+
+
+def require_seen(actor: Actor, found: tables.Assignment) -> None:
+    """Go on if this reader may know of an assignment, or raise NotFound."""
+    _allow(actor, found.course_id, found.visible)
+
+
+def _allow(actor: Actor, course_id: int, visible: bool) -> None:
+    subject = Subject(course_id)
+    if not may(actor, "assignment.see", subject) or not (visible or may(actor, "class.see", subject)):
+        raise NotFound("There is no such assignment.")
+
+
+def about(actor: Actor, assignment_id: int, problem: str = "") -> dict[str, Any]:
+    """What the page of an assignment and its hand-in form show."""
+    with services().store.look() as session:
+        looked = overview.look(session, assignment_id, actor.user_id, partial(_allow, actor))
+        waiting = uploads.of_user(session, actor.user_id, assignment_id) if looked.uploaded else []
+    shown = looked.shown
+    return {
+        "assignment": shown,
+        "attempts": looked.attempts,
+        "waiting": waiting[0] if waiting else None,
+        "problem": problem,
+        "actor": actor,
+        "staff": upload_forms.trusted(actor, shown.course_id),
+        "may_hand_in": can_hand_in(actor, shown),
+        "form_key": upload_forms.form_key(request.form.get("key", "")) or upload_forms.new_key(),
+        "server": services().config.server,
+        "allowed": ALLOWED_FILES,
+        "data_endings": ", ".join(DATA),
+        "endings": [*KINDS, *(DATA if services().config.server.max_data_mb else ()), ".zip"],
+    }
+
+
+@dataclass(frozen=True)
+class Head:
+    """What stands above every page: the assignment and the version that is written on."""
+
+    id: int
+    course_id: int
+    title: str
+    slug: str
+    course: str
+    course_title: str
+    visible: bool
+    number: int
+    """Of the newest version."""
+    draft: bool
+    counting: int | None
+    counting_id: int | None
+
+
+def changeable(
+    session: Session, actor: Actor, assignment_id: int, action: str = "assignment.change"
+) -> tables.Assignment:
+    """An assignment this reader may do that with. Raises NotFound or Forbidden."""
+    found = versions.by_id(session, assignment_id)
+    require_change(actor, found, action)
+    return found
+
+
+def require_change(actor: Actor, found: tables.Assignment, action: str) -> None:
+    """Go on if this reader may do that with an assignment. Raises NotFound or Forbidden."""
+    require_seen(actor, found)
+    auth.require(actor, action, Subject(found.course_id))
+
+
+def head(session: Session, assignment: tables.Assignment, now: drafts.Stand | None = None) -> Head:
+    """What stands above every page of it; `now` where it is known what is written on."""
+    known = now or drafts.stand(session, assignment.id)
+    return Head(
+        id=assignment.id,
+        course_id=assignment.course_id,
+        title=assignment.title,
+        slug=assignment.slug,
+        course=assignment.course.slug,
+        course_title=assignment.course.title,
+        visible=assignment.visible,
+        number=known.number,
+        draft=known.draft,
+        counting=known.counting,
+        counting_id=known.counting_id,
+    )
+
+
+def whole(name: str) -> int | None:
+    """A whole number of the form or the address, if it is one."""
+    text = request.form.get(name, request.args.get(name, ""))
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else None
+
+
+def can_hand_in(actor: Actor, shown: Overview) -> bool:
+    """Whether the form is of any use now."""
+    trusted = upload_forms.trusted(actor, shown.course_id)
+    return shown.ready and not shown.archived and (trusted or shown.door.open)
