@@ -137,6 +137,7 @@ def _add_pages(app: Flask) -> None:
     """The rooms people meet."""
     for blueprint in (
         pages.pages,
+        home.pages,
         views.pages,
         rubric.pages,
         files.pages,
@@ -202,7 +203,7 @@ def _limit(app: Flask, services: Services) -> None:
         "results.pdf": (PRINTS, lambda: f"user:{auth.actor().user_id}"),
         "people.preview": (uploads, lambda: f"user:{auth.actor().user_id}"),
         "people.confirm": (uploads, lambda: f"user:{auth.actor().user_id}"),
-        "pages.hand_in": (uploads, lambda: f"user:{auth.actor().user_id}"),
+        "submissions.hand_in": (uploads, lambda: f"user:{auth.actor().user_id}"),
         "classes.upload": (uploads, lambda: f"user:{auth.actor().user_id}"),
     }
     for endpoint, (limit, key) in per_view.items():

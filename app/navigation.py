@@ -55,13 +55,13 @@ COURSES = frozenset(
     | {"review", "review_changes", "review_class", "marking"}
     | {"authoring", "authoring_task", "authoring_files", "authoring_versions", "authoring_proposals"}
     | {"dry_runs"}
-    | {"pages.submission", "pages.prompt", "pages.receipt", "pages.upload"}
-    | {"pages.hand_in_form", "pages.hand_in"}
+    | {"submissions.submission", "submissions.prompt", "submissions.receipt", "submissions.upload"}
+    | {"submissions.hand_in_form", "submissions.hand_in"}
 )
 MAIN = (
-    Way("pages.home", N_("Home"), "tokens.own"),
+    Way("home.home", N_("Home"), "tokens.own"),
     Way("courses.listing", N_("Courses"), "tokens.own", COURSES),
-    Way("pages.hand_ins", N_("Hand-ins"), "machines.see"),
+    Way("home.hand_ins", N_("Hand-ins"), "machines.see"),
     Way("regrades.listing", N_("Regrades"), "given_up.see", frozenset({"regrades"})),
     Way("users.listing", N_("Accounts"), "administer", frozenset({"users"})),
     Way(
@@ -133,4 +133,4 @@ def language() -> Response:
         if current_user.is_authenticated:
             with services().store.write() as store:
                 chosen.choose(store, current_user.actor.user_id, wanted)
-    return redirect(safe_next(request.form.get("next")) or url_for("pages.home"), 303)
+    return redirect(safe_next(request.form.get("next")) or url_for("home.home"), 303)

@@ -46,7 +46,7 @@ def erase(user_id: int) -> str | tuple[str, int] | BaseResponse:
     with store.write() as session:
         erasure.erase(session, student, actor.name)
     flash(_("Everything of %(who)s was erased. Back-ups made before still hold it.", who=_asked(student)))
-    response = redirect(url_for("pages.home"), 303)
+    response = redirect(url_for("home.home"), 303)
     # after the answer: rewriting the file takes as long as it is large
     response.call_on_close(lambda: _compact(store))
     return response

@@ -45,7 +45,7 @@ def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | BaseResponse:
     session.clear()
     session.permanent = True
     login_user(found)
-    return known_browsers.remember(redirect(target or url_for("pages.home"), 303), user_id)
+    return known_browsers.remember(redirect(target or url_for("home.home"), 303), user_id)
 
 
 def _form(target: str | None, name: str, problem: str = "") -> str:

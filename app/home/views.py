@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import cast as typed
 
-from flask import Flask, current_app, render_template, request
+from flask import Blueprint, Flask, current_app, render_template, request
 
-from app.submissions.views import pages
 from app.web import auth
 from app.web.services import services
 from grading.domain.model import RoundState
@@ -16,6 +15,8 @@ from grading.store.views import staff_home as first
 from grading.store.views import student_home, submission_lists
 from grading.store.views.staff_home import Tallies
 from grading.store.views.submission_lists import Filters
+
+pages = Blueprint("home", __name__)
 
 
 @pages.get("/")

@@ -130,7 +130,7 @@ def _what(thing: Named) -> str:
 
 def _url(thing: Named) -> str | None:
     if thing.kind == "submission" and thing.name:
-        return address("pages.submission", submission_id=thing.id)
+        return address("submissions.submission", submission_id=thing.id)
     if thing.kind == "user" and thing.name and auth.actor().administrator:
         return address("users.person", user_id=int(thing.id))
     return None

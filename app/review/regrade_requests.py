@@ -38,7 +38,7 @@ def ask(submission_id: str) -> Response:
         auth.require(actor, "regrade.ask", auth.subject_of(view))
         said = _ask(session, actor, view, criterion, reason)
     flash(said)
-    return redirect(url_for("pages.submission", submission_id=submission_id, _anchor="regrades"), 303)
+    return redirect(url_for("submissions.submission", submission_id=submission_id, _anchor="regrades"), 303)
 
 
 def _ask(session: Session, actor: Actor, view: SubmissionView, criterion: str, reason: str) -> str:
@@ -73,7 +73,9 @@ def withdraw(request_id: int) -> Response:
         except Conflict as refused:
             said = refused.message
     flash(said)
-    return redirect(url_for("pages.submission", submission_id=found.submission_id, _anchor="regrades"), 303)
+    return redirect(
+        url_for("submissions.submission", submission_id=found.submission_id, _anchor="regrades"), 303
+    )
 
 
 @pages.get("/regrades")

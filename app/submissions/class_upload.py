@@ -90,7 +90,7 @@ def confirm(batch_id: str) -> Response:
     flash(told, "success")
     for problem in problems:
         flash(problem, "warning")
-    return redirect(url_for("pages.hand_ins", assignment=assignment.id), 303)
+    return redirect(url_for("home.hand_ins", assignment=assignment.id), 303)
 
 
 def _choices(entries: tuple[StudentFiles, ...]) -> tuple[list[Choice], list[str]]:

@@ -48,7 +48,7 @@ def wish(submission_id: str) -> Response:
         mail_notifications.wish(session, submission_id, actor.user_id, wanted=wanted)
     told = _("You will get an e-mail when you can see the result.")
     flash(told if wanted else _("You will get no e-mail about this hand-in."))
-    return redirect(url_for("pages.submission", submission_id=submission_id), 303)
+    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
 
 
 def _theirs(actor: Actor, view: SubmissionView) -> bool:

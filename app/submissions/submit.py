@@ -39,11 +39,11 @@ def hand_in(assignment_id: int) -> tuple[str, int] | BaseResponse:
         form = intake.Form(assignment_id, key, files, intake.read(files))
         if request.form.get("then") == "look":
             upload_id = intake.keep(actor, course_id, form)
-            return redirect(url_for("pages.upload", upload_id=upload_id), 303)
+            return redirect(url_for("submissions.upload", upload_id=upload_id), 303)
         submission_id = intake.at_once(actor, course_id, form)
     except (DocumentError, Shut) as error:
         return _refused(actor, assignment_id, error)
-    return redirect(url_for("pages.submission", submission_id=submission_id), 303)
+    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/hand-in/arrived.json")
@@ -67,7 +67,7 @@ def upload(upload_id: str) -> str | BaseResponse:
     with services().store.read() as session:
         done = uploads.handed_in(session, actor.name, upload_id)
         if done is not None:
-            return redirect(url_for("pages.submission", submission_id=done), 303)
+            return redirect(url_for("submissions.submission", submission_id=done), 303)
         waiting = uploads.find(session, upload_id, actor.user_id)
         found = assignment_pages.seen(session, actor, waiting.assignment_id)
         people = groups.together(session, found, actor.user_id)
@@ -90,7 +90,7 @@ def confirm(upload_id: str) -> tuple[str, int] | BaseResponse:
         submission_id = intake.confirm(actor, upload_id)
     except Shut as error:
         return _refused(actor, waiting.assignment_id, error)
-    return redirect(url_for("pages.submission", submission_id=submission_id), 303)
+    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
 
 
 @pages.post("/uploads/<upload_id>/discard")

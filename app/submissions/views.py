@@ -25,7 +25,7 @@ from grading.store.views import submission_contents, submission_lists
 from grading.store.views.submission_contents import Whole
 from grading.store.views.submission_lists import AssignmentLine
 
-pages = Blueprint("pages", __name__)
+pages = Blueprint("submissions", __name__)
 
 
 @pages.get("/submissions/<submission_id>")
@@ -84,7 +84,7 @@ def release(submission_id: str) -> BaseResponse:
         auth.require(actor, "grade.release", auth.subject_of(view))
         grades.release(session, view.round_id, actor)
     flash(_("The student can see this grade now."))
-    return redirect(url_for("pages.submission", submission_id=submission_id), 303)
+    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
 
 
 @pages.post("/assignments/<int(max=2147483647):assignment_id>/release")
