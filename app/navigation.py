@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from flask import Blueprint, current_app, redirect, request, session, url_for
+from flask.blueprints import BlueprintSetupState
 from flask_login import current_user
 from werkzeug.wrappers import Response
 
@@ -23,6 +24,11 @@ from grading.domain.permissions import Actor, may
 from grading.store.accounts import languages as chosen
 
 pages = Blueprint("frame", __name__)
+
+
+@pages.record
+def _add_titles(state: BlueprintSetupState) -> None:
+    state.app.jinja_env.globals["stage_titles"] = StageTitles()
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,7 @@ class StageTitles(Mapping[str, str]):
         return len(TITLES)
 
 
+@pages.app_template_global()
 def main_ways() -> list[Tab]:
     """Those of the reader; none before they signed in."""
     reader = current_user
@@ -110,6 +117,7 @@ def main_ways() -> list[Tab]:
     return _ways(ways, reader.actor) if isinstance(reader._get_current_object(), SignedIn) else []
 
 
+@pages.app_template_global()
 def operating_tabs() -> list[Tab]:
     """The pages of operating, for the reader."""
     return _ways(OPERATIONS, current_user.actor)
@@ -134,3 +142,6 @@ def language() -> Response:
             with services().store.write() as store:
                 chosen.choose(store, current_user.actor.user_id, wanted)
     return redirect(safe_next(request.form.get("next")) or url_for("home.home"), 303)
+
+
+blueprints = (pages,)

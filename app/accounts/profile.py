@@ -10,6 +10,7 @@ from app.accounts import known_browsers
 from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.i18n import languages, title_of
+from app.web.rate_limits import limited, per_person
 from app.web.services import services
 from grading.domain.errors import GraderError
 from grading.store.accounts import passwords
@@ -18,6 +19,8 @@ from grading.store.accounts.sign_in_attempts import TriedTooOften
 from grading.store.courses import user_admin
 from grading.store.courses.user_admin import Wishes
 
+PASSWORDS = "20 per minute"
+"""For one person who changes their password."""
 pages = Blueprint("account", __name__, url_prefix="/account")
 
 
@@ -51,6 +54,7 @@ def save() -> tuple[str, int] | Response:
 
 
 @pages.post("/password")
+@limited(PASSWORDS, per_person)
 def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     """Set a new password; this session goes on, all others end."""
     actor = auth.actor()

@@ -9,6 +9,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.accounts import known_browsers
 from app.web import auth, frames
 from app.web.i18n import gettext as _
+from app.web.rate_limits import limited
 from app.web.security import safe_next
 from app.web.services import services
 from grading.domain.errors import GraderError
@@ -16,6 +17,8 @@ from grading.store.accounts import passwords, users
 from grading.store.accounts.sign_in_attempts import TriedTooOften
 from grading.store.courses import invitations
 
+SIGN_INS = "300 per minute"
+"""For one address; a whole class may sit behind it. Each account has its own, lower bound."""
 pages = Blueprint("sign_in", __name__)
 
 
@@ -27,6 +30,7 @@ def form() -> str:
 
 
 @pages.post("/sign-in")
+@limited(SIGN_INS)
 def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | BaseResponse:
     """Check name and password."""
     name, password = request.form.get("name", "")[:200], request.form.get("password", "")[:1000]
@@ -70,6 +74,7 @@ def forgotten() -> str:
 
 
 @pages.get("/reset/<secret>")
+@limited(SIGN_INS)
 def follow(secret: str) -> BaseResponse:
     """Take a link's secret out of the address, so that it reaches no other page, and go on to the form."""
     with services().store.read() as store:
@@ -87,6 +92,7 @@ def set_form() -> str:
 
 
 @pages.post("/reset")
+@limited(SIGN_INS)
 def set_password() -> tuple[str, int] | BaseResponse:
     """Set the password; sessions and other links of the account end."""
     password = request.form.get("password", "")

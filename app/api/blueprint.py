@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Flask, Response, jsonify
+from flask import Blueprint, Response, jsonify
+from flask.blueprints import BlueprintSetupState
 
 from app.api import openapi
 from app.api.framework import handler, remember_keys
@@ -19,22 +20,25 @@ from app.api.resources import (
     submissions,
 )
 from app.api.routes import PREFIX, ROUTES
+from app.web.security import without_token
 
 ROOMS = (submissions, courses, rosters, assignments, rubrics, grades, regrades, exports, machines, me)
 """Importing them filled the table of routes."""
 
 
-def install(app: Flask) -> Blueprint:
-    """Add the API to an app; says which blueprint it is."""
-    api = Blueprint("api", __name__, url_prefix=PREFIX)
-    for route in ROUTES:
-        api.add_url_rule(route.rule, route.name, handler(route), methods=[route.method])
-    api.add_url_rule("/openapi.json", "description", description)
-    app.register_blueprint(api)
-    remember_keys(app)
-    return api
+api = Blueprint("api", __name__, url_prefix=PREFIX)
+without_token(api)
 
 
+@api.get("/openapi.json")
 def description() -> Response:
     """This description."""
     return jsonify(openapi.document())
+
+
+@api.record_once
+def _install(state: BlueprintSetupState) -> None:
+    """Add all routes of the table."""
+    for route in ROUTES:
+        state.add_url_rule(route.rule, route.name, handler(route), methods=[route.method])
+    remember_keys(state.app)

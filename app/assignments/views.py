@@ -31,6 +31,7 @@ def file(assignment_id: int, path: str) -> Response:
     return response
 
 
+@pages.app_template_global()
 def endpoints() -> Collection[str]:
     """What pages there are, for templates that link to those of others."""
     return current_app.view_functions.keys()

@@ -9,6 +9,7 @@ from app.web import auth
 from app.web import password_links as shown_links
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
+from app.web.rate_limits import UPLOADS, limited, per_person
 from app.web.services import services
 from grading.domain.errors import Conflict, GraderError
 from grading.domain.permissions import Actor, Subject, may
@@ -64,6 +65,7 @@ def import_form(course_id: int) -> str:
 
 
 @pages.post("/import")
+@limited(UPLOADS, per_person)
 def preview(course_id: int) -> str | tuple[str, int]:
     """What the table would do; nothing is changed yet."""
     actor = auth.in_course("roster.change", course_id)
@@ -76,6 +78,7 @@ def preview(course_id: int) -> str | tuple[str, int]:
 
 
 @pages.post("/import/confirm")
+@limited(UPLOADS, per_person)
 def confirm(course_id: int) -> tuple[str, int] | BaseResponse:
     """Do what was shown; if that is no longer the same, show it again."""
     actor = auth.in_course("roster.change", course_id)

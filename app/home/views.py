@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import cast as typed
 
-from flask import Blueprint, Flask, current_app, render_template, request
+from flask import Blueprint, current_app, render_template, request
+from flask.blueprints import BlueprintSetupState
 
 from app.web import auth
 from app.web.services import services
@@ -63,9 +64,10 @@ def studies(actor: Actor) -> list[int]:
     return [course for course, role in actor.roles.items() if role == "student"]
 
 
-def remember(app: Flask) -> None:
+@pages.record
+def _remember(state: BlueprintSetupState) -> None:
     """Keep with this app what waits for staff."""
-    app.extensions["grader-tallies"] = Tallies()
+    state.app.extensions["grader-tallies"] = Tallies()
 
 
 def _tallies() -> Tallies:

@@ -17,6 +17,8 @@ from itsdangerous import BadData, URLSafeTimedSerializer
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.web import auth, frames
+from app.web.rate_limits import limited
+from app.web.security import without_token
 from app.web.services import services
 from grading.domain.errors import GraderError
 from grading.integrations.lti import claims, client
@@ -27,6 +29,8 @@ from grading.store.integrations.lti import launch as launching
 from grading.store.integrations.lti.launch import Arrived
 
 log = logging.getLogger(__name__)
+LAUNCHES = "1200 per minute"
+"""For one address; several classes may sit behind it."""
 pages = Blueprint("lti", __name__, url_prefix="/lti")
 STATE_COOKIE = "__Secure-grader-lti"
 STATE_S = 600
@@ -55,6 +59,7 @@ def jwks() -> Response:
 
 
 @pages.route("/login", methods=["GET", "POST"])
+@limited(LAUNCHES)
 def login() -> BaseResponse:
     """The first step: send the browser to its platform, with a state and a nonce."""
     said = {name: _said(name) for name in ("iss", "login_hint", "target_link_uri", "client_id")}
@@ -83,6 +88,7 @@ def login() -> BaseResponse:
 
 
 @pages.post("/launch")
+@limited(LAUNCHES)
 def launch() -> tuple[str, int] | BaseResponse:
     """The second step: check what the platform signed, sign its reader in, lead them on."""
     state = _state()
@@ -215,3 +221,6 @@ def _way(arrived: Arrived, found: Launch) -> str:
     if arrived.role == "student":
         return f"/assignments/{arrived.assignment_id}/hand-in"
     return f"/assignments/{arrived.assignment_id}"
+
+
+without_token(pages, login, launch)  # platforms send browsers there; both have a state of their own

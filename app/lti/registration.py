@@ -8,6 +8,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
+from app.web.rate_limits import limited
 from app.web.services import services
 from grading.domain.ssrf import read
 from grading.integrations.http_client import OutsideFailed, ask
@@ -16,11 +17,14 @@ from grading.integrations.lti.values import PlatformRefused
 from grading.store.integrations.lti import keys, platforms
 from grading.store.integrations.lti.platforms import NewPlatform, TicketGone
 
+REGISTRATIONS = "20 per minute"
+"""For one address."""
 pages = Blueprint("lti_registering", __name__, url_prefix="/lti")
 LONGEST = 4000
 
 
 @pages.get("/register/<ticket>")
+@limited(REGISTRATIONS)
 def register(ticket: str) -> BaseResponse:
     """Read how the platform is set up, register the tool there, and the platform here."""
     with services().store.read() as store:

@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from flask import Blueprint, Flask, Response, flash, g, jsonify, redirect, render_template, request, url_for
+from flask.blueprints import BlueprintSetupState
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -19,7 +20,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.operations import dashboard
+from app.operations import dashboard, machine_texts
 from app.operations.machine_metrics import FromQueue
 from app.operations.machine_texts import an_hour, duration, span
 from app.operations.machines import look
@@ -38,6 +39,17 @@ from grading.store.reporting import metrics as measures
 from grading.store.reporting import operations as stored
 
 pages = Blueprint("operations", __name__)
+
+
+@pages.record
+def _add_words(state: BlueprintSetupState) -> None:
+    state.app.jinja_env.globals.update(
+        machine_word=machine_texts.machine_word,
+        machine_notes=machine_texts.machine_notes,
+        guest_words=machine_texts.guests,
+    )
+
+
 HTTP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 REFUSED = (
     "Metrics are for this machine itself; from elsewhere send the token that GRADER_METRICS_TOKEN holds, "

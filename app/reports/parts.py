@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
-from flask import Flask, current_app, render_template, request
+from flask import current_app, render_template, request
+from flask.sansio.app import App
 from markupsafe import Markup
 
 from app.reports import flags, points, rendering
@@ -83,7 +84,7 @@ class Parts:
         return sum(map(len, (self.feedback, self.criteria, self.documents, self.origin)))
 
 
-def remember(app: Flask) -> None:
+def remember(app: App) -> None:
     """Keep parts with this app."""
     kept: Remembered[Parts] = Remembered(MOST_KEPT)
     app.extensions["grader-result-parts"] = kept

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
-from flask import Flask, current_app, render_template
+from flask import current_app, render_template
+from flask.sansio.app import App
 from sqlalchemy.orm import Session
 
 from app.reports import changes, points
@@ -128,7 +129,7 @@ def _regrades(
     }
 
 
-def remember(app: Flask) -> None:
+def remember(app: App) -> None:
     """Keep what is known of pictures with this app."""
     app.extensions["grader-pictures"] = Numbers()
     result_parts.remember(app)

@@ -7,14 +7,16 @@ from functools import partial
 from typing import cast
 
 from flask import Blueprint, Response, current_app, request, stream_with_context
+from flask.blueprints import BlueprintSetupState
 from sqlalchemy.orm import Session
 
-from app.reports import images
+from app.reports import images, result
 from app.reports.images import Numbers, Picture
 from app.reports.result import _notebooks
 from app.results import pdf as printing
 from app.results import typesetting
 from app.web import auth, viewing, zip_stream
+from app.web.rate_limits import limited, per_person
 from app.web.services import services
 from app.web.zip_stream import file_name
 from grading.checks.visibility import for_student
@@ -30,7 +32,17 @@ from grading.store.views import (
 )
 from grading.store.views.submission import SubmissionView
 
+PRINTS = "20 per minute"
+"""PDFs for one person: each takes a turn, and whoever waits for theirs holds a thread."""
 pages = Blueprint("results", __name__)
+
+
+@pages.record
+def _remember(state: BlueprintSetupState) -> None:
+    """Keep what is known of pictures and parts with this app."""
+    result.remember(state.app)
+
+
 NO_RESULT = "There is no result to look at yet."
 
 
@@ -72,6 +84,7 @@ def _notebook(session: Session, submission_id: str, number: int) -> str:
 
 
 @pages.get("/submissions/<submission_id>/result.pdf")
+@limited(PRINTS, per_person)
 def pdf(submission_id: str) -> Response:
     """The result as a PDF, for everybody who may see it."""
     actor = auth.actor()

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from flask import Flask, current_app, render_template, request
+from flask import current_app, render_template, request
+from flask.sansio.app import App
 from markupsafe import Markup
 
 from app.reports import rendering
@@ -33,7 +34,7 @@ class _Kept:
     """Stands in kept parts where the token of a form comes; nobody can know it, so nobody can write it."""
 
 
-def remember(app: Flask) -> None:
+def remember(app: App) -> None:
     """Keep parts with this app."""
     app.extensions["grader-review-parts"] = _Kept(
         Remembered(MOST_KEPT), Markup(f"<!--{secrets.token_hex(16)}-->")  # noqa: S704 - made here

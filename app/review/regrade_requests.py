@@ -188,6 +188,7 @@ def _number(name: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
+@pages.app_template_global()
 def open_requests() -> int:
     """How many requests wait for the reader, for the badge in the menu."""
     return auth.user().open_requests

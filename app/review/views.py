@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flask import Blueprint, render_template, request
+from flask.blueprints import BlueprintSetupState
 from sqlalchemy.orm import Session
 
 from app.review import detail, parts, worklist
@@ -22,6 +23,12 @@ from grading.store.views.submission import SubmissionView
 from grading.store.views.submission_contents import Whole
 
 pages = Blueprint("review", __name__)
+
+
+@pages.record
+def _remember(state: BlueprintSetupState) -> None:
+    """Keep parts of pages with this app."""
+    parts.remember(state.app)
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/review")

@@ -13,6 +13,7 @@ from app.submissions import intake
 from app.web import auth, upload_forms
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, told
+from app.web.rate_limits import UPLOADS, limited, per_person
 from app.web.services import services
 from grading.documents import Limits
 from grading.documents.class_zip import StudentFiles, open_class
@@ -37,6 +38,7 @@ def form(assignment_id: int) -> str:
 
 
 @pages.post("/assignments/<int(max=2147483647):assignment_id>/class")
+@limited(UPLOADS, per_person)
 def upload(assignment_id: int) -> tuple[str, int] | Response:
     """Keep the zip and show whom its files belong to."""
     actor, given = auth.actor(), services()

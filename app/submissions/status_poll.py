@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from flask import Blueprint, Flask, Response, current_app, request, session
+from flask import Blueprint, Response, current_app, request, session
+from flask.blueprints import BlueprintSetupState
 
 from app.submissions.progress import open_runs, progress
 from app.submissions.status import live, next_look_s
 from app.web import auth
 from app.web.i18n import speak
 from app.web.parsing import tagged
-from app.web.services import Dispatch, services
+from app.web.services import Dispatch, Services, services
 from grading.broker.heartbeats import Lease
 from grading.domain.errors import NotFound, NotSignedIn
 from grading.domain.permissions import Actor, Subject, may
@@ -132,15 +133,19 @@ class Board:
         }
 
 
-def watch(app: Flask, store: Store, dispatch: Dispatch) -> None:
-    """Let pages of this app wait. What is changed by this process is seen at once."""
-    board = app.extensions["grader-waiting"] = Board(store, dispatch)
+@pages.record
+def _watch(state: BlueprintSetupState) -> None:
+    """Let pages of this app wait."""
+    given = cast(Services, state.app.extensions["grader"])
+    state.app.extensions["grader-waiting"] = Board(given.store, given.dispatch)
 
-    @app.after_request
-    def changed(response: Response) -> Response:
-        if request.method not in SAFE:
-            board.forget()
-        return response
+
+@pages.after_app_request
+def _changed(response: Response) -> Response:
+    """What is changed by this process is seen at once."""
+    if request.method not in SAFE:
+        cast(Board, current_app.extensions["grader-waiting"]).forget()
+    return response
 
 
 @pages.get("/submissions/<submission_id>/status.json")

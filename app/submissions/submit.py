@@ -11,6 +11,7 @@ from app.submissions import intake
 from app.submissions.views import pages
 from app.web import assignment_pages, auth, upload_forms
 from app.web.i18n import gettext as _
+from app.web.rate_limits import UPLOADS, limited, per_person
 from app.web.services import services
 from grading.documents.files import safe_part
 from grading.domain.errors import DocumentError, NotFound
@@ -29,6 +30,7 @@ def hand_in_form(assignment_id: int) -> str:
 
 
 @pages.post("/assignments/<int(max=2147483647):assignment_id>/hand-in")
+@limited(UPLOADS, per_person)
 def hand_in(assignment_id: int) -> tuple[str, int] | BaseResponse:
     """Take files, to be looked at first or at once; what is wrong with them is said on the form."""
     actor = auth.actor()
@@ -56,7 +58,7 @@ def arrived(assignment_id: int) -> Response:
             uploads.arrived(session, actor.user_id, actor.name, assignment_id, key) if key else ("", "")
         )
     to: dict[str, Any] = {f"{kind}_id": found}
-    url = url_for(f"pages.{kind}", **to) if kind else None
+    url = url_for(f"submissions.{kind}", **to) if kind else None
     return jsonify(url=url)
 
 

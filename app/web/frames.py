@@ -1,4 +1,4 @@
-"""Pages in a frame of a learning platform: a path, a cookie and a policy of their own.
+"""Pages in a frame of another system: a path, a cookie and a policy of their own.
 
 All that is shown in a frame lies below `/framed`: there the session's cookie is another one, for this path
 only, signed for it, and kept apart by browsers for each platform. Whoever is signed in outside is nobody
@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from flask import Flask, g, render_template, request, session
+from flask import Flask, current_app, g, render_template, request
 from flask.sessions import SecureCookieSessionInterface
 from flask_login import current_user
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from app.web.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
-from grading.store.integrations.lti import launch, platforms
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 PREFIX = "/framed"
 MARK = "grader.framed"
 COOKIE = "grader-framed"
-ENTRANCES = ("/lti/login", "/lti/launch")
-"""Where platforms send browsers: without a session, which begins there."""
 NOT_HERE = frozenset(
     {"sign_in", "account", "tokens", "users", "operations", "erasing", "webhooks", "lti_platforms"}
     | {"api", "api_help"}
@@ -37,11 +35,26 @@ NOT_HERE = frozenset(
 ANYBODY = frozenset({"static", "bootstrap.static", "frame.language", "sign_in.leave"})
 
 
+class FrameHost(Protocol):
+    """A system that shows pages in frames."""
+
+    @property
+    def entrances(self) -> tuple[str, ...]:
+        """Paths to which it sends browsers: without a session, which begins there."""
+
+    def courses(self, store: Session) -> frozenset[int] | None:
+        """The courses of whoever signed in this session; nothing where nobody did."""
+
+    def origins(self, store: Session) -> tuple[str, ...]:
+        """Who may show pages in a frame, for the policy."""
+
+
 class Framed:
     """The app, with pages below `/framed` marked."""
 
-    def __init__(self, app: WSGIApplication) -> None:
+    def __init__(self, app: WSGIApplication, entrances: tuple[str, ...]) -> None:
         self._app = app
+        self._entrances = entrances
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Take the prefix out of the path; addresses that are built have it again."""
@@ -49,7 +62,7 @@ class Framed:
         if path.startswith(f"{PREFIX}/"):
             environ = {**environ, "PATH_INFO": path.removeprefix(PREFIX), MARK: True}
             environ["SCRIPT_NAME"] = environ.get("SCRIPT_NAME", "") + PREFIX
-        elif path in ENTRANCES:
+        elif path in self._entrances:
             environ = {**environ, MARK: True, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + PREFIX}
         return self._app(environ, start_response)
 
@@ -93,9 +106,10 @@ class Sessions(SecureCookieSessionInterface):
         return made
 
 
-def install(app: Flask) -> None:
-    """Let the app have frames."""
-    app.wsgi_app = Framed(app.wsgi_app)  # type: ignore[method-assign]
+def install(app: Flask, host: FrameHost) -> None:
+    """Let the app have frames that this system shows."""
+    app.extensions["grader-frames"] = host
+    app.wsgi_app = Framed(app.wsgi_app, host.entrances)  # type: ignore[method-assign]
     app.session_interface = Sessions()
     app.extensions["grader-limited"] = limited
     app.before_request(_only_what_belongs)
@@ -104,7 +118,7 @@ def install(app: Flask) -> None:
 
 def _only_what_belongs() -> tuple[str, int] | None:
     """In a frame: nothing of the site's own, and nothing without a launch."""
-    if not framed() or request.path in ENTRANCES or request.endpoint in ANYBODY:
+    if not framed() or request.path in _host().entrances or request.endpoint in ANYBODY:
         return None
     if request.blueprint in NOT_HERE:
         raise NotFound("There is nothing at this address.")
@@ -120,11 +134,10 @@ def limited(actor: Actor) -> Actor | None:
     """
     if not framed():
         return actor
-    platform_id = session.get("lti_platform")
-    if not isinstance(platform_id, int):
-        return None
     with services().store.look() as store:
-        courses = launch.courses_of(store, platform_id)
+        courses = _host().courses(store)
+    if courses is None:
+        return None
     roles = {course: role for course, role in actor.roles.items() if course in courses}
     return Actor(actor.user_id, administrator=False, roles=roles)
 
@@ -136,5 +149,9 @@ def ancestors() -> str:
     if "ancestors" not in g:
         g.ancestors = "'none'"
         with suppress(SQLAlchemyError), services().store.look() as store:
-            g.ancestors = " ".join(("'self'", *platforms.origins(store)))
+            g.ancestors = " ".join(("'self'", *_host().origins(store)))
     return str(g.ancestors)
+
+
+def _host() -> FrameHost:
+    return cast(FrameHost, current_app.extensions["grader-frames"])

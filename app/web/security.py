@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from typing import IO
 from urllib.parse import urlsplit
 
-from flask import Flask, Response, g, request
+from flask import Blueprint, Flask, Response, g, request
+from flask.blueprints import BlueprintSetupState
 from flask_wtf.csrf import CSRFProtect
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 from werkzeug.middleware.proxy_fix import ProxyFix
@@ -24,8 +26,8 @@ DRAIN_BYTES = 256 * MIB
 """An upload that is too large is read and thrown away up to here, so that browsers show the answer."""
 
 
-def secure(app: Flask, services: Services) -> CSRFProtect:
-    """Set limits and cookies, add the headers, and return the CSRF protection all forms have."""
+def secure(app: Flask, services: Services) -> None:
+    """Set limits and cookies, add the headers, and protect all forms against CSRF."""
     app.config.update(
         SECRET_KEY=services.secret_key,
         MAX_CONTENT_LENGTH=services.config.server.max_upload_mb * MIB,
@@ -41,11 +43,20 @@ def secure(app: Flask, services: Services) -> CSRFProtect:
     )
     if services.https:
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1, x_proto=1, x_host=1)  # type: ignore[method-assign]
-    frames.install(app)
     app.before_request(_nonce)
     app.before_request(_refuse_large)
     app.after_request(_headers)
-    return CSRFProtect(app)
+    CSRFProtect(app)
+
+
+def without_token(blueprint: Blueprint, *views: Callable[..., object]) -> None:
+    """Let all views of a blueprint, or only these, be asked without a form's token: they have other proof."""
+
+    def exempt(state: BlueprintSetupState) -> None:
+        for one in views or (blueprint,):
+            state.app.extensions["csrf"].exempt(one)
+
+    blueprint.record(exempt)
 
 
 def _refuse_large() -> None:

@@ -18,6 +18,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from app.submissions import intake
 from app.web import upload_forms
 from app.web.parsing import InvalidField, parse
+from app.web.security import without_token
 from app.web.services import services
 from app.webhooks import file_download
 from grading.documents import HandIn, UploadedFile
@@ -32,6 +33,7 @@ from grading.store.integrations import lms_rosters, webhook_secrets
 from grading.store.submissions.intake import Incoming
 
 endpoints = Blueprint("webhooks", __name__, url_prefix="/webhooks")
+without_token(endpoints)
 P = TypeVar("P", bound=Part)
 LEAST_SECRET = 24
 """Bytes a signing secret must have."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -419,3 +419,9 @@ def report(text: str = "pandas", **changes: Any) -> Report:
         "notice": "Written by two language models on the school's own machines. Rules give the points.",
     }
     return Report(**{**values, **changes})
+
+
+def limit(monkeypatch: pytest.MonkeyPatch, view: Callable[..., Any], amount: str) -> None:
+    """Let apps that are made from now on bound this view otherwise."""
+    known = vars(view)["rate_limit"]
+    monkeypatch.setitem(vars(view), "rate_limit", replace(known, amount=amount))

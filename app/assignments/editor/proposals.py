@@ -11,7 +11,8 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from flask import Blueprint, Flask, current_app, flash, jsonify, redirect, render_template, request, url_for
+from flask import Blueprint, current_app, flash, jsonify, redirect, render_template, request, url_for
+from flask.blueprints import BlueprintSetupState
 from redis.exceptions import RedisError
 from werkzeug.wrappers import Response
 
@@ -94,9 +95,10 @@ class Drafts:
         return found
 
 
-def remember(app: Flask) -> None:
+@pages.record
+def _remember(state: BlueprintSetupState) -> None:
     """Give the app its drafts."""
-    app.extensions["grader-drafts"] = Drafts()
+    state.app.extensions["grader-drafts"] = Drafts()
 
 
 def _drafts() -> Drafts:

@@ -11,7 +11,7 @@ Listener = Callable[[Session, Sequence[str]], object]
 _listeners: list[Listener] = []
 
 
-class NoListener(RuntimeError):
+class NoListener(Exception):
     """This process did not connect its listeners; call connect_platforms first."""
 
 

@@ -19,6 +19,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import event
 from werkzeug.test import TestResponse
 
+from app.accounts import sign_in as sign_in_pages
 from grading.domain.errors import Conflict, Forbidden
 from grading.store import schema, tables
 from grading.store.accounts import passwords, sessions, users
@@ -28,7 +29,7 @@ from grading.store.courses import invitations, members, roster
 from grading.store.courses.invitations import LinkGone
 from grading.store.database import now
 from grading.tabular.roster_csv import parse
-from tests.integration.webapp import School, form_token, report, stop_the_clock
+from tests.integration.webapp import School, form_token, limit, report, stop_the_clock
 
 PASSWORD = "correct horse battery"
 ROSTER = "id,name,email,role\nanna,Anna A,anna@school.example,\ns-1,Ada Lovelace,ada@school.example,\n"
@@ -531,7 +532,8 @@ def test_the_address_of_a_link_is_the_schools_whatever_a_request_says(school: Sc
 
 
 def test_following_links_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.SIGN_INS", "5 per minute")
+    for view in (sign_in_pages.follow, sign_in_pages.set_password):
+        limit(monkeypatch, view, "5 per minute")
     school = School(tmp_path)
     client = school.client()
     assert [client.get("/reset/guess").status_code for _ in range(6)] == [404] * 5 + [429]

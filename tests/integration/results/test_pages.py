@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.reports.images import looked_into, pictures
 from app.reports.points import summed
+from app.results import views
 from app.web import viewing
 from grading.domain.errors import Conflict
 from grading.domain.lateness import Lateness
@@ -37,7 +38,7 @@ from tests.integration.results.result_samples import (
     png,
     text,
 )
-from tests.integration.webapp import School, form_token, report
+from tests.integration.webapp import School, form_token, limit, report
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def plain(page: str) -> str:
 
 
 def test_making_pdfs_is_bounded_for_one_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.PRINTS", "2 per minute")
+    limit(monkeypatch, views.pdf, "2 per minute")
     made = School(tmp_path)
     anna, ben = made.client("anna"), made.client("ben")
     codes = [anna.get(f"/submissions/{number}/result.pdf").status_code for number in range(3)]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from app.accounts import sign_in as sign_in_pages
 from app.reports.rendering import documents
 from app.web.markdown import markdown
 from app.web.security import safe_next
@@ -19,7 +20,7 @@ from grading.store import tables
 from grading.store.accounts import passwords, users
 from grading.store.accounts.sign_in_attempts import OF_ONE, Caller
 from grading.store.reporting import drains
-from tests.integration.webapp import CODE, School, form_token, report, stop_the_clock
+from tests.integration.webapp import CODE, School, form_token, limit, report, stop_the_clock
 
 PASSWORD = "correct horse battery"
 
@@ -67,7 +68,7 @@ def test_after_wrong_passwords_the_next_try_waits(school: School, monkeypatch: p
 
 
 def test_sign_in_is_bounded_per_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.SIGN_INS", "5 per minute")
+    limit(monkeypatch, sign_in_pages.enter, "5 per minute")
     school = School(tmp_path)
     client = school.client()
     token = form_token(client, "/sign-in")
