@@ -248,7 +248,7 @@ def test_a_worker_that_is_killed_takes_its_boxes_along():
 
 ORDINARY = """
 import encodings.idna, json, os, sys
-from tests.integration import boxed, test_sandbox_bubblewrap as here
+from tests.integration.sandbox import boxed_program as boxed, test_bubblewrap as here
 from workers.sandbox.backends.base import Mount
 from workers.sandbox.backends.bubblewrap import Bubblewrap
 if os.geteuid() == 0:
