@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+import re
+from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -13,8 +13,9 @@ from app.operations.metrics_history import Bounded
 from app.web.services import Services
 from grading.broker.canaries import PartBeat
 from grading.broker.machine_states import MachineState
-from grading.config.machines import ENGINES
 
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+"""Of an engine, as config.toml takes it."""
 CIRCUIT = {"closed": 0, "probing": 1, "open": 2}
 
 ENGINE_GAUGES = {
@@ -86,8 +87,7 @@ class FromQueue(Collector):
             [((stage,), sum(_does(one, stage) for one in machines)) for stage in self.given.config.stages],
             "stage",
         )
-        configured = {one.name: {p.engine for p in one.stages.values()} for one in self.given.config.machines}
-        yield _circuits(machines, configured)
+        yield _circuits(machines)
         yield from _engines(machines)
 
 
@@ -96,14 +96,20 @@ def _does(one: MachineState, stage: str) -> bool:
     return one.alive and not one.drained and stage in one.stages and stage not in broken
 
 
-def _circuits(machines: Sequence[MachineState], configured: Mapping[str, AbstractSet[str]]) -> Metric:
+def _engines_of(one: MachineState) -> list[str]:
+    """The engines that do its stages; of others, whatever a machine says, nothing is served."""
+    return sorted(
+        {engine for stage in one.stages.values() if NAME.fullmatch(engine := stage.get("engine", ""))}
+    )
+
+
+def _circuits(machines: Sequence[MachineState]) -> Metric:
     """Of the engines that live machines use; one that is not told of is closed."""
     said = {
         (one.name, engine): str(one.beat.circuits.get(engine, {}).get("state", "closed"))
         for one in machines
         if one.alive and one.beat
-        for engine in ENGINES
-        if engine in configured.get(one.name, ()) or engine in one.beat.circuits
+        for engine in _engines_of(one)
     }
     text = "Whether an engine gets work: 0 it does, 1 it is being probed, 2 it does not."
     values = [(key, CIRCUIT[state]) for key, state in said.items() if state in CIRCUIT]
@@ -116,7 +122,7 @@ def _engines(machines: Sequence[MachineState]) -> Iterator[Metric]:
         ((one.name, engine), one.engines[engine])
         for one in machines
         if one.alive
-        for engine in ENGINES
+        for engine in _engines_of(one)
         if engine in one.engines
     ]
     labels = ("machine", "engine")

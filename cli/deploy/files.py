@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import PackagePath, distribution
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ LONGEST_S = 6 * 3600.0
 SHIPPED = ("grading", "workers", "cli", "bench")
 """The packages that a machine runs."""
 BESIDE = ("pyproject.toml", "LICENSE")
+ANNOUNCING = ("METADATA", "entry_points.txt")
 
 Progress = Callable[[int, int], None]
 """Told the bytes that were sent and all that there are to send."""
@@ -64,12 +66,19 @@ def program() -> tuple[str, list[File]]:
     """This version of Grader: a short name made of its content, and its files."""
     root = Path(__file__).resolve().parents[2]
     files = [file(name, root / name) for name in BESIDE if (root / name).is_file()]
+    files += [file(one.as_posix(), Path(one.locate())) for one in _metadata()]
     for package in SHIPPED:
         paths = (path for path in sorted((root / package).rglob("*")) if path.is_file())
         files += [
             file(path.relative_to(root).as_posix(), path) for path in paths if "__pycache__" not in path.parts
         ]
     return hashlib.sha256(manifest(files)).hexdigest()[:12], files
+
+
+def _metadata() -> list[PackagePath]:
+    """Over there nothing is installed: these files beside the program announce its engines."""
+    known = distribution("grader").files or []
+    return sorted(one for one in known if one.parent.suffix == ".dist-info" and one.name in ANNOUNCING)
 
 
 def copy(

@@ -16,6 +16,7 @@ from grading.broker.machine_states import MachineState
 from grading.config.settings import Machine
 from grading.domain.model_digests import Claim, claims, differing, short
 from grading.shared.software import software
+from workers.machine.engines import known_engines
 
 LOOK_EVERY_S = 0.1
 TRAVEL_S = 10.0
@@ -101,6 +102,7 @@ def _machine(
 ) -> Iterator[Finding]:
     name = f"machine {machine.name}"
     if not state.alive:
+        yield from unknown_engines(name, machine)
         last = f"its last beat is {state.beat_age_s:.0f} s old" if state.beat_age_s else "it does not beat"
         yield failure(name, last, f"run `grader worker {machine.name}` there, and see that it reaches Redis")
         return
@@ -116,6 +118,14 @@ def _machine(
         yield warning(name, message, "ask again when it is less busy")
     elif not state.hung:
         yield failure(name, "it did not answer its examination", f"restart `grader worker {machine.name}`")
+
+
+def unknown_engines(name: str, machine: Machine) -> Iterator[Finding]:
+    """Engines of a machine that does not run which are not installed here either."""
+    known = known_engines()
+    for engine in sorted({one.engine for one in machine.stages.values()} - known.keys()):
+        message = f"config.toml names the engine '{engine}', which nobody knows; here are {', '.join(known)}"
+        yield failure(f"{name} engine {engine}", message, "correct its name, or install its package there")
 
 
 def _state(name: str, machine: Machine, state: MachineState) -> Iterator[Finding]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, StringConstraints, field_validator
 
 from grading.domain.rubric import Value
 
-ENGINES = ("ollama", "mlx", "hybrid", "sharded", "openai", "rules", "instant")
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
+EngineName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$", max_length=40)]
+"""Which engines there are, only the machine knows: it looks for the entry point of that name."""
 HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")]
 
 
 class Placement(Value):
     """Which engine and model a machine uses for a stage."""
 
-    engine: Literal["ollama", "mlx", "hybrid", "sharded", "openai", "rules", "instant"]
-    """The engine; `ollama`, `hybrid`, `sharded` and `openai` must stand under engines, too."""
+    engine: EngineName
+    """The engine; its settings stand under engines, where it has any."""
     model: str = Field(min_length=1)
     """The model by the engine's own name."""
     jobs_per_hour: float | None = Field(default=None, gt=0)
@@ -30,10 +31,10 @@ class Placement(Value):
 
 
 class EngineSettings(Value):
-    """How an engine is reached; `url` for HTTP engines, nothing for those in process."""
+    """What an engine is told; the machine checks it when it opens the engine."""
 
     url: HttpUrl | None = None
-    """Where `ollama` and `openai` answer, as seen from the machine itself."""
+    """Where an engine over HTTP answers, as seen from the machine itself."""
     context_tokens: int = Field(default=32768, ge=1024)
     """What the model reads and writes at most; longer hand-ins are shortened by a stated rule."""
     options: dict[str, str | int | float | bool | tuple[str, ...] | dict[str, str]] = Field(
@@ -105,7 +106,7 @@ class Machine(Value):
     """As many at the least: between the two the machine finds out by itself what is best."""
     grace_s: float = Field(default=100, ge=0, le=3600)
     """Seconds a worker that was told to stop has to finish; what is left then goes back to its queue."""
-    engines: dict[str, EngineSettings] = Field(default_factory=dict)
+    engines: dict[EngineName, EngineSettings] = Field(default_factory=dict)
     stages: dict[str, Placement] = Field(min_length=1)
     prefill: Prefill | None = None
     ssh: Ssh | None = None
@@ -114,40 +115,3 @@ class Machine(Value):
     def patience_s(self) -> float:
         """How long it leaves work to primary machines with free slots."""
         return self.joins_after_s if self.role == "spare" else 0.0
-
-    @field_validator("engines")
-    @classmethod
-    def _known_engines(cls, engines: dict[str, EngineSettings]) -> dict[str, EngineSettings]:
-        for name, settings in engines.items():
-            if name not in ENGINES:
-                raise ValueError(f"'{name}' is not an engine; allowed: {', '.join(ENGINES)}")
-            if name in ("ollama", "openai") and settings.url is None:
-                raise ValueError(f"'{name}' needs a url, such as http://localhost:11434")
-        return engines
-
-    @model_validator(mode="after")
-    def _ranks(self) -> Machine:
-        models = {placement.model for placement in self.stages.values() if placement.engine == "sharded"}
-        settings = self.engines.get("sharded")
-        if models and (settings is None or "hosts" not in settings.options):
-            raise ValueError("engine 'sharded' needs [machines.engines.sharded.options] with its hosts")
-        if len(models) > 1:
-            raise ValueError(
-                "the ranks of engine 'sharded' hold one model; give the other one another machine entry"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _placements(self) -> Machine:
-        for stage, placement in self.stages.items():
-            if placement.engine == "hybrid" and "hybrid" not in self.engines:
-                raise ValueError(
-                    f"stages.{stage} uses engine 'hybrid', which this machine does not have; "
-                    "add [machines.engines.hybrid.options] with its readers"
-                )
-            if placement.engine in ("ollama", "openai") and placement.engine not in self.engines:
-                raise ValueError(
-                    f"stages.{stage} uses engine '{placement.engine}', which this machine does not have; "
-                    f"add [machines.engines.{placement.engine}] with its url"
-                )
-        return self

@@ -18,13 +18,13 @@ from grading.broker.canaries import Canaries
 from grading.broker.dispatch import AWAY, open_leases
 from grading.broker.signing import signer
 from grading.config.machines import Placement
-from grading.config.settings import Config, EngineSettings, Machine
+from grading.config.settings import Config, Machine
 from grading.scheduling.cluster_view import Peer
 from grading.shared.logs import working_on
 from workers import canary
 from workers.celery_worker import run_worker
 from workers.machine import diagnostics
-from workers.machine.engines import open_engine
+from workers.machine.engines import open_engines
 from workers.machine.gateway_requests.hosting import host, look_after, open_guests, taken_up
 from workers.machine.gateway_requests.requests import Guests
 from workers.machine.process import MachineProcess
@@ -39,9 +39,7 @@ BREAK_OFF_S = 2.0
 
 def open_machine(config: Config, machine: Machine) -> MachineProcess:
     """The process of a machine with its engines; nothing is loaded or connected yet."""
-    names: set[str] = {placement.engine for placement in machine.stages.values()}
-    engines = {name: open_engine(name, _settings(machine, name)) for name in sorted(names)}
-
+    engines = open_engines(machine)
     leases = open_leases(config)
     return MachineProcess(machine, engines, leases, open_inbox(config, machine, leases.redis).result)
 
@@ -49,16 +47,6 @@ def open_machine(config: Config, machine: Machine) -> MachineProcess:
 def open_inbox(config: Config, machine: Machine, client: Redis) -> Inbox:
     """Where the server hears this machine."""
     return Inbox(client, signer(config.redis.url, machine.name))
-
-
-def _settings(machine: Machine, engine: str) -> dict[str, Any]:
-    settings = machine.engines.get(engine) or EngineSettings()
-    chosen: dict[str, Any] = dict(settings.options)
-    if settings.url is not None:
-        chosen["url"] = settings.url
-    if engine in ("mlx", "hybrid", "sharded"):
-        chosen.setdefault("slots", machine.slots)
-    return chosen
 
 
 def _message(task: Task, machine: str, inbox: Inbox) -> Message:

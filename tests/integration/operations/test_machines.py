@@ -90,13 +90,13 @@ def test_engines_counters_are_served_by_known_names_only(
 ) -> None:
     counted = {"prompt_tokens": 4000.0, "cached_tokens": 3000.0, "running": 2.0, "unheard_of": 1.0}
     states = [
-        machine("a", OURS, engines={"mlx": counted, "stranger": counted}),
-        machine("gone", OURS, engines={"mlx": counted}, alive=False),
+        machine("a", OURS, engines={"ollama": counted, "stranger": counted}),
+        machine("gone", OURS, engines={"ollama": counted}, alive=False),
     ]
     monkeypatch.setattr(school.dispatch, "machines", lambda: states)
-    assert "mlx: 3,000 of 4,000 prompt tokens from the cache" in page(school)
+    assert "ollama: 3,000 of 4,000 prompt tokens from the cache" in page(school)
     answer = school.client().get("/api/v1/machines", headers=school.token("teacher")).get_json()
-    assert answer["machines"][0]["engines"]["mlx"] == counted
+    assert answer["machines"][0]["engines"]["ollama"] == counted
     text = school.client().get("/metrics").get_data(as_text=True)
     served = {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -104,7 +104,7 @@ def test_engines_counters_are_served_by_known_names_only(
         for sample in family.samples
         if sample.name.startswith("grader_engine_")
     }
-    labels = frozenset({("machine", "a"), ("engine", "mlx")})
+    labels = frozenset({("machine", "a"), ("engine", "ollama")})
     assert served == {
         ("grader_engine_prompt_tokens_total", labels): 4000,
         ("grader_engine_cached_tokens_total", labels): 3000,

@@ -48,14 +48,11 @@ def put(raw: dict[str, Any], path: str, value: Any) -> None:
     ("path", "value", "sentence"),
     [
         ("machines/1/stages/feedback/model", None, "machines[1].stages.feedback.model: this key is missing"),
-        ("machines/0/stages/analysis/engine", "vllm", "machines[0].stages.analysis.engine: Input should be"),
+        ("machines/0/stages/analysis/engine", "v llm", "machines[0].stages.analysis.engine: String should"),
         ("machines/0/slots", 0, "machines[0].slots: Input should be greater than or equal to 1 (it is 0)"),
         ("machines/0/name", "Spark 1", "machines[0].name: String should match"),
         ("machines/1/name", "dgx-spark-1", "the name 'dgx-spark-1' is used twice"),
-        ("machines/0/engines/vllm", {}, "machines[0].engines: 'vllm' is not an engine; allowed: ollama"),
-        ("machines/0/engines/ollama/url", None, "machines[0].engines: 'ollama' needs a url"),
         ("machines/0/engines/ollama/url", "localhost:11434", "machines[0].engines.ollama.url: String should"),
-        ("machines/1/stages/feedback/engine", "ollama", "machines[1]: stages.feedback uses engine 'ollama'"),
         ("machines/1/stages/style", {"engine": "mlx", "model": "m"}, "machines[1].stages.style: not a stage"),
         ("stages/analysis/budget_s", 1200, "stages.analysis.budget_s: must be below"),
         ("stages/feedback", None, "stages.feedback: this table is missing"),
@@ -126,5 +123,3 @@ def test_a_list_of_connections_is_answered_with_what_to_write(tmp_path: Path, ro
 def test_an_engine_can_stand_in_for_all(root: Path) -> None:
     config: Config = load(root / "config.toml", {}).with_engine("rules")
     assert {p.engine for m in config.machines for p in m.stages.values()} == {"rules"}
-    with pytest.raises(ConfigError):
-        config.with_engine("ollama")

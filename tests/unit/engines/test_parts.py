@@ -260,7 +260,7 @@ def test_the_reason_in_a_body(body: str, said: str) -> None:
 
 def test_unknown_engines_and_settings_are_named() -> None:
     with pytest.raises(
-        ConfigError, match=r"engines\.gpt: there is no such engine; use one of hybrid, instant, mlx"
+        ConfigError, match=r"engines\.gpt: there is no such engine here; use one of hybrid, instant, mlx"
     ):
         open_engine("gpt", {})
     with pytest.raises(ConfigError, match=r"engines\.ollama\.urll"):

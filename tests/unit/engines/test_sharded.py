@@ -18,7 +18,7 @@ from bench.models import Kind, make_model
 from grading.config.machines import EngineSettings, Machine
 from grading.domain.errors import ConfigError, EngineError, EngineUnreachable, ModelMissing
 from tests.support.sharded import addresses
-from workers.machine.engines import open_engine
+from workers.machine.engines import open_engine, open_engines
 from workers.machine.engines.mlx.counters import Tally
 from workers.machine.engines.mlx.generation import Ticket
 from workers.machine.engines.mlx.model import Prompt
@@ -62,7 +62,7 @@ def test_the_examples_are_valid(root: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"engines": {}}, r"needs \[machines.engines.sharded.options\] with its hosts"),
+        ({"engines": {}}, r"engines\.sharded\.hosts: is missing"),
         (
             {
                 "stages": {
@@ -77,8 +77,8 @@ def test_the_examples_are_valid(root: Path) -> None:
 def test_a_machine_without_ranks_or_with_two_models_is_refused(
     changes: dict[str, Any], sentence: str
 ) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        Machine.model_validate(machine(**changes))
+    with pytest.raises(ConfigError, match=sentence):
+        open_engines(Machine.model_validate(machine(**changes)))
 
 
 @pytest.mark.parametrize(

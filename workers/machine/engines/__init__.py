@@ -1,36 +1,53 @@
-"""Engines: software that generates text. Opened by name; each module is imported only when asked for."""
+"""Engines: software that generates text. Each is announced by an entry point of the group `grader.engines`.
+
+What an engine must do stands in `base.py`; what a stage asks of it belongs to workers.machine.stages.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
+from grading.config.machines import EngineSettings, Machine
 from grading.domain.errors import ConfigError
-from workers.machine.engines.base import Engine, Generation, Phase, Progress, Request
+from workers.machine.engines.base import ChecksMachine, Engine, Generation, Phase, Progress, Request
 
-__all__ = ["ENGINES", "Engine", "Generation", "Phase", "Progress", "Request", "open_engine"]
+__all__ = [
+    "Engine", "Generation", "Phase", "Progress", "Request", "known_engines", "open_engine", "open_engines",
+]  # fmt: skip
 
-ENGINES: Mapping[str, str] = {
-    "rules": "workers.machine.engines.rules.engine:RulesEngine",
-    "instant": "workers.machine.engines.instant:InstantEngine",
-    "ollama": "workers.machine.engines.ollama.engine:OllamaEngine",
-    "openai": "workers.machine.engines.openai.engine:OpenAIEngine",
-    "mlx": "workers.machine.engines.mlx.engine:MlxEngine",
-    "hybrid": "workers.machine.engines.remote_prefill.engine:HybridEngine",
-    "sharded": "workers.machine.engines.sharded.engine:ShardedEngine",
-}
+GROUP = "grader.engines"
+
+
+def known_engines() -> Mapping[str, EntryPoint]:
+    """The engines that are installed here, by name; none is imported."""
+    return {one.name: one for one in sorted(entry_points(group=GROUP))}
+
+
+def open_engines(machine: Machine) -> dict[str, Engine]:
+    """The engines that a machine's stages use. Raises ConfigError with the key that is wrong."""
+    names = sorted({one.engine for one in machine.stages.values()})
+    return {name: _open_for(machine, name) for name in names}
+
+
+def _open_for(machine: Machine, name: str) -> Engine:
+    settings = machine.engines.get(name) or EngineSettings()
+    kind = _class(name)
+    if issubclass(kind, ChecksMachine):
+        kind.check_machine(machine)
+    chosen: dict[str, Any] = dict(settings.options)
+    if settings.url is not None:
+        chosen["url"] = settings.url
+    if "slots" in inspect.signature(kind).parameters:
+        chosen.setdefault("slots", machine.slots)
+    return open_engine(name, chosen)
 
 
 def open_engine(name: str, settings: Mapping[str, Any]) -> Engine:
     """The engine of that name with these settings; unknown names and settings raise a ConfigError."""
-    if name not in ENGINES:
-        raise ConfigError(
-            f"engines.{name}: there is no such engine; use one of {', '.join(sorted(ENGINES))}."
-        )
-    module, _, attribute = ENGINES[name].partition(":")
-    kind = getattr(import_module(module), attribute)
+    kind = _class(name)
     parameters = inspect.signature(kind).parameters
     for key in settings:
         if key not in parameters:
@@ -41,3 +58,17 @@ def open_engine(name: str, settings: Mapping[str, Any]) -> Engine:
         if parameter.default is parameter.empty and key not in settings:
             raise ConfigError(f"engines.{name}.{key}: is missing.")
     return cast(Engine, kind(**settings))
+
+
+def _class(name: str) -> Any:
+    """The engine's class, imported now: only the engines that a machine uses are."""
+    known = known_engines()
+    if name not in known:
+        raise ConfigError(
+            f"engines.{name}: there is no such engine here; use one of {', '.join(known)}, "
+            "or install the package that brings it."
+        )
+    try:
+        return known[name].load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"engines.{name}: {known[name].value} cannot be imported: {error}.") from error

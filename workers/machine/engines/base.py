@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from grading.config.machines import Machine
 from grading.domain.jobs import Hybrid, Job, Speculative, Timings, Tokens
 
 
@@ -134,6 +136,15 @@ class Engine(Protocol):
     def close(self) -> None:
         """Give back what the engine holds."""
         ...
+
+
+class ChecksMachine(ABC):
+    """An engine that not every machine's settings suit."""
+
+    @classmethod
+    @abstractmethod
+    def check_machine(cls, machine: Machine) -> None:
+        """Look at a machine's settings before the engine is opened. Raises ConfigError."""
 
 
 @runtime_checkable

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast, get_args
 
+from grading.config.machines import Machine
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
-from workers.machine.engines.base import Generation, Measure, Progress, Request
+from workers.machine.engines.base import ChecksMachine, Generation, Measure, Progress, Request
 from workers.machine.engines.http.answer import messages
 from workers.machine.engines.mlx.counters import Tally
 from workers.machine.engines.mlx.generation import Ticket
@@ -31,7 +32,7 @@ REMOTE = (
 )
 
 
-class ShardedEngine:
+class ShardedEngine(ChecksMachine):
     """Generates with mlx-lm in several ranks that share one model out, each a process, here or elsewhere.
 
     `hosts` are the ranks' addresses for mlx's ring, "ADDRESS:PORT" each, that of this computer first; ranks
@@ -45,6 +46,14 @@ class ShardedEngine:
 
     name = "sharded"
     uses_model = True
+
+    @classmethod
+    def check_machine(cls, machine: Machine) -> None:
+        """The ranks hold one model."""
+        if len({one.model for one in machine.stages.values() if one.engine == "sharded"}) > 1:
+            raise ConfigError(
+                "the ranks of engine 'sharded' hold one model; give the other one another machine entry."
+            )
 
     def __init__(
         self,

@@ -1,0 +1,97 @@
+"""An engine that another package brings: installed, found by its entry point, used by a worker."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from cli.doctor.machines import unknown_engines
+from grading.config.machines import EngineSettings, Machine, Placement
+from grading.domain.errors import ConfigError
+from grading.domain.outcome import Report
+from grading.store import schema
+from grading.store.tables import Grade
+from tests.support.factories import add_assignment, hand_in
+from tests.support.services import SqliteDatabases
+from tests.support.system import site
+from workers.machine.engines import known_engines, open_engines
+
+OWN = {"rules", "instant", "ollama", "openai", "mlx", "hybrid", "sharded"}
+CONFIG = """
+[[machines]]
+name = "dgx-spark-1"
+slots = 2
+[machines.engines.smallest.options]
+label = "from elsewhere"
+[machines.stages]
+analysis = { engine = "smallest", model = "none" }
+feedback = { engine = "smallest", model = "none" }
+"""
+
+
+def machine(engine: str, **options: str) -> Machine:
+    stages = {"analysis": Placement(engine=engine, model="none")}
+    return Machine(name="one", stages=stages, engines={engine: EngineSettings(options=options)})
+
+
+@pytest.fixture(scope="module")
+def installed(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package, as pip installs it."""
+    source = tmp_path_factory.mktemp("source") / "smallest_engine"
+    shutil.copytree(root / "tests" / "packages" / "smallest_engine", source)
+    target = tmp_path_factory.mktemp("target")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", str(target), str(source)], check=True, timeout=120)
+    return target
+
+
+def test_the_engines_of_this_tree_are_announced_like_any_other() -> None:
+    assert known_engines().keys() >= OWN
+    assert {entry.load().name for name, entry in known_engines().items() if name in OWN} == OWN
+
+
+def test_an_unknown_engine_is_named_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"engines\.smallest: there is no such engine here; .*mlx"):
+        open_engines(machine("smallest"))
+    (finding,) = unknown_engines("machine one", machine("smallest"))
+    assert "'smallest', which nobody knows" in finding.message
+    assert not list(unknown_engines("machine one", machine("rules")))
+
+
+def test_settings_are_those_of_the_engine(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(installed)
+    assert open_engines(machine("smallest", label="x"))["smallest"].name == "smallest"
+    with pytest.raises(ConfigError, match=r"engines\.smallest\.label: is missing"):
+        open_engines(machine("smallest"))
+    with pytest.raises(ConfigError, match=r"engines\.smallest\.lable: no such setting; there are: label"):
+        open_engines(machine("smallest", lable="x"))
+
+
+def test_a_package_that_is_broken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = tmp_path / "broken-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[grader.engines]\nbroken = nowhere:Engine\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"engines\.broken: nowhere:Engine cannot be imported"):
+        open_engines(machine("broken"))
+
+
+def test_a_worker_grades_with_it(
+    installed: Path, sqlite_databases: SqliteDatabases, redis_url: str, tmp_path: Path
+) -> None:
+    with site(tmp_path, CONFIG, sqlite_databases.fresh(schema.upgrade), redis_url) as made:
+        made.parts.start("store", "store")
+        made.parts.start("one", "worker", "dgx-spark-1", environ={"PYTHONPATH": str(installed)})
+        made.until_alive("dgx-spark-1")
+        accepted = hand_in(made.store, add_assignment(made.store, release="at_once"), "s-1")
+        assert made.dispatch.announce(accepted.round_id)
+        made.until_final(1, 90)
+        with made.store.read() as session:
+            report = Report.model_validate(session.scalars(select(Grade.report)).one())
+    assert {(one.engine, one.digest) for one in report.stages.values()} == {("smallest", "from elsewhere")}
