@@ -111,7 +111,7 @@ def _listing(problem: str = "") -> str:
     with services().store.look() as session:
         people = user_admin.listing(session, search, kind, number)
     return render_template(
-        "users/listing.html", people=people, search=search, kind=kind, problem=problem, form=request.form
+        "accounts/users.html", people=people, search=search, kind=kind, problem=problem, form=request.form
     )
 
 
@@ -120,5 +120,5 @@ def _person(user_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         account = user_admin.find(session, user_id)
     return render_template(
-        "users/person.html", account=account, own=user_id == actor.user_id, problem=problem
+        "accounts/user.html", account=account, own=user_id == actor.user_id, problem=problem
     )

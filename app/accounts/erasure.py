@@ -102,7 +102,7 @@ def _form(user_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         student, counts = erasure.preview(session, f"user:{user_id}")
     return render_template(
-        "erase.html",
+        "accounts/erase.html",
         user_id=user_id,
         student=student,
         asked=_asked(student),

@@ -96,6 +96,6 @@ def _page(problem: str = "", wanted: Wishes | None = None) -> str:
         account, wishes = user_admin.own(store, actor.user_id)
     chosen = [(one, title_of(one)) for one in languages()]
     return render_template(
-        "account/mine.html", account=account, wishes=wanted or wishes, offered=chosen, problem=problem,
+        "accounts/profile.html", account=account, wishes=wanted or wishes, offered=chosen, problem=problem,
         least=accounts.MIN_PASSWORD,
     )  # fmt: skip

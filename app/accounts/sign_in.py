@@ -53,7 +53,7 @@ def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | BaseResponse:
 
 
 def _form(target: str | None, name: str, problem: str = "") -> str:
-    return render_template("sign_in.html", next=target, name=name, problem=problem)
+    return render_template("accounts/sign_in.html", next=target, name=name, problem=problem)
 
 
 @pages.post("/sign-out")
@@ -70,7 +70,7 @@ def leave() -> str | BaseResponse:
 @pages.get("/forgotten")
 def forgotten() -> str:
     """Whom to ask for a link."""
-    return render_template("account/forgotten.html")
+    return render_template("accounts/forgotten.html")
 
 
 @pages.get("/reset/<secret>")
@@ -117,5 +117,5 @@ def _set_page(problem: str | None = None) -> str:
         user = invitations.owner(store, session.get("reset", ""))
         name = users.sign_in_name(store, user.id)
     return render_template(
-        "account/reset.html", owner=user, sign_in_name=name, problem=problem, least=users.MIN_PASSWORD
+        "accounts/reset.html", owner=user, sign_in_name=name, problem=problem, least=users.MIN_PASSWORD
     )

@@ -69,7 +69,7 @@ def _page(secret: str | None = None) -> str:
     shown = rows[: tokens.TOKENS]
     older = shown[-1].id if len(rows) > len(shown) else None
     return render_template(
-        "tokens.html", tokens=shown, older=older, secret=secret, scopes=scopes, may=SCOPE_TEXTS
+        "accounts/tokens.html", tokens=shown, older=older, secret=secret, scopes=scopes, may=SCOPE_TEXTS
     )
 
 

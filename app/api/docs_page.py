@@ -47,13 +47,13 @@ class Operation:
 def page() -> str:
     """All that the API can be asked for."""
     auth.require(auth.actor(), "tokens.own")
-    return render_template("api.html", listed=_listed(current()))
+    return render_template("api/docs.html", listed=_listed(current()))
 
 
 @cache
 def _listed(_language: str) -> Markup:
     """The same for all readers of a language, and long."""
-    return Markup(render_template("_api.html", rooms=rooms()))  # noqa: S704 - a rendered template
+    return Markup(render_template("api/_reference.html", rooms=rooms()))  # noqa: S704 - a rendered template
 
 
 @cache

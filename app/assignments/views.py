@@ -17,7 +17,7 @@ pages = Blueprint("assignments", __name__)
 @pages.get("/assignments/<int(max=2147483647):assignment_id>")
 def assignment(assignment_id: int) -> str:
     """All of it."""
-    return render_template("assignment.html", **about(auth.actor(), assignment_id))
+    return render_template("assignments/assignment.html", **about(auth.actor(), assignment_id))
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/files/<path:path>")

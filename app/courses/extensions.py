@@ -71,7 +71,7 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
         given = extensions.given(session, found, page, GIVEN)
         course = found.course
     return render_template(
-        "extensions.html",
+        "courses/extensions.html",
         assignment=found,
         course=course,
         students=students,

@@ -135,7 +135,7 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
         state = groups.state(session, assignment_id) if shared else ""
     typed = _typed() if problem else {}
     return render_template(
-        "groups.html",
+        "courses/groups.html",
         assignment=found,
         course=course,
         rows=rows,

@@ -39,7 +39,7 @@ def _listing(course_id: int, problem: str = "") -> str:
         changes = may(actor, "roster.change", Subject(course_id))
         uninvited = members.uninvited(session, course_id) if changes else 0
     return render_template(
-        "people/roster.html", course=course, people=people, search=search, role=role, problem=problem,
+        "courses/roster.html", course=course, people=people, search=search, role=role, problem=problem,
         uninvited=uninvited, changes=changes, form=request.form,
     )  # fmt: skip
 
@@ -133,7 +133,7 @@ def person(course_id: int, user_id: int) -> str:
     changes = may(actor, "roster.change", Subject(course_id))
     own = user_id == actor.user_id and not actor.administrator
     return render_template(
-        "people/person.html", course=course, person=one, linkable=linkable, changes=changes, own=own,
+        "courses/person.html", course=course, person=one, linkable=linkable, changes=changes, own=own,
         roles=roster_csv.ROLES,
     )  # fmt: skip
 
@@ -183,7 +183,7 @@ def _import_page(course_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         course = courses.find(session, course_id)
     return render_template(
-        "people/import.html", course=course, problem=problem, table=request.form.get("table", "")
+        "courses/import_people.html", course=course, problem=problem, table=request.form.get("table", "")
     )
 
 
@@ -191,7 +191,9 @@ def _preview_page(course_id: int, text: str, table: Roster, actor: Actor, proble
     with services().store.look() as session:
         course = courses.find(session, course_id)
         plan = roster.plan(session, course_id, table, actor)
-    return render_template("people/preview.html", course=course, plan=plan, table=text, problem=problem)
+    return render_template(
+        "courses/import_preview.html", course=course, plan=plan, table=text, problem=problem
+    )
 
 
 def _told(plan: Plan) -> str:

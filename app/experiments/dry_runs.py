@@ -42,7 +42,9 @@ def listing(assignment_id: int) -> str:
         now, has = drafts.stand_and_has(session, assignment_id)
         top, runs = assignment_pages.head(session, found, now), dry_run_lists.lines(session, assignment_id)
         recent, more = dry_run_lists.recent(session, assignment_id)
-    return render_template("authoring/dry_runs.html", head=top, runs=runs, recent=recent, more=more, has=has)
+    return render_template(
+        "experiments/dry_runs.html", head=top, runs=runs, recent=recent, more=more, has=has
+    )
 
 
 @pages.post(f"/assignments/{ANY}/dry-runs")
@@ -117,7 +119,7 @@ def show(dry_run_id: str) -> str:
     pages_ = max(1, -(-len(moved.rows) // PER_PAGE))
     page = min(page, pages_)
     return render_template(
-        "authoring/dry_run.html",
+        "experiments/dry_run.html",
         head=top,
         run=line,
         moves=moved.rows[(page - 1) * PER_PAGE : page * PER_PAGE],
@@ -156,7 +158,7 @@ def one(dry_run_id: str, submission_id: str) -> str:
         (line,) = dry_run_lists.lines(session, found.id, run.id)
         tried = impact.tried(session, run, submission_id)
     return render_template(
-        "authoring/tried.html",
+        "experiments/tried.html",
         head=top,
         run=line,
         tried=tried,

@@ -168,7 +168,7 @@ def _page(session: Session, assignment: tables.Assignment, problem: str = "", ty
     linked = {one for example in here for one in facts.uses.get(example.key, ())[:LINKS]}
     on = [(one.criterion, len(one.excerpt) + len(one.reason)) for one in known if one.active]
     return render_template(
-        "examples/listing.html",
+        "experiments/examples.html",
         assignment=assignment,
         known=here,
         counts=_counts(known),
@@ -248,7 +248,7 @@ def _proposal(session: Session, assignment: tables.Assignment, change: int, prob
         theirs = identities(session, found.submission_id)
         excerpt = corrections.proposed(session, found, criterion.where if criterion else None, theirs)
     return render_template(
-        "examples/new.html",
+        "experiments/new_example.html",
         assignment=assignment,
         found=found,
         criterion=criterion,

@@ -30,7 +30,7 @@ def home() -> str:
         mine = student_home.mine(session, actor.user_id, studied) if studied or not actor.staff else None
         moment = now(session)
     return render_template(
-        "home.html", mine=mine, waits=waits, now=moment, actor=actor, studies=bool(studied)
+        "home/home.html", mine=mine, waits=waits, now=moment, actor=actor, studies=bool(studied)
     )
 
 
@@ -54,7 +54,7 @@ def hand_ins() -> str:
         known = submission_lists.assignments(session, courses, actor.staff_courses)
     titles = {one.course_id: one.course_title for one in known}
     return render_template(
-        "hand_ins.html", listed=listed, assignments=known, chosen=chosen, states=list(RoundState),
+        "home/submissions.html", listed=listed, assignments=known, chosen=chosen, states=list(RoundState),
         actor=actor, course_titles=titles,
     )  # fmt: skip
 

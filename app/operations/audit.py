@@ -77,7 +77,7 @@ def _wanted(offered: tuple[str, ...], course_id: int | None = None) -> Wanted:
 
 def _page(lines: Trail, offered: tuple[str, ...], **values: Any) -> str:
     return render_template(
-        "audit.html",
+        "operations/audit.html",
         rows=[_told(line) for line in lines.lines],
         older=lines.older,
         kinds={key: KINDS[key][0] for key in offered},

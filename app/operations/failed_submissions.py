@@ -22,7 +22,7 @@ def listing() -> str:
     """What was given up in the reader's courses, the latest first."""
     actor = auth.actor()
     auth.require(actor, "given_up.see")
-    return render_template("given_up.html", rounds=_given_up(actor))
+    return render_template("operations/failed_submissions.html", rounds=_given_up(actor))
 
 
 @pages.post("/given-up")

@@ -103,7 +103,7 @@ def machines() -> str:
         "short": model_digests.short,
     }
     words["operates"] = may(actor, "administer")
-    return render_template("machines.html", seen=look(), **words)
+    return render_template("operations/machines.html", seen=look(), **words)
 
 
 @pages.post("/machines/<machine>/service")

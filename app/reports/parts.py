@@ -118,8 +118,8 @@ def _made(given: Given, room: rendering.Room) -> Parts:
 
     def part(name: str) -> Markup:
         html = render_template(
-            "result/_part.html",
-            part=f"result/_{name}.html",
+            "results/_part.html",
+            part=f"results/_{name}.html",
             view=view,
             report=report,
             shown=shown,

@@ -56,7 +56,7 @@ def rendered(
         result_parts.Given(view, report, given, terms, written, prompts, found, staff=staff, own=own)
     )
     return render_template(
-        "_result.html",
+        "results/_result.html",
         view=view,
         report=report,
         parts=parts,

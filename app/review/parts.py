@@ -86,7 +86,7 @@ def documents(view: SubmissionView, handed_in: HandedIn) -> Markup:
     if found is None:
         shown = rendering.hand_in(handed_in.documents, None, staff=True, room=room)
         given = {"view": view, "report": None, "shown": shown, "staff": True, "notes": handed_in.notes}
-        html = render_template("result/_part.html", part="result/_documents.html", **given)
+        html = render_template("results/_part.html", part="results/_documents.html", **given)
         found = Markup(html)  # noqa: S704 - of a template that escapes
         if room.coloured():
             kept.put(key, len(found), found)

@@ -88,7 +88,7 @@ def listing() -> str:
     with services().store.look() as session:
         found = regrade_requests.listing(session, actor.staff_courses, course, _number("page") or 1)
         courses = regrade_requests.courses(session, actor.staff_courses)
-    return render_template("regrades/list.html", found=found, courses=courses, course=course)
+    return render_template("review/regrade_requests.html", found=found, courses=courses, course=course)
 
 
 @pages.get("/regrades/<int(max=2147483647):request_id>")
@@ -152,7 +152,7 @@ def checked(
 def _page(actor: Actor, found: Request, view: SubmissionView, problem: str = "") -> str:
     criterion = next((c for c in _criteria(view) if c.criterion == found.criterion), None)
     return render_template(
-        "regrades/one.html",
+        "review/regrade_request.html",
         found=found,
         view=view,
         criterion=criterion,

@@ -53,12 +53,12 @@ def assignment(assignment_id: int) -> str:
     if body is None:
         body = seen.pages[current()] = _body(line, seen.known)
     shown = submission_lists.assignment_line(line, line.course)
-    return render_template("class/statistics.html", assignment=shown, body=body)
+    return render_template("statistics/assignment.html", assignment=shown, body=body)
 
 
 def _body(line: tables.Assignment, known: Overview) -> Markup:
     made = render_template(
-        "class/_statistics.html",
+        "statistics/_statistics.html",
         assignment=line,
         known=known,
         plots={name: make(known) for name, make in PLOTS.items()},

@@ -34,7 +34,9 @@ def form(assignment_id: int) -> str:
     actor = auth.actor()
     with services().store.look() as session:
         assignment = _assignment(session, actor, assignment_id)
-    return render_template("class_upload.html", assignment=assignment, server=services().config.server)
+    return render_template(
+        "submissions/class_upload.html", assignment=assignment, server=services().config.server
+    )
 
 
 @pages.post("/assignments/<int(max=2147483647):assignment_id>/class")
@@ -49,7 +51,10 @@ def upload(assignment_id: int) -> tuple[str, int] | Response:
         open_class(file, _limits())
     except DocumentError as error:
         page = render_template(
-            "class_upload.html", assignment=assignment, server=given.config.server, problem=error.message
+            "submissions/class_upload.html",
+            assignment=assignment,
+            server=given.config.server,
+            problem=error.message,
         )
         return page, error.status
     with given.store.write() as session:
@@ -66,7 +71,7 @@ def preview(batch_id: str) -> str:
         known = class_uploads.members(session, assignment.course_id)
         matches = class_uploads.match(_entries(session, batch), known)
     return render_template(
-        "class_preview.html", batch=batch, assignment=assignment, matches=matches, members=known
+        "submissions/class_preview.html", batch=batch, assignment=assignment, matches=matches, members=known
     )
 
 

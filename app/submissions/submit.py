@@ -26,7 +26,7 @@ from grading.store.views import assignment
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/hand-in")
 def hand_in_form(assignment_id: int) -> str:
     """The upload form of an assignment."""
-    return render_template("hand_in.html", **assignment_pages.about(auth.actor(), assignment_id))
+    return render_template("submissions/submit.html", **assignment_pages.about(auth.actor(), assignment_id))
 
 
 @pages.post("/assignments/<int(max=2147483647):assignment_id>/hand-in")
@@ -76,7 +76,9 @@ def upload(upload_id: str) -> str | BaseResponse:
         stands = door(session, found, actor.user_id, people, waiting.counts_at)
         shown = assignment.overview(session, found, actor.user_id)
     staff = upload_forms.trusted(actor, shown.course_id)
-    return render_template("upload.html", waiting=waiting, assignment=shown, door=stands, staff=staff)
+    return render_template(
+        "submissions/upload.html", waiting=waiting, assignment=shown, door=stands, staff=staff
+    )
 
 
 @pages.post("/uploads/<upload_id>")
@@ -109,14 +111,14 @@ def discard(upload_id: str) -> BaseResponse:
 @pages.get("/submissions/<submission_id>/receipt")
 def receipt(submission_id: str) -> str:
     """The receipt, to read and to print."""
-    return render_template("receipt.html", receipt=_receipt(auth.actor(), submission_id))
+    return render_template("submissions/receipt.html", receipt=_receipt(auth.actor(), submission_id))
 
 
 @pages.get("/submissions/<submission_id>/receipt.txt")
 def receipt_text(submission_id: str) -> Response:
     """The receipt as text to keep, from which the fingerprint can be worked out again."""
     found = _receipt(auth.actor(), submission_id)
-    response = Response(render_template("receipt.txt", receipt=found), mimetype="text/plain")
+    response = Response(render_template("submissions/receipt.txt", receipt=found), mimetype="text/plain")
     name = f"receipt-{safe_part(found.assignment_title)[:60]}-{found.number}.txt"
     response.headers.set("Content-Disposition", "attachment", filename=name)
     return response
@@ -131,7 +133,9 @@ def _course(actor: Actor, assignment_id: int) -> int:
 
 
 def _refused(actor: Actor, assignment_id: int, error: DocumentError | Shut) -> tuple[str, int]:
-    page = render_template("hand_in.html", **assignment_pages.about(actor, assignment_id, error.message))
+    page = render_template(
+        "submissions/submit.html", **assignment_pages.about(actor, assignment_id, error.message)
+    )
     return page, error.status
 
 

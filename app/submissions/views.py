@@ -44,7 +44,13 @@ def submission(submission_id: str) -> str:
         result = rendered(session, actor, whole, attempts)
         mail = mail_preferences.offered(session, actor, view)
     return render_template(
-        "submission.html", view=view, live=now, attempts=attempts, result=result, actor=actor, mail=mail
+        "submissions/submission.html",
+        view=view,
+        live=now,
+        attempts=attempts,
+        result=result,
+        actor=actor,
+        mail=mail,
     )
 
 
@@ -66,7 +72,7 @@ def prompt(submission_id: str, run_id: str) -> str:
         auth.require(actor, "prompt.see", auth.subject_of(view))
         run = prompts.run_prompt(session, submission_id, run_id)
     return render_template(
-        "prompt.html",
+        "submissions/prompt.html",
         view=view,
         run=run,
         not_kept=provenance.NOT_KEPT[run.missing] if run.missing else "",

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from app.web.i18n import number
 
-CSS = Path(__file__).parents[1] / "static" / "plot.css"
+CSS = Path(__file__).parents[1] / "static" / "web" / "plot.css"
 COLOURS = """
 svg { --accent: #0f6b62; --accent-strong: #0a4f48; --panel: #ffffff; --edge: #dfe4e0; --ink-soft: #56605b;
   --plot-ink: #1d2422; background: var(--panel); }

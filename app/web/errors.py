@@ -52,7 +52,7 @@ def answer(status: int, code: str, message: str) -> Response | BaseResponse:
         response = jsonify(**problem, detail=message, code=code, **_whether_again(status))
         response.mimetype = "application/problem+json"
     else:
-        page = render_template("error.html", status=status, fault=fault(status), message=told(message))
+        page = render_template("web/error.html", status=status, fault=fault(status), message=told(message))
         response = Response(page, mimetype="text/html")
     response.status_code = status
     if status == HTTPStatus.UNAUTHORIZED:

@@ -20,4 +20,4 @@ def page(session: Session, user_id: int, actor: Actor, back: str, course_id: int
     """Make a link for somebody and show it."""
     made = invitations.make(session, [user_id], actor.name, actor.user_id, course_id)
     person = members.person(session, user_id, "")
-    return render_template("people/link.html", person=person, link=address(made[user_id]), back=back)
+    return render_template("web/password_link.html", person=person, link=address(made[user_id]), back=back)

@@ -133,7 +133,7 @@ async def _wait(
 
 
 async def _page(host: str, port: int, name: str, cookie: str, draw: random.Random, seen: Seen) -> None:
-    """What live.js does."""
+    """What status.js does."""
     etag, pause = "", 2.0
     await asyncio.sleep(draw.uniform(0, 5))
     while True:

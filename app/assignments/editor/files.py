@@ -140,7 +140,7 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
         top, paths = assignment_pages.head(session, found, now), sorted(now.version.files)
     told = {folder: [p for p in paths if p.startswith(f"{folder}/")] for folder in FOLDERS}
     return render_template(
-        "authoring/files.html",
+        "assignments/editor/files.html",
         head=top,
         folders=told,
         about=_about(),

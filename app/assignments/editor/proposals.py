@@ -115,7 +115,7 @@ def ask_form(assignment_id: int) -> str:
         top, row = assignment_pages.head(session, found, now), now.version
         made = shared.first_rubric(_documents(row.solution))
         has = {"task": bool(row.task.strip()), "solution": bool(row.solution)}
-    return render_template("authoring/draft.html", head=top, made=made, has=has, model=_model())
+    return render_template("assignments/editor/draft.html", head=top, made=made, has=has, model=_model())
 
 
 @pages.post(f"/assignments/{ANY}/rubric/draft")
@@ -144,7 +144,9 @@ def drafted(assignment_id: int, draft_id: str) -> str:
     with services().store.look() as session:
         top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))
     draft = _drafts().find(draft_id, actor.user_id, assignment_id)
-    return render_template("authoring/drafted.html", head=top, draft=draft, said=_said(draft), limit=LIMIT_S)
+    return render_template(
+        "assignments/editor/drafted.html", head=top, draft=draft, said=_said(draft), limit=LIMIT_S
+    )
 
 
 @pages.get(f"/assignments/{ANY}/rubric/draft/<draft_id>.json")

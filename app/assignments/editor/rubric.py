@@ -110,7 +110,7 @@ def _editor(
     meanwhile: tuple[str, int, list[str]] | None = None,
 ) -> str:
     return render_template(
-        "authoring/rubric.html",
+        "assignments/editor/rubric.html",
         head=top,
         raw=raw,
         base=base,
@@ -212,7 +212,7 @@ def _of_text(typed: str, works: Works) -> tuple[Rubric | None, tuple[Problem, ..
 
 def _text_page(top: assignment_pages.Head, shown: str, base: int, problems: list[str] | None = None) -> str:
     return render_template(
-        "authoring/text.html",
+        "assignments/editor/text.html",
         head=top,
         text=shown,
         base=base,

@@ -89,7 +89,7 @@ def _task_page(
     top: assignment_pages.Head, fields: dict[str, Any], base: int, problem: str = "", *, preview: bool = False
 ) -> str:
     return render_template(
-        "authoring/task.html",
+        "assignments/editor/task.html",
         head=top,
         fields=fields,
         base=base,
@@ -132,9 +132,13 @@ def save_settings(assignment_id: int) -> tuple[str, int] | Response:
 
 def _settings_page(top: assignment_pages.Head, fields: dict[str, Any], problem: str = "") -> str:
     return render_template(
-        "authoring/settings.html", head=top, fields=fields, zone_options=shared.zone_options, problem=problem,
+        "assignments/editor/settings.html",
+        head=top,
+        fields=fields,
+        zone_options=shared.zone_options,
+        problem=problem,
         **choices(),
-    )  # fmt: skip
+    )
 
 
 def choices() -> dict[str, Any]:

@@ -36,7 +36,7 @@ def listing(assignment_id: int) -> str:
         found = assignment_pages.changeable(session, actor, assignment_id)
         top, rows = assignment_pages.head(session, found), drafts.lines(session, found)
         tasked = not top.draft or bool(drafts.working(session, found).version.task.strip())
-    return render_template("authoring/versions.html", head=top, rows=rows, tasked=tasked)
+    return render_template("assignments/editor/versions.html", head=top, rows=rows, tasked=tasked)
 
 
 @pages.get(f"/assignments/{ANY}/versions/{NUMBER}")
@@ -53,7 +53,7 @@ def version(assignment_id: int, version_number: int) -> str:
         old = drafts.side(drafts.version(session, assignment_id, before)) if before else None
     changed = [(words.difference_words(one), one) for one in differences(old, new)] if old else []
     return render_template(
-        "authoring/version.html",
+        "assignments/editor/version.html",
         head=top,
         number=number,
         line=line,
@@ -160,7 +160,7 @@ def _new_page(course_id: int, fields: dict[str, Any], problem: str = "") -> str:
         course = courses.find(session, course_id)
         title = course.title
     return render_template(
-        "authoring/new.html",
+        "assignments/editor/new.html",
         course_id=course_id,
         course_title=title,
         fields=fields,

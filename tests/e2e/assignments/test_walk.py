@@ -99,7 +99,7 @@ def test_a_button_pressed_before_the_scripts_came_ends_at_its_place(
 ) -> None:
     page = careful
     come_in(page, site, school, "teacher")
-    page.route("**/authoring.js", lambda route: route.abort(), times=1)
+    page.route("**/editor.js", lambda route: route.abort(), times=1)
     page.goto(f"{site}/assignments/{school.assignment}/rubric")
     page.get_by_role("button", name="Add a criterion").click()
     expect(page.locator('[id="criteria.2.title"]')).to_be_focused()

@@ -206,6 +206,13 @@ def test_readers_are_read_together(school: School) -> None:
 def test_pages_carry_what_the_script_needs(tmp_path: Path) -> None:
     school = School(tmp_path)
     page = school.client("anna").get(f"/submissions/{school.hand_in('anna')}").get_data(as_text=True)
-    for part in ("data-live=", "data-result=", "data-shown=", "data-tab=", "data-stage-row", "live.js"):
+    for part in (
+        "data-live=",
+        "data-result=",
+        "data-shown=",
+        "data-tab=",
+        "data-stage-row",
+        "submissions/status.js",
+    ):
         assert part in page
     school.close()

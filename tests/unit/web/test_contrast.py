@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-CSS = Path(__file__).parents[3] / "app" / "static" / "frame.css"
+CSS = Path(__file__).parents[3] / "app" / "static" / "web" / "frame.css"
 WORDS = ("ink", "ink-soft", "accent", "accent-strong", "good", "warn", "bad", "info")
 CODE = ("k", "s", "c", "m", "f")
 
