@@ -24,7 +24,6 @@ from app import (
     webhooks,
 )
 from app.web import auth, errors, eta, rate_limits, security, template_globals, viewing
-from app.web.compiled import Compiled
 from app.web.i18n import translate
 from app.web.services import Services
 from grading.shared import logs
@@ -43,7 +42,6 @@ def create_app(services: Services) -> Flask:
     """A Flask app that works with these services."""
     connect_platforms()
     app = Flask(__name__)
-    app.jinja_environment = Compiled  # type: ignore[assignment]  # whose own class it is
     app.extensions["grader"] = services
     app.extensions["grader-expecting"] = eta.Expecting(services.dispatch)
     app.config.update(BOOTSTRAP_SERVE_LOCAL=True)

@@ -1,7 +1,4 @@
-"""Every GET page of the app, asked for by a student, a teacher and an administrator: time and queries.
-
-Beside each page a bare Flask page with one indexed query is asked for, in turn with it.
-"""
+"""Every GET page of the app, asked for by a student, a teacher and an administrator: time and queries."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from typing import Any
 
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import Engine, event, text
+from sqlalchemy import event
 from werkzeug.routing import Rule
 
 from bench.pages.school import School
@@ -37,8 +34,8 @@ AGAIN = 2
 """And first in each of the turns after."""
 ROUNDS = 20
 """Turns in which all pages are asked for: a busy moment of the computer meets a page once, not always."""
-MOST = 5.0
-"""Times the bare page's, that the 95th percentile of a page may take."""
+MOST_MS = 100.0
+"""What the 95th percentile of a page may take."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,6 @@ class Walked:
     queries: int
     p50_ms: float = 0.0
     p95_ms: float = 0.0
-    ratio: float = 0.0
-    """95th percentiles, of this page and of all bare ones, asked for in turn with all pages."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -98,10 +93,7 @@ class Walker:
         return found
 
     def timed(self, times: int, most_s: float, only: str = "") -> Iterator[Walked]:
-        """Each page so many times, or for so long, in turn with the bare one."""
-        own = Store(self.store.url)  # connections of its own: how one page ends must not cost the other
-        bare = bare_page(own.engine, str(self.ids["submission_id"])).test_client()
-        plain: list[float] = []
+        """Each page so many times, or for so long, in turns with all others."""
         mine: dict[tuple[str, str], list[float]] = {}
         asked = [
             (endpoint, url, role) for endpoint, url in self.pages() if only in endpoint for role in ROLES
@@ -110,15 +102,13 @@ class Walker:
         for _ in range(ROUNDS):
             for endpoint, url, role in asked:
                 if first[endpoint, role][0] == HTTPStatus.OK:
-                    found = self._times(role, url, bare, plain, max(1, times // ROUNDS), most_s / ROUNDS)
+                    found = self._times(role, url, max(1, times // ROUNDS), most_s / ROUNDS)
                     mine.setdefault((endpoint, role), []).extend(found)
-        own.close()
-        most = _p95(plain) if plain else 1.0
         for (endpoint, role), (status, queries) in first.items():
             looks = mine.get((endpoint, role), [])
             spread = (statistics.median(looks), _p95(looks)) if looks else (0.0, 0.0)
             p50, p95 = (round(1000 * one, 2) for one in spread)
-            yield Walked(endpoint, role, status, queries, p50, p95, round(p95 / most / 1000, 2))
+            yield Walked(endpoint, role, status, queries, p50, p95)
 
     def _first(self, role: str, url: str) -> tuple[int, int]:
         """Status and queries, when all is warm."""
@@ -135,20 +125,15 @@ class Walker:
         answer.close()
         return answer.status_code
 
-    def _times(
-        self, role: str, url: str, bare: FlaskClient, plain: list[float], times: int, most_s: float
-    ) -> list[float]:
+    def _times(self, role: str, url: str, times: int, most_s: float) -> list[float]:
         mine: list[float] = []
         for _ in range(AGAIN):
             self.ask(role, url)
         until = time.monotonic() + most_s
         while len(mine) < times and (len(mine) < LEAST or time.monotonic() < until):
             began = time.perf_counter()
-            bare.get("/").get_data()
-            between = time.perf_counter()
             self.ask(role, url)
-            mine.append(time.perf_counter() - between)
-            plain.append(between - began)
+            mine.append(time.perf_counter() - began)
         return mine
 
     def _client(self, user_id: int) -> FlaskClient:
@@ -161,20 +146,6 @@ class Walker:
 
     def _export(self, rule: Rule) -> bool:
         return rule.endpoint in EXPORTS or rule.rule.endswith(FILES) or "export" in rule.endpoint
-
-
-def bare_page(engine: Engine, submission_id: str) -> Flask:
-    """What Flask costs with one query by a primary key."""
-    app = Flask("bare")
-    query = text("select id, number, created_at from submissions where id = :id")
-
-    @app.get("/")
-    def page() -> str:
-        with engine.connect() as connection:
-            row = connection.execute(query, {"id": submission_id}).one()
-        return f"<!doctype html><title>Bare</title><p>{row.id} {row.number} {row.created_at}</p>"
-
-    return app
 
 
 @contextmanager
@@ -212,11 +183,9 @@ def _p95(found: Sequence[float]) -> float:
 
 def lines(found: Sequence[Walked]) -> Iterator[str]:
     """A table, the slowest first; those who may not see a page are left out."""
-    yield f"{'page':<34} {'role':<8} {'queries':>7} {'p50 ms':>8} {'p95 ms':>8} {'ratio':>6}"
-    for one in sorted(found, key=lambda one: -one.ratio):
-        if one.ratio:
-            mark = " !" if one.ratio > MOST else ""
-            yield (
-                f"{one.endpoint:<34} {one.role:<8} {one.queries:>7} {one.p50_ms:>8.2f} {one.p95_ms:>8.2f} "
-                f"{one.ratio:>6.2f}{mark}"
-            )
+    yield f"{'page':<34} {'role':<8} {'queries':>7} {'p50 ms':>8} {'p95 ms':>8}"
+    for one in sorted(found, key=lambda one: -one.p95_ms):
+        if one.p95_ms:
+            mark = " !" if one.p95_ms > MOST_MS else ""
+            times = f"{one.p50_ms:>8.2f} {one.p95_ms:>8.2f}{mark}"
+            yield f"{one.endpoint:<34} {one.role:<8} {one.queries:>7} {times}"

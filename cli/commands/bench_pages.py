@@ -65,7 +65,7 @@ def bench_pages(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """What pages cost the server beside a bare Flask page, and waiting ones the web process."""
+    """What pages cost the server, and waiting ones the web process."""
     with tempfile.TemporaryDirectory(prefix="grader-bench-") as name:
         folder = Path(name)
         url = database or f"sqlite:///{folder / 'bench.db'}"

@@ -26,7 +26,6 @@ from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
 from grading.store import change_tracking
-from grading.store.looking import Looking
 
 WAIT_S = 30.0
 """Seconds a write waits for others to finish theirs."""
@@ -98,7 +97,7 @@ class Store:
         if postgresql:
             # at "read committed" a transaction shows no more than each query by itself, and costs more ways
             self.looking = _looking_engine(self.engine.url)
-            self._look = sessionmaker(self.looking, class_=Looking, expire_on_commit=False)
+            self._look = sessionmaker(self.looking, expire_on_commit=False)
 
     @contextmanager
     def write(self, *, derived: bool = False) -> Iterator[Session]:
