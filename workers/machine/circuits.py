@@ -14,7 +14,7 @@ from grading.domain.errors import Cancelled, EngineError, EngineUnreachable
 from grading.domain.jobs import Result
 from grading.scheduling.circuit_breaker import RULES, Circuit, Rules, verdict
 from workers.machine.engines.base import Cancel, Engine
-from workers.machine.engines.probe import probe
+from workers.machine.probe import probe
 
 log = logging.getLogger(__name__)
 PROBE_S = 300.0

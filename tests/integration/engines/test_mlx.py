@@ -17,7 +17,7 @@ from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
 from workers.machine.engines.mlx.constraint import Constraint
 from workers.machine.engines.mlx.engine import MlxEngine
-from workers.machine.engines.probe import probe
+from workers.machine.probe import probe
 
 
 def test_mlx_at_temperature_0_repeats(mlx: MlxEngine, tiny: Path) -> None:

@@ -52,7 +52,8 @@ from workers.machine.engines.openai.engine import OpenAIEngine
 from workers.machine.gate import Gate
 from workers.machine.gateway_requests.hosting import crowded, open_guests, taken_up
 from workers.machine.gateway_requests.request import MOST_UNREAD, Guest
-from workers.machine.gateway_requests.requests import Guests, in_use, most_guests
+from workers.machine.gateway_requests.requests import Guests, most_guests
+from workers.machine.scheduling.queue_selection import in_use
 from workers.machine.start import open_machine
 
 LONG_S = 60.0

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.stages.test_parse import ANALYSIS, FEEDBACK
+from workers.machine.sanitize import visible
 from workers.machine.stages import STAGES
 from workers.machine.stages.partial_output import MOST_CHARS, readable
-from workers.machine.stages.sanitize import visible
 
 SECRET = "SECRET"
 WORDS = st.text(

@@ -13,8 +13,8 @@ from grading.domain.errors import JobInvalid
 from grading.domain.jobs import Job, Material
 from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Output
 from grading.domain.rubric import Criterion, Rubric
+from workers.machine.sanitize import defuse
 from workers.machine.stages import STAGES
-from workers.machine.stages.sanitize import defuse
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "prompts"
 UPDATE = "GRADER_UPDATE_GOLDEN"

@@ -15,8 +15,9 @@ from grading.config.machines import Placement
 from grading.config.settings import Config
 from grading.scheduling.cluster_view import View
 from grading.scheduling.routing import decide
-from workers.machine.gateway_requests.requests import Guests, in_use, queues_of
+from workers.machine.gateway_requests.requests import Guests, queues_of
 from workers.machine.process import MachineProcess
+from workers.machine.scheduling.queue_selection import in_use
 
 log = logging.getLogger(__name__)
 

@@ -38,11 +38,6 @@ def most_guests(slots: int) -> int:
     return 0 if slots < 2 else max(1, slots // 4)
 
 
-def in_use(machine: Machine, hand: Iterable[str]) -> Set[Place]:
-    """The models that runs of these stages use on a machine."""
-    return {machine.stages[stage].place for stage in hand if stage in machine.stages}
-
-
 class Guests:
     """Those in hand. `serve` runs on the worker's threads, `until_stopped` on one of its own.
 

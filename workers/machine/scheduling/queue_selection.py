@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from redis.exceptions import RedisError
@@ -24,7 +24,7 @@ from grading.config.settings import Machine
 from grading.scheduling.cluster_view import BATCH, INTERACTIVE, PRIORITIES, Peer, View
 from grading.scheduling.routing import Choice, decide
 from grading.scheduling.speed_estimates import lengths, with_guesses
-from workers.machine.gateway_requests.requests import in_use
+from workers.machine.circuits import Place
 
 log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
@@ -239,3 +239,8 @@ class Cycle:
         """What was taken last was no message. Asked more than once, as each channel is, it counts once."""
         thrown, self._last = self._last, ""
         self._listening.not_taken(thrown)
+
+
+def in_use(machine: Machine, hand: Iterable[str]) -> Set[Place]:
+    """The models that runs of these stages use on a machine."""
+    return {machine.stages[stage].place for stage in hand if stage in machine.stages}

@@ -12,10 +12,10 @@ import pydantic
 
 from grading.domain.errors import OutputInvalid
 from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Job, Judgement, Quote
+from workers.machine.sanitize import clip
 from workers.machine.stages import prompt
 from workers.machine.stages import schema as shape
 from workers.machine.stages.locations import PLACE_CHARS, split_place
-from workers.machine.stages.sanitize import clip
 from workers.machine.stages.truncation import DEFAULT_CONTEXT_TOKENS, budget
 
 Output = AnalysisOutput | FeedbackOutput

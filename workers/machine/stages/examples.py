@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from grading.domain.jobs import Material, WorkedExample, heading
 from grading.domain.rubric import Criterion
-from workers.machine.stages.sanitize import defuse, flat
+from workers.machine.sanitize import defuse, flat
 
 _HEAD = """\
 A person looked at these excerpts of other hand-ins and set the level. Judge as they do: the same strengths

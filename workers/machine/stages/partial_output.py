@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from workers.machine.stages.sanitize import clip, visible
+from workers.machine.sanitize import clip, visible
 
 MOST_CHARS = 4_000
 _LONGEST = 200_000

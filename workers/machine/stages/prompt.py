@@ -15,10 +15,10 @@ from grading.domain.errors import JobInvalid
 from grading.domain.jobs import ENGLISH, Job, Material
 from grading.domain.model import Flag
 from grading.domain.rubric import Criterion
+from workers.machine.sanitize import flat
 from workers.machine.stages.examples import of_criteria, shown_examples
 from workers.machine.stages.leaks import canary
 from workers.machine.stages.prompt_work import pieces_of_work, smuggled_in
-from workers.machine.stages.sanitize import flat
 from workers.machine.stages.truncation import SYSTEM_SHARE, Budget, fit_material, fit_pieces, shortened_flag
 
 _LEAST_TOKENS = 500

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from grading.domain.model import TestOutcome
-from workers.machine.stages.sanitize import flat
+from workers.machine.sanitize import flat
 
 MOST_FAILED = 12
 """Failing tests of one check that are told in full."""

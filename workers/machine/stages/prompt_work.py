@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from grading.domain.jobs import Job
 from grading.domain.model import Cell, CheckOutcome, Document, Output
 from grading.domain.rubric import Criterion
+from workers.machine.sanitize import defuse, flat, smuggled
 from workers.machine.stages.prompt_tests import counted, failed
-from workers.machine.stages.sanitize import defuse, flat, smuggled
 from workers.machine.stages.truncation import Piece
 
 _MOST_CELLS = 8

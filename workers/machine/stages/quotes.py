@@ -12,13 +12,11 @@ from dataclasses import dataclass
 
 from grading.domain.jobs import AnalysisOutput, Finding, Judgement, Quote
 from grading.domain.model import Document, Flag, Location
+from workers.machine.sanitize import SHORTEST, normal
 from workers.machine.stages.base import Output
-from workers.machine.stages.sanitize import normal
 
 _LINE_MARK = re.compile(r"^\s*(?:[+ ]\s*)?\d{1,5}\|\s?|^\|\s", re.MULTILINE)
 _WRAPPING = "\"'`“”‘’ .…"
-SHORTEST = 3
-"""Characters that a quote must have to be looked for."""
 
 
 @dataclass(frozen=True)

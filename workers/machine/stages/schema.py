@@ -13,7 +13,7 @@ import jsonschema
 
 from grading.domain.errors import OutputInvalid
 from grading.domain.jobs import Job
-from workers.machine.stages.sanitize import clip, visible
+from workers.machine.sanitize import clip, visible
 
 Schema = dict[str, Any]
 

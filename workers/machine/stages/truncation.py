@@ -13,7 +13,7 @@ from typing import Literal
 
 from grading.domain.jobs import Material
 from grading.domain.model import Flag
-from workers.machine.stages.sanitize import clip, head_and_tail
+from workers.machine.sanitize import clip, head_and_tail
 
 CHARS_PER_TOKEN = 3
 """A careful estimate: code and tables need more tokens a character than prose does."""

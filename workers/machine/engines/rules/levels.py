@@ -12,8 +12,7 @@ from grading.domain.model import CheckOutcome, Location
 from grading.domain.rubric import Criterion
 from workers.machine.engines.rules.facts import Facts, Line, calls_in, cites, join_within
 from workers.machine.engines.rules.nouns import Nouns, kinds, together
-from workers.machine.stages.quotes import SHORTEST
-from workers.machine.stages.sanitize import normal
+from workers.machine.sanitize import SHORTEST, normal
 
 _FULL_ANSWER_WORDS = 60
 _FULL_CODE_LINES = 8

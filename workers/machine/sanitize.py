@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
+SHORTEST = 3
+"""Characters that a quote must have to be looked for."""
+
 _INVISIBLE = re.compile(
     "["
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # fillers and selectors that show nothing
