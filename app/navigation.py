@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from flask import Blueprint, current_app, redirect, request, session, url_for
@@ -17,7 +16,7 @@ from app.web.i18n import languages
 from app.web.i18n import later as N_
 from app.web.security import safe_next
 from app.web.services import services
-from app.web.stage_titles import TITLES
+from app.web.stage_titles import StageTitles
 from app.web.tabs import Tab
 from app.web.template_helpers import address
 from grading.domain.permissions import Actor, may
@@ -94,19 +93,6 @@ OPERATIONS = (
     ),
     Way("audit.everything", N_("Audit"), "administer"),
 )
-
-
-class StageTitles(Mapping[str, str]):
-    """stage -> its name, in the reader's language."""
-
-    def __getitem__(self, stage: str) -> str:
-        return _(TITLES[stage])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(TITLES)
-
-    def __len__(self) -> int:
-        return len(TITLES)
 
 
 @pages.app_template_global()

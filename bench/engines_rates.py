@@ -10,7 +10,7 @@ from typing import Any
 from bench.engines_models import Ask, Sizes, job
 from bench.engines_parts import Here, Spread, ratios
 from bench.engines_sides import OUT_OF_TIME, Run, Side, at_once, ours, server
-from workers.machine.stages import STAGES
+from workers.machine.stages import known_stages
 
 KINDS = ("cold", "cached")
 LEAST = 60
@@ -174,7 +174,7 @@ class Bound:
 def schema_cost(here: Here, sizes: Sizes, counts: Sequence[int]) -> list[Bound]:
     """Bound and free in turn, with the prefix cached; empty without time for it."""
     here.say("what a schema costs")
-    schema = STAGES["analysis"].schema(job(LEAST))
+    schema = known_stages()["analysis"].schema(job(LEAST))
     taken: dict[int, dict[str, list[Run]]] = {count: {"bound": [], "free": []} for count in counts}
     asks = {count: here.prompts.asks("class", f"bound {count}", count, sizes) for count in counts}
     ways: dict[int, dict[str, list[Ask]]] = {}

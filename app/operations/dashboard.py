@@ -15,7 +15,7 @@ from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext, whole
 from app.web.services import Services, services
-from app.web.stage_titles import TITLES
+from app.web.stage_titles import title_of
 from grading.broker.canaries import PartBeat, rate_of_checks
 from grading.broker.heartbeats import Lease
 from grading.domain.model import RoundState
@@ -254,7 +254,7 @@ def _machine_troubles(seen: Seen) -> Iterator[Trouble]:
     for stage in sorted({stage for one in seen.machines for stage in one.state.stages}):
         if not any(stage in one.state.stages for one in works):
             yield Trouble(
-                _("No machine does “%(stage)s” now.", stage=_(TITLES.get(stage, stage))),
+                _("No machine does “%(stage)s” now.", stage=title_of(stage)),
                 _("Hand-ins wait until one is back. Look at the machines."),
                 grave=True,
                 endpoint="operations.machines",

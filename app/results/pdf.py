@@ -15,7 +15,7 @@ from app.web.check_messages import said as in_words
 from app.web.i18n import current, fixed, number
 from app.web.i18n import gettext as _
 from app.web.markdown import beyond_fonts, one_line, seen
-from app.web.stage_titles import TITLES
+from app.web.stage_titles import title_of
 from grading.domain.model import CheckOutcome, Document
 from grading.domain.outcome import Corrected, CriterionGrade, Report
 from grading.execution.display import ShownTrial
@@ -140,7 +140,7 @@ def _review(report: Report) -> list[dict[str, Any]]:
 
 def _failures(report: Report) -> Iterator[str]:
     for stage, sentence in report.failures.items():
-        did_not = _("%(stage)s did not work.", stage=TITLES.get(stage, stage))
+        did_not = _("%(stage)s did not work.", stage=title_of(stage))
         yield f"{did_not} {seen(sentence)} {_('Its points are open, not zero.')}"
 
 
@@ -184,7 +184,7 @@ def _criterion(found: CriterionGrade, given: Printed) -> dict[str, Any]:
             }
             for quote in found.quotes
         ],
-        "basis": TITLES.get(found.stage, found.stage),
+        "basis": title_of(found.stage),
         "changed": changed,
     }
 
@@ -202,7 +202,7 @@ def _check(found: CheckOutcome, staff: bool) -> str:
 
 def _origins(report: Report) -> Iterator[str]:
     for stage, how in report.stages.items():
-        words = [TITLES.get(stage, stage), one_line(how.model), one_line(how.machine), one_line(how.engine)]
+        words = [title_of(stage), one_line(how.model), one_line(how.machine), one_line(how.engine)]
         words.append(_("%(seconds)s s", seconds=fixed(how.seconds, 1)))
         if how.uses_model:
             words.append(_("%(count)s tokens written", count=how.tokens.output))

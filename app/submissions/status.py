@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.submissions.progress import Progress, StageStatus
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
-from app.web.stage_titles import TITLES
+from app.web.stage_titles import title_of
 from grading.domain.model import RoundState, StageState
 from grading.domain.rubric import Value
 from grading.store.views.status import Standing
@@ -137,10 +137,9 @@ def _stage(name: str, stage: StageStatus) -> LiveStage:
     # fixed rules answer at once, and "0 s" says nothing to anybody
     parts.append(f"{stage.seconds:.0f} s" if stage.seconds is not None and stage.seconds >= 0.5 else "")
     parts.append(_tokens(stage))
-    title = TITLES.get(name, name.capitalize())
     return LiveStage(
         stage=name,
-        title=_(title),
+        title=title_of(name),
         status=stage.status,
         words=_(words),
         detail=" · ".join(filter(None, parts)),

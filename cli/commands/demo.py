@@ -24,6 +24,7 @@ from cli.dev.local_stack import System
 from cli.settings import Settings
 from grading.assignments.loader import read_folder
 from grading.domain.errors import GraderError
+from grading.domain.stages import STAGES
 from grading.store import Store
 from grading.store.accounts import users
 from grading.store.assignments import versions
@@ -153,13 +154,13 @@ def _show(views: Sequence[tuple[Sample, dict[str, Any]]]) -> None:
     """A table for each assignment, narrow enough for 80 columns."""
     for assignment in sorted({sample.assignment for sample, _ in views}):
         table = Table(box=None, padding=(0, 1, 0, 0), title=assignment, title_justify="left")
-        for heading in ("hand-in", "status", "score", "analysis by", "feedback by", "flags"):
+        for heading in ("hand-in", "status", "score", *(f"{stage} by" for stage in STAGES), "flags"):
             table.add_column(heading, no_wrap=heading != "flags")
         mine = [view for view in views if view[0].assignment == assignment]
         for sample, view in sorted(mine, key=lambda v: -(v[1].get("score") or 0.0)):
             score = "–" if view["score"] is None else f"{view['score']:.1f} / {view['max_score']:g}"
             flags = ", ".join(sorted({flag["code"] for flag in view["flags"]}))
-            machines = [view["stages"][stage]["machine"] or "–" for stage in ("analysis", "feedback")]
+            machines = [view["stages"][stage]["machine"] or "–" for stage in STAGES]
             table.add_row(sample.file.name, view["status"], score, *machines, flags)
         Console().print(table)
         click.echo()

@@ -15,11 +15,12 @@ from cli.settings import Settings
 from grading.broker.canaries import rate_of_checks
 from grading.broker.dispatch import open_dispatch
 from grading.domain.errors import ConfigError
+from grading.domain.stages import STAGES
 from grading.execution.throughput import Rate, seconds_until_checked
 from grading.scheduling import capacity_plan as planning
 from grading.scheduling.cost_model import Size
 
-OUTPUT = {"analysis": 1200, "feedback": 800}
+OUTPUT = {row.name: row.max_output_tokens for row in STAGES.values()}
 
 
 @click.command("plan")

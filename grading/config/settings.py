@@ -29,6 +29,7 @@ from grading.config.sandbox import Checks
 from grading.config.server import EventReceiver, Server
 from grading.domain.errors import ConfigError
 from grading.domain.rubric import Value
+from grading.domain.stages import STAGES
 
 __all__ = [
     "Checks",
@@ -132,15 +133,14 @@ class Config(Value):
     mail: Mail = Mail()
     stages: dict[str, StageSettings] = Field(
         default_factory=lambda: {
-            "analysis": StageSettings(max_output_tokens=1200),
-            "feedback": StageSettings(max_output_tokens=800),
+            row.name: StageSettings(max_output_tokens=row.max_output_tokens) for row in STAGES.values()
         }
     )
     machines: tuple[Machine, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:
-        for stage in ("analysis", "feedback"):
+        for stage in (row.name for row in STAGES.values() if row.always):
             if stage not in self.stages:
                 raise ValueError(f"stages.{stage}: this table is missing; every hand-in has this stage")
         names = [machine.name for machine in self.machines]

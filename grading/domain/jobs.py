@@ -141,20 +141,24 @@ class Suggestion(Value):
     location: Location | None = None
 
 
-class AnalysisOutput(Value):
-    """The technical review."""
+class StageOutput(Value):
+    """What every stage answers."""
 
     judgements: tuple[Judgement, ...]
+
+
+class AnalysisOutput(StageOutput):
+    """The technical review."""
+
     summary: str = ""
     strengths: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
 
 
-class FeedbackOutput(Value):
+class FeedbackOutput(StageOutput):
     """The personal feedback."""
 
-    judgements: tuple[Judgement, ...]
     achieved: str
     reflection: str
     strengths: tuple[str, ...] = ()

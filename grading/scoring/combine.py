@@ -32,14 +32,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from grading.checks.level_support import OwnWork
 from grading.domain.errors import JobInvalid
-from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Judgement, Result
+from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Judgement, Result, StageOutput
 from grading.domain.model import CriterionEvidence, Document, Evidence, Flag, RoundState
 from grading.domain.outcome import Basis, CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
+from grading.domain.stages import STAGES
 from grading.scoring.adjustments import added_up, found_adjustments, undecided_flags
 from grading.scoring.model_digests import other_weights
 
@@ -53,8 +54,6 @@ FEWEST_WORDS = 12
 """Words of the student's own in the whole hand-in below which there is nothing to judge."""
 FEWEST_IN_PLACE = 6
 """The same for the place that a criterion names."""
-
-OUTPUTS: Mapping[str, type[BaseModel]] = {"analysis": AnalysisOutput, "feedback": FeedbackOutput}
 
 
 def combine(
@@ -107,22 +106,18 @@ def valid(result: Result) -> bool:
     return True
 
 
-def _output(result: Result) -> BaseModel:
-    kind = OUTPUTS.get(result.stage)
-    if kind is None:
+def _output(result: Result) -> StageOutput:
+    row = STAGES.get(result.stage)
+    if row is None:
         raise JobInvalid(f"There is no report for a stage called '{result.stage}'.")
     try:
-        return kind.model_validate(result.output)
+        return row.output.model_validate(result.output)
     except ValidationError as error:
         raise JobInvalid(f"The {result.stage} result does not have its shape: {error}") from None
 
 
-def _judgements(outputs: Mapping[str, BaseModel]) -> dict[str, Judgement]:
-    found: dict[str, Judgement] = {}
-    for output in outputs.values():
-        if isinstance(output, AnalysisOutput | FeedbackOutput):
-            found.update({judgement.criterion: judgement for judgement in output.judgements})
-    return found
+def _judgements(outputs: Mapping[str, StageOutput]) -> dict[str, Judgement]:
+    return {one.criterion: one for output in outputs.values() for one in output.judgements}
 
 
 def _grades(

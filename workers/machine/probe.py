@@ -9,7 +9,7 @@ from grading.domain.jobs import Job, Material, Tokens
 from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
 from workers.machine.engines.base import Cancel, Engine, Generation, Phase, Request
-from workers.machine.stages.analysis import ANALYSIS
+from workers.machine.stages.analysis import STAGE as ANALYSIS
 
 MAX_TOKENS = 16
 _SYSTEM = "You are asked whether you are there."

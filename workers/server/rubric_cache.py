@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from grading.domain.jobs import Material
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric
+from grading.domain.stages import stages_of
 from grading.store import blobs
-from grading.store.submissions.intake import stages_of
 from grading.store.tables import Assignment, RubricVersion
 
 DOCUMENTS = TypeAdapter(tuple[Document, ...])

@@ -17,12 +17,12 @@ from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import RoundState, StageState
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
+from grading.domain.stages import stages_of
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.audit import note
 from grading.store.bulk import chunks
 from grading.store.database import now
-from grading.store.submissions.intake import stages_of
 
 Purpose = Literal["try", "rubric", "rerun", "examples"]
 REASONS: dict[str, str] = {"try": "try", "rubric": "dry run", "rerun": "re-run"}

@@ -14,6 +14,7 @@ from grading.documents import HandIn, in_language
 from grading.domain.errors import Forbidden
 from grading.domain.model import RoundState, StageState
 from grading.domain.rubric import Rubric
+from grading.domain.stages import stages_of
 from grading.store import idempotency_keys, outbox
 from grading.store.assignments import versions
 from grading.store.blobs import keep
@@ -180,9 +181,3 @@ def add_round(
         session.add(waits)
     outbox.put(session, "prepare", new.id, {})
     return new
-
-
-def stages_of(rubric: Rubric) -> tuple[str, ...]:
-    """The stages a round has: both of the mission, and any other that has criteria."""
-    named = {criterion.stage for criterion in rubric.criteria}
-    return tuple(sorted({"analysis", "feedback"} | named))

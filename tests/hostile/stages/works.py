@@ -19,7 +19,7 @@ from grading.domain.rubric import Rubric
 from grading.scoring import combine
 from tests.hostile.stages.attacks import Attack
 from workers.machine.engines.base import Engine
-from workers.machine.stages import STAGES, run_stage
+from workers.machine.stages import known_stages, run_stage
 
 SAMPLES = Path(__file__).parents[3] / "samples"
 SLUGS = {"r": "sales-cleaning", "python": "python-basket"}
@@ -75,7 +75,7 @@ def results_of(
     """What all stages of a hand-in give on an engine."""
     task = assignment(language, rubric)
     results: dict[str, Result] = {}
-    for stage in STAGES:
+    for stage in known_stages():
         job = Job(
             run_id=stage,
             round_id="round",

@@ -35,7 +35,7 @@ from tests.support.servers.openai_server import openai_server
 from tests.support.sharded import addresses, ranks
 from workers.machine.engines import Engine, Request, open_engine
 from workers.machine.engines.base import COUNTERS, Cancel, Counts, Identifies
-from workers.machine.stages.analysis import ANALYSIS
+from workers.machine.stages.analysis import STAGE as ANALYSIS
 
 PLAYED = ("ollama", "openai", "openai-mlx", "openai-llama", "openai-lmstudio", "openai-vllm")
 """Protocol servers in this process."""

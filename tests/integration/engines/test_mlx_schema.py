@@ -25,7 +25,7 @@ from workers.machine.engines import Generation, Request
 from workers.machine.engines.mlx.constraint import Constraint, Following
 from workers.machine.engines.mlx.engine import MlxEngine
 from workers.machine.engines.mlx.model import load_model
-from workers.machine.stages import STAGES
+from workers.machine.stages import known_stages
 from workers.machine.stages.base import require_words
 
 ASSIGNMENTS = Path(__file__).parents[3] / "samples" / "assignments"
@@ -70,7 +70,7 @@ def requests(models: list[Path], count: int, limits: dict[str, int]) -> list[Req
     """Stages, assignments and models in turn, real schemas; random weights read no prompts."""
     made = []
     for n in range(count):
-        stage = STAGES[sorted(STAGES)[n % 2]]
+        stage = known_stages()[sorted(known_stages())[n % 2]]
         job = sample_job(SLUGS[n // 2 % 2], stage.name)
         made.append(
             Request(
@@ -92,7 +92,7 @@ def outcome(request: Request, answer: Generation) -> Counter[str]:
     jsonschema.validate(json.loads(answer.text), request.schema)
     assert not answer.truncated
     assert answer.tokens.output <= request.max_output_tokens
-    output = STAGES[request.job.stage].parse(answer.text, request.job)
+    output = known_stages()[request.job.stage].parse(answer.text, request.job)
     try:
         require_words(output)
     except OutputInvalid:

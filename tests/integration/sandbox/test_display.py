@@ -20,7 +20,7 @@ from grading.execution.model import Answer, Played, Request, Shape, Trial
 from grading.execution.plan import make_plan
 from tests.integration.webapp import School
 from workers.machine.engines.rules.engine import RulesEngine
-from workers.machine.stages import STAGES, run_stage
+from workers.machine.stages import known_stages, run_stage
 from workers.server.prepare import HandIn, Prepared, make_ready
 from workers.server.rubric_cache import Version
 
@@ -118,17 +118,17 @@ def _silent(count: int, phase: str = "", /) -> None:
 
 def combined(prepared: Prepared) -> Report:
     results: dict[str, Result] = {}
-    for stage in STAGES:
+    for stage in known_stages():
         results[stage] = run_stage(job(prepared, stage), RulesEngine(), "rules", "m", _silent)
         assert results[stage].ok, results[stage].message
     return scoring.combine(RUBRIC, prepared.evidence, results, {})
 
 
-@pytest.mark.parametrize("stage", sorted(STAGES))
+@pytest.mark.parametrize("stage", sorted(known_stages()))
 def test_a_job_and_its_prompt_hold_nothing_of_a_hidden_test(prepared: Prepared, stage: str) -> None:
     given = job(prepared, stage)
     assert not [word for word in NEVER if word in given.model_dump_json()]
-    prompt = STAGES[stage].render(given)
+    prompt = known_stages()[stage].render(given)
     assert "1 of 2 tests passed, 0 of 1 hidden test passed" in prompt.user
     assert "output (stream) when the school ran it:\n| 5" in prompt.user
     assert (SEEN in prompt.user) == (stage == "analysis")

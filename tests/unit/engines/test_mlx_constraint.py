@@ -21,8 +21,8 @@ from grading.domain.rubric import Criterion, Rubric
 from workers.machine.engines.mlx.closing import listed
 from workers.machine.engines.mlx.constraint import Constraint, Grammars
 from workers.machine.engines.mlx.schema_growth import rise
-from workers.machine.stages.analysis import ANALYSIS
-from workers.machine.stages.feedback import FEEDBACK
+from workers.machine.stages.analysis import STAGE as ANALYSIS
+from workers.machine.stages.feedback import STAGE as FEEDBACK
 
 PATHS = ("a.py", "ab.py", 'a long folder/with "quotes", née.R', "日本/報告.py")
 PLAIN = ("load", "sum-up", "chart")

@@ -17,7 +17,7 @@ from workers.machine.engines.rules.engine import RulesEngine, headline
 from workers.machine.engines.rules.facts import Facts
 from workers.machine.engines.rules.findings import remarks
 from workers.machine.engines.rules.levels import nearest
-from workers.machine.stages import STAGES, run_stage
+from workers.machine.stages import known_stages, run_stage
 
 
 def analysis(given: Job) -> AnalysisOutput:
@@ -70,7 +70,7 @@ def test_the_answer_is_always_the_same_and_follows_the_schema() -> None:
         model="rules",
         system="",
         user="",
-        schema=STAGES["analysis"].schema(given),
+        schema=known_stages()["analysis"].schema(given),
         max_output_tokens=1200,
         temperature=0.3,
         deadline_s=60,

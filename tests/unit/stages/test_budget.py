@@ -17,7 +17,7 @@ from grading.domain.model import Cell, Document, Evidence, Output
 from tests.unit.stages.test_prompt import MATERIAL, job
 from tests.unit.stages.test_run import GOOD, Scripted
 from workers.machine.engines.base import Measure, Progress
-from workers.machine.stages import STAGES, run_stage
+from workers.machine.stages import known_stages, run_stage
 from workers.machine.stages.prompt import Prompt
 from workers.machine.stages.truncation import Piece, budget, fit_pieces, weight
 
@@ -87,9 +87,9 @@ def test_by_real_count_nothing_overflows_and_nothing_is_cut_that_fits(
     tiny: Tiny, documents: tuple[Document, ...], context: int
 ) -> None:
     given_job = small(documents=documents)
-    whole = STAGES["analysis"].render(given_job, HUGE, tiny.count)
+    whole = known_stages()["analysis"].render(given_job, HUGE, tiny.count)
     assert not any(flag.code == "shortened" for flag in whole.flags)
-    prompt = STAGES["analysis"].render(given_job, context, tiny.count)
+    prompt = known_stages()["analysis"].render(given_job, context, tiny.count)
     assert tiny.chat(prompt) + 2 * ANSWER <= context
     assert tiny.count(prompt.system) + tiny.count(prompt.user) == prompt.tokens
     cut = any(flag.code == "shortened" for flag in prompt.flags)
@@ -109,7 +109,7 @@ def test_long_text_of_any_script_is_safe_without_a_tokenizer(letter: str) -> Non
     source = "\n".join([letter * 90] * 400)
     cell = Cell(number=1, kind="markdown", source=source, added=tuple(range(1, 401)))
     documents = (Document(path="a.md", kind="prose", language="markdown", cells=(cell,)),)
-    prompt = STAGES["analysis"].render(small(documents=documents), 8_000)
+    prompt = known_stages()["analysis"].render(small(documents=documents), 8_000)
     text = prompt.system + prompt.user
     at_worst = sum(1 if c < "\x80" else 3 * len(c.encode()) for c in text) / 3
     assert at_worst + 2 * ANSWER <= 8_000
@@ -136,9 +136,9 @@ def outputs(*sizes: int) -> tuple[Document, ...]:
 
 def just_below(tiny: Tiny, documents: tuple[Document, ...]) -> Prompt:
     """The prompt when the context is 20 tokens too small."""
-    whole = STAGES["analysis"].render(small(documents=documents), HUGE, tiny.count)
+    whole = known_stages()["analysis"].render(small(documents=documents), HUGE, tiny.count)
     spare = HUGE - 2 * ANSWER - budget(HUGE, ANSWER, tiny.count).room
-    return STAGES["analysis"].render(
+    return known_stages()["analysis"].render(
         small(documents=documents), whole.tokens + 2 * ANSWER + spare - 20, tiny.count
     )
 
@@ -159,7 +159,7 @@ def test_rules_are_taken_in_their_order(tiny: Tiny) -> None:
     assert "1 output was cut to eight lines" in message
     assert "starter" not in message
     room = budget(9_000, ANSWER, tiny.count).room
-    prompt = STAGES["analysis"].render(small(documents=documents), 9_000, tiny.count)
+    prompt = known_stages()["analysis"].render(small(documents=documents), 9_000, tiny.count)
     assert prompt.tokens <= room
     said = prompt.flags[0].message
     assert said.index("output") < said.index("starter")
@@ -167,19 +167,19 @@ def test_rules_are_taken_in_their_order(tiny: Tiny) -> None:
 
 def test_counting_stays_cheap(tiny: Tiny) -> None:
     documents = outputs(*[200] * 60)
-    whole = STAGES["analysis"].render(small(documents=documents), HUGE, tiny.count)
+    whole = known_stages()["analysis"].render(small(documents=documents), HUGE, tiny.count)
     tiny.asked.clear()
-    STAGES["analysis"].render(small(documents=documents), HUGE, tiny.count)
+    known_stages()["analysis"].render(small(documents=documents), HUGE, tiny.count)
     assert len(tiny.asked) == 2
     tiny.asked.clear()
-    STAGES["analysis"].render(small(documents=documents), 9_000, tiny.count)
+    known_stages()["analysis"].render(small(documents=documents), 9_000, tiny.count)
     assert sum(tiny.asked) < 4 * (len(whole.system) + len(whole.user))
 
 
 def test_shared_material_is_cut_no_more_than_it_must_be_and_the_same_for_all(tiny: Tiny) -> None:
     material = MATERIAL.model_copy(update={"solution": lines(900, "solve"), "task": lines(50, "do")})
-    one = STAGES["analysis"].render(small(material=material), 9_000, tiny.count)
-    two = STAGES["analysis"].render(small(material=material, documents=()), 9_000, tiny.count)
+    one = known_stages()["analysis"].render(small(material=material), 9_000, tiny.count)
+    two = known_stages()["analysis"].render(small(material=material, documents=()), 9_000, tiny.count)
     assert one.system == two.system
     assert "the middle of the solution was left out" in one.flags[0].message
     assert "task" not in one.flags[0].message
@@ -242,4 +242,4 @@ def test_an_engine_that_knows_no_tokenizer_is_estimated_for() -> None:
 
 def test_a_hand_in_that_leaves_no_room_is_refused() -> None:
     with pytest.raises(JobInvalid, match="context"):
-        STAGES["analysis"].render(small(), 4_000, len)
+        known_stages()["analysis"].render(small(), 4_000, len)

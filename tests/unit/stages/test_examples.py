@@ -13,7 +13,7 @@ from grading.domain.jobs import Job, Material, WorkedExample, heading
 from tests.unit.stages.test_parse import ANALYSIS
 from tests.unit.stages.test_prompt import GOLDEN, MATERIAL, UPDATE, job
 from tests.unit.stages.test_run import Scripted
-from workers.machine.stages import STAGES, run_stage
+from workers.machine.stages import known_stages, run_stage
 from workers.machine.stages.prompt import Prompt, render
 from workers.machine.stages.truncation import Budget
 
@@ -35,7 +35,7 @@ def taught(*examples: WorkedExample, stage: str = "analysis", **other: object) -
 
 
 def shown(*examples: WorkedExample, stage: str = "analysis", **other: object) -> Prompt:
-    return STAGES[stage].render(taught(*examples, stage=stage, **other))
+    return known_stages()[stage].render(taught(*examples, stage=stage, **other))
 
 
 def test_examples_are_golden() -> None:
@@ -49,8 +49,8 @@ def test_examples_are_golden() -> None:
 
 
 def test_without_examples_nothing_is_different() -> None:
-    for stage in STAGES:
-        assert shown(stage=stage) == STAGES[stage].render(job(stage))
+    for stage in known_stages():
+        assert shown(stage=stage) == known_stages()[stage].render(job(stage))
     # machines that do not know the word take what has none
     assert "examples" not in Material(title="x").model_dump(mode="json")
     assert "examples" not in job().model_dump(mode="json")["material"]

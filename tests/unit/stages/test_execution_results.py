@@ -19,7 +19,7 @@ from grading.domain.model import (
 from tests.unit.engines.test_rules_engine import analysis, feedback
 from tests.unit.stages.test_prompt import GOLDEN, NOTEBOOK, UPDATE, code, job
 from workers.machine.engines.rules.facts import Facts
-from workers.machine.stages import STAGES
+from workers.machine.stages import known_stages
 from workers.machine.stages.prompt_tests import MOST_FAILED
 from workers.machine.stages.prompt_work import pieces_of_evidence
 from workers.machine.stages.truncation import fit_pieces
@@ -40,7 +40,7 @@ def evidence(*tests: TestOutcome, criterion: str = "load", **more: Any) -> Evide
 
 
 def user(found: Evidence, **more: Any) -> str:
-    return STAGES["analysis"].render(job(evidence=found, **more)).user
+    return known_stages()["analysis"].render(job(evidence=found, **more)).user
 
 
 def test_the_prompt_of_a_tested_hand_in_is_golden() -> None:
@@ -85,7 +85,7 @@ def test_tests_and_outputs_of_the_run_are_shortened_before_code() -> None:
     pieces = tuple(pieces_of_evidence(given))
     _, clauses = fit_pieces(pieces, 2_500)
     assert clauses[0].endswith("long output was cut to the beginning and end")
-    prompt = STAGES["analysis"].render(given, 7_000)
+    prompt = known_stages()["analysis"].render(given, 7_000)
     assert prompt.user.count("| x = 1") == 50
     assert "output was cut" in prompt.flags[0].message
 

@@ -20,7 +20,7 @@ from grading.domain.model import (
 from grading.domain.rubric import Criterion, Rubric
 from tests.unit.stages.test_run import Scripted
 from workers.machine.engines.rules.engine import RulesEngine
-from workers.machine.stages import STAGES, run_stage
+from workers.machine.stages import known_stages, run_stage
 
 WORDS = {"a": "quokka", "b": "wombat"}
 MOST_OUTPUT = 600
@@ -42,7 +42,7 @@ def rubric(word: Iterator[str], course: str) -> Rubric:
             levels=(next(word), next(word), next(word)),
             where=next(word),
         )
-        for stage in STAGES
+        for stage in known_stages()
     )
     return Rubric(criteria=criteria, equivalents={next(word): (next(word),)})
 
@@ -123,7 +123,9 @@ def test_no_prompt_and_no_result_holds_a_word_of_another_assignment() -> None:
     rules = RulesEngine()
     seen: dict[tuple[str, str, int], SentPrompt] = {}
     # the same job again after each of the other course, cut and uncut, with and without a model
-    for number, (context, course, stage) in enumerate(product((8_000, 30_000), ("a", "b") * 3, STAGES)):
+    for number, (context, course, stage) in enumerate(
+        product((8_000, 30_000), ("a", "b") * 3, known_stages())
+    ):
         given = made(course, stage, number % 4)
         other = WORDS["b" if course == "a" else "a"]
         scripted = Scripted("no JSON", f'{{"judgements": {{}}, "note": "{number}"}}')
@@ -139,8 +141,8 @@ def test_no_prompt_and_no_result_holds_a_word_of_another_assignment() -> None:
 
 def test_every_field_that_belongs_in_a_prompt_is_there() -> None:
     """Else the test above could not fail."""
-    for stage in STAGES:
-        prompt = STAGES[stage].render(made("a", stage, 1))
+    for stage in known_stages():
+        prompt = known_stages()[stage].render(made("a", stage, 1))
         whole = f"{prompt.system}\n{prompt.user}"
         material = made("a", stage, 1).material
         for words in (material.title, material.task, material.instructions, material.language):

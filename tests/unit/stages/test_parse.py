@@ -15,7 +15,7 @@ from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Finding, Judgeme
 from grading.domain.model import Location
 from grading.domain.rubric import Criterion, Rubric
 from tests.unit.stages.test_prompt import NOTEBOOK, code, job
-from workers.machine.stages import STAGES
+from workers.machine.stages import known_stages
 from workers.machine.stages.quotes import HandIn, verify
 
 ANALYSIS: dict[str, Any] = {
@@ -78,16 +78,16 @@ def rubric(count: int, stage: str) -> Rubric:
 )
 def test_the_longest_answer_fits_the_output_limit(stage: str, count: int) -> None:
     given_job = job(stage, rubric=rubric(count, stage) if count else rubric(1, "other"))
-    schema = STAGES[stage].schema(given_job)
+    schema = known_stages()[stage].schema(given_job)
     jsonschema.Draft202012Validator.check_schema(schema)
     text = json.dumps(longest(schema), separators=(",", ":"))
     assert len(text) / 3.5 <= given_job.max_output_tokens
-    STAGES[stage].parse(text, given_job)
+    known_stages()[stage].parse(text, given_job)
 
 
-@pytest.mark.parametrize("stage", sorted(STAGES))
+@pytest.mark.parametrize("stage", sorted(known_stages()))
 def test_schemas_are_closed_and_bounded(stage: str) -> None:
-    schema = STAGES[stage].schema(job(stage))
+    schema = known_stages()[stage].schema(job(stage))
     for part in objects(schema):
         assert part["additionalProperties"] is False
         assert part["required"] == list(part["properties"])
@@ -109,14 +109,14 @@ def test_schemas_are_closed_and_bounded(stage: str) -> None:
     ],
 )
 def test_json_is_found_in_what_models_write_around_it(wrap: str) -> None:
-    output = STAGES["analysis"].parse(wrap.format(json.dumps(ANALYSIS)), job())
+    output = known_stages()["analysis"].parse(wrap.format(json.dumps(ANALYSIS)), job())
     assert isinstance(output, AnalysisOutput)
     assert [(j.criterion, j.level) for j in output.judgements] == [("load", 3), ("sum", 0)]
     assert output.findings[0].location == Location(document="work.ipynb", cell=2, line=3)
 
 
 def test_feedback_is_read() -> None:
-    output = STAGES["feedback"].parse(json.dumps(FEEDBACK), job("feedback"))
+    output = known_stages()["feedback"].parse(json.dumps(FEEDBACK), job("feedback"))
     assert isinstance(output, FeedbackOutput)
     assert output.next_step == "e"
 
@@ -133,7 +133,7 @@ def test_small_slips_are_mended() -> None:
         ],
         total=99,
     )
-    output = STAGES["analysis"].parse(json.dumps(slips), job())
+    output = known_stages()["analysis"].parse(json.dumps(slips), job())
     first, second = output.judgements
     assert first.level == 3
     assert first.reason.endswith("…")
@@ -171,14 +171,14 @@ LOAD, SUM = ANALYSIS["judgements"]["load"], ANALYSIS["judgements"]["sum"]
 )
 def test_wrong_answers_are_refused_with_a_short_reason(answer: str, said: str) -> None:
     with pytest.raises(OutputInvalid, match=said) as caught:
-        STAGES["analysis"].parse(answer, job())
+        known_stages()["analysis"].parse(answer, job())
     assert len(caught.value.message) < 1_200
 
 
 @given(st.text(alphabet='{}[]",:judgements0123 \\\ud800', max_size=80))
 def test_garbage_is_only_ever_output_invalid(text: str) -> None:
     with pytest.raises(OutputInvalid):
-        STAGES["analysis"].parse(text, job())
+        known_stages()["analysis"].parse(text, job())
 
 
 @pytest.mark.parametrize(

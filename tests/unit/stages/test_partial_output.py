@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.stages.test_parse import ANALYSIS, FEEDBACK
 from workers.machine.sanitize import visible
-from workers.machine.stages import STAGES
+from workers.machine.stages import known_stages
 from workers.machine.stages.partial_output import MOST_CHARS, readable
 
 SECRET = "SECRET"
@@ -67,7 +67,7 @@ def test_every_beginning_of_an_answer_is_a_beginning_of_its_text(
         assert "987" not in draft
 
 
-@pytest.mark.parametrize("stage", sorted(STAGES))
+@pytest.mark.parametrize("stage", sorted(known_stages()))
 @given(text=st.text(alphabet='{}[]",:\\ulevreasonsummary0123 \n<think>/\ud800', max_size=120))
 def test_garbage_is_never_an_error(stage: str, text: str) -> None:
     assert len(readable(stage, text)) <= MOST_CHARS

@@ -74,7 +74,7 @@ def _build(value: dict[str, Any], judgements: tuple[Judgement, ...], job: Job) -
     )
 
 
-ANALYSIS = Stage(
+STAGE = Stage(
     name="analysis",
     version="analysis/3",
     instructions=_INSTRUCTIONS,

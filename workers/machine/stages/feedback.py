@@ -55,7 +55,7 @@ def _build(value: dict[str, Any], judgements: tuple[Judgement, ...], job: Job) -
     )
 
 
-FEEDBACK = Stage(
+STAGE = Stage(
     name="feedback",
     version="feedback/3",
     instructions=_INSTRUCTIONS,

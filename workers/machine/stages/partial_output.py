@@ -7,18 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from grading.domain.stages import STAGES
 from workers.machine.sanitize import clip, visible
 
 MOST_CHARS = 4_000
 _LONGEST = 200_000
 _DEEPEST = 20
-_SHOWN: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "analysis": ("summary", "strengths", "suggestions"),
-        "feedback": ("achieved", "reflection", "strengths", "practice", "develop", "next_step"),
-    }
-)
-"""What of a stage's answer is written to the student; all else (levels, reasons, findings) is not shown."""
 _INNER: Mapping[str, tuple[str, ...]] = MappingProxyType({"suggestions": ("what", "why", "how", "example")})
 _BEGINNING = re.compile(r'\{(?=\s*")')
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)("?)', re.DOTALL)
@@ -33,16 +27,16 @@ def readable(stage_name: str, text: str) -> str:
 
     At most 4,000 characters; empty where there are none yet, and for anything that is no answer of the stage.
     """
-    shown = _SHOWN.get(stage_name)
+    row = STAGES.get(stage_name)
     body = text[:_LONGEST]
     body = body.rpartition("</think>")[2] if "</think>" in body else body.partition("<think>")[0]
     begun = _BEGINNING.search(body)
-    if shown is None or begun is None:
+    if row is None or begun is None:
         return ""
     paragraphs = [
         f"- {said}" if len(path) > 1 else said
         for path, value in _Reader(body, begun.start()).strings()
-        if _for_student(path, shown) and (said := visible(value).strip())
+        if _for_student(path, row.written) and (said := visible(value).strip())
     ]
     return clip("\n".join(paragraphs), MOST_CHARS)
 

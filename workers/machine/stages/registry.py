@@ -1,13 +1,17 @@
-"""The open table of stages."""
+"""What a machine does for each stage, by the module of this package that has the stage's name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 
-from workers.machine.stages.analysis import ANALYSIS
+from grading.domain.stages import STAGES
 from workers.machine.stages.base import Stage
-from workers.machine.stages.feedback import FEEDBACK
 
-STAGES: Mapping[str, Stage] = MappingProxyType({stage.name: stage for stage in (ANALYSIS, FEEDBACK)})
-"""Stages by name. A new one is a file with a Stage value and its name here."""
+
+@cache
+def known_stages() -> Mapping[str, Stage]:
+    """Stages by name; each module has its value as STAGE."""
+    return MappingProxyType({name: import_module(f"workers.machine.stages.{name}").STAGE for name in STAGES})

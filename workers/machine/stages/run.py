@@ -23,7 +23,7 @@ from workers.machine.stages import leaks
 from workers.machine.stages.base import Output, Stage, require_words
 from workers.machine.stages.prompt import Prompt
 from workers.machine.stages.quotes import verify
-from workers.machine.stages.registry import STAGES
+from workers.machine.stages.registry import known_stages
 from workers.machine.stages.truncation import DEFAULT_CONTEXT_TOKENS
 
 _LEAST_FOR_REPAIR_S = 2.0
@@ -96,10 +96,10 @@ class _Run:
         self, context_tokens: int, on_prompt: Callable[[int], None] | None
     ) -> tuple[Output, tuple[Flag, ...]]:
         """The verified output and its flags, after at most one repair try."""
-        stage = STAGES.get(self.job.stage)
+        stage = known_stages().get(self.job.stage)
         if stage is None:
             raise JobInvalid(
-                f"There is no stage named {self.job.stage!r}; this machine knows {', '.join(STAGES)}."
+                f"There is no stage named {self.job.stage!r}; this machine knows {', '.join(known_stages())}."
             )
         prompt = self._render(stage, context_tokens)
         if on_prompt is not None:

@@ -1,0 +1,56 @@
+"""The stages of a round: one row each, which configuration, scoring, store, pages and commands read.
+
+What a machine does for a stage stands in the module of workers.machine.stages that has its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from grading.domain.jobs import AnalysisOutput, FeedbackOutput, StageOutput
+from grading.domain.rubric import Rubric
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """One stage."""
+
+    name: str
+    title: str
+    """For people, in English; pages translate it."""
+    output: type[StageOutput]
+    """What a valid result holds."""
+    max_output_tokens: int
+    """Tokens of the longest answer, unless config.toml says otherwise."""
+    written: tuple[str, ...]
+    """Fields of the answer that are written to the student, and shown while they come."""
+    always: bool = True
+    """Every round has it; else only those whose rubric has a criterion for it."""
+
+
+STAGES: Mapping[str, StageRow] = {
+    row.name: row
+    for row in (
+        StageRow(
+            name="analysis",
+            title="Technical review",
+            output=AnalysisOutput,
+            max_output_tokens=1200,
+            written=("summary", "strengths", "suggestions"),
+        ),
+        StageRow(
+            name="feedback",
+            title="Personal feedback",
+            output=FeedbackOutput,
+            max_output_tokens=800,
+            written=("achieved", "reflection", "strengths", "practice", "develop", "next_step"),
+        ),
+    )
+}
+
+
+def stages_of(rubric: Rubric) -> tuple[str, ...]:
+    """The stages of a round, by name: those that every round has, and any other that has criteria."""
+    named = {criterion.stage for criterion in rubric.criteria}
+    return tuple(sorted({row.name for row in STAGES.values() if row.always} | named))
