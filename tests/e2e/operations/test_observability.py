@@ -49,7 +49,7 @@ options = { seconds = 0.1 }
 analysis = { engine = "instant", model = "m" }
 feedback = { engine = "instant", model = "m" }
 """
-BATCHING = Beat("beside", "dgx-spark-1", 2, 0, engines={"mlx": dict.fromkeys(COUNTERS, 1.0)})
+BATCHING = Beat("beside", "dgx-spark-1", 2, 0, engines={"instant": dict.fromkeys(COUNTERS, 1.0)})
 """The machine's second process, with an engine that counts everything there is to count."""
 SPANS = {"accept": 1, "prepare": 1, "dispatch": 2, "run": 2, "record": 2, "combine": 1}
 """Of one hand-in."""
