@@ -1,4 +1,7 @@
-"""What can be found in a hand-in without a model: the rubric's checks, and flags for a person."""
+"""Checks of a submission without a model: the rubric's checks, code facts, signs of manipulation.
+
+Running a submission belongs to workers.sandbox, turning outcomes into points to grading.scoring.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Readers of hand-ins: files to documents, the student's own lines, pseudonyms."""
+"""Readers of submissions: files to documents, the student's own lines, pseudonyms.
+
+What a document shows of a criterion belongs to grading.checks.
+"""
 
 from grading.documents.files import ALLOWED, ALLOWED_FILES, HandIn, UploadedFile
 from grading.documents.limits import Limits

@@ -1,1 +1,4 @@
-"""A trial is one execution of a document of a submission in the sandbox. Here are its values and plans."""
+"""Plans and results of sandbox runs, as values.
+
+Starting a sandbox belongs to workers.sandbox, judging the results to grading.checks.
+"""

@@ -1,1 +1,4 @@
-"""Pure functions about the machines: waiting times now, routing and speeds later."""
+"""Pure functions about the machines of a cluster: routing, speeds, expected times, circuit breaker, stalls.
+
+Their states in Redis belong to grading.broker.
+"""

@@ -1,4 +1,7 @@
-"""From evidence, results and people's changes to points: the only place with formulas."""
+"""Points from evidence, results and people's changes: the only place with formulas.
+
+Storing a grade belongs to grading.store.grades, comparing those of a class to grading.statistics.
+"""
 
 from grading.scoring.changes import changed
 from grading.scoring.combine import combine, valid

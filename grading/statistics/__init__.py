@@ -1,4 +1,7 @@
-"""What a class's gradings say together: spread, difficulty, agreement, findings. Numbers in, numbers out."""
+"""Statistics of a class: spread, difficulty, agreement, groups of findings. Numbers in, numbers out.
+
+Reading the numbers belongs to grading.store.reporting.
+"""
 
 from grading.statistics.agreement import (
     FEWEST,

@@ -1,4 +1,7 @@
-"""The SQL store: the truth about submissions, rounds, runs and grades."""
+"""The SQL store: the truth about submissions, rounds, runs and grades.
+
+Messages between processes belong to grading.broker; each package here imports only those below it.
+"""
 
 from grading.store.database import Store, now
 

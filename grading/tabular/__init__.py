@@ -1,1 +1,4 @@
-"""Grades, rosters and groups as CSV, without a database."""
+"""Grades, rosters and groups as CSV text.
+
+Reading and writing their rows belongs to grading.store.
+"""

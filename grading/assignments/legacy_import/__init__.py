@@ -1,4 +1,7 @@
-"""Turns a rubric file of the older autograder into criteria and checks, and names what it left out."""
+"""Import of rubric files of the older autograder: criteria, checks, and a list of what is left out.
+
+Reading today's format belongs to grading.assignments.loader.
+"""
 
 from __future__ import annotations
 

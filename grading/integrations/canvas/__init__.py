@@ -1,1 +1,4 @@
-"""A Canvas by its REST API, for schools that cannot use LTI."""
+"""Canvas by its REST API, for schools that cannot use LTI.
+
+Links and scores in the database belong to grading.store.integrations.canvas.
+"""

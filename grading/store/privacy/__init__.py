@@ -1,1 +1,4 @@
-"""Erasure, export, retention and back-up of what is stored of people."""
+"""Erasure, export, retention and back-up of the data of people.
+
+Removing single rows belongs to the package of their table.
+"""

@@ -1,1 +1,4 @@
-"""What reviewers do: edits, second marking, curves, comments and regrade requests."""
+"""Changes by reviewers: edits, second marking, curves, comments and regrade requests.
+
+Reading for their pages belongs to grading.store.views.
+"""

@@ -1,4 +1,7 @@
-"""The tables. The uniqueness rules of the invariants are constraints here, not habits of the code."""
+"""The tables; rules of uniqueness are constraints here.
+
+Queries belong to the package of their capability.
+"""
 
 from grading.store.tables.assignments import (
     Assignment,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 import grimp
 import pytest
 
+ROOT = Path(__file__).parents[3]
 PACKAGES = ("grading", "workers", "app", "cli", "bench")
 
 
@@ -82,3 +85,12 @@ def test_no_packages_import_each_other(graph: Mapping[str, frozenset[str]], pack
     rooms = together(graph, below(package))
     assert len(rooms) > 2
     assert circles(rooms) == []
+
+
+@pytest.mark.parametrize("package", ["grading", "grading.store"])
+def test_packages_say_what_belongs_elsewhere(package: str) -> None:
+    folder = ROOT.joinpath(*package.split("."))
+    files = [folder / "__init__.py", *sorted(folder.glob("*/__init__.py"))]
+    assert len(files) > 10
+    first = {path: ast.get_docstring(ast.parse(path.read_text())) or "" for path in files}
+    assert [str(path.relative_to(ROOT)) for path, text in first.items() if text.count("\n\n") != 1] == []

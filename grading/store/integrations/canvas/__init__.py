@@ -1,1 +1,4 @@
-"""A Canvas by its API in the database: what is linked, what was pulled, and what it was told."""
+"""Canvas courses in the database: links, attempts and the scores sent.
+
+Canvas's API belongs to grading.integrations.canvas, sending to workers.server.delivery.
+"""

@@ -1,1 +1,4 @@
-"""Learning platforms in the database: who they are, their people and links, and what they were told."""
+"""Learning platforms in the database: registrations, launches, rosters and the scores sent.
+
+LTI messages belong to grading.integrations.lti, sending to workers.server.delivery.
+"""
