@@ -7,6 +7,9 @@ from flask.blueprints import BlueprintSetupState
 
 from app.reports import adjustments, comments, executions, flags, provenance
 from app.reports.points import level_said
+from app.web.stage_titles import title_of
+from grading.domain.outcome import Report
+from grading.domain.stages import Written, written
 
 helpers = Blueprint("reports", __name__)
 
@@ -15,6 +18,7 @@ helpers = Blueprint("reports", __name__)
 def _add(state: BlueprintSetupState) -> None:
     state.app.jinja_env.filters.update(finding=comments.finding, suggestion=comments.suggestion)
     state.app.jinja_env.globals.update(
+        further_stages=further_stages,
         provenance_rows=provenance.report_rows,
         listed_tests=executions.listed_tests,
         said=executions.said,
@@ -25,3 +29,8 @@ def _add(state: BlueprintSetupState) -> None:
         adjusted_sum=adjustments.summed,
         adjusted_offer=adjustments.offered_words,
     )
+
+
+def further_stages(report: Report) -> list[tuple[str, Written]]:
+    """Title in the reader's language and texts of what stages wrote that the report has no field for."""
+    return [(title_of(one.stage), one) for one in written(report.outputs)]

@@ -10,6 +10,7 @@ from typing import Any
 from app.reports import adjustments, executions, flags, points
 from app.reports.images import Picture
 from app.reports.rendering import hand_in
+from app.reports.template_helpers import further_stages
 from app.results import pdf_documents, pdf_markdown
 from app.web.check_messages import said as in_words
 from app.web.i18n import current, fixed, number
@@ -60,7 +61,7 @@ def data(given: Printed) -> tuple[dict[str, Any], dict[str, bytes]]:
         "points": summed.total or summed.so_far,
         "of": _("of %(most)s points", most=summed.most) if summed.total else _("points so far, no total yet"),
         "sums": [line for line in (summed.steps, summed.late, seen(in_words(report.notice))) if line],
-        "first": _feedback(report),
+        "first": [*_feedback(report), *_further(report)],
         "notes": [*_failures(report), *_flags(report, given.staff)],
         "criteria": [_criterion(one, given) for one in report.criteria],
         "adjustments": [_adjusted(one, given.staff) for one in adjustments.lines(report, everything=False)],
@@ -136,6 +137,19 @@ def _review(report: Report) -> list[dict[str, Any]]:
     ]
     kept = [one for one in pieces if one["blocks"]]
     return [{"title": _("Technical review"), "pieces": kept, "origin": _origin(report, "analysis")}]
+
+
+def _further(report: Report) -> list[dict[str, Any]]:
+    return [
+        {
+            "title": one_line(title),
+            "pieces": [
+                _listed("", part) if isinstance(part, tuple) else _piece("", part) for part in more.parts
+            ],
+            "origin": _origin(report, more.stage),
+        }
+        for title, more in further_stages(report)
+    ]
 
 
 def _failures(report: Report) -> Iterator[str]:

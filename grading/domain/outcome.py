@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -95,6 +95,8 @@ class Report(Value):
     flags: tuple[Flag, ...] = ()
     analysis: AnalysisOutput | None = None
     feedback: FeedbackOutput | None = None
+    outputs: dict[str, dict[str, Any]] = Field(default_factory=dict, exclude_if=lambda found: not found)
+    """What other stages answered, by stage, with the fields of their row's output but for judgements."""
     stages: dict[str, Provenance] = Field(default_factory=dict)
     failures: dict[str, str] = Field(default_factory=dict)
     """For a stage without a result, the sentence that says why."""

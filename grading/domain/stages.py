@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from grading.domain.jobs import AnalysisOutput, FeedbackOutput, StageOutput
 from grading.domain.rubric import Rubric
@@ -48,6 +49,27 @@ STAGES: Mapping[str, StageRow] = {
         ),
     )
 }
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a stage wrote to the student, of a stage whose output the report has no field for."""
+
+    stage: str
+    title: str
+    parts: tuple[str | tuple[str, ...], ...]
+    """Paragraphs and lists, in the order of the row's `written`; empty ones are left out."""
+
+
+def written(outputs: Mapping[str, Mapping[str, Any]]) -> tuple[Written, ...]:
+    """The texts of these outputs (`Report.outputs`), in the order of the rows."""
+    found = []
+    for row in STAGES.values():
+        values = [outputs.get(row.name, {}).get(name) for name in row.written]
+        parts = [tuple(map(str, one)) if isinstance(one, list | tuple) else str(one) for one in values if one]
+        if parts:
+            found.append(Written(row.name, row.title, tuple(parts)))
+    return tuple(found)
 
 
 def stages_of(rubric: Rubric) -> tuple[str, ...]:

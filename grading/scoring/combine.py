@@ -86,6 +86,11 @@ def combine(
         max_points=rubric.max_points,
         analysis=analysis if isinstance(analysis, AnalysisOutput) else None,
         feedback=feedback if isinstance(feedback, FeedbackOutput) else None,
+        outputs={
+            stage: output.model_dump(mode="json", exclude={"judgements"})
+            for stage, output in outputs.items()
+            if stage not in Report.model_fields
+        },
         stages={stage: result.provenance for stage, result in results.items()},
         failures=dict(failures),
         notice=_notice(results),

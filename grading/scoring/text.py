@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from grading.domain.outcome import Report
+from grading.domain.stages import written
 
 
 def as_text(report: Report, title: str, *, released: bool, final_points: float | None = None) -> str:
@@ -29,6 +30,8 @@ def as_text(report: Report, title: str, *, released: bool, final_points: float |
     for name, output in (("Analysis", report.analysis), ("Feedback", report.feedback)):
         if output is not None:
             lines += ["", f"## {name}", "", *_texts(output.model_dump(exclude={"judgements"}))]
+    for more in written(report.outputs):
+        lines += ["", f"## {more.title}", "", *_texts(list(more.parts), more.stage)]
     lines += ["", *(f"- {one.text} ({one.by})" for one in report.comments)]
     lines += ["", *(f"- {sentence}" for sentence in report.failures.values())]
     return "\n".join(lines) + "\n"
