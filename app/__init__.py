@@ -13,7 +13,6 @@ from app import (
     experiments,
     gradebook,
     home,
-    lti,
     navigation,
     operations,
     reports,
@@ -25,22 +24,21 @@ from app import (
 )
 from app.web import auth, errors, eta, rate_limits, security, template_globals, viewing
 from app.web.i18n import translate
+from app.web.platform_pages import platform_pages
 from app.web.services import Services
 from grading.shared import logs
-from grading.store.integrations.connect import connect_platforms
 
 __all__ = ["Services", "create_app"]
 
 PACKAGES = (
     reports, accounts, courses, assignments, submissions, results, review, experiments, gradebook, statistics,
-    operations, home, api, lti, webhooks, navigation,
+    operations, home, api, webhooks, navigation,
 )  # fmt: skip
 """Each exports its blueprints, which bring routes, helpers of templates and what an app must remember."""
 
 
 def create_app(services: Services) -> Flask:
     """A Flask app that works with these services."""
-    connect_platforms()
     app = Flask(__name__)
     app.extensions["grader"] = services
     app.extensions["grader-expecting"] = eta.Expecting(services.dispatch)
@@ -56,6 +54,9 @@ def create_app(services: Services) -> Flask:
     template_globals.install(app)
     for package in PACKAGES:
         for blueprint in package.blueprints:
+            app.register_blueprint(blueprint)
+    for pages in platform_pages().values():
+        for blueprint in pages.blueprints:
             app.register_blueprint(blueprint)
     api.limit(app, rate_limits.limit_views(app, services), services)
     return app

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from flask import Blueprint, current_app, redirect, request, session, url_for
 from flask.blueprints import BlueprintSetupState
@@ -14,10 +14,11 @@ from app.web.frames import framed
 from app.web.i18n import gettext as _
 from app.web.i18n import languages
 from app.web.i18n import later as N_
+from app.web.platform_pages import platform_pages
 from app.web.security import safe_next
 from app.web.services import services
 from app.web.stage_titles import StageTitles
-from app.web.tabs import Tab
+from app.web.tabs import Tab, Way
 from app.web.template_helpers import address
 from grading.domain.permissions import Actor, may
 from grading.store.accounts import languages as chosen
@@ -28,16 +29,6 @@ pages = Blueprint("frame", __name__)
 @pages.record
 def _add_titles(state: BlueprintSetupState) -> None:
     state.app.jinja_env.globals["stage_titles"] = StageTitles()
-
-
-@dataclass(frozen=True)
-class Way:
-    """A link to a part of the site, marked on all pages of `parts`: blueprints, or single endpoints."""
-
-    endpoint: str
-    title: str
-    action: str
-    parts: frozenset[str] = frozenset()
 
 
 COURSES = frozenset(
@@ -55,7 +46,7 @@ COURSES = frozenset(
         "imports",
         "exports",
         "comments",
-        "lti_course",
+        "course_platforms",
     }
     | {"review", "review_changes", "review_class", "marking"}
     | {"authoring", "authoring_task", "authoring_files", "authoring_versions", "authoring_proposals"}
@@ -73,9 +64,7 @@ MAIN = (
         "operations.overview",
         N_("Operations"),
         "machines.see",
-        frozenset(
-            {"operations", "given_up", "audit.everything", "lti_platforms", "deliveries", "lms_secrets"}
-        ),
+        frozenset({"operations", "given_up", "audit.everything", "deliveries", "lms_secrets"}),
     ),
 )
 OPERATIONS = (
@@ -85,12 +74,6 @@ OPERATIONS = (
     Way("operations.messages", N_("Messages"), "administer"),
     Way("deliveries.listing", N_("Deliveries"), "administer", frozenset({"deliveries"})),
     Way("operations.tokens", N_("Tokens"), "administer"),
-    Way(
-        "lti_platforms.listing",
-        N_("Learning platforms"),
-        "administer",
-        frozenset({"lti_platforms", "lms_secrets"}),
-    ),
     Way("audit.everything", N_("Audit"), "administer"),
 )
 
@@ -99,14 +82,24 @@ OPERATIONS = (
 def main_ways() -> list[Tab]:
     """Those of the reader; none before they signed in."""
     reader = current_user
-    ways = MAIN[:2] if framed() else MAIN
+    ways = MAIN[:2] if framed() else (*MAIN[:-1], _operations())
     return _ways(ways, reader.actor) if isinstance(reader._get_current_object(), SignedIn) else []
+
+
+def _operations() -> Way:
+    parts = (way.parts for way in _platforms())
+    return replace(MAIN[-1], parts=MAIN[-1].parts.union(*parts))
 
 
 @pages.app_template_global()
 def operating_tabs() -> list[Tab]:
     """The pages of operating, for the reader."""
-    return _ways(OPERATIONS, current_user.actor)
+    *before, audit = OPERATIONS
+    return _ways((*before, *_platforms(), audit), current_user.actor)
+
+
+def _platforms() -> tuple[Way, ...]:
+    return tuple(way for pages in platform_pages().values() for way in pages.operations)
 
 
 def _ways(table: tuple[Way, ...], reader: Actor) -> list[Tab]:

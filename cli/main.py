@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from cli.settings import Settings
+from grading.domain import learning_platforms
 from grading.domain.errors import GraderError
 
 COMMANDS = {
@@ -38,8 +39,6 @@ COMMANDS = {
     "restore": "cli.commands.backup",
     "retention": "cli.commands.privacy",
     "erase": "cli.commands.privacy",
-    "lti": "cli.commands.lti",
-    "canvas": "cli.commands.canvas",
     "export": "cli.commands.privacy",
     "cluster": "cli.deploy.cluster",
     "deploy": "cli.deploy.command",
@@ -52,13 +51,14 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands in the order of the table."""
-        return list(COMMANDS)
+        return [*COMMANDS, *learning_platforms.LEARNING_PLATFORMS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name."""
-        if cmd_name not in COMMANDS:
+        modules = COMMANDS | {name: f"cli.commands.{name}" for name in learning_platforms.LEARNING_PLATFORMS}
+        if cmd_name not in modules:
             return None
-        command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        command = getattr(importlib.import_module(modules[cmd_name]), cmd_name)
         assert isinstance(command, click.Command)
         return command
 

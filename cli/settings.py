@@ -119,16 +119,6 @@ def mail_password(config: Config, environ: Mapping[str, str]) -> str:
     return password if config.mail.user else ""
 
 
-def canvas_tokens(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
-    """The token of each Canvas: GRADER_CANVAS_<NAME>_TOKEN; those that have none there are left out."""
-    found = {}
-    for one in config.server.canvases:
-        token = environ.get(f"GRADER_CANVAS_{one.name.upper().replace('-', '_')}_TOKEN", "").strip()
-        if token:
-            found[one.name] = token
-    return found
-
-
 def _variable(prefix: str, name: str) -> str:
     return f"GRADER_{prefix}_{name.upper().replace('-', '_')}_SECRET"
 

@@ -4,7 +4,7 @@ from alembic import context
 from sqlalchemy import text
 
 from grading.store import Store
-from grading.store.tables import Base
+from grading.store.learning_platforms import all_tables
 
 
 def run() -> None:
@@ -35,7 +35,7 @@ def _sqlite(store: Store) -> None:
         raw.execute("PRAGMA busy_timeout=600000")
         with connection.begin():
             context.configure(
-                connection=connection, target_metadata=Base.metadata, render_as_batch=True, compare_type=True
+                connection=connection, target_metadata=all_tables(), render_as_batch=True, compare_type=True
             )
             context.run_migrations()
 
@@ -48,7 +48,7 @@ def _postgresql(store: Store) -> None:
         connection.commit()
         context.configure(
             connection=connection,
-            target_metadata=Base.metadata,
+            target_metadata=all_tables(),
             transaction_per_migration=True,
             compare_type=True,
         )

@@ -66,14 +66,6 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def platforms() -> None:
-    """Tests change grades as processes do, which tell learning platforms."""
-    from grading.store.integrations.connect import connect_platforms
-
-    connect_platforms()
-
-
-@pytest.fixture(scope="session", autouse=True)
 def only_loopback() -> Iterator[None]:
     """Refuse every connection beyond this machine."""
     with pytest.MonkeyPatch.context() as patch:

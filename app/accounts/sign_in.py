@@ -63,7 +63,7 @@ def leave() -> str | BaseResponse:
     logout_user()
     session.clear()
     if frames.framed():
-        return render_template("lti/over.html")
+        return render_template("web/over.html")
     return redirect(url_for("sign_in.form"), 303)
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from app.courses import extensions, groups, roster, views
+from app.courses import extensions, groups, platforms, roster, views
 
-blueprints = (extensions.pages, groups.pages, roster.pages, views.pages)
+blueprints = (extensions.pages, groups.pages, platforms.pages, roster.pages, views.pages)

@@ -5,8 +5,7 @@ The talk with platforms belongs to grading.integrations.lti, their rows to gradi
 
 from __future__ import annotations
 
-from app.lti import admin, course, deep_linking, frame_host, launch, registration
+from app.lti import frame_host
+from app.lti.platform import PAGES
 
-__all__ = ["blueprints", "frame_host"]  # which adds to the blueprint of `launch`
-
-blueprints = (admin.pages, course.pages, deep_linking.pages, launch.pages, registration.pages)
+__all__ = ["PAGES", "frame_host"]  # which adds to the blueprint of `launch`

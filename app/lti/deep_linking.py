@@ -14,7 +14,7 @@ from grading.domain.errors import Forbidden, NotFound
 from grading.domain.permissions import Actor
 from grading.store.courses import courses
 from grading.store.integrations.lti import launch, platforms
-from grading.store.tables import LtiContext, LtiLaunch
+from grading.store.integrations.lti.tables import LtiContext, LtiLaunch
 
 pages = Blueprint("lti_choosing", __name__, url_prefix="/lti")
 LAUNCH = "/choose/<launch_id>"

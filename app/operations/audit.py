@@ -9,12 +9,13 @@ from typing import Any
 
 from flask import Blueprint, render_template, request
 
-from app.operations.audit_texts import DETAILS, HIDDEN, NOUNS, SENTENCES, WORDS
+from app.operations.audit_texts import DETAILS, HIDDEN, NOUNS, WORDS, sentence_of
 from app.web import auth
 from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import number, when
+from app.web.platform_pages import platform_pages
 from app.web.services import services
 from app.web.template_helpers import address
 from grading.store.courses import courses
@@ -89,7 +90,7 @@ def _page(lines: Trail, offered: tuple[str, ...], **values: Any) -> str:
 
 
 def _told(line: Line) -> Told:
-    sentence = SENTENCES.get(line.action)
+    sentence = sentence_of(line.action)
     names = {"who": _who(line.actor), "what": _what(line.object)}
     if sentence is None:
         words = line.action.replace(".", ": ").replace("_", " ")
@@ -109,8 +110,9 @@ def _who(actor: Named) -> str:
     known = {
         "system": _("The system"),
         "cli": _("Somebody at the command line"),
-        "lti": _("A launch from a learning platform"),
     }
+    for pages_of in platform_pages().values():
+        known |= {kind: _(title) for kind, title in pages_of.audit_actors.items()}
     return known.get(actor.kind, f"{actor.kind}:{actor.id}" if actor.id else actor.kind)
 
 

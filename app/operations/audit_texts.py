@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.web.i18n import later as N_
+from app.web.platform_pages import platform_pages
 
 ROLES: Mapping[str, str] = {
     "student": N_("student"),
@@ -164,19 +165,6 @@ SENTENCES: Mapping[str, str] = {
     "roster.remove": N_("%(who)s took %(what)s out of the course."),
     "role.change": N_("%(who)s changed the role of %(what)s."),
     "link.make": N_("%(who)s made a link by which %(what)s can set a password."),
-    "canvas.link": N_("%(who)s joined %(what)s with an assignment in Canvas."),
-    "canvas.unlink": N_("%(who)s parted %(what)s from its assignment in Canvas."),
-    "lti.launch": N_("%(who)s came by a learning platform: %(what)s."),
-    "lti.link": N_("%(who)s let a link in a learning platform lead to %(what)s."),
-    "lti.course": N_("%(who)s joined %(what)s with a course of a learning platform."),
-    "lti.roster": N_("%(who)s brought the people of %(what)s up to date from a learning platform."),
-    "lti.platform": N_("%(who)s registered the learning platform %(what)s."),
-    "lti.platform.change": N_("%(who)s changed what is registered of the learning platform %(what)s."),
-    "lti.platform.remove": N_("%(who)s removed the learning platform %(what)s; grades stayed."),
-    "lti.platform.enabled": N_("%(who)s turned the learning platform %(what)s on or off."),
-    "lti.deployment": N_("%(who)s accepted an installation in the learning platform %(what)s."),
-    "lti.ticket": N_("%(who)s made a link or code for a learning platform: %(what)s."),
-    "lti.key": N_("%(who)s made the key %(what)s for learning platforms."),
     "user.create": N_("%(who)s made the account of %(what)s."),
     "user.change": N_("%(who)s changed the name or address of %(what)s."),
     "user.email": N_("%(who)s changed the e-mail address of %(what)s."),
@@ -204,3 +192,9 @@ SENTENCES: Mapping[str, str] = {
     "database.backup": N_("%(who)s made a backup of the database."),
     "database.restore": N_("%(who)s restored the database from a backup."),
 }
+
+
+def sentence_of(action: str) -> str | None:
+    """Its sentence, to be translated; nothing where there is none."""
+    of_platform = (pages.audit_sentences.get(action) for pages in platform_pages().values())
+    return SENTENCES.get(action) or next((one for one in of_platform if one), None)

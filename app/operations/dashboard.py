@@ -14,6 +14,7 @@ from app.operations.machines import Seen, look_in
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext, whole
+from app.web.platform_pages import platform_pages
 from app.web.services import Services, services
 from app.web.stage_titles import title_of
 from grading.broker.canaries import PartBeat, rate_of_checks
@@ -41,9 +42,6 @@ KINDS = {
     "trial": N_("Work to be run"),
     "event": N_("Events to be told"),
     "mail": N_("E-mails"),
-    "lti": N_("Scores for learning platforms"),
-    "lti-roster": N_("Rosters of learning platforms"),
-    "canvas": N_("Scores for Canvas"),
 }
 PHASES = {
     "waiting": N_("waiting for a turn"),
@@ -165,8 +163,11 @@ def overview(actor: Actor) -> Overview:
 
 def kind_title(kind: str) -> str:
     """A kind of messages in words; those to a receiver of events bear its name."""
-    if kind in KINDS:
-        return _(KINDS[kind])
+    titles = dict(KINDS)
+    for pages in platform_pages().values():
+        titles |= pages.deliveries
+    if kind in titles:
+        return _(titles[kind])
     return _("Events for %(name)s", name=kind.partition(":")[2]) if kind.startswith("to:") else kind
 
 

@@ -17,6 +17,7 @@ from flask_login import current_user
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from app.web.platform_pages import platform_pages
 from app.web.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
@@ -28,8 +29,7 @@ PREFIX = "/framed"
 MARK = "grader.framed"
 COOKIE = "grader-framed"
 NOT_HERE = frozenset(
-    {"sign_in", "account", "tokens", "users", "operations", "erasing", "webhooks", "lti_platforms"}
-    | {"api", "api_help"}
+    {"sign_in", "account", "tokens", "users", "operations", "erasing", "webhooks"} | {"api", "api_help"}
 )
 """Parts of the site that a frame has no use of."""
 ANYBODY = frozenset({"static", "bootstrap.static", "frame.language", "sign_in.leave"})
@@ -120,11 +120,17 @@ def _only_what_belongs() -> tuple[str, int] | None:
     """In a frame: nothing of the site's own, and nothing without a launch."""
     if not framed() or request.path in _host().entrances or request.endpoint in ANYBODY:
         return None
-    if request.blueprint in NOT_HERE:
+    if request.blueprint in NOT_HERE or request.blueprint in _administration():
         raise NotFound("There is nothing at this address.")
     if not current_user.is_authenticated:
-        return render_template("lti/over.html"), 401
+        return render_template("web/over.html"), 401
     return None
+
+
+def _administration() -> frozenset[str]:
+    """Blueprints for administrators of learning platforms."""
+    ways = (way for pages in platform_pages().values() for way in pages.operations)
+    return frozenset().union(*(way.parts for way in ways))
 
 
 def limited(actor: Actor) -> Actor | None:

@@ -24,13 +24,23 @@ class Tab:
     page: bool = True
 
 
+@dataclass(frozen=True)
+class Way:
+    """A link to a part of the site, marked on all pages of `parts`: blueprints, or single endpoints."""
+
+    endpoint: str
+    title: str
+    action: str
+    parts: frozenset[str] = frozenset()
+
+
 COURSE: tuple[tuple[str, str, str], ...] = (
     # endpoint (its argument is `course_id`), title, action
     ("courses.course", N_("Assignments"), "assignment.see"),
     ("people.roster", N_("People"), "roster.see"),
     ("gradebook.course", N_("Grades"), "class.see"),
     ("gradebook.mine", N_("My grades"), "grades.own"),
-    ("lti_course.course", N_("Learning platform"), "roster.see"),
+    ("course_platforms.course", N_("Learning platform"), "roster.see"),
     ("courses.settings", N_("Settings"), "course.change"),
     ("audit.course", N_("Audit"), "course.audit"),
 )

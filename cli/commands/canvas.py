@@ -9,9 +9,10 @@ from contextlib import contextmanager
 import click
 
 from cli.commands.admin import writing
-from cli.settings import Settings, canvas_tokens
+from cli.doctor.finding import Finding, Patient, failure, shut, warning
+from cli.settings import Settings
 from grading.domain.errors import GraderError
-from grading.integrations.canvas.values import NotForTheBridge, place
+from grading.integrations.canvas.values import NotForTheBridge, place, tokens
 from grading.store import schema
 from grading.store.assignments import versions
 from grading.store.integrations.canvas import links, scores
@@ -183,6 +184,19 @@ def _bridge(settings: Settings) -> Iterator[Bridge]:
     server = open_server(settings.config)
     try:
         schema.require_newest(server.store)
-        yield Bridge(server, canvas_tokens(settings.config, os.environ))
+        yield Bridge(server, tokens(settings.config.server.canvases, os.environ))
     finally:
         server.store.close()
+
+
+def diagnose(patient: Patient) -> Iterator[Finding]:
+    """For `grader doctor`: addresses that are not permitted, and missing tokens."""
+    server = patient.config.server
+    known = tokens(server.canvases, patient.environ)
+    for one in server.canvases:
+        problem = shut(one.url, server.allowed)
+        if problem:
+            yield warning("canvas", f"Canvas {one.name}: {problem}", "see docs/canvas.md")
+        if one.name not in known:
+            message = f"server.canvases: '{one.name}' has no token; {one.token_variable} is not set"
+            yield failure("canvas", message, "set it for the sweeper, too, then `grader canvas check`")

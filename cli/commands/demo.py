@@ -28,7 +28,6 @@ from grading.domain.stages import STAGES
 from grading.store import Store
 from grading.store.accounts import users
 from grading.store.assignments import versions
-from grading.store.integrations.connect import connect_platforms
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 COURSE = "business-analytics"
@@ -108,7 +107,6 @@ def samples() -> list[Sample]:
 
 def furnish(database_url: str) -> People:
     """The sample assignments, students with names, and people to sign in as."""
-    connect_platforms()
     store = Store(database_url)
     with store.write() as session:
         for folder in sorted((SAMPLES / "assignments").iterdir()):

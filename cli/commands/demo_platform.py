@@ -17,6 +17,7 @@ from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.integrations.lti import launch, platforms
 from grading.store.integrations.lti.score_sync import wake
+from grading.store.integrations.lti.tables import LtiContext
 
 HOST = "127.0.0.1"
 """Another host name than Grader's, which is localhost here: for browsers another site."""
@@ -67,7 +68,7 @@ def _introduce(store: Store, world: World, slug: str) -> None:
             if user is not None and known is None:
                 user.identities.append(tables.Identity(provider=platform.provider, subject=subject))
         session.flush()
-        context = session.query(tables.LtiContext).filter_by(platform_id=platform.id).one()
+        context = session.query(LtiContext).filter_by(platform_id=platform.id).one()
         for subject, name in PEOPLE.items():
             user = launch.person(session, platform, subject, "", "")
             launch.belong(session, context, user, subject, name)

@@ -10,7 +10,7 @@ import click
 
 from cli.dev.supervisor import end_with_supervisor
 from cli.logs import configure
-from cli.settings import OWN_FOLDER, Settings, canvas_tokens, event_secrets, mail_password
+from cli.settings import OWN_FOLDER, Settings, event_secrets, mail_password
 from grading.broker import redis_guard
 from grading.config.settings import Config
 from grading.shared import tracing
@@ -140,7 +140,7 @@ def sweep(settings: Settings) -> None:
         event_secrets(settings.config, os.environ),
         TRANSLATIONS,
         mail_password(settings.config, os.environ),
-        canvas_tokens(settings.config, os.environ),
+        os.environ,
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from grading.config.settings import Config
+from grading.domain.ssrf import Allowed, Refused, read, require
 
 Level = Literal["ok", "warning", "failure"]
 GB = 1_000_000_000
@@ -79,3 +80,14 @@ def disk(check: str, free: int, bounds: Bounds, remedy: str) -> Finding:
     if free < 3 * least:
         return warning(check, message, remedy)
     return ok(check, message)
+
+
+def shut(url: str, allowed: Allowed) -> str:
+    """Why nothing is sent to an address, as far as that is known without looking up its name."""
+    try:
+        target = read(url)
+        if target.literal is not None:
+            require(target, target.literal, allowed)
+    except Refused as error:
+        return error.message
+    return ""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from cli.doctor.finding import Finding, Patient, failure, warning
-from cli.settings import canvas_tokens, lms_secrets
-from grading.domain.ssrf import Refused, read, require
+from cli.doctor.finding import Finding, Patient, failure, shut, warning
+from cli.settings import lms_secrets
+from grading.domain.learning_platforms import platform_modules
 from grading.store import Store
 from grading.store.integrations import event_deliveries, webhook_secrets
 from grading.store.reporting.database_facts import file_of
@@ -16,7 +16,8 @@ from grading.store.reporting.database_facts import file_of
 
 def check(patient: Patient) -> Iterator[Finding]:
     """All of it. What only the database knows is left out while that is away, which is said elsewhere."""
-    yield from _canvases(patient)
+    for platform in platform_modules("cli.commands.{}").values():
+        yield from platform.diagnose(patient)
     server = patient.config.server
     if not (server.lms_connections or server.event_receivers):
         return
@@ -28,24 +29,12 @@ def check(patient: Patient) -> Iterator[Finding]:
             remedy = f"set it to what the other side signs with, or run `grader webhook secret add {name}`"
             yield failure("secrets", message, remedy)
     for receiver in server.event_receivers:
-        shut = _shut(patient, receiver.url)
-        if shut:
-            yield warning("events", f"receiver {receiver.name}: {shut}", "see docs/events.md")
+        problem = shut(receiver.url, server.allowed)
+        if problem:
+            yield warning("events", f"receiver {receiver.name}: {problem}", "see docs/events.md")
         if receiver.name in paused:
             message = f"receiver {receiver.name} took nothing for two days and is paused; its messages wait"
             yield failure("events", message, f"mend it, then `grader webhook resume {receiver.name}`")
-
-
-def _canvases(patient: Patient) -> Iterator[Finding]:
-    tokens = canvas_tokens(patient.config, patient.environ)
-    for one in patient.config.server.canvases:
-        shut = _shut(patient, one.url)
-        if shut:
-            yield warning("canvas", f"Canvas {one.name}: {shut}", "see docs/canvas.md")
-        if one.name not in tokens:
-            variable = f"GRADER_CANVAS_{one.name.upper().replace('-', '_')}_TOKEN"
-            message = f"server.canvases: '{one.name}' has no token; {variable} is not set"
-            yield failure("canvas", message, "set it for the sweeper, too, then `grader canvas check`")
 
 
 def _stored(patient: Patient) -> tuple[set[str], set[str]]:
@@ -64,14 +53,3 @@ def _stored(patient: Patient) -> tuple[set[str], set[str]]:
         return set(), set()
     finally:
         store.close()
-
-
-def _shut(patient: Patient, url: str) -> str:
-    """Why nothing is sent to an address, as far as that is known without looking up its name."""
-    try:
-        target = read(url)
-        if target.literal is not None:
-            require(target, target.literal, patient.config.server.allowed)
-    except Refused as error:
-        return error.message
-    return ""

@@ -42,6 +42,11 @@ class Canvas(Value):
     feedback: bool = True
     """Released feedback is posted as a comment, too; else only a link to it."""
 
+    @property
+    def token_variable(self) -> str:
+        """The variable of the environment that holds its token."""
+        return f"GRADER_CANVAS_{self.name.upper().replace('-', '_')}_TOKEN"
+
     @field_validator("url")
     @classmethod
     def _address(cls, url: str) -> str:

@@ -49,6 +49,7 @@ from grading.store.accounts import users as accounts
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
+from grading.store.learning_platforms import all_tables
 from grading.store.rounds import prompts
 from grading.store.submissions import intake
 from grading.store.submissions.intake import Incoming
@@ -127,7 +128,7 @@ def configuration(**server: Any) -> Config:
 
 def begin(store: Store) -> None:
     """The tables, six people and three assignments in two courses, in an empty database."""
-    tables.Base.metadata.create_all(store.engine)
+    all_tables().create_all(store.engine)
     with store.write() as session:
         users = {name: accounts.create_user(session, name, name=name.capitalize()) for name in PEOPLE}
         users["admin"].administrator = True

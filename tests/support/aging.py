@@ -20,8 +20,9 @@ from grading.broker.heartbeats import Beat
 from grading.config.settings import load
 from grading.domain.model import RoundState, StageState
 from grading.store import Store, schema
+from grading.store.learning_platforms import all_tables
 from grading.store.rounds.lifecycle import Recorded
-from grading.store.tables import Base, Round, RoundStage
+from grading.store.tables import Round, RoundStage
 from tests.support.factories import result
 from tests.support.system import close_dispatch
 from workers.server import record
@@ -89,7 +90,7 @@ def everything(store: Store, *leave_out: str) -> dict[str, list[Any]]:
     with store.read() as session:
         return {
             table.name: sorted(tuple(map(repr, row)) for row in session.execute(select(table)))
-            for table in Base.metadata.sorted_tables
+            for table in all_tables().sorted_tables
             if table.name not in leave_out
         }
 

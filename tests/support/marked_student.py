@@ -16,9 +16,9 @@ from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.audit import note
 from grading.store.database import now
+from grading.store.learning_platforms import all_tables
 from grading.store.submissions.intake import Idempotency, Incoming, accept
 from grading.store.tables import (
-    Base,
     InboundWebhook,
     KeptTrial,
     Outbox,
@@ -101,7 +101,7 @@ def hits(store: Store) -> dict[str, int]:
     """Rows with a canary in any column, by table."""
     found = {}
     with store.read() as session:
-        for table in Base.metadata.sorted_tables:
+        for table in all_tables().sorted_tables:
             rows = [row for row in session.execute(select(table)) if CANARY in repr(readable(row)).lower()]
             if rows:
                 found[table.name] = len(rows)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.config.settings import Config
 from grading.store import Store
-from grading.store.integrations.connect import connect_platforms
 from workers.server.backlog import Told
 from workers.server.rubric_cache import Versions
 
@@ -58,5 +57,4 @@ class Server:
 
 def open_server(config: Config) -> Server:
     """Connect lazily to what the configuration names."""
-    connect_platforms()
     return Server(config, Store(config.database.url), open_dispatch(config))

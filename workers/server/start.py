@@ -6,17 +6,17 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
 from grading.config.settings import Config
+from grading.domain.learning_platforms import platform_modules
 from workers import canary
 from workers.celery_worker import run_worker
 from workers.server.canary import beat_until
 from workers.server.context import open_server
-from workers.server.delivery.canvas import Bridge
-from workers.server.delivery.lti import Passback
 from workers.server.delivery.mail import MailSender
 from workers.server.delivery.webhooks import Relay, receivers
 from workers.server.inbox import Inboxes
@@ -55,18 +55,20 @@ def start_sweeper(
     event_secrets: Mapping[str, Sequence[str]],
     translations: Path,
     mail_password: str = "",
-    canvas_tokens: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Run the sweeper, and beside it the relay of events and the sender of mail, until SIGTERM or SIGINT."""
+    """Run the sweeper, and beside it what sends webhooks, mail and scores, until SIGTERM or SIGINT.
+
+    Learning platforms find their tokens in `environ`.
+    """
     server, told = open_server(config), receivers(config, event_secrets)
-    stop = threading.Event()
+    platforms, stop = platform_modules("workers.server.delivery.{}"), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     sending = [
         *Relay(server, told, stop).start(),
         MailSender(server, translations, mail_password, stop).start(),
-        Passback(config.server, server.store, stop).start(),
-        *Bridge(server, canvas_tokens or {}, stop).start(),
+        *(thread for one in platforms.values() for thread in one.start(server, environ, stop)),
     ]
     try:
         Sweeper(server).run(stop)

@@ -11,7 +11,7 @@ from cli.dev.lti_platform.world import World
 from grading.integrations.lti.values import ASSIGNMENT
 from grading.store.integrations.lti import launch, platforms
 from grading.store.integrations.lti.platforms import NewPlatform
-from grading.store.tables import LtiContext, LtiPlatform
+from grading.store.integrations.lti.tables import LtiContext, LtiPlatform
 
 BY = "cli"
 

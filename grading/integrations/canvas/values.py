@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from grading.config.server import Canvas
 from grading.domain.errors import GraderError
 from grading.domain.outcome import Report
 
@@ -290,3 +291,9 @@ def there(said: Mapping[str, Any], ours: str, mark: str) -> There | None:
         and mark in str(one.get("comment")).rstrip().rpartition("\n")[2]
     )
     return There(user, points_of(said.get(entered)), comments)
+
+
+def tokens(canvases: Iterable[Canvas], environ: Mapping[str, str]) -> dict[str, str]:
+    """The token of each Canvas by its name; those that have none in the environment are left out."""
+    found = {one.name: environ.get(one.token_variable, "").strip() for one in canvases}
+    return {name: token for name, token in found.items() if token}

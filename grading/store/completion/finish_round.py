@@ -20,8 +20,8 @@ from grading.store.change_tracking import touch_assignment
 from grading.store.database import now
 from grading.store.experiments import apply
 from grading.store.grades.final_score import changes_of
-from grading.store.grades.listeners import grade_changed
 from grading.store.grades.release import by_itself
+from grading.store.learning_platforms import grade_changed
 from grading.store.review import carry_over
 from grading.store.rounds.lifecycle import storable
 from grading.store.rounds.locking import LockedRound, locked, read_accepted, set_round

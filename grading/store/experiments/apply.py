@@ -22,7 +22,7 @@ from grading.store.database import now
 from grading.store.experiments import dry_runs
 from grading.store.grades import release
 from grading.store.grades.final_score import settle
-from grading.store.grades.listeners import grade_changed
+from grading.store.learning_platforms import grade_changed
 from grading.store.review.carry_over import copy
 from grading.store.submissions import mail_notifications
 

@@ -15,7 +15,7 @@ from grading.domain.rubric import Value
 from grading.store import outbox, periodic_tasks, tables
 from grading.store.audit import note
 from grading.store.database import now
-from grading.store.grades.listeners import grade_changed
+from grading.store.learning_platforms import grade_changed
 from grading.store.submissions import mail_notifications
 
 POLICIES = ("at_once", "after_review", "at")

@@ -20,11 +20,9 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Conflict, GraderError
 from grading.store import schema
 from grading.store.database import Store, now
-from grading.store.tables import Base
+from grading.store.learning_platforms import all_tables
 
 COUNTED = {"submissions": "submissions", "grades": "grades", "files": "submission_files"}
-OURS = frozenset({*Base.metadata.tables, "alembic_version"})
-"""Tables that a restore replaces; a PostgreSQL database may hold others."""
 POSTGRES_FOLDERS = ("/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/opt/homebrew/bin")
 
 
@@ -99,7 +97,7 @@ def load(store: Store, content: Path) -> None:
     # psql's own restriction of the script stays within it; ours comes before
     _run("pg_restore", ["--no-owner", "--no-privileges", "--file", str(script), str(content)], None)
     drops = content.with_suffix(".drops.sql")
-    names = [name for name in inspect(store.engine).get_table_names() if name in OURS]
+    names = [name for name in inspect(store.engine).get_table_names() if name in _ours()]
     quote = store.engine.dialect.identifier_preparer.quote_identifier
     drops.write_text("".join(f"drop table public.{quote(name)} cascade;\n" for name in names))
     store.engine.dispose()
@@ -107,10 +105,15 @@ def load(store: Store, content: Path) -> None:
     _run("psql", [*once, "--output", os.devnull, "--file", str(drops), "--file", str(script)], store.url)
 
 
+def _ours() -> set[str]:
+    """Tables that a restore replaces; a PostgreSQL database may hold others."""
+    return {*all_tables().tables, "alembic_version"}
+
+
 def holds_rows(store: Store) -> bool:
     """Whether there is anything in the database that a restore would put an end to."""
     with store.engine.connect() as connection:
-        names = OURS.intersection(inspect(connection).get_table_names()) - {"alembic_version"}
+        names = _ours().intersection(inspect(connection).get_table_names()) - {"alembic_version"}
         return any(_has_rows(connection, name) for name in sorted(names))
 
 

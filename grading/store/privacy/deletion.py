@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.store.blobs import remove_unused_blobs
 from grading.store.bulk import chunks, delete_rows
+from grading.store.learning_platforms import known_platforms
 from grading.store.rounds import example_usage
 from grading.store.tables import (
     Batch,
-    CanvasTaken,
     Change,
     DryRunRound,
     Example,
@@ -62,9 +62,8 @@ def remove_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         for few in chunks(rounds):
             counts += _of_rounds(session, few)
         counts += delete_rows(session, Outbox, Outbox.key.in_([f"received:{one}" for one in some]))
-        # that it was pulled stays known, or it would be pulled again
-        pulled = update(CanvasTaken).where(CanvasTaken.submission_id.in_(some))
-        session.execute(pulled.values(submission_id=None))
+        for platform in known_platforms():
+            platform.detach(session, some)
         for table in (Grade, Round, IdempotencyKey, InboundWebhook, SubmissionFile, KeptTrial, SentMessage):
             counts += delete_rows(session, table, table.submission_id.in_(some))
         counts += delete_rows(session, Submission, Submission.id.in_(some))

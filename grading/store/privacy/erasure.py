@@ -23,23 +23,16 @@ from grading.store.accounts import sessions, sign_in_attempts
 from grading.store.audit import note
 from grading.store.bulk import chunks, delete_rows
 from grading.store.database import Store, now
+from grading.store.learning_platforms import known_platforms
 from grading.store.privacy.deletion import lock_submissions, remove_batches, remove_submissions
 from grading.store.privacy.student_data import Known, Student, count_student, find_student
 from grading.store.submissions.uploads import remove_uploads
 from grading.store.tables import (
     Audit,
-    CanvasScore,
-    CanvasTaken,
-    CanvasTry,
     Extension,
     GroupMember,
     IdempotencyKey,
     Identity,
-    LtiDifference,
-    LtiLaunch,
-    LtiMember,
-    LtiScore,
-    LtiTry,
     MailWish,
     Membership,
     Outbox,
@@ -99,14 +92,15 @@ def erase(session: Session, known: Known, by: str) -> Erased:
     sessions.end_all(session, student.user_id)
     for table in (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailWish):
         counts += delete_rows(session, table, table.user_id == student.user_id)
-    for told in (LtiMember, LtiDifference, LtiScore, LtiTry, LtiLaunch, CanvasTaken, CanvasScore, CanvasTry):
-        counts += delete_rows(session, told, told.user_id == student.user_id)
+    for platform in known_platforms():
+        for theirs in (*platform.personal, *platform.transient):
+            counts += delete_rows(session, theirs, theirs.user_id == student.user_id)
     for asked in (Extension, RegradeRequest):
         counts += delete_rows(session, asked, asked.student_id == student.user_id)
     callers = [student.name, *(f"token:{one}" for one in student.tokens)]
     counts += delete_rows(session, IdempotencyKey, IdempotencyKey.caller.in_(callers))
-    theirs = update(Submission).where(Submission.submitted_by == student.user_id)
-    session.execute(theirs.values(submitted_by=None))
+    submitted = update(Submission).where(Submission.submitted_by == student.user_id)
+    session.execute(submitted.values(submitted_by=None))
     blank: dict[str, Any] = {"name": "", "email": "", "password_hash": None, "disabled": True, "language": ""}
     blank["mail_when_ready"] = False
     moment = now(session)

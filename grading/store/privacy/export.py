@@ -21,15 +21,13 @@ from grading.store.audit import note
 from grading.store.blobs import fetch
 from grading.store.bulk import chunks
 from grading.store.database import now
+from grading.store.learning_platforms import known_platforms
 from grading.store.privacy.student_data import Student
 from grading.store.rounds import prompts
 from grading.store.tables import (
     Assignment,
     Audit,
     Base,
-    CanvasScore,
-    CanvasTaken,
-    CanvasTry,
     Change,
     Course,
     DryRunRound,
@@ -41,10 +39,6 @@ from grading.store.tables import (
     Identity,
     InboundWebhook,
     KeptTrial,
-    LtiDifference,
-    LtiMember,
-    LtiScore,
-    LtiTry,
     MailWish,
     Mark,
     Membership,
@@ -124,18 +118,11 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     ids = [student.user_id]
     courses = select(Round.course_id).where(Round.student_id == student.user_id)
     yield User, _plain(_in(session, User, User.id, ids))
-    told = (LtiMember, LtiScore, LtiTry, LtiDifference, CanvasTaken, CanvasScore, CanvasTry)
-    for table in (
-        Identity,
-        Membership,
-        Token,
-        ResetLink,
-        OpenSession,
-        GroupMember,
-        SubmissionMember,
-        MailWish,
-        *told,
-    ):
+    theirs: list[type[Any]] = [table for platform in known_platforms() for table in platform.personal]
+    of_person: tuple[type[Any], ...] = (
+        Identity, Membership, Token, ResetLink, OpenSession, GroupMember, SubmissionMember, MailWish,
+    )  # fmt: skip
+    for table in (*of_person, *theirs):
         yield table, _plain(_in(session, table, table.user_id, ids))
     yield Course, _plain(session.scalars(select(Course).where(Course.id.in_(courses))))
     mine = select(Submission.assignment_id).where(Submission.student_id == student.user_id)

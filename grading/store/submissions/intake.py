@@ -43,7 +43,8 @@ class Incoming:
 
     assignment_id: int
     student_id: int
-    source: Literal["form", "api", "webhook", "cli", "zip", "canvas"]
+    source: str
+    """`form`, `api`, `webhook`, `cli`, `zip`, or the name of a learning platform."""
     handin: HandIn
     priority: Literal["interactive", "batch"] = "interactive"
     submitted_by: int | None = None

@@ -18,28 +18,7 @@ from grading.store.tables.assignments import (
     UploadFile,
 )
 from grading.store.tables.base import Base, Id, UtcDateTime, new_id
-from grading.store.tables.canvas import (
-    CanvasCourse,
-    CanvasLink,
-    CanvasScore,
-    CanvasTaken,
-    CanvasTry,
-)
 from grading.store.tables.change_tracking import Touch
-from grading.store.tables.lti import (
-    LtiContext,
-    LtiDeployment,
-    LtiDifference,
-    LtiKey,
-    LtiLaunch,
-    LtiLink,
-    LtiMember,
-    LtiNonce,
-    LtiPlatform,
-    LtiScore,
-    LtiTicket,
-    LtiTry,
-)
 from grading.store.tables.messages import EventReceiver, SentMessage, WebhookSecret
 from grading.store.tables.operations import (
     Audit,
@@ -77,11 +56,6 @@ __all__ = [
     "Base",
     "Batch",
     "Blob",
-    "CanvasCourse",
-    "CanvasLink",
-    "CanvasScore",
-    "CanvasTaken",
-    "CanvasTry",
     "Change",
     "Chore",
     "Course",
@@ -98,18 +72,6 @@ __all__ = [
     "Identity",
     "InboundWebhook",
     "KeptTrial",
-    "LtiContext",
-    "LtiDeployment",
-    "LtiDifference",
-    "LtiKey",
-    "LtiLaunch",
-    "LtiLink",
-    "LtiMember",
-    "LtiNonce",
-    "LtiPlatform",
-    "LtiScore",
-    "LtiTicket",
-    "LtiTry",
     "MailWish",
     "Mark",
     "Membership",

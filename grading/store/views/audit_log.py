@@ -12,17 +12,8 @@ from sqlalchemy import bindparam, exists, or_, select
 from sqlalchemy.orm import Session
 
 from grading.store.database import always
-from grading.store.tables import (
-    Assignment,
-    Audit,
-    Batch,
-    Course,
-    Identity,
-    LtiPlatform,
-    Submission,
-    Token,
-    User,
-)
+from grading.store.learning_platforms import known_platforms
+from grading.store.tables import Assignment, Audit, Batch, Course, Identity, Submission, Token, User
 
 PER_PAGE = 25
 MAX_PEOPLE = 50
@@ -144,6 +135,10 @@ def _names(session: Session, names: Iterable[str]) -> Mapping[str, Named]:
     for kind, look in LOOK.items():
         if wanted := [one for one in ids.get(kind, ()) if kind in TEXT_IDS or _number(one)]:
             found.update(((kind, named.id), named) for named in look(session, wanted))
+    for platform in known_platforms():
+        for kind, titles in platform.titles.items():
+            if wanted := [one for one in ids.get(kind, ()) if _number(one)]:
+                found.update(((kind, key), Named(kind, key, title)) for key, title in titles(session, wanted))
     return {name: found.get((one.kind, one.id), one) for name, one in known.items()}
 
 
@@ -202,11 +197,6 @@ def _batches(session: Session, ids: list[str]) -> Iterable[Named]:
     return [Named("batch", row.id, row.filename) for row in session.execute(query)]
 
 
-def _platforms(session: Session, ids: list[str]) -> Iterable[Named]:
-    query = select(LtiPlatform.id, LtiPlatform.name).where(LtiPlatform.id.in_([int(one) for one in ids]))
-    return [Named("platform", str(row.id), row.name) for row in session.execute(query)]
-
-
 TEXT_IDS = frozenset({"submission", "batch"})
 LOOK = {
     "user": _users,
@@ -215,5 +205,4 @@ LOOK = {
     "assignment": _assignments,
     "submission": _submissions,
     "batch": _batches,
-    "platform": _platforms,
 }

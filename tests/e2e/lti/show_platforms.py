@@ -11,8 +11,10 @@ from grading.store import tables
 from grading.store.database import now
 from grading.store.integrations import webhook_secrets
 from grading.store.integrations.canvas import links
+from grading.store.integrations.canvas.tables import CanvasLink, CanvasScore, CanvasTaken
 from grading.store.integrations.lti import launch, platforms
 from grading.store.integrations.lti.platforms import NewPlatform
+from grading.store.integrations.lti.tables import LtiContext, LtiDifference, LtiScore, LtiTry
 from tests.integration.webapp import School
 
 REFUSED = "sending a score: the platform answered 422: Unprocessable: the line item is closed"
@@ -38,7 +40,7 @@ def _platforms(session: Session, school: School, shown: int, users: list[int], m
         session, _new("Brightspace", "https://lms.college.example", ()), "Administrator"
     )
     platforms.deployment_accepted(session, brightspace, "b7c1e0d2-57f4-4a51-9d3e-1f0c5a7e6b11")
-    context = tables.LtiContext(
+    context = LtiContext(
         platform_id=moodle, deployment="1", context="42", title="BA1 Business Analytics (autumn)", scopes=[],
         roster_at=moment - timedelta(hours=2),
     )  # fmt: skip
@@ -48,17 +50,17 @@ def _platforms(session: Session, school: School, shown: int, users: list[int], m
     link = launch.add_link(session, context.id, "link-7", shown, "lti")
     link.compared_at = moment - timedelta(hours=5)
     for number, user in enumerate(users):
-        score = tables.LtiScore(link_id=link.id, user_id=user, points=15.5 - number, max_points=20.0)
+        score = LtiScore(link_id=link.id, user_id=user, points=15.5 - number, max_points=20.0)
         score.told_at, score.error = moment - timedelta(minutes=9 * number), REFUSED if number == 3 else ""
         session.add(score)
         session.add(
-            tables.LtiTry(
+            LtiTry(
                 link_id=link.id, user_id=user, at=score.told_at, points=score.points,
                 status=422 if score.error else 204, error=score.error,
             )
         )  # fmt: skip
     session.add(
-        tables.LtiDifference(
+        LtiDifference(
             link_id=link.id, user_id=users[1], ours=14.5, theirs=17.0, max_points=20.0, found_at=moment
         )
     )
@@ -74,16 +76,14 @@ def _new(name: str, base: str, deployments: tuple[str, ...]) -> NewPlatform:
 def _canvas(session: Session, assignment: int, users: list[int], moment: datetime) -> None:
     task = Task("2001", "101", "Homework 1", 20.0, True)
     number = links.link(session, "canvas", task, "Business Analytics", assignment, "Administrator")
-    row = session.get_one(tables.CanvasLink, number)
+    row = session.get_one(CanvasLink, number)
     row.pulled_at = moment - timedelta(minutes=4)
     for attempt, user in enumerate(users[:2]):
-        taken = tables.CanvasTaken(link_id=number, user_id=user, attempt=1, late=False, at=moment)
+        taken = CanvasTaken(link_id=number, user_id=user, attempt=1, late=False, at=moment)
         taken.error = "homework.docx cannot be graded; hand in .ipynb, .py or .zip." if attempt else ""
         session.add(taken)
-    failed = tables.CanvasScore(link_id=number, user_id=users[0], points=None, error=AWAY)
-    differs = tables.CanvasScore(
-        link_id=number, user_id=users[2], points=17.0, theirs=12.0, differs_at=moment
-    )
+    failed = CanvasScore(link_id=number, user_id=users[0], points=None, error=AWAY)
+    differs = CanvasScore(link_id=number, user_id=users[2], points=17.0, theirs=12.0, differs_at=moment)
     for score in (failed, differs):
         score.told, score.turn, score.told_at = "", 1, moment - timedelta(hours=1)
         session.add(score)

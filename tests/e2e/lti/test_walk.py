@@ -11,7 +11,8 @@ from playwright.sync_api import Browser, FrameLocator, Page, Route, expect
 from grading.domain.permissions import Actor
 from grading.store.grades import release
 from grading.store.integrations.lti import platforms
-from grading.store.tables import LtiContext, LtiLink, Round
+from grading.store.integrations.lti.tables import LtiContext, LtiLink
+from grading.store.tables import Round
 from tests.conftest import WAIT_MS
 from tests.integration.lti.lti_world import Campus, campus
 

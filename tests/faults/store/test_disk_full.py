@@ -29,6 +29,7 @@ from werkzeug.test import TestResponse
 
 from cli.dev.embedded_redis import free_port
 from grading.store import tables
+from grading.store.learning_platforms import all_tables
 from tests.integration.integrations.test_webhooks import message, signed
 from tests.integration.webapp import School, form_token
 from tests.support.system import ASSIGNMENT, furnish, site, until
@@ -130,7 +131,7 @@ def rows(school: School) -> dict[str, int]:
     with school.store.read() as session:
         return {
             name: session.execute(select(func.count()).select_from(table)).scalar_one()
-            for name, table in tables.Base.metadata.tables.items()
+            for name, table in all_tables().tables.items()
             if name != tables.OpenSession.__tablename__
         }
 

@@ -24,7 +24,8 @@ from grading.broker.gateway_requests import chat_queue
 from grading.broker.leases import result_key
 from grading.broker.redis_guard import RedisOpen, RedisUntrusted, refuse_open
 from grading.config import settings as configuration
-from grading.store.tables import Base, Run
+from grading.store.learning_platforms import all_tables
+from grading.store.tables import Run
 from tests.support import factories
 from tests.support.redis_servers import Certificates, acl_file, certificates, client, password, redis_server
 from tests.support.system import Site, site, until
@@ -271,7 +272,7 @@ HOUSEKEEPING = ("chores", "touches")
 
 def _everything(made: Site) -> dict[str, list[Any]]:
     with made.store.read() as session:
-        kept = [t for t in Base.metadata.sorted_tables if t.name not in HOUSEKEEPING]
+        kept = [t for t in all_tables().sorted_tables if t.name not in HOUSEKEEPING]
         return {t.name: sorted(map(repr, session.execute(select(t)))) for t in kept}
 
 

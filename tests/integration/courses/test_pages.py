@@ -28,6 +28,7 @@ from grading.store.audit import note
 from grading.store.courses import invitations, members, roster
 from grading.store.courses.invitations import LinkGone
 from grading.store.database import now
+from grading.store.integrations.lti.tables import LtiPlatform
 from grading.tabular.roster_csv import parse
 from tests.integration.webapp import School, form_token, limit, report, stop_the_clock
 
@@ -973,7 +974,7 @@ def test_the_audit_names_learning_platforms_and_says_what_other_things_are(both:
     urls = dict.fromkeys(("authorize_url", "token_url", "jwks_url"), "https://lms.example/x")
     of = {"issuer": "https://lms.example", "client_id": "7", "origins": [], "created_by": "Admin", **urls}
     with both.store.write() as session:
-        platform = tables.LtiPlatform(name="Moodle of the school", created_at=now(session), **of)
+        platform = LtiPlatform(name="Moodle of the school", created_at=now(session), **of)
         session.add(platform)
         session.flush()
         note(session, "user:1", "lti.platform.enabled", f"platform:{platform.id}", {"enabled": False})

@@ -19,7 +19,8 @@ from cli.dev.lti_platform.world import World
 from grading.store.integrations.lti import launch as launching
 from grading.store.integrations.lti import platforms
 from grading.store.integrations.lti.platforms import NewPlatform
-from grading.store.tables import Identity, LtiContext
+from grading.store.integrations.lti.tables import LtiContext
+from grading.store.tables import Identity
 from tests.integration.webapp import School, report
 from tests.support.servers.closing import ends_what_it_sends
 from workers.server.delivery.lti import Passback

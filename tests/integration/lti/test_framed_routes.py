@@ -15,6 +15,7 @@ from werkzeug.routing import Rule
 from app.web.frames import MARK, PREFIX
 from grading.store import tables
 from grading.store.accounts import current_user, sessions, users
+from grading.store.integrations.lti.tables import LtiContext, LtiPlatform
 from tests.integration.web.pages_expected import OPEN
 from tests.integration.web.pages_world import World, build
 
@@ -27,9 +28,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made = build(tmp_path_factory.mktemp("framed"))
     school = made.school
     with school.store.write() as session:
-        platform = session.query(tables.LtiPlatform).one()
+        platform = session.query(LtiPlatform).one()
         context = {"platform_id": platform.id, "deployment": "d", "context": "c", "scopes": []}
-        session.add(tables.LtiContext(course_id=school.course, **context))
+        session.add(LtiContext(course_id=school.course, **context))
         other = session.get_one(tables.Assignment, school.elsewhere).course_id
         for course in (school.course, other):
             users.enrol(session, school.users["admin"], course, "instructor")
@@ -43,7 +44,7 @@ def browser(world: World) -> FlaskClient:
     client, user = world.school.app.test_client(), world.school.users["admin"]
     with world.school.store.write() as session:
         found, begun = current_user.find(session, user), sessions.begin(session, user)
-        platform = session.query(tables.LtiPlatform).one().id
+        platform = session.query(LtiPlatform).one().id
     assert found is not None
     with client.session_transaction(base_url=HTTPS, environ_overrides={MARK: True}) as opened:
         opened["_user_id"] = f"{user}:{found.stamp}:{begun}"

@@ -23,20 +23,8 @@ from grading.integrations.lti.keys import new_key, signed
 from grading.store.accounts import users
 from grading.store.grades import release as grades
 from grading.store.integrations.lti import course_page, keys, platform_changes, platforms, roster, scores
-from grading.store.tables import (
-    Audit,
-    Identity,
-    LtiContext,
-    LtiLink,
-    LtiNonce,
-    LtiPlatform,
-    LtiScore,
-    LtiTry,
-    Membership,
-    Outbox,
-    Round,
-    User,
-)
+from grading.store.integrations.lti.tables import LtiContext, LtiLink, LtiNonce, LtiPlatform, LtiScore, LtiTry
+from grading.store.tables import Audit, Identity, Membership, Outbox, Round, User
 from tests.integration.lti.lti_world import Campus, campus, new
 from tests.integration.webapp import form_token
 
@@ -149,7 +137,7 @@ def test_the_comparison_finds_a_planted_difference_and_overwrites_nothing(here: 
     assert "here 8.5, there 3" in teacher.get(page).get_data(as_text=True)
     chosen = [f"1:{here.user(one)}" for one in ("student-1", "student-2")]
     token = form_token(teacher, page)
-    assert teacher.post(f"{page}/again", data={"csrf_token": token, "score": chosen}).status_code == 303
+    assert teacher.post(f"{page}/again", data={"csrf_token": token, "lti": chosen}).status_code == 303
     assert sender.send_due() == 2
     assert sender.compare() == 0
     assert overview_of(here).different == ()

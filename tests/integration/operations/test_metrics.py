@@ -16,6 +16,7 @@ from app.operations import metrics_history
 from grading.broker.heartbeats import Beat
 from grading.broker.machine_states import MachineState
 from grading.store import tables
+from grading.store.learning_platforms import all_tables
 from grading.store.rounds import lifecycle
 from tests.integration.webapp import School
 from tests.support.factories import begin_round, result
@@ -111,12 +112,12 @@ def test_without_redis_everything_else_is_told(school: School) -> None:
 
 def test_without_the_database_everything_else_is_told(school: School) -> None:
     with school.store.write() as session:
-        tables.Base.metadata.drop_all(session.connection())
+        all_tables().drop_all(session.connection())
     values = read(school)
     assert value(values, "grader_database_up") == 0
     assert value(values, "grader_machine_up", machine="dgx-spark-1") == 1
     assert "grader_queue_depth" not in names(values)
-    tables.Base.metadata.create_all(school.store.engine)
+    all_tables().create_all(school.store.engine)
     values = read(school)
     assert value(values, "grader_database_up") == 1
     assert value(values, "grader_http_requests_total", endpoint="metrics", status="200") == 1

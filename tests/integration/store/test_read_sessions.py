@@ -8,12 +8,13 @@ import pytest
 from sqlalchemy import select, text
 
 from grading.store import Store, database, tables
+from grading.store.learning_platforms import all_tables
 
 
 @pytest.fixture
 def store(database_url: str) -> Store:
     made = Store(database_url)
-    tables.Base.metadata.create_all(made.engine)
+    all_tables().create_all(made.engine)
     with made.write() as session:
         session.add(tables.User(name="Ada", email="", created_at=datetime(2026, 11, 1, tzinfo=UTC)))
     return made

@@ -8,7 +8,8 @@ from app import Services, create_app
 from bench.pages.school import Size, make
 from bench.pages.things import more
 from bench.pages.walk import Walker, grown
-from grading.store import Store, tables
+from grading.store import Store
+from grading.store.learning_platforms import all_tables
 from tests.integration.webapp import FakeDispatch, configuration
 
 GROWS: dict[str, str] = {}
@@ -17,7 +18,7 @@ GROWS: dict[str, str] = {}
 
 def walker(folder: Path, name: str, size: Size, extra: int) -> Walker:
     store = Store(f"sqlite:///{folder / name}.db")
-    tables.Base.metadata.create_all(store.engine)
+    all_tables().create_all(store.engine)
     school = make(store, size)
     more(store, school, extra)
     services = Services(configuration(), store, FakeDispatch(), secret_key="only for tests")

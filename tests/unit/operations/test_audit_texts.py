@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from app.operations.audit_texts import SENTENCES
+from app.operations.audit_texts import sentence_of
 
 ROOT = Path(__file__).resolve().parents[3]
 ACTION = re.compile(r"[a-z_]+\.[a-z_]+")
@@ -28,4 +28,4 @@ def test_every_action_has_a_sentence() -> None:
     files = [*ROOT.glob("grading/store/**/*.py"), *ROOT.glob("app/**/*.py"), *ROOT.glob("cli/*.py")]
     found = {action for file in files for action in actions(file.read_text(encoding="utf-8"))}
     assert "grade.late" in found  # the calls are found at all
-    assert found - set(SENTENCES) == set()
+    assert {one for one in found if sentence_of(one) is None} == set()

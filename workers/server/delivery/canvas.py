@@ -1,106 +1,119 @@
-"""The bridge to a Canvas by its API: pulls people and new attempts, tells released grades, compares.
-
-A row of the outbox says of whom; what is told is what counts when it is told. Before anything is posted
-Canvas is asked what it has, so that a post whose answer was lost is not made twice.
-"""
+"""Canvas as a learning platform of the server: pulls people and attempts, posts scores, compares."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 
 from grading.config.server import Canvas
 from grading.domain.errors import GraderError
 from grading.integrations.canvas.client import Talk, TokenRefused
-from grading.integrations.canvas.values import CanvasFailed, CanvasSilent
-from grading.store import outbox, periodic_tasks
+from grading.integrations.canvas.values import CanvasFailed, CanvasSilent, tokens
+from grading.store.database import Store
 from grading.store.integrations.canvas import links, score_sync, scores
 from grading.store.integrations.canvas.links import Link
-from grading.store.outbox import Delivery
 from workers.server.context import Server
 from workers.server.delivery.canvas_import import Pulled, Pulling
-from workers.server.delivery.lti import RETRIES_S
+from workers.server.delivery.score_sync import ScoreSync
 
 log = logging.getLogger(__name__)
-EVERY_S = 5.0
-LEASE_S = 180.0
-"""A try asks and posts at the most six times, each in a quarter of a minute, and waits in between."""
-AT_ONCE = 500
-PULL, RECONCILE, COMPARE = "canvas-pull", "canvas-reconcile", "canvas-compare"
-RECONCILE_EVERY = timedelta(minutes=10)
-COMPARE_EVERY = timedelta(hours=24)
+PULL = "canvas-pull"
 
 
 @dataclass
-class Pass:
-    """One pass of telling: who is spoken to, and who does not answer."""
+class Bridge(ScoreSync[Link, scores.Turn]):
+    """People, attempts and scores. Before a post Canvas is asked what it has, as an answer may be lost."""
 
-    talks: dict[str, Talk] = field(default_factory=dict)
-    silent: set[str] = field(default_factory=set)
-
-
-@dataclass
-class Bridge:
-    """Works on everything that is linked; any number of processes may do so at once."""
+    kind = score_sync.KIND
+    lease_s = 180.0
+    """An attempt sends at the most six requests, each for a quarter of a minute, and waits in between."""
 
     server: Server
     tokens: Mapping[str, str]
     """By the name of a Canvas; one without a token is left alone, and that is said."""
     stop: threading.Event = field(default_factory=threading.Event)
+    store: Store = field(init=False)
+    _talks: dict[str, Talk] = field(default_factory=dict)
+    """Of one pass."""
+
+    def __post_init__(self) -> None:
+        """Scores are in the server's store."""
+        self.store = self.server.store
 
     def start(self) -> list[threading.Thread]:
-        """Work every 5 s until `stop`, if there is a Canvas; a long pull keeps no score waiting."""
+        """Work until `stop`, if there is a Canvas; a long pull keeps no score waiting."""
         if not self.server.config.server.canvases:
             return []
-        threads = [threading.Thread(target=self._run, args=(work,)) for work in (self.fetch, self.tell)]
-        for thread in threads:
-            thread.start()
-        return threads
-
-    def _run(self, work: Callable[[], None]) -> None:
-        while not self.stop.is_set():
-            try:
-                work()
-            except DBAPIError as error:
-                log.warning("the database is away, Canvas waits: %s", error)
-            except Exception:
-                log.exception("the bridge to Canvas failed; trying again")
-            self.stop.wait(EVERY_S)
+        return [self.loop(self.fetch, "canvas-pull"), self.loop(self.push_due, "canvas-push")]
 
     def fetch(self) -> None:
         """Pull, and compare, where it is time."""
-        every = timedelta(minutes=self.server.config.server.canvas_every_min)
-        with self._chore(PULL, every) as mine:
+        with self.due(PULL, timedelta(minutes=self.server.config.server.canvas_every_min)) as mine:
             if mine:
                 self.pull()
-        with self._chore(COMPARE, COMPARE_EVERY) as mine:
-            if mine:
-                self.compare()
-                with self.server.store.write() as session:
-                    scores.tidy(session)
+        self.compare_when_due()
 
-    def tell(self) -> None:
+    def push_due(self) -> None:
         """Post what is due."""
-        with self._chore(RECONCILE, RECONCILE_EVERY) as mine:
-            if mine:
-                self.reconcile()
+        self.reconcile_when_due()
         self.push()
 
-    @contextmanager
-    def _chore(self, name: str, every: timedelta) -> Iterator[bool]:
-        """Whether it is due and this process has it; planned again before it begins, so that it ends once."""
-        with self.server.store.write() as session:
-            periodic_tasks.plan(session, name)
-            mine = periodic_tasks.take(session, name) is not None
-            if mine:
-                periodic_tasks.again(session, name, every)
-        yield mine
+    def push(self) -> int:
+        """Post what is due; how many were posted."""
+        self._talks.clear()
+        return self.send_due()
+
+    def links(self, session: Session) -> Sequence[int]:
+        """That have not ended."""
+        return [one.id for one in links.live(session)]
+
+    def link(self, session: Session, number: int) -> Link | None:
+        """That has not ended."""
+        return next(iter(links.live(session, number)), None)
+
+    def receiver(self, link: Link) -> Hashable:
+        """The Canvas."""
+        return link.connection
+
+    def reconcile_link(self, session: Session, link: Link) -> int:
+        """By comparing what was posted with what counts."""
+        return scores.reconcile(session, link)
+
+    def take(self, session: Session, link: Link, user_id: int) -> scores.Turn | str:
+        """The turn of a student."""
+        base = self.server.config.server.public_url.rstrip("/")
+        canvases = self.server.config.server.canvases
+        feedback = all(one.feedback for one in canvases if one.name == link.connection)
+        return scores.take(session, link.id, user_id, self.lease_s, base, feedback=feedback)
+
+    def post(self, link: Link, turn: scores.Turn) -> bool:
+        """Whether Canvas did not have it yet."""
+        mark = f"{self.server.config.server.public_url.rstrip('/')}/submissions/"
+        place = (link.canvas_course, link.canvas_assignment, turn.canvas_user)
+        talk = self._talks.get(link.connection) or self.talk(link.connection)
+        self._talks[link.connection] = talk
+        return talk.tell(*place, turn.wanted, talk.there(*place, mark))
+
+    def sent(self, session: Session, turn: scores.Turn, answer: bool) -> bool:
+        """With whether it was posted."""
+        return scores.told(session, turn, posted=answer)
+
+    def failed(self, session: Session, turn: scores.Turn, error: GraderError, *, dead: bool) -> None:
+        """With its message."""
+        scores.failed(session, turn, error.message, given_up=dead)
+
+    def unreachable(self, error: GraderError) -> bool:
+        """No whole answer in time, or the token is refused."""
+        return isinstance(error, CanvasSilent | TokenRefused)
+
+    def tidy(self, session: Session) -> None:
+        """Delete old attempts."""
+        scores.tidy(session)
 
     def talk(self, connection: str) -> Talk:
         """To one Canvas. Raises CanvasFailed where it is not in config.toml or has no token."""
@@ -125,78 +138,6 @@ class Bridge:
         """Bring people and new attempts of all links, or of one."""
         return Pulling(self.server, self.talk, self.stop).pull(only)
 
-    def reconcile(self) -> int:
-        """Leave word of whatever changed without a word; how many."""
-        with self.server.store.read() as session:
-            found = links.live(session)
-        count = 0
-        for link in found:
-            with self.server.store.write() as session:
-                count += scores.reconcile(session, link)
-        return count
-
-    def push(self) -> int:
-        """Tell what is due; how many were posted. A Canvas that is away keeps only its own waiting."""
-        told, this = 0, Pass()
-        for _ in range(AT_ONCE):
-            if self.stop.is_set():
-                break
-            with self.server.store.write() as session:
-                rows = outbox.claim(session, score_sync.KIND, 1, LEASE_S)
-            if not rows:
-                break
-            told += self._tell(rows[0], this)
-        return told
-
-    def _tell(self, row: Delivery, this: Pass) -> bool:
-        base = self.server.config.server.public_url.rstrip("/")
-        with self.server.store.write() as session:
-            link = next(iter(links.live(session, int(row.payload["link"]))), None)
-            if link is not None and link.connection in this.silent:
-                outbox.failed(session, row, "Canvas does not answer", _wait(row) or RETRIES_S[-1])
-                return False
-            feedback = link is None or self._feedback(link.connection)
-            turn = scores.take(
-                session, int(row.payload["link"]), int(row.payload["user"]), LEASE_S, base, feedback=feedback
-            )
-            if turn == "busy":
-                outbox.failed(session, row, "another process tells it", RETRIES_S[0])
-            elif isinstance(turn, str):
-                outbox.done(session, row)
-            if isinstance(turn, str):
-                return False
-        return self._try(row, turn, f"{base}/submissions/", this)
-
-    def _feedback(self, connection: str) -> bool:
-        return all(one.feedback for one in self.server.config.server.canvases if one.name == connection)
-
-    def _try(self, row: Delivery, turn: scores.Turn, mark: str, this: Pass) -> bool:
-        link = turn.link
-        place = (link.canvas_course, link.canvas_assignment, turn.canvas_user)
-        try:
-            talk = this.talks.get(link.connection) or self.talk(link.connection)
-            this.talks[link.connection] = talk
-            posted = talk.tell(*place, turn.wanted, talk.there(*place, mark))
-        except GraderError as error:
-            if isinstance(error, CanvasSilent | TokenRefused):
-                this.silent.add(link.connection)
-            self._failed(row, turn, error.message)
-            return False
-        with self.server.store.write() as session:
-            if scores.told(session, turn, posted=posted):
-                outbox.done(session, row)
-            else:
-                outbox.failed(session, row, "another process told it since", RETRIES_S[0])
-        return posted
-
-    def _failed(self, row: Delivery, turn: scores.Turn, error: str) -> None:
-        wait = _wait(row)
-        with self.server.store.write() as session:
-            scores.failed(session, turn, error, given_up=wait is None)
-            outbox.failed(session, row, error, wait)
-        what = "given up" if wait is None else f"again in {wait:g} s"
-        log.warning("score of link %d, user %d: %s; %s", turn.link.id, turn.user_id, error, what)
-
     def compare(self, only: int | None = None) -> int:
         """Compare what Canvas has with what was released; how many differ. Nothing is overwritten."""
         with self.server.store.read() as session:
@@ -219,6 +160,6 @@ class Bridge:
         return count
 
 
-def _wait(row: Delivery) -> float | None:
-    """Seconds until the next try; nothing after the last one."""
-    return RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
+def start(server: Server, environ: Mapping[str, str], stop: threading.Event) -> list[threading.Thread]:
+    """Work until `stop`, where config.toml names a Canvas; tokens come from the environment."""
+    return Bridge(server, tokens(server.config.server.canvases, environ), stop).start()

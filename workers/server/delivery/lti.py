@@ -1,19 +1,14 @@
-"""Tells learning platforms the scores that count, brings rosters up to date, and compares what they have.
-
-A row of the outbox says of whom; what is told is what counts when it is told. One sender at a time tells of a
-student, each score has a later time than the one before, and every try is written down.
-"""
+"""LTI as a learning platform of the server: sends scores, reads rosters, compares results."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 
 from grading.config.settings import Server as ServerConfig
 from grading.domain.errors import GraderError
@@ -26,29 +21,24 @@ from grading.integrations.lti.values import (
     PlatformFailed,
     PlatformSilent,
 )
-from grading.store import outbox, periodic_tasks
+from grading.store import outbox
 from grading.store.database import Store, now
 from grading.store.integrations.lti import comparison, keys, roster, score_sync, scores
 from grading.store.integrations.lti.scores import Column, Turn
-from grading.store.outbox import Delivery
+from workers.server.context import Server
+from workers.server.delivery.score_sync import ScoreSync
 
 log = logging.getLogger(__name__)
-EVERY_S = 5.0
-LEASE_S = 120.0
-"""A try asks for a token, a column and a score, each in a quarter of a minute at the most."""
-RETRIES_S = (5.0, *(minutes * 60.0 for minutes in (5, 30, 120, 300, 600, 840, 1200, 1440)))
-"""Waits between tries: three days in all."""
-AT_ONCE = 500
-RECONCILE = "lti-reconcile"
-RECONCILE_EVERY = timedelta(minutes=10)
-COMPARE = "lti-compare"
-COMPARE_EVERY = timedelta(hours=24)
 GONE = (404, 410)
 
 
 @dataclass
-class Passback:
-    """Sends what is due; any number of processes may do so at once."""
+class Passback(ScoreSync[Column, Turn]):
+    """Scores, rosters and comparisons by LTI's services."""
+
+    kind = score_sync.KIND
+    lease_s = 120.0
+    """An attempt asks for a token, a column and a score, each in a quarter of a minute at the most."""
 
     config: ServerConfig
     store: Store
@@ -62,113 +52,59 @@ class Passback:
             self._talk = Talk(lambda: keys.signing(self.store), self.config.allowed, self._now)
         return self._talk
 
-    def start(self) -> threading.Thread:
-        """Work every 5 s until `stop`, in a thread of its own."""
-        thread = threading.Thread(target=self._run, name="passback")
-        thread.start()
-        return thread
-
-    def _run(self) -> None:
-        while not self.stop.is_set():
-            try:
-                self.work()
-            except DBAPIError as error:
-                log.warning("the database is away, scores wait in it: %s", error)
-            except Exception:
-                log.exception("scores could not be sent; trying again")
-            self.stop.wait(EVERY_S)
-
     def work(self) -> int:
         """One pass; returns how many scores were taken."""
-        with self._chore(RECONCILE, RECONCILE_EVERY) as mine:
-            if mine:
-                self.reconcile()
-        taken = self.send_due()
+        self.reconcile_when_due()
+        sent = self.send_due()
         self.update_rosters()
-        with self._chore(COMPARE, COMPARE_EVERY) as mine:
-            if mine:
-                self.compare()
-                with self.store.write() as session:
-                    scores.tidy(session)
-        return taken
+        self.compare_when_due()
+        return sent
 
-    @contextmanager
-    def _chore(self, name: str, every: timedelta) -> Iterator[bool]:
-        """Whether it is due and this process has it; planned again before it begins, so that it ends once."""
-        with self.store.write() as session:
-            periodic_tasks.plan(session, name)
-            mine = periodic_tasks.take(session, name) is not None
-            if mine:
-                periodic_tasks.again(session, name, every)
-        yield mine
+    def links(self, session: Session) -> Sequence[int]:
+        """Of platforms that are switched on."""
+        return scores.links(session)
 
-    def reconcile(self) -> int:
-        """Leave word of whatever changed without a word; how many."""
-        with self.store.read() as session:
-            links = scores.links(session)
-        count = 0
-        for link in links:
-            with self.store.write() as session:
-                count += scores.reconcile(session, link)
-        return count
+    def link(self, session: Session, number: int) -> Column | None:
+        """With its column in the gradebook."""
+        return scores.column(session, number)
 
-    def send_due(self) -> int:
-        """Tell what is due; a platform that does not answer keeps only its own waiting."""
-        taken, silent = 0, set[int]()
-        for _ in range(AT_ONCE):
-            if self.stop.is_set():
-                break
-            with self.store.write() as session:
-                rows = outbox.claim(session, score_sync.KIND, 1, LEASE_S)
-            if not rows:
-                break
-            taken += self._tell(rows[0], silent)
-        return taken
+    def receiver(self, link: Column) -> Hashable:
+        """The platform."""
+        return link.platform.id
 
-    def _tell(self, row: Delivery, silent: set[int]) -> bool:
-        """Whether a platform took a score."""
-        base = self.config.public_url.rstrip("/")
-        with self.store.write() as session:
-            found = scores.column(session, int(row.payload["link"]))
-            if found is None:
-                outbox.done(session, row)
-                return False
-            if found.platform.id in silent:
-                outbox.failed(session, row, "the platform does not answer", _wait(row) or RETRIES_S[-1])
-                return False
-            turn = scores.take(session, found, int(row.payload["user"]), LEASE_S, base)
-            if turn == "busy":
-                outbox.failed(session, row, "another process tells it", RETRIES_S[0])
-            elif isinstance(turn, str):
-                outbox.done(session, row)
-            if isinstance(turn, str):
-                return False
-        return self._try(row, found, turn, silent)
+    def reconcile_link(self, session: Session, link: Column) -> int:
+        """By comparing what was sent with what counts."""
+        return scores.reconcile(session, link.link_id)
 
-    def _try(self, row: Delivery, found: Column, turn: Turn, silent: set[int]) -> bool:
-        try:
-            status = self._post(found, turn)
-        except GraderError as error:
-            if isinstance(error, PlatformSilent):
-                silent.add(found.platform.id)
-            answered = error.answered if isinstance(error, PlatformFailed) else None
-            self._failed(row, turn, answered, error.message)
-            return False
-        with self.store.write() as session:
-            if scores.told(session, turn, status):
-                outbox.done(session, row)
-            else:
-                outbox.failed(session, row, "another process told it since", RETRIES_S[0])
-        return True
+    def take(self, session: Session, link: Column, user_id: int) -> Turn | str:
+        """The turn of a student."""
+        return scores.take(session, link, user_id, self.lease_s, self.config.public_url.rstrip("/"))
 
-    def _post(self, found: Column, turn: Turn) -> int:
+    def sent(self, session: Session, turn: Turn, answer: int) -> bool:
+        """With the status of the answer."""
+        return scores.told(session, turn, answer)
+
+    def failed(self, session: Session, turn: Turn, error: GraderError, *, dead: bool) -> None:
+        """With the status of the answer, if there was one."""
+        status = error.answered if isinstance(error, PlatformFailed) else None
+        scores.failed(session, turn, status, error.message, given_up=dead)
+
+    def unreachable(self, error: GraderError) -> bool:
+        """No whole answer in time."""
+        return isinstance(error, PlatformSilent)
+
+    def tidy(self, session: Session) -> None:
+        """Delete old attempts."""
+        scores.tidy(session)
+
+    def post(self, link: Column, turn: Turn) -> int:
         """The status of a score that was taken. Raises PlatformFailed, Refused."""
-        url = found.line_item or self._line_item(found, turn)
+        url = link.line_item or self._line_item(link, turn)
         body = score(turn.subject, turn.standing, turn.stamp)
-        answer = self.talk.send(found.platform, [SCOPE_SCORES], "POST", with_path(url, "scores"), SCORE, body)
-        if answer.status in GONE and found.line_item_ours:
+        answer = self.talk.send(link.platform, [SCOPE_SCORES], "POST", with_path(url, "scores"), SCORE, body)
+        if answer.status in GONE and link.line_item_ours:
             with self.store.write() as session:
-                scores.forget_line_item(session, found.link_id, url)
+                scores.forget_line_item(session, link.link_id, url)
         require_ok(answer, "sending a score")
         return answer.status
 
@@ -200,20 +136,12 @@ class Passback:
                     return str(one["id"])
         return ""
 
-    def _failed(self, row: Delivery, turn: Turn, status: int | None, error: str) -> None:
-        wait = _wait(row)
-        with self.store.write() as session:
-            scores.failed(session, turn, status, error, given_up=wait is None)
-            outbox.failed(session, row, error, wait)
-        what = "given up" if wait is None else f"again in {wait:g} s"
-        log.warning("score of link %d, user %d: %s; %s", turn.link_id, turn.user_id, error, what)
-
     def update_rosters(self) -> int:
         """Bring up to date what somebody asked for; how many."""
         count = 0
         while not self.stop.is_set():
             with self.store.write() as session:
-                rows = outbox.claim(session, roster.KIND, 1, LEASE_S)
+                rows = outbox.claim(session, roster.KIND, 1, self.lease_s)
             if not rows:
                 break
             try:
@@ -272,6 +200,7 @@ class Passback:
             return now(session)
 
 
-def _wait(row: Delivery) -> float | None:
-    """Seconds until the next try; nothing after the last one."""
-    return RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
+def start(server: Server, _environ: Mapping[str, str], stop: threading.Event) -> list[threading.Thread]:
+    """Work until `stop`, in a thread of its own."""
+    passback = Passback(server.config.server, server.store, stop)
+    return [passback.loop(passback.work, "passback")]

@@ -12,9 +12,11 @@ from grading.store import tables
 from grading.store.accounts import users
 from grading.store.database import Store, now
 from grading.store.integrations.canvas.links import Link
+from grading.store.integrations.canvas.score_sync import KIND
+from grading.store.integrations.canvas.tables import CanvasTaken
 from grading.store.submissions import intake
 from grading.store.submissions.intake import Accepted, Incoming
-from grading.store.tables import CanvasTaken, Identity, Membership
+from grading.store.tables import Identity, Membership
 
 
 def known(session: Session, link: Link) -> set[tuple[str, int]]:
@@ -46,7 +48,7 @@ def accept(store: Store, link: Link, attempt: Attempt, content: HandIn) -> Accep
             session.flush()
             accepted = intake.accept(
                 session,
-                Incoming(link.assignment_id, row.user_id, "canvas", content, at=attempt.at, trusted=True),
+                Incoming(link.assignment_id, row.user_id, KIND, content, at=attempt.at, trusted=True),
             )  # Canvas has its own door, and this comes minutes later
             row.submission_id = accepted.submission_id
             return accepted

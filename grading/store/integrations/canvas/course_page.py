@@ -9,7 +9,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from grading.store.integrations.canvas import links
-from grading.store.tables import Assignment, CanvasLink, CanvasScore, CanvasTaken, User
+from grading.store.integrations.canvas.tables import CanvasLink, CanvasScore, CanvasTaken
+from grading.store.tables import Assignment, User
 
 MOST = 200
 
@@ -46,6 +47,11 @@ class Seen:
     links: tuple[links.Shown, ...]
     scores: tuple[Score, ...]
     refused: tuple[Refused, ...]
+
+    @property
+    def linked(self) -> bool:
+        """Whether an assignment of the course is linked."""
+        return bool(self.links)
 
 
 def course(session: Session, course_id: int) -> Seen:

@@ -15,16 +15,14 @@ from grading.integrations.canvas.values import NotForTheBridge, Task
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.integrations.canvas import score_sync
-from grading.store.tables import (
-    Assignment,
+from grading.store.integrations.canvas.tables import (
     CanvasCourse,
     CanvasLink,
     CanvasScore,
     CanvasTaken,
     CanvasTry,
-    Course,
-    Submission,
 )
+from grading.store.tables import Assignment, Course, Submission
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 
 from grading.store import outbox
 from grading.store.bulk import chunks
-from grading.store.tables import CanvasLink, Submission, SubmissionMember, new_id
+from grading.store.integrations.canvas.tables import CanvasLink
+from grading.store.tables import Submission, SubmissionMember, new_id
 
 KIND = "canvas"
 _ANY = select(CanvasLink.id).limit(1)

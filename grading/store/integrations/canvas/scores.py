@@ -15,10 +15,11 @@ from sqlalchemy.orm import Session
 from grading.integrations.canvas import values
 from grading.integrations.canvas.values import There, Wanted
 from grading.store.database import now
+from grading.store.grades.counted_submission import released_scores
 from grading.store.integrations.canvas import links, score_sync
 from grading.store.integrations.canvas.links import Link
-from grading.store.integrations.lti.scores import standings
-from grading.store.tables import CanvasScore, CanvasTry, Identity, Outbox
+from grading.store.integrations.canvas.tables import CanvasScore, CanvasTry
+from grading.store.tables import Identity, Outbox
 from grading.store.views import submission as views
 
 MAX_ERROR = 500
@@ -62,7 +63,7 @@ def take(
     moment = now(session)
     if row.busy_until is not None and row.busy_until > moment:
         return "busy"
-    standing = standings(session, found.assignment_id, [user_id]).get(user_id)
+    standing = released_scores(session, found.assignment_id, [user_id]).get(user_id)
     if standing is None or (row.told_at is None and standing[0] is None):
         row.error, row.given_up = "", False
         return "same"
@@ -150,7 +151,9 @@ def reconcile(session: Session, link: Link) -> int:
     rows = session.scalars(select(CanvasScore).where(CanvasScore.link_id == link.id))
     known = {row.user_id: row for row in rows}
     count = 0
-    for user, (points, of, _) in standings(session, link.assignment_id, list(people(session, link))).items():
+    for user, (points, of, _) in released_scores(
+        session, link.assignment_id, list(people(session, link))
+    ).items():
         row = known.get(user) or CanvasScore(told_at=None, points=None, given_up=False)
         wanted = values.share(points, of, link.points_possible)
         untold = row.told_at is None and points is not None
@@ -162,7 +165,7 @@ def reconcile(session: Session, link: Link) -> int:
 def compare(session: Session, link: Link, theirs: Mapping[str, There]) -> int:
     """Keep where Canvas has other points than were released here; how many. Nothing is overwritten."""
     known = people(session, link)
-    here = standings(session, link.assignment_id, list(known))
+    here = released_scores(session, link.assignment_id, list(known))
     session.execute(
         update(CanvasScore).where(CanvasScore.link_id == link.id).values(theirs=None, differs_at=None)
     )

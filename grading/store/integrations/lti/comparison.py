@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 
 from grading.integrations.lti.client import RESULTS
 from grading.store.database import now
-from grading.store.integrations.lti import scores
+from grading.store.grades import counted_submission
 from grading.store.integrations.lti.scores import Column
-from grading.store.tables import LtiDifference, LtiLink, LtiMember, LtiScore
+from grading.store.integrations.lti.tables import LtiDifference, LtiLink, LtiMember, LtiScore
 
 KIND = RESULTS
 NEAR = 0.005
@@ -52,7 +52,7 @@ def keep(session: Session, column: Column, theirs: Mapping[str, float | None]) -
     """Keep what differs, in place of what was found before."""
     session.execute(delete(LtiDifference).where(LtiDifference.link_id == column.link_id))
     members = session.scalars(select(LtiMember).where(LtiMember.context_id == column.context_id)).all()
-    ours = scores.standings(session, column.assignment_id, [one.user_id for one in members])
+    ours = counted_submission.released_scores(session, column.assignment_id, [one.user_id for one in members])
     busy = set(session.scalars(select(LtiScore.user_id).where(LtiScore.link_id == column.link_id, _unsent())))
     found = [
         differing

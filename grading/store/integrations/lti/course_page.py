@@ -12,16 +12,15 @@ from sqlalchemy import Executable, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from grading.store.database import always
-from grading.store.tables import (
-    Assignment,
+from grading.store.integrations.lti.tables import (
     LtiContext,
     LtiDifference,
     LtiLink,
     LtiPlatform,
     LtiScore,
     LtiTry,
-    User,
 )
+from grading.store.tables import Assignment, User
 
 TRIES = 50
 MOST = 1000
@@ -87,6 +86,11 @@ class Seen:
     failed: tuple[Score, ...]
     different: tuple[Score, ...]
     tries: tuple[Try, ...]
+
+    @property
+    def linked(self) -> bool:
+        """Whether the course belongs to one of a platform."""
+        return bool(self.contexts)
 
 
 def contexts(session: Session, course_id: int) -> tuple[Context, ...]:

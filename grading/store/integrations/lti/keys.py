@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from grading.integrations.lti.keys import ToolKey, new_key, public_jwk
 from grading.store.audit import note
 from grading.store.database import Store, now
-from grading.store.tables import LtiKey
+from grading.store.integrations.lti.tables import LtiKey
 
 SHOWN_FOR = timedelta(days=7)
 """How long a key that was replaced is still shown: platforms keep what they fetched."""

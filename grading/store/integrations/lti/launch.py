@@ -24,21 +24,15 @@ from grading.store.assignments import versions
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.integrations.lti import score_sync
-from grading.store.tables import (
-    Assignment,
-    Course,
-    Identity,
+from grading.store.integrations.lti.tables import (
     LtiContext,
     LtiLaunch,
     LtiLink,
     LtiMember,
     LtiNonce,
     LtiPlatform,
-    Membership,
-    Submission,
-    SubmissionMember,
-    User,
 )
+from grading.store.tables import Assignment, Course, Identity, Membership, Submission, SubmissionMember, User
 
 WAITS_FOR = timedelta(days=1)
 """How long an instructor may take to choose."""

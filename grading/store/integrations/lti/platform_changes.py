@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Conflict, NotFound
 from grading.store.audit import note
 from grading.store.integrations.lti.platforms import NewPlatform, cleaned, origins_of
-from grading.store.tables import (
+from grading.store.integrations.lti.tables import (
     LtiContext,
     LtiDeployment,
     LtiDifference,

@@ -18,7 +18,7 @@ from grading.domain.ssrf import read
 from grading.integrations.lti.values import Platform, PlatformRefused
 from grading.store.audit import note
 from grading.store.database import now
-from grading.store.tables import LtiContext, LtiDeployment, LtiPlatform, LtiTicket
+from grading.store.integrations.lti.tables import LtiContext, LtiDeployment, LtiPlatform, LtiTicket
 
 TICKET_FOR = timedelta(days=2)
 CODE_FOR = timedelta(hours=24)

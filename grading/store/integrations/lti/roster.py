@@ -16,7 +16,8 @@ from grading.store import outbox
 from grading.store.audit import note
 from grading.store.database import Store, now
 from grading.store.integrations.lti import launch, platforms
-from grading.store.tables import LtiContext, LtiMember, LtiPlatform, new_id
+from grading.store.integrations.lti.tables import LtiContext, LtiMember, LtiPlatform
+from grading.store.tables import new_id
 
 KIND = "lti-roster"
 AT_ONCE = 200

@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 
 from grading.store import outbox
 from grading.store.bulk import chunks
-from grading.store.tables import LtiLink, LtiMember, Submission, SubmissionMember, new_id
+from grading.store.integrations.lti.tables import LtiLink, LtiMember
+from grading.store.tables import Submission, SubmissionMember, new_id
 
 KIND = "lti"
 _ANY = select(LtiLink.id).limit(1)

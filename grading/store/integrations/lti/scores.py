@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,23 +14,18 @@ from sqlalchemy.orm import Session
 
 from grading.integrations.lti.messages import Standing, rising
 from grading.integrations.lti.values import Platform
-from grading.store.bulk import chunks
 from grading.store.database import now
+from grading.store.grades.counted_submission import released_scores
 from grading.store.integrations.lti import platforms, score_sync
-from grading.store.tables import (
-    Assignment,
-    Grade,
+from grading.store.integrations.lti.tables import (
     LtiContext,
     LtiLink,
     LtiMember,
     LtiPlatform,
     LtiScore,
     LtiTry,
-    Outbox,
-    Round,
-    Submission,
-    SubmissionMember,
 )
+from grading.store.tables import Assignment, Outbox
 
 MAX_ERROR = 500
 KEPT = timedelta(days=365)
@@ -95,52 +89,6 @@ def links(session: Session) -> list[int]:
     return list(session.scalars(query.order_by(LtiLink.id)))
 
 
-def standings(session: Session, assignment_id: int, users: Sequence[int]) -> dict[int, tuple[Any, ...]]:
-    """Who -> (points, of how many, hand-in) of what was released; no points where it was taken back.
-
-    Of those whose grades were released or taken back at some time. A newer hand-in that is not graded yet
-    takes nothing away.
-    """
-    assignment = session.get(Assignment, assignment_id)
-    if assignment is None:
-        return {}
-    found: dict[int, list[Any]] = defaultdict(list)
-    for some in chunks(users):
-        for row in session.execute(_seen(assignment_id, some)):
-            found[row.user_id].append(row)
-    return {user: _counts(rows, assignment.counts) for user, rows in found.items()}
-
-
-def _seen(assignment_id: int, users: Sequence[int]) -> Any:
-    what = (Submission.id, Submission.created_at, Grade.final_points, Grade.max_points, Grade.released_at)
-    seen = (
-        Submission.assignment_id == assignment_id,
-        Submission.number > 0,
-        Grade.released_at.is_not(None) | Grade.released_by.is_not(None),
-        Grade.final_points.is_not(None),
-    )
-    current = (Round.submission_id == Submission.id) & Round.current
-    own = select(Submission.student_id.label("user_id"), *what).join(Round, current)
-    own = own.join(Grade, Grade.round_id == Round.id).where(*seen, Submission.student_id.in_(users))
-    member = SubmissionMember
-    shared = select(member.user_id, *what).join(member, member.submission_id == Submission.id)
-    shared = shared.join(Round, current).join(Grade, Grade.round_id == Round.id)
-    return own.union_all(
-        shared.where(*seen, member.user_id.in_(users), member.user_id != Submission.student_id)
-    )
-
-
-def _counts(rows: Sequence[Any], rule: str) -> tuple[Any, ...]:
-    """The newest, or the one with the most points of those that are released."""
-    released = [one for one in rows if one.released_at is not None]
-    if rule == "best" and released:
-        best = max(released, key=lambda one: (one.final_points, one.created_at))
-    else:
-        best = max(rows, key=lambda one: one.created_at)
-    points = best.final_points if best.released_at is not None else None
-    return points, best.max_points, best.id
-
-
 def take(session: Session, column: Column, user_id: int, seconds: float, base: str) -> Turn | str:
     """The turn to tell of somebody; or why there is nothing to do: `same`, `busy`, `nobody`."""
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
@@ -154,7 +102,7 @@ def take(session: Session, column: Column, user_id: int, seconds: float, base: s
     moment = now(session)
     if row.busy_until is not None and row.busy_until > moment:
         return "busy"
-    found = standings(session, column.assignment_id, [user_id]).get(user_id)
+    found = released_scores(session, column.assignment_id, [user_id]).get(user_id)
     if found is None or _same(row, found):
         row.error, row.given_up = "", False
         return "same"
@@ -246,7 +194,7 @@ def reconcile(session: Session, link_id: int) -> int:
     waiting = {(one.get("link"), one.get("user")) for one in session.scalars(open_rows)}
     known = {row.user_id: row for row in session.scalars(select(LtiScore).where(LtiScore.link_id == link_id))}
     count = 0
-    for user, standing in standings(session, found.assignment_id, users).items():
+    for user, standing in released_scores(session, found.assignment_id, users).items():
         row = known.get(user) or LtiScore(told_at=None, given_up=False)
         if not _same(row, standing) and not row.given_up and (link_id, user) not in waiting:
             count += score_sync.put(session, link_id, user)
