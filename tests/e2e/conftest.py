@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 from werkzeug.serving import make_server
 
+from app.submissions import status_poll
 from tests.conftest import WAIT_MS, running_browser
 from tests.integration.webapp import School
 from tests.support.servers.closing import ends_what_it_sends
@@ -20,6 +21,19 @@ from tests.support.servers.closing import ends_what_it_sends
 def browser() -> Iterator[Browser]:
     """One Chromium for all walks: nothing in this folder needs asyncio.run() in the thread of the tests."""
     yield from running_browser()
+
+
+QUICK_S = 0.3
+"""How often pages here ask how their submission does; the server's rule has its own test."""
+
+
+@pytest.fixture(scope="package", autouse=True)
+def quick_status() -> Iterator[None]:
+    """Pages that wait ask often, so that walks do not wait for them."""
+    rule = status_poll.next_look_s
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(status_poll, "next_look_s", lambda *given: min(rule(*given), QUICK_S))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from grading.domain.jobs import Provenance
 from grading.domain.outcome import Report
 from grading.store import schema
 from grading.store.tables import Grade, Round, Run
+from tests.support.engines import SMALLER
 from tests.support.servers.ollama_server import digest_of, ollama_server
 from tests.support.services import SqliteDatabases
 from tests.support.system import ASSIGNMENT, Site, assert_graded_once, count_final, furnish, site, until
@@ -70,8 +71,8 @@ feedback = {{ engine = "mlx", model = "{mlx}" }}
 analysis = {{ engine = "mlx", model = "{mlx}" }}
 """
 MODELS = ("qwen3-coder:30b", "gemma3:27b")
-SECONDS = 4.0
-"""How long the Ollama servers take for an answer; the small models take 2 to 6 s."""
+SECONDS = 2.5
+"""How long the Ollama servers take for an answer; the small models take 1 to 3 s."""
 JOINS_AFTER_S = 2.0
 """When a spare takes what waits, as it is without a setting."""
 WORK = """# The mean is far above the median, so a few sales are very large.
@@ -158,7 +159,7 @@ def _interval(run: Run, provenance: Provenance) -> tuple[datetime, datetime]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatabases) -> Iterator[Cluster]:
     folder, port = tmp_path_factory.mktemp("cluster"), free_port()
-    model = str(make_model(folder / "model", context=32768))
+    model = str(make_model(folder / "model", shape=SMALLER, context=32768))
     with (
         start_redis(folder / "redis") as redis,
         ollama_server(MODELS, SECONDS) as first,
