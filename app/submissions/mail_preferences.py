@@ -12,7 +12,7 @@ from app.web.services import services
 from grading.config.mail import valid_address
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store.submissions import mail_notifications
 from grading.store.views import submission
 from grading.store.views.submission import SubmissionView

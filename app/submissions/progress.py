@@ -10,7 +10,7 @@ from app.web.eta import expecting
 from app.web.services import services
 from grading.broker.heartbeats import MOST_DRAFT, Lease
 from grading.domain.model import StageState
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store.views.status import Standing
 from grading.store.views.submission import Queue, StageView
 

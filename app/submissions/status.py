@@ -7,7 +7,7 @@ from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.stage_titles import title_of
 from grading.domain.model import RoundState, StageState
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store.views.status import Standing
 
 WORDS = {

@@ -15,7 +15,7 @@ from grading.broker.peers import peer
 from grading.config.machines import Name
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.scheduling import cost_model
 from grading.scheduling.capacity_plan import Machine, pace_of
 from grading.scheduling.cluster_view import Pace, Peer

@@ -23,8 +23,9 @@ from grading.domain.errors import AssignmentError, DocumentError
 from grading.domain.jobs import ENGLISH
 from grading.domain.lateness import LateRule
 from grading.domain.model import Document
-from grading.domain.rubric import Adjustment, Criterion, Rubric, Value
+from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.domain.rubric_errors import check_rubric, explain
+from grading.domain.value import Value
 
 MANIFEST = "assignment.toml"
 Release = Literal["at_once", "after_review", "at"]

@@ -18,7 +18,7 @@ from grading.broker import lua
 from grading.broker.lua_scripts import Script
 from grading.config.machines import Placement
 from grading.domain.jobs import Tokens
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 
 CHAT = "grader.chat"
 SIGN_S = 5.0

@@ -17,7 +17,8 @@ from grading.checks.scope import Scopes, executed, runs_recorded
 from grading.documents import set_apart
 from grading.documents.lines import says_something
 from grading.domain.model import Cell, Document
-from grading.domain.rubric import Check, Criterion, PassesTests, Rubric, Value
+from grading.domain.rubric import Check, Criterion, PassesTests, Rubric
+from grading.domain.value import Value
 from grading.execution.plan import behaviour
 from grading.execution.test_suites import file_name, matching
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 
 
 class Gateway(Value):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 
 MOST_SLOTS = 64
 

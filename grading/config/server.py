@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, StringConstraints, field_validator
 
 from grading.config.machines import HttpUrl, Name
-from grading.domain.rubric import Value
 from grading.domain.ssrf import Allowed
+from grading.domain.value import Value
 
 EVERY_COURSE = "*"
 BoundCourse = Annotated[str, StringConstraints(pattern=r"^(\*|[a-z0-9][a-z0-9-]*)$", max_length=64)]

@@ -28,8 +28,8 @@ from grading.config.mail import Mail
 from grading.config.sandbox import Checks
 from grading.config.server import EventReceiver, Server
 from grading.domain.errors import ConfigError
-from grading.domain.rubric import Value
 from grading.domain.stages import STAGES
+from grading.domain.value import Value
 
 __all__ = [
     "Checks",

@@ -10,7 +10,8 @@ from pydantic import Field, field_validator
 
 from grading.domain.errors import Retry
 from grading.domain.model import Document, Evidence, Flag, Location
-from grading.domain.rubric import Rubric, Value
+from grading.domain.rubric import Rubric
+from grading.domain.value import Value
 
 ENGLISH = "English"
 

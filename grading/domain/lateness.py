@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from pydantic import Field
 
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 
 DAY = timedelta(days=1)
 

@@ -7,8 +7,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from grading.domain.rubric import Show, Value
+from grading.domain.value import Value
 
+Show = Literal["everything", "input", "name", "nothing"]
+"""What a student sees of a test that failed: all of it, all but the expected value, its name, or only that
+there is one. Hidden tests are counted and never shown."""
 PRIORITIES = ("interactive", "batch")
 """Of a round: somebody waits for it, or it is one of many."""
 

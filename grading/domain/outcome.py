@@ -8,7 +8,7 @@ from pydantic import Field
 
 from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Provenance, Quote
 from grading.domain.model import CheckOutcome, Flag, Location, RoundState
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 
 Basis = Literal["checks", "rules", "model", "checks and model", "ungraded", "person"]
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from grading.domain.model import Show
+from grading.domain.value import Value
 
 MAX_LEVEL = 4
 DEFAULT_LEVELS = ("nothing usable", "a beginning", "partly there", "good", "complete and convincing")
@@ -17,12 +20,6 @@ DEFAULT_LEVELS = ("nothing usable", "a beginning", "partly there", "good", "comp
 def _unsaid(value: object) -> bool:
     """Left out of JSON: rubrics stored before, and machines that do not know the field, stay as they are."""
     return value is None or value is False or value == ()
-
-
-class Value(BaseModel):
-    """A frozen value that crosses process borders as JSON; unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _default(value: object) -> bool:
@@ -209,11 +206,6 @@ class Naming(CheckBase):
     functions: Style | None = None
     variables: Style | None = None
     classes: Style | None = None
-
-
-Show = Literal["everything", "input", "name", "nothing"]
-"""What a student sees of a test that failed: all of it, all but the expected value, its name, or only that
-there is one. Hidden tests are counted and never shown."""
 
 
 class Case(Value):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import Field
 
 from grading.domain.model import Cell, Document, Output
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.execution.model import End, Played, Trial
 from grading.execution.paths import Repair
 from grading.execution.plan import Plan

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from grading.config.sandbox import Limits
 from grading.domain.model import Output
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 
 TrialLanguage = Literal["python", "r"]
 

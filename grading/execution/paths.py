@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from grading.domain.model import Location
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.execution.model import TrialLanguage
 
 MAX_SOURCE = 200_000

@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 from types import MappingProxyType
 
 from grading.config.sandbox import Limits
-from grading.domain.model import Cell, Document
+from grading.domain.model import Cell, Document, Show
 from grading.domain.rubric import (
     Check,
     OutputClose,
@@ -21,7 +21,6 @@ from grading.domain.rubric import (
     PassesTests,
     Rubric,
     RunsClean,
-    Show,
     VariableEquals,
 )
 from grading.execution.model import Request, TestFile, TrialLanguage

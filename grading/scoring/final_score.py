@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from grading.domain.changes import Change
 from grading.domain.outcome import Report
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.scoring.changes import changed
 
 

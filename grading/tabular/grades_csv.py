@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from grading.domain.errors import DocumentError
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.tabular.roster_csv import COLUMNS, text_of
 
 SEPARATORS: Mapping[str, str] = {"comma": ",", "semicolon": ";", "tab": "\t"}

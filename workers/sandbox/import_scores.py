@@ -16,7 +16,8 @@ from grading.documents import set_apart
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Cell, Document, Evidence
 from grading.domain.outcome import CriterionGrade
-from grading.domain.rubric import Criterion, Value
+from grading.domain.rubric import Criterion
+from grading.domain.value import Value
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from grading.scoring.adjustments import added_up, found_adjustments

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from grading.domain.errors import SandboxUnavailable
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.execution.model import (
     Answer,
     End,

@@ -21,7 +21,7 @@ from grading.checks.visibility import for_student
 from grading.documents import Identity, pseudonymise, set_apart
 from grading.domain.errors import GraderError, SandboxUnavailable
 from grading.domain.model import Document, Evidence, Flag
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.execution.display import ShownTrial, add_played, shown
 from grading.execution.model import Trial
 from grading.execution.paths import beside

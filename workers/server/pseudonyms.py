@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from grading.documents import Identity, pseudonymise_texts
 from grading.domain.model import Evidence
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 
 V = TypeVar("V", bound=Value)
 _WORDS = frozenset({"message", "name", "input", "expected", "got"})

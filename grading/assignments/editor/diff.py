@@ -12,7 +12,8 @@ from grading.assignments.editor.folder import RUBRIC, TASK, plain
 from grading.assignments.editor.text_lists import number
 from grading.assignments.loader import MANIFEST
 from grading.domain.jobs import ENGLISH
-from grading.domain.rubric import CheckBase, Criterion, Rubric, Value
+from grading.domain.rubric import CheckBase, Criterion, Rubric
+from grading.domain.value import Value
 
 MOST_CHARS = 400
 """Of a text that is shown as it was and as it is."""

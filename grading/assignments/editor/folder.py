@@ -15,7 +15,8 @@ from grading.assignments.loader import MANIFEST, Counts, Language, Release, read
 from grading.domain.errors import AssignmentError
 from grading.domain.jobs import ENGLISH
 from grading.domain.lateness import LateRule
-from grading.domain.rubric import Rubric, Value
+from grading.domain.rubric import Rubric
+from grading.domain.value import Value
 
 RUBRIC = "rubric.json"
 TASK = "task.md"

@@ -11,18 +11,8 @@ from pydantic import Field, ValidationError
 
 from grading.assignments.editor.text_lists import slug, unused
 from grading.domain.errors import GraderError
-from grading.domain.rubric import (
-    Check,
-    Comments,
-    Count,
-    Criterion,
-    Defines,
-    Documented,
-    Rubric,
-    Uses,
-    Value,
-    Words,
-)
+from grading.domain.rubric import Check, Comments, Count, Criterion, Defines, Documented, Rubric, Uses, Words
+from grading.domain.value import Value
 
 MOST_CHARS = 24_000
 """Of task, starter and solution together; what is more is left out, and that is said."""

@@ -20,7 +20,8 @@ from grading.documents import Limits
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import Document
 from grading.domain.permissions import Actor
-from grading.domain.rubric import Rubric, Value
+from grading.domain.rubric import Rubric
+from grading.domain.value import Value
 from grading.store import blobs, tables
 from grading.store.assignments import versions
 from grading.store.assignments.settings import lock, require_free, set_columns, settings_of

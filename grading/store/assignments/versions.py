@@ -15,7 +15,8 @@ from grading.assignments import loader as folders
 from grading.domain.errors import NotFound
 from grading.domain.jobs import ENGLISH
 from grading.domain.model import Document
-from grading.domain.rubric import Rubric, Value
+from grading.domain.rubric import Rubric
+from grading.domain.value import Value
 from grading.store.blobs import keep
 from grading.store.database import now
 from grading.store.tables import (

@@ -12,7 +12,7 @@ from sqlalchemy import ScalarSelect, delete, func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, NotFound
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store import tables
 from grading.store.accounts import users
 from grading.store.audit import note

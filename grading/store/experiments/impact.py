@@ -13,7 +13,7 @@ from grading.assignments.editor.carry_over import Conflict
 from grading.assignments.editor.impact import Points
 from grading.domain.errors import NotFound
 from grading.domain.outcome import Report
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.scoring import settled
 from grading.store import tables
 from grading.store.experiments.dry_runs import REASONS

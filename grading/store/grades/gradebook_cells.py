@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Engine, Select, and_, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.domain.model import RoundState
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store.database import clock, told
 from grading.store.tables import (
     Assignment,

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, defer
 
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.permissions import Actor
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store import outbox, periodic_tasks, tables
 from grading.store.audit import note
 from grading.store.database import now

@@ -21,7 +21,7 @@ from sqlalchemy import inspect, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from grading.domain.errors import Conflict, GraderError, NotFound
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store import schema
 from grading.store.audit import note
 from grading.store.database import Store

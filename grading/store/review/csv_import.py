@@ -15,7 +15,7 @@ from grading.domain.changes import Change, Kind
 from grading.domain.errors import Conflict
 from grading.domain.outcome import Adjusted, CriterionGrade, Report
 from grading.domain.permissions import Actor
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.scoring import changed
 from grading.scoring.adjustments import added_up
 from grading.scoring.final_score import counted

@@ -13,7 +13,8 @@ from sqlalchemy.orm import Session, defer
 
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.permissions import Actor
-from grading.domain.rubric import Rubric, Value
+from grading.domain.rubric import Rubric
+from grading.domain.value import Value
 from grading.scoring.curves import Curve, Moved, Standing, distribution, moved
 from grading.scoring.final_score import counted
 from grading.store.assignments import versions

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.permissions import Actor
-from grading.domain.rubric import Rubric, Value
+from grading.domain.rubric import Rubric
+from grading.domain.value import Value
 from grading.store.audit import note
 from grading.store.database import now
 from grading.store.grades.counted_submission import counts_of

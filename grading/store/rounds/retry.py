@@ -10,7 +10,7 @@ from sqlalchemy import delete, false, func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.model import RoundState, StageState
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store import outbox
 from grading.store.audit import note
 from grading.store.bulk import chunks

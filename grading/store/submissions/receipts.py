@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import NotFound
 from grading.domain.lateness import Lateness, LateRule, lateness, own_due
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store import tables
 
 

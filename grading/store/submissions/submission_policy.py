@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.lateness import Lateness, LateRule, closes, lateness
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store import tables
 from grading.store.assignments.settings import due_of
 from grading.store.tables.assignments import TRIAL

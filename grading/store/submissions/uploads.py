@@ -13,7 +13,8 @@ from grading.checks.upload_notes import Reading, reading
 from grading.documents import HandIn, UploadedFile, in_language
 from grading.domain.errors import NotFound
 from grading.domain.model import Document
-from grading.domain.rubric import Rubric, Value
+from grading.domain.rubric import Rubric
+from grading.domain.value import Value
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.blobs import fetch, keep, remove_unused_blobs

@@ -13,7 +13,8 @@ from sqlalchemy.orm import Session, aliased
 
 from grading.domain.errors import NotFound
 from grading.domain.lateness import LateRule, own_due, steps
-from grading.domain.rubric import Rubric, Value
+from grading.domain.rubric import Rubric
+from grading.domain.value import Value
 from grading.shared.cache import Remembered, mark
 from grading.store import tables
 from grading.store.blobs import fetch

@@ -10,7 +10,7 @@ from sqlalchemy import Executable, Select, and_, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.domain.lateness import Lateness, LateRule, lateness, own_due
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store import tables
 from grading.store.blobs import fetch
 from grading.store.database import always

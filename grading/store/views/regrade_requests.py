@@ -10,7 +10,7 @@ from sqlalchemy import Integer, Select, bindparam, case, func, select
 from sqlalchemy.orm import Session, aliased
 
 from grading.domain.errors import NotFound
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store import tables
 from grading.store.database import always
 

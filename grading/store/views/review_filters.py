@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 
 Look = Literal["", "held", "flagged", "unreviewed", "reviewed", "changed", "regrade"]
 Sort = Literal["name", "-name", "new", "old", "points", "-points", "todo", "criterion"]

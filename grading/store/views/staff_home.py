@@ -14,7 +14,7 @@ from sqlalchemy import Integer, and_, cast, func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.model import RoundState
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store.tables import Assignment, Course, Grade, RegradeRequest, Round, Submission, Touch
 
 NOT_GRADED = (RoundState.FAILED.value, RoundState.PARTIAL.value)

@@ -11,7 +11,7 @@ from sqlalchemy import Select, Text, and_, bindparam, cast, func, or_, select
 from sqlalchemy.orm import Session
 
 from grading.domain.lateness import Lateness, closes, lateness, own_due, rule_of
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store.database import clock, now, told
 from grading.store.tables import Assignment, Course, Extension, GroupMember, Upload
 from grading.store.views import submission_list_queries, submission_lists

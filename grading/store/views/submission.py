@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import NotFound, for_student
 from grading.domain.model import RoundState, StageState
 from grading.domain.outcome import Report
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.scoring import changed
 from grading.shared.cache import Remembered, mark
 from grading.store.database import moment_of

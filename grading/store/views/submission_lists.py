@@ -12,7 +12,7 @@ from sqlalchemy import Integer, Select, Subquery, and_, bindparam, false, func, 
 from sqlalchemy.orm import Session
 
 from grading.domain.lateness import IN_TIME, Lateness, lateness, own_due, rule_of
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from grading.store import tables
 from grading.store.database import always
 from grading.store.submissions.submission_policy import counting_for

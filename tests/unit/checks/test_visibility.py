@@ -4,9 +4,9 @@ import pytest
 
 from grading.checks.visibility import HIDDEN as HIDDEN_TEST
 from grading.checks.visibility import UNNAMED, for_student
-from grading.domain.model import CheckOutcome, Document, RoundState
+from grading.domain.model import CheckOutcome, Document, RoundState, Show
 from grading.domain.outcome import CriterionGrade, Report
-from grading.domain.rubric import Case, Ladder, PassesTests, Rung, Show, VariableEquals
+from grading.domain.rubric import Case, Ladder, PassesTests, Rung, VariableEquals
 from tests.unit.checks.samples import script
 from tests.unit.execution.samples import collected, run_outcome
 

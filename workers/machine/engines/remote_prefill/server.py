@@ -14,7 +14,7 @@ import structlog
 from pydantic import Field, ValidationError
 
 from grading.domain.errors import GraderError
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from workers.machine.engines.remote_prefill.cache_chunks import GROUP, Piece, flat
 from workers.machine.engines.remote_prefill.cache_layout import FORMAT, Want
 from workers.machine.engines.remote_prefill.compression import Squeezer

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from grading.domain.errors import EngineGarbled
-from grading.domain.rubric import Value
+from grading.domain.value import Value
 from workers.machine.engines.base import Phase
 
 Mode = Literal["auto", "pipeline", "tensor"]
