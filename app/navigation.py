@@ -21,7 +21,7 @@ from app.web.stage_titles import StageTitles
 from app.web.tabs import Tab, Way
 from app.web.template_helpers import address
 from grading.domain.permissions import Actor, may
-from grading.store.accounts import languages as chosen
+from grading.store.accounts import users as chosen
 
 pages = Blueprint("frame", __name__)
 
@@ -119,7 +119,7 @@ def language() -> Response:
         session["language"] = wanted
         if current_user.is_authenticated:
             with services().store.write() as store:
-                chosen.choose(store, current_user.actor.user_id, wanted)
+                chosen.set_language(store, current_user.actor.user_id, wanted)
     return redirect(safe_next(request.form.get("next")) or url_for("home.home"), 303)
 
 

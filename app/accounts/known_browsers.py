@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 from app.web.auth import SignedIn
 from app.web.i18n import ngettext
 from app.web.services import services
-from grading.store.accounts import current_user
+from grading.store.accounts import users
 from grading.store.accounts.sign_in_attempts import Caller, KnownBrowser, TriedTooOften
 
 COOKIE = "grader-known"
@@ -33,7 +33,7 @@ def caller_of(user: SignedIn) -> Caller:
 def remember(answer: Response, user_id: int) -> Response:
     """Let the browser show later that this account signed in there; of several accounts, the last one."""
     with services().store.look() as store:
-        found = current_user.find(store, user_id)
+        found = users.load_reader(store, user_id)
     if found is None:  # disabled meanwhile
         return answer
     shown = _signer().dumps([user_id, found.stamp, secrets.token_urlsafe(16)])

@@ -13,7 +13,7 @@ from app.web.i18n import languages, title_of
 from app.web.rate_limits import limited, per_person
 from app.web.services import services
 from grading.domain.errors import GraderError
-from grading.store.accounts import passwords
+from grading.store.accounts import credentials
 from grading.store.accounts import users as accounts
 from grading.store.accounts.sign_in_attempts import TriedTooOften
 from grading.store.courses import user_admin
@@ -64,7 +64,7 @@ def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
             raise GraderError(_("The two new passwords differ. Type the same one twice."))
         ended = "tokens" in request.form
         caller = known_browsers.caller_of(auth.user())
-        passwords.change(services().store, actor.user_id, old, new, caller, tokens_end=ended)
+        credentials.change_password(services().store, actor.user_id, old, new, caller, tokens_end=ended)
     except TriedTooOften as error:
         return _page(known_browsers.waits(error)), error.status, {"Retry-After": str(error.retry_after_s)}
     except GraderError as error:
@@ -79,7 +79,7 @@ def elsewhere() -> Response:
     """End all sessions but this one."""
     actor = auth.actor()
     with services().store.write() as store:
-        passwords.end_sessions(store, actor.user_id)
+        credentials.end_sessions(store, actor.user_id)
     flash(_("You are signed out everywhere else."))
     return _go_on(actor.user_id)
 

@@ -13,7 +13,7 @@ from app.web.rate_limits import limited
 from app.web.security import safe_next
 from app.web.services import services
 from grading.domain.errors import GraderError
-from grading.store.accounts import passwords, users
+from grading.store.accounts import credentials, users
 from grading.store.accounts.sign_in_attempts import TriedTooOften
 from grading.store.courses import invitations
 
@@ -36,7 +36,7 @@ def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | BaseResponse:
     name, password = request.form.get("name", "")[:200], request.form.get("password", "")[:1000]
     target = safe_next(request.form.get("next"))
     try:
-        user_id = passwords.check(services().store, name, password, known_browsers.caller())
+        user_id = credentials.verify_password(services().store, name, password, known_browsers.caller())
     except TriedTooOften as error:
         return (
             _form(target, name, known_browsers.waits(error)),

@@ -12,7 +12,7 @@ from app.web.auth import SCOPE_TEXTS
 from app.web.services import services
 from grading.domain.errors import GraderError
 from grading.domain.permissions import SCOPES, Actor
-from grading.store.accounts import tokens, users
+from grading.store.accounts import credentials, users
 
 pages = Blueprint("tokens", __name__, url_prefix="/tokens")
 
@@ -44,7 +44,7 @@ def revoke(token_id: int) -> Response:
     actor = auth.actor()
     auth.require(actor, "tokens.own")
     with services().store.write() as session:
-        tokens.revoke_token(session, actor.user_id, token_id)
+        credentials.revoke_token(session, actor.user_id, token_id)
     return redirect(url_for("tokens.listing"), 303)
 
 
@@ -64,9 +64,9 @@ def _page(secret: str | None = None) -> str:
     actor = auth.actor()
     auth.require(actor, "tokens.own")
     with services().store.look() as session:
-        rows = tokens.tokens_of(session, actor.user_id, _before())
+        rows = credentials.tokens_of(session, actor.user_id, _before())
     scopes = _offered(actor)
-    shown = rows[: tokens.TOKENS]
+    shown = rows[: credentials.TOKENS]
     older = shown[-1].id if len(rows) > len(shown) else None
     return render_template(
         "accounts/tokens.html", tokens=shown, older=older, secret=secret, scopes=scopes, may=SCOPE_TEXTS

@@ -15,9 +15,9 @@ from grading.checks.visibility import for_student
 from grading.domain.errors import Forbidden, NotFound, NotSignedIn
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
-from grading.store.accounts import current_user as signed_in
 from grading.store.accounts import sessions, users
-from grading.store.accounts.current_user import SignedInUser
+from grading.store.accounts import users as signed_in
+from grading.store.accounts.users import SignedInUser
 from grading.store.views.submission import SubmissionView
 
 SCOPE_TEXTS: Mapping[str, str] = {
@@ -70,7 +70,7 @@ def session_of(cookie: str) -> BrowserSession:
 def _load(cookie: str) -> SignedIn | None:
     asked = session_of(cookie)
     with services().store.look() as store:
-        found = signed_in.find_by_session(store, asked.user_id, asked.id)
+        found = signed_in.load_reader_of_session(store, asked.user_id, asked.id)
     if found is None or found.stamp != asked.stamp:
         return None
     if found.language:
@@ -95,7 +95,7 @@ def begin_session(user_id: int) -> SignedIn:
     `login_user` puts it into the cookie.
     """
     with services().store.write() as store:
-        found = signed_in.find(store, user_id)
+        found = signed_in.load_reader(store, user_id)
         if found is None:
             raise NotSignedIn
         sessions.end(store, session_of(str(session.get("_user_id", ""))).id)

@@ -14,7 +14,7 @@ from cli.settings import Settings
 from grading.assignments.loader import Assignment, read_folder
 from grading.domain.errors import AssignmentError, NotFound
 from grading.store import Store, schema
-from grading.store.accounts import tokens, users
+from grading.store.accounts import credentials, users
 from grading.store.assignments import versions
 from grading.store.audit import note
 from grading.store.grades import lateness
@@ -176,6 +176,6 @@ def user_password(settings: Settings, sign_in_name: str, password: str) -> None:
         if found is None:
             raise NotFound(f"There is no user '{sign_in_name}'; `grader user add` makes one.")
         users.set_password(session, found, password)
-        tokens.revoke_tokens(session, found.id, "cli")
+        credentials.revoke_tokens(session, found.id, "cli")
         note(session, "cli", "user.password", f"user:{found.id}", {})
     click.echo(f"'{sign_in_name}' can sign in with it now.")

@@ -44,7 +44,7 @@ from grading.domain.model import CheckOutcome, Flag, Location, RoundState
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store, tables
-from grading.store.accounts import current_user, sessions
+from grading.store.accounts import sessions, users
 from grading.store.accounts import users as accounts
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
@@ -251,7 +251,7 @@ class School:
         client = self.app.test_client()
         if name is not None:
             with self.store.write() as session, client.session_transaction() as cookie:
-                found = current_user.find(session, self.users[name])
+                found = users.load_reader(session, self.users[name])
                 assert found is not None, f"{name} may not sign in"
                 cookie["_user_id"] = SignedIn(found, sessions.begin(session, self.users[name])).get_id()
                 cookie["_fresh"] = True

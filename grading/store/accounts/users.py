@@ -1,4 +1,4 @@
-"""Users, their identities, roles, passwords and tokens."""
+"""Users: their accounts, sign-in names and languages."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from typing import Any
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
-from sqlalchemy import bindparam, select, true, update
+from sqlalchemy import and_, bindparam, case, exists, func, select, true, update
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, Forbidden, GraderError
-from grading.domain.permissions import SCOPES, Actor
+from grading.domain.permissions import SCOPES, STAFF, Actor
 from grading.store import tables
 from grading.store.accounts import sessions as open_sessions
 from grading.store.accounts import sign_in_attempts
 from grading.store.audit import note
 from grading.store.database import now
+from grading.store.tables import Membership, OpenSession, RegradeRequest, User
 
 MIN_PASSWORD = 10
 MAX_PASSWORD = 1000
@@ -101,7 +102,7 @@ def end_links(session: Session, user_ids: Sequence[int], *, of_instructors: bool
         session.execute(open_ones.values(expires_at=moment))
 
 
-def matches(stored: str | None, password: str) -> bool:
+def password_matches(stored: str | None, password: str) -> bool:
     """Whether it is the password of this hash; without one it is not, after the same computation."""
     try:
         if stored is None:
@@ -260,3 +261,75 @@ def printable(text: str) -> str:
 
 def _token_hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class SignedInUser:
+    """Somebody who is signed in; the stamp is that of their sessions."""
+
+    name: str
+    actor: Actor
+    stamp: str
+    language: str
+    """Of the pages; empty: as the browser asks for."""
+    open_requests: int
+    """Requests for a regrade that wait in the courses they are staff of."""
+
+
+_OPEN = select(func.count()).where(RegradeRequest.state == "open")
+_HERE = _OPEN.where(RegradeRequest.course_id == Membership.course_id).correlate(Membership)
+_WAITING = case(
+    (User.administrator, _OPEN.scalar_subquery()),
+    (Membership.role.in_(sorted(STAFF)), _HERE.scalar_subquery()),
+    else_=0,
+)
+"""Of all courses for an administrator, else of the course of the row."""
+_READER = (
+    select(
+        User.name,
+        User.administrator,
+        User.language,
+        User.sessions,
+        User.password_hash,
+        Membership.course_id,
+        Membership.role,
+        _WAITING.label("waiting"),
+    )
+    .outerjoin(Membership, Membership.user_id == User.id)
+    .where(and_(User.id == bindparam("user_id"), ~User.disabled))
+)
+
+
+_OPEN_HERE = exists().where(OpenSession.id == bindparam("session_id"), OpenSession.user_id == User.id)
+_READER_OF_SESSION = _READER.where(_OPEN_HERE)
+
+
+def load_reader(session: Session, user_id: int) -> SignedInUser | None:
+    """The user with this number who may sign in, or nothing."""
+    return _reader(user_id, session.execute(_READER, {"user_id": user_id}).all())
+
+
+def load_reader_of_session(session: Session, user_id: int, session_id: str) -> SignedInUser | None:
+    """The same for a session of theirs that is open, also in one query."""
+    given = {"user_id": user_id, "session_id": session_id}
+    return _reader(user_id, session.execute(_READER_OF_SESSION, given).all())
+
+
+def _reader(user_id: int, rows: Sequence[Any]) -> SignedInUser | None:
+    if not rows:
+        return None
+    first = rows[0]
+    roles = {row.course_id: row.role for row in rows if row.course_id is not None}
+    waiting = first.waiting if first.administrator else sum(row.waiting for row in rows)
+    return SignedInUser(
+        name=first.name,
+        actor=Actor(user_id, first.administrator, roles),
+        stamp=stamp_of(first.sessions, first.password_hash),
+        language=first.language,
+        open_requests=waiting,
+    )
+
+
+def set_language(session: Session, user_id: int, language: str) -> None:
+    """Keep it with the account."""
+    session.execute(update(User).where(User.id == user_id).values(language=language))

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import NotFound
 from grading.store import tables
-from grading.store.accounts import tokens, users
+from grading.store.accounts import credentials, users
 from grading.store.audit import note
 from grading.store.database import Store, now
 
@@ -62,7 +62,7 @@ def use(store: Store, secret: str, password: str) -> int:
         link.used_at = now(session)
         users.set_password(session, user, password, hashed)
         # who could sign in before may have made tokens, and nobody knows that they did not
-        tokens.revoke_tokens(session, user.id, f"user:{user.id}")
+        credentials.revoke_tokens(session, user.id, f"user:{user.id}")
     return user.id
 
 

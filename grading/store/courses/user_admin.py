@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Forbidden, GraderError, NotFound
 from grading.domain.permissions import STAFF, Actor
 from grading.store import tables
-from grading.store.accounts import sessions, tokens, users
+from grading.store.accounts import credentials, sessions, users
 from grading.store.audit import note
 from grading.store.courses import members
 from grading.store.courses.members import People, Person
@@ -144,7 +144,7 @@ def put_flag(session: Session, user_id: int, flag: Flag, value: bool, actor: Act
     if flag == "disabled":  # so that old sessions and tokens do not come back with the account
         user.sessions += 1
         sessions.end_all(session, user_id)
-        tokens.revoke_tokens(session, user_id, actor.name)
+        credentials.revoke_tokens(session, user_id, actor.name)
     users.end_links(session, [user_id])
     note(session, actor.name, f"user.{flag if value else f'not_{flag}'}", f"user:{user_id}")
 

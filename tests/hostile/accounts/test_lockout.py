@@ -11,7 +11,7 @@ from argon2 import PasswordHasher
 from werkzeug.serving import make_server
 
 from grading.store import tables
-from grading.store.accounts import passwords, sign_in_attempts, users
+from grading.store.accounts import credentials, sign_in_attempts, users
 from grading.store.accounts.sign_in_attempts import Caller
 from tests.hostile.accounts.lockout import NOBODY, WRONG, main
 from tests.integration.webapp import School, stop_the_clock
@@ -49,7 +49,7 @@ def attacked_for_long(school: School) -> None:
     for number in range(40):
         school.store.clock_offset_s += sign_in_attempts.OF_MANY.longest_s + 1
         for name in ("anna", NOBODY):
-            assert passwords.check(school.store, name, WRONG, Caller(f"10.0.0.{number}")) is None
+            assert credentials.verify_password(school.store, name, WRONG, Caller(f"10.0.0.{number}")) is None
     school.store.clock_offset_s += sign_in_attempts.OF_MANY.longest_s + 1
 
 

@@ -14,7 +14,7 @@ from argon2 import PasswordHasher
 from sqlalchemy import delete, event, select
 
 from grading.store import tables
-from grading.store.accounts import passwords, sign_in_attempts, users
+from grading.store.accounts import credentials, sign_in_attempts, users
 from grading.store.accounts.sign_in_attempts import FEW, OF_MANY, OF_ONE, Caller, KnownBrowser, TriedTooOften
 from tests.integration.webapp import School, stop_the_clock
 from tests.support.aging import everything
@@ -62,7 +62,7 @@ def school(school_url: str) -> Iterator[School]:
 def tried(school: School, password: str = "wrong", caller: Caller = HERE, name: str = "anna") -> int | str:
     """Seconds to wait, or what a permitted try gave."""
     try:
-        found = passwords.check(school.store, name, password, caller)
+        found = credentials.verify_password(school.store, name, password, caller)
     except TriedTooOften as error:
         return error.retry_after_s
     if found is None:
@@ -236,7 +236,7 @@ def _cost(school: School, hasher: Hasher, name: str, password: str) -> tuple[lis
     hasher.computed = 0
     before = everything(school.store)
     with statements(school) as heard:
-        assert passwords.check(school.store, name, password, HERE) is None
+        assert credentials.verify_password(school.store, name, password, HERE) is None
     computed, after = hasher.computed, everything(school.store)
     assert after == {**before, "sign_in_tries": after["sign_in_tries"]}
     with school.store.write() as session:

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from cli.commands.demo import furnish
 from grading.store import Store, schema
-from grading.store.accounts import passwords, users
+from grading.store.accounts import credentials, users
 from grading.store.accounts.sign_in_attempts import Caller
 
 
@@ -20,4 +20,4 @@ def test_whoever_starts_it_again_can_sign_in(fresh_database: Callable[..., str])
         people = furnish(url)  # nobody noted what the first start said
         assert list(people.passwords) == ["instructor", "student", "admin"]
         for name, password in people.passwords.items():
-            assert passwords.check(store, name, password, Caller("127.0.0.1")) is not None, name
+            assert credentials.verify_password(store, name, password, Caller("127.0.0.1")) is not None, name

@@ -22,7 +22,7 @@ from werkzeug.test import TestResponse
 from app.accounts import sign_in as sign_in_pages
 from grading.domain.errors import Conflict, Forbidden
 from grading.store import schema, tables
-from grading.store.accounts import passwords, sessions, users
+from grading.store.accounts import credentials, sessions, users
 from grading.store.accounts.sign_in_attempts import OF_ONE, Caller
 from grading.store.audit import note
 from grading.store.courses import invitations, members, roster
@@ -409,7 +409,7 @@ def test_two_who_use_a_link_at_once_are_one(both: School) -> None:
         done = list(pool.map(go, ("the first password", "the second password")))
     assert sorted(done) == [False, True]
     kept = "the first password" if done[0] else "the second password"
-    assert passwords.check(both.store, "anna", kept, Caller("127.0.0.1")) == both.users["anna"]
+    assert credentials.verify_password(both.store, "anna", kept, Caller("127.0.0.1")) == both.users["anna"]
 
 
 def test_instructors_make_links_for_students_who_are_staff_nowhere(school: School) -> None:
@@ -573,7 +573,7 @@ def attacked(school: School) -> None:
     """Wrong passwords from many addresses, so that strangers wait."""
     for number in range(40):
         school.store.clock_offset_s += 61
-        assert passwords.check(school.store, "anna", "wrong", Caller(f"10.0.0.{number}")) is None
+        assert credentials.verify_password(school.store, "anna", "wrong", Caller(f"10.0.0.{number}")) is None
 
 
 def test_a_browser_of_before_gets_in_while_strangers_wait(school: School) -> None:

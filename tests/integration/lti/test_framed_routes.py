@@ -14,7 +14,7 @@ from werkzeug.routing import Rule
 
 from app.web.frames import MARK, PREFIX
 from grading.store import tables
-from grading.store.accounts import current_user, sessions, users
+from grading.store.accounts import sessions, users
 from grading.store.integrations.lti.tables import LtiContext, LtiPlatform
 from tests.integration.web.pages_expected import OPEN
 from tests.integration.web.pages_world import World, build
@@ -43,7 +43,7 @@ def browser(world: World) -> FlaskClient:
     """Inside a frame of the platform, as after a launch."""
     client, user = world.school.app.test_client(), world.school.users["admin"]
     with world.school.store.write() as session:
-        found, begun = current_user.find(session, user), sessions.begin(session, user)
+        found, begun = users.load_reader(session, user), sessions.begin(session, user)
         platform = session.query(LtiPlatform).one().id
     assert found is not None
     with client.session_transaction(base_url=HTTPS, environ_overrides={MARK: True}) as opened:

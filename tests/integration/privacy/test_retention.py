@@ -13,7 +13,7 @@ from sqlalchemy import func, select, update
 from grading.config.settings import Retention
 from grading.domain.permissions import Actor
 from grading.store import schema
-from grading.store.accounts import passwords, sessions, users
+from grading.store.accounts import credentials, sessions, users
 from grading.store.accounts.sign_in_attempts import Caller
 from grading.store.audit import note
 from grading.store.database import now
@@ -60,7 +60,7 @@ def test_old_sessions_and_counters_of_wrong_passwords_go(system: Played) -> None
     store = system.store
     with store.write() as session:
         sessions.begin(session, users.create_user(session, "anna").id)
-    assert passwords.check(store, "anna", "wrong", Caller("192.0.2.1")) is None
+    assert credentials.verify_password(store, "anna", "wrong", Caller("192.0.2.1")) is None
     left = []
     for days in (0, 1, 30):
         system.pass_time(days * DAY_S)

@@ -17,7 +17,7 @@ from app.web.security import safe_next
 from grading.documents import UploadedFile, read
 from grading.domain.model import RoundState
 from grading.store import tables
-from grading.store.accounts import passwords, users
+from grading.store.accounts import credentials, users
 from grading.store.accounts.sign_in_attempts import OF_ONE, Caller
 from grading.store.reporting import drains
 from tests.integration.webapp import CODE, School, form_token, limit, report, stop_the_clock
@@ -105,7 +105,7 @@ def test_first_administrator_is_made_once(tmp_path: Path) -> None:
         password = users.ensure_administrator(session)
         assert password is not None
         assert users.ensure_administrator(session) is None
-    assert passwords.check(school.store, "admin", password, Caller("127.0.0.1")) is not None
+    assert credentials.verify_password(school.store, "admin", password, Caller("127.0.0.1")) is not None
     school.close()
 
 

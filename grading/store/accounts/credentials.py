@@ -1,0 +1,131 @@
+"""Credentials of users: hashes of passwords, tokens of the API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import Forbidden, NotFound
+from grading.store import tables
+from grading.store.accounts import sessions, sign_in_attempts, users
+from grading.store.accounts.sign_in_attempts import Caller, KnownBrowser
+from grading.store.audit import note
+from grading.store.database import Store, now
+
+
+class WrongPassword(Forbidden):
+    """Your present password is not right; nothing changed."""
+
+    code = "wrong_password"
+
+
+def verify_password(
+    store: Store, sign_in_name: str, password: str, caller: Caller, action: str = "sign_in"
+) -> int | None:
+    """The user's id, or nothing when name or password is wrong. Raises TriedTooOften.
+
+    Until it is right, all cost the same, so that nobody learns which names exist: unknown names, accounts
+    that are disabled or have no password, and others take the same statements and one computation of a hash.
+    """
+    name = sign_in_name.strip()
+    with store.write() as session:
+        user = users.find_user(session, "local", name)
+        tried = sign_in_attempts.count(session, name, caller, known=_knows(user, caller.browser))
+    stored = user.password_hash if user is not None and not user.disabled else None
+    if not users.password_matches(stored, password) or user is None:
+        return None
+    with store.write() as session:
+        sign_in_attempts.was_right(session, tried)
+        note(session, f"user:{user.id}", action, f"user:{user.id}")
+    return user.id
+
+
+def _knows(user: tables.User | None, browser: KnownBrowser | None) -> bool:
+    if user is None or browser is None:
+        return False
+    return (user.id, users.session_stamp(user)) == (browser.user_id, browser.stamp)
+
+
+def change_password(
+    store: Store, user_id: int, old: str, new: str, caller: Caller, *, tokens_end: bool = False
+) -> None:
+    """Set a new password for who knows the old one; wrong ones count as at sign-in.
+
+    Raises WrongPassword and TriedTooOften. All sessions end; the user's API tokens where that is wanted.
+    """
+    with store.read() as session:
+        name = users.sign_in_name(session, user_id)
+    hashed = users.hash_password(new)
+    if verify_password(store, name, old, caller, "password.check") != user_id:
+        raise WrongPassword
+    with store.write() as session:
+        users.set_password(session, session.get_one(tables.User, user_id), new, hashed)
+        if tokens_end:
+            revoke_tokens(session, user_id, f"user:{user_id}")
+
+
+def end_sessions(session: Session, user_id: int) -> None:
+    """End all sessions of a user, on all their devices; tokens stay."""
+    user = session.get_one(tables.User, user_id, with_for_update=True)
+    user.sessions += 1
+    sessions.end_all(session, user_id)
+    note(session, f"user:{user_id}", "session.end_all", f"user:{user_id}")
+
+
+TOKENS = 25
+"""Of a page."""
+
+
+@dataclass(frozen=True)
+class TokenView:
+    """A token as its owner sees it."""
+
+    id: int
+    name: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime
+    active: bool
+
+
+def revoke_token(session: Session, user_id: int, token_id: int) -> None:
+    """End one's own token. Raises NotFound for those of others."""
+    row = session.get(tables.Token, token_id)
+    if row is None or row.user_id != user_id:
+        raise NotFound("There is no such token of yours.")
+    row.revoked_at = row.revoked_at or now(session)
+    note(session, f"user:{user_id}", "token.revoke", f"token:{token_id}")
+
+
+def revoke_tokens(session: Session, user_id: int, by: str) -> int:
+    """End all tokens of somebody whose password may have been known to others; says how many."""
+    query = select(tables.Token).where(tables.Token.user_id == user_id, tables.Token.revoked_at.is_(None))
+    rows, moment = session.scalars(query.order_by(tables.Token.id)).all(), now(session)
+    for row in rows:
+        row.revoked_at = moment
+        note(session, by, "token.revoke", f"token:{row.id}")
+    return len(rows)
+
+
+def tokens_of(session: Session, user_id: int, before: int | None = None) -> tuple[TokenView, ...]:
+    """A user's tokens, the newest first: so many as a page has and one more, from before a number on."""
+    moment = now(session)
+    token = tables.Token
+    columns = (token.id, token.name, token.scopes, token.created_at, token.expires_at, token.revoked_at)
+    query = select(*columns).where(token.user_id == user_id).order_by(token.id.desc())
+    if before is not None:
+        query = query.where(token.id < before)
+    return tuple(
+        TokenView(
+            row.id,
+            row.name,
+            tuple(row.scopes),
+            row.created_at,
+            row.expires_at,
+            row.revoked_at is None and row.expires_at > moment,
+        )
+        for row in session.execute(query.limit(TOKENS + 1))
+    )
