@@ -19,7 +19,7 @@ from grading.domain.errors import GraderError
 from grading.domain.permissions import Actor
 from grading.store import Store
 from grading.store.privacy import erasure, export
-from grading.store.privacy.student_data import Known, find_known, find_student
+from grading.store.privacy.erasure import Known, find_known, find_student
 
 pages = Blueprint("erasing", __name__)
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from app.web.i18n import ngettext
 from app.web.services import services
 from grading.domain.permissions import Actor, Subject
 from grading.store import tables
-from grading.store.courses import group_import, groups
+from grading.store.courses import groups
 from grading.store.courses.groups import Group
-from grading.tabular.groups_csv import GroupProblem, read_groups
+from grading.tabular.roster_csv import GroupProblem, read_groups
 
 pages = Blueprint("groups", __name__)
 
@@ -66,7 +66,7 @@ def arrange(assignment_id: int) -> tuple[str, int] | BaseResponse:
             found = _shared(session, actor, assignment_id)
             if request.form.get("state") != groups.state(session, assignment_id):
                 raise GroupProblem(_("Somebody changed the groups meanwhile. Look at them and try again."))
-            made = group_import.arrange(session, found, _typed(), actor.name)
+            made = groups.arrange(session, found, _typed(), actor.name)
     except GroupProblem as error:
         return _page(actor, assignment_id, error.message), error.status
     return _done(assignment_id, made)
@@ -77,7 +77,7 @@ def fill(assignment_id: int) -> BaseResponse:
     """Put everybody who is in no group into one by chance."""
     actor = auth.actor()
     with services().store.write() as session:
-        made = group_import.fill(session, _shared(session, actor, assignment_id), actor.name)
+        made = groups.fill(session, _shared(session, actor, assignment_id), actor.name)
     return _done(assignment_id, made)
 
 
@@ -91,7 +91,7 @@ def upload(assignment_id: int) -> tuple[str, int] | BaseResponse:
             known = groups.students(session, found.course_id)
             names = {one.sign_in_name: one.user_id for one in known if one.sign_in_name}
             wanted = read_groups(given.read() if given else b"", names)
-            made = group_import.arrange(session, found, wanted, actor.name)
+            made = groups.arrange(session, found, wanted, actor.name)
     except GroupProblem as error:
         return _page(actor, assignment_id, error.message), error.status
     return _done(assignment_id, made)

@@ -13,7 +13,7 @@ from app.web.rate_limits import UPLOADS, limited, per_person
 from app.web.services import services
 from grading.domain.errors import Conflict, GraderError
 from grading.domain.permissions import Actor, Subject, may
-from grading.store.courses import courses, invitations, members, roster
+from grading.store.courses import courses, invitations, roster
 from grading.store.courses.roster import Plan
 from grading.tabular import roster_csv
 from grading.tabular.roster_csv import Roster
@@ -35,9 +35,9 @@ def _listing(course_id: int, problem: str = "") -> str:
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
     with services().store.look() as session:
         course = courses.named(session, course_id)
-        people = members.listing(session, course_id, search, role if role in roster_csv.ROLES else "", number)
+        people = roster.listing(session, course_id, search, role if role in roster_csv.ROLES else "", number)
         changes = may(actor, "roster.change", Subject(course_id))
-        uninvited = members.uninvited(session, course_id) if changes else 0
+        uninvited = roster.uninvited(session, course_id) if changes else 0
     return render_template(
         "courses/roster.html", course=course, people=people, search=search, role=role, problem=problem,
         uninvited=uninvited, changes=changes, form=request.form,
@@ -102,9 +102,9 @@ def invite(course_id: int) -> Response | BaseResponse:
     actor = auth.in_course("roster.change", course_id)
     given = [int(one) for one in request.form.getlist("user") if one.isdecimal() and len(one) < 10]
     with services().store.write() as session:
-        wanted = members.linkable(session, actor, course_id, None if "all" in request.form else given)
+        wanted = roster.linkable(session, actor, course_id, None if "all" in request.form else given)
         made = invitations.make(session, wanted, actor.name, actor.user_id, course_id)
-        rows = members.named(session, wanted)
+        rows = roster.named(session, wanted)
         course = courses.find(session, course_id)
     if not made:
         flash(
@@ -128,8 +128,8 @@ def person(course_id: int, user_id: int) -> str:
     with services().store.look() as session:
         found = roster.member(session, course_id, user_id)
         course = courses.find(session, course_id)
-        one = members.person(session, user_id, found.role)
-        linkable = user_id in members.linkable(session, actor, course_id, [user_id])
+        one = roster.person(session, user_id, found.role)
+        linkable = user_id in roster.linkable(session, actor, course_id, [user_id])
     changes = may(actor, "roster.change", Subject(course_id))
     own = user_id == actor.user_id and not actor.administrator
     return render_template(
@@ -164,7 +164,7 @@ def link(course_id: int, user_id: int) -> str:
     actor = auth.in_course("roster.change", course_id)
     with services().store.write() as session:
         roster.member(session, course_id, user_id)
-        members.require_linkable(session, actor, course_id, [user_id])
+        roster.require_linkable(session, actor, course_id, [user_id])
         back = url_for("people.person", course_id=course_id, user_id=user_id)
         return shown_links.page(session, user_id, actor, back, course_id)
 

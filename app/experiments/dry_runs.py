@@ -22,7 +22,7 @@ from grading.domain.permissions import Actor
 from grading.store import tables
 from grading.store.assignments import drafts, versions
 from grading.store.experiments import apply as replacing
-from grading.store.experiments import dry_run_lists, dry_runs, impact, sample_submissions
+from grading.store.experiments import dry_runs, impact
 from grading.store.experiments.dry_runs import Begun, Purpose
 
 pages = Blueprint("dry_runs", __name__)
@@ -40,8 +40,8 @@ def listing(assignment_id: int) -> str:
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         now, has = drafts.stand_and_has(session, assignment_id)
-        top, runs = assignment_pages.head(session, found, now), dry_run_lists.lines(session, assignment_id)
-        recent, more = dry_run_lists.recent(session, assignment_id)
+        top, runs = assignment_pages.head(session, found, now), dry_runs.lines(session, assignment_id)
+        recent, more = dry_runs.recent(session, assignment_id)
     return render_template(
         "experiments/dry_runs.html", head=top, runs=runs, recent=recent, more=more, has=has
     )
@@ -79,7 +79,7 @@ def _begin(session: Session, found: tables.Assignment, purpose: Purpose, actor: 
         raise Conflict(_("There is no draft. Change the rubric first; then its effect can be compared."))
     if purpose == "try":
         wanted = [one for one in ("starter", "solution") if request.form.get(one)]
-        tried = [sample_submissions.trial(session, found, version, one, actor) for one in wanted]  # type: ignore[arg-type]
+        tried = [dry_runs.trial(session, found, version, one, actor) for one in wanted]  # type: ignore[arg-type]
         chosen += [one for one in tried if one is not None]
     return dry_runs.begin(session, found, version, [*chosen, *_chosen(session, found.id)], purpose, actor)
 
@@ -110,7 +110,7 @@ def show(dry_run_id: str) -> str:
     with services().store.look() as session:
         run, found = _seen(session, actor, dry_run_id)
         top = assignment_pages.head(session, found)
-        (line,) = dry_run_lists.lines(session, found.id, run.id)
+        (line,) = dry_runs.lines(session, found.id, run.id)
         moved = impact.moves(session, run)
         changed = [] if top.counting_id == run.rubric_version_id else _changed(session, found, run)
     boundary = _boundary()
@@ -143,7 +143,7 @@ def progress(dry_run_id: str) -> Response:
     actor = auth.actor()
     with services().store.look() as session:
         run, _found = _seen(session, actor, dry_run_id)
-        states = dry_run_lists.states(session, run.id)
+        states = dry_runs.states(session, run.id)
     ended = sum(count for state, count in states.items() if state in dry_runs.ENDED)
     return jsonify(total=sum(states.values()), ended=ended, over=ended >= sum(states.values()))
 
@@ -155,7 +155,7 @@ def one(dry_run_id: str, submission_id: str) -> str:
     with services().store.look() as session:
         run, found = _seen(session, actor, dry_run_id)
         top = assignment_pages.head(session, found)
-        (line,) = dry_run_lists.lines(session, found.id, run.id)
+        (line,) = dry_runs.lines(session, found.id, run.id)
         tried = impact.tried(session, run, submission_id)
     return render_template(
         "experiments/tried.html",

@@ -19,8 +19,7 @@ from grading.domain.rubric import Criterion
 from grading.store import tables
 from grading.store.experiments import corrections, example_evaluation, examples
 from grading.store.experiments.example_evaluation import HeldBack, Measured
-from grading.store.experiments.example_texts import LONGEST, LONGEST_REASON, identities
-from grading.store.experiments.examples import Shown
+from grading.store.experiments.examples import LONGEST, LONGEST_REASON, Shown, identities
 from grading.store.rounds import example_usage
 from grading.store.views import review_worklist
 

@@ -13,7 +13,7 @@ from grading.domain.permissions import Actor
 from grading.integrations.lti.keys import new_key
 from grading.integrations.lti.values import PlatformRefused
 from grading.store.courses import courses
-from grading.store.integrations.lti import keys, launch, platform_changes, platforms
+from grading.store.integrations.lti import launch, platforms
 from grading.store.integrations.lti.platforms import NewPlatform
 
 pages = Blueprint("lti_platforms", __name__, url_prefix="/platforms")
@@ -53,7 +53,7 @@ def rotate() -> Response:
     """Sign with a new key from now on."""
     actor, made = _administrator(), new_key()
     with services().store.write() as store:
-        keys.rotate(store, made, actor.name)
+        platforms.rotate(store, made, actor.name)
     flash(_("A new key signs from now on; the old one is shown for another week."))
     return redirect(url_for("lti_platforms.listing"), 303)
 
@@ -70,7 +70,7 @@ def change(platform_id: int) -> tuple[str, int] | Response:
     actor = _administrator()
     try:
         with services().store.write() as store:
-            platform_changes.change(store, platform_id, _said(), actor.name)
+            platforms.change(store, platform_id, _said(), actor.name)
     except (PlatformRefused, Conflict) as error:
         return _one(platform_id, error.message), error.status
     flash(_("Saved."))
@@ -82,7 +82,7 @@ def remove(platform_id: int) -> Response:
     """Forget a platform; grades stay."""
     actor = _administrator()
     with services().store.write() as store:
-        gone = platform_changes.remove(store, platform_id, actor.name)
+        gone = platforms.remove(store, platform_id, actor.name)
     flash(_("%(name)s is removed. Accounts, hand-ins and grades are still here.", name=gone.name))
     return redirect(url_for("lti_platforms.listing"), 303)
 
@@ -144,7 +144,7 @@ def _administrator() -> Actor:
 def _one(platform_id: int, problem: str = "") -> str:
     _administrator()
     with services().store.read() as store:
-        found, stops = platform_changes.known(store, platform_id), platform_changes.stops(store, platform_id)
+        found, stops = platforms.known(store, platform_id), platforms.stops(store, platform_id)
     said = request.form if problem else {**vars(found), "origins": " ".join(found.origins)}
     return render_template(
         "lti/platform.html", platform_id=platform_id, found=found, said=said, stops=stops, problem=problem

@@ -10,7 +10,7 @@ from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.services import services
 from grading.store.courses import courses
-from grading.store.integrations.lti import course_page, platforms, roster
+from grading.store.integrations.lti import course_page, launch, platforms
 
 pages = Blueprint("lti_course", __name__, url_prefix="/courses")
 COURSE = "/<int(max=2147483647):course_id>/platform"
@@ -33,6 +33,6 @@ def update(course_id: int) -> Response:
     with services().store.write() as store:
         courses.find(store, course_id)
         for one in course_page.contexts(store, course_id):
-            roster.wish(store, one.id, actor.name)
+            launch.wish(store, one.id, actor.name)
     flash(_("The roster is brought up to date in a moment. Load this page again to see it."))
     return redirect(url_for("course_platforms.course", course_id=course_id), 303)

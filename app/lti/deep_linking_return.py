@@ -15,7 +15,7 @@ from grading.integrations.lti.keys import signed
 from grading.integrations.lti.messages import chosen
 from grading.integrations.lti.values import Platform
 from grading.store.database import now
-from grading.store.integrations.lti import keys
+from grading.store.integrations.lti import platforms
 
 
 def answer_page(
@@ -28,7 +28,7 @@ def answer_page(
     with store.read() as session:
         moment = now(session)
     said = chosen(platform, deployment, settings, items, moment, secrets.token_urlsafe(24))
-    token = signed(keys.signing(store), said)
+    token = signed(platforms.signing(store), said)
     answer = Response(render_template("lti/return.html", url=url, token=token))
     origin = f"{'https' if target.secure else 'http'}://{target.header}"
     answer.headers["Content-Security-Policy"] = (

@@ -24,8 +24,8 @@ from grading.domain.errors import GraderError
 from grading.integrations.lti import claims, client
 from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform
 from grading.store.database import now
-from grading.store.integrations.lti import keys, platforms
 from grading.store.integrations.lti import launch as launching
+from grading.store.integrations.lti import platforms
 from grading.store.integrations.lti.launch import Arrived
 
 log = logging.getLogger(__name__)
@@ -50,9 +50,9 @@ class DeploymentUnknown(LaunchRefused):
 @pages.get("/jwks")
 def jwks() -> Response:
     """The tool's public keys."""
-    keys.signing(services().store)
+    platforms.signing(services().store)
     with services().store.read() as store:
-        answer = jsonify(keys.jwks(store))
+        answer = jsonify(platforms.jwks(store))
     answer.headers["Cache-Control"] = "public, max-age=300"
     answer.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     return answer

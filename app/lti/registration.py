@@ -14,7 +14,7 @@ from grading.domain.ssrf import read
 from grading.integrations.http_client import OutsideFailed, ask
 from grading.integrations.lti import client, messages
 from grading.integrations.lti.values import PlatformRefused
-from grading.store.integrations.lti import keys, platforms
+from grading.store.integrations.lti import platforms
 from grading.store.integrations.lti.platforms import NewPlatform, TicketGone
 
 REGISTRATIONS = "20 per minute"
@@ -37,7 +37,7 @@ def register(ticket: str) -> BaseResponse:
         )
     said = client.fetch_json(url, services().config.server.allowed)
     _same_host(url, said)
-    keys.signing(services().store)
+    platforms.signing(services().store)
     answer = _ask(said, token)
     new = _platform(said, answer)
     with services().store.write() as store:

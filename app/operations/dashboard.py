@@ -22,10 +22,9 @@ from grading.broker.heartbeats import Lease
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.execution.throughput import seconds_until_checked
-from grading.store.reporting import metrics, operations, operations_summary
+from grading.store.reporting import metrics, operations
 from grading.store.reporting.metrics import Waiting
-from grading.store.reporting.operations import InWork
-from grading.store.reporting.operations_summary import Figures
+from grading.store.reporting.operations import Figures, InWork
 
 LONG_S = 60.0
 """So long a wait for the sandbox is told."""
@@ -139,7 +138,7 @@ def overview(actor: Actor) -> Overview:
     parts = _parts(given)
     with given.store.look() as session:
         seen = look_in(session)
-        known = operations_summary.figures(session, actor.staff_courses)
+        known = operations.figures(session, actor.staff_courses)
         runs, total = operations.in_work(session)
         size, kind = operations.size_bytes(session), session.get_bind().dialect.name
     leases = given.dispatch.leases([run.run_id for run in runs]) if runs else {}

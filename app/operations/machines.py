@@ -12,8 +12,8 @@ from app.web.services import services
 from grading.broker.machine_condition import Condition, condition
 from grading.broker.machine_states import MachineState, machines_that_differ
 from grading.domain.model_digests import Difference
-from grading.store.reporting import drains
-from grading.store.reporting.recent_runs import Taken, last_taken
+from grading.store.reporting import operations
+from grading.store.reporting.operations import Taken, last_taken
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def look() -> Seen:
 def look_in(session: Session) -> Seen:
     """The same, where the database is being looked at already."""
     given = services()
-    reasons, last = drains.drained(session), last_taken(session)
+    reasons, last = operations.drained(session), last_taken(session)
     waiting = expecting().waiting(session)
     states = given.dispatch.machines()
     seen = [

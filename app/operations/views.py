@@ -34,8 +34,8 @@ from grading.domain import model_digests
 from grading.domain.errors import NotFound, NotSignedIn
 from grading.domain.permissions import may
 from grading.store import schema
-from grading.store.reporting import drains
 from grading.store.reporting import metrics as measures
+from grading.store.reporting import operations
 from grading.store.reporting import operations as stored
 
 pages = Blueprint("operations", __name__)
@@ -116,7 +116,7 @@ def service(machine: str) -> BaseResponse:
         raise NotFound(_("There is no such machine in the configuration."))
     with given.store.write() as session:
         why = " ".join(request.form.get("why", "")[:200].split())
-        gone = drains.put(session, machine, actor.name, out=out, why=why)
+        gone = operations.put(session, machine, actor.name, out=out, why=why)
     heard = given.dispatch.tell_out(gone)
     if heard and not out:
         given.dispatch.release()

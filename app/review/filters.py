@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from app.web.i18n import gettext as _
 from app.web.services import services
-from grading.store.views.review_filters import Filters
+from grading.store.views.review_worklist import Filters
 
 NAMES: Mapping[str, str] = {
     # name in the address -> field of the filter

@@ -23,7 +23,7 @@ from grading.shared.cache import mark
 from grading.store import tables
 from grading.store.review import curves, second_marking
 from grading.store.views import review_worklist, submission_lists
-from grading.store.views.review_filters import Filters, Page
+from grading.store.views.review_worklist import Filters, Page
 
 ORDERS = 20
 """Filters of an assignment whose order is kept."""

@@ -21,7 +21,7 @@ from grading.shared.tracing import mark
 from grading.store import tables
 from grading.store.courses import groups
 from grading.store.database import now
-from grading.store.submissions import intake, submission_policy, uploads
+from grading.store.submissions import intake, uploads
 from grading.store.submissions.intake import Accepted, Idempotency, Incoming
 
 log = logging.getLogger(__name__)
@@ -103,10 +103,10 @@ def keep(actor: Actor, course_id: int, form: Form) -> str:
 def require_open(session: Session, assignment: tables.Assignment, actor: Actor) -> None:
     """Go on if this person may hand in now; said before a long upload is read. Raises what `door` does."""
     if trusted(actor, assignment.course_id):
-        submission_policy.require_current(assignment)
+        intake.require_current(assignment)
         return
     people = groups.together(session, assignment, actor.user_id)
-    submission_policy.require_open(session, assignment, actor.user_id, people, now(session))
+    intake.require_open(session, assignment, actor.user_id, people, now(session))
 
 
 def confirm(actor: Actor, upload_id: str) -> str:

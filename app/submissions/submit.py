@@ -18,8 +18,8 @@ from grading.domain.errors import DocumentError, NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.store.courses import groups
 from grading.store.submissions import receipts, uploads
+from grading.store.submissions.intake import Shut, door
 from grading.store.submissions.receipts import Receipt
-from grading.store.submissions.submission_policy import Shut, door
 from grading.store.views import assignment
 
 

@@ -20,7 +20,7 @@ from app.web.i18n import gettext as _
 from app.web.i18n import told
 from app.web.services import services
 from grading.domain.errors import GraderError, NotSignedIn
-from grading.store import database_errors
+from grading.store import database
 
 log = logging.getLogger(__name__)
 CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "upload_too_large"} | {
@@ -129,11 +129,11 @@ def _sentence(error: HTTPException, status: int) -> str:
 def _store(error: SQLAlchemyError) -> Response | BaseResponse:
     """Whatever the database could not do was rolled back; the caller may send it again."""
     g.broken = True
-    if database_errors.disk_full(error, services().store):
+    if database.disk_full(error, services().store):
         return _full(error)
     if isinstance(error, DataError):  # such as NUL in a text, which no browser sends
         return answer(400, CODES[400], _("The request could not be understood."))
-    if not database_errors.away(error):
+    if not database.away(error):
         return _unknown(error)
     log.error("the database cannot be used: %s", error)
     security.read_rest()

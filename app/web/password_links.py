@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.web.services import services
 from grading.domain.permissions import Actor
-from grading.store.courses import invitations, members
+from grading.store.courses import invitations, roster
 
 
 def address(secret: str) -> str:
@@ -19,5 +19,5 @@ def address(secret: str) -> str:
 def page(session: Session, user_id: int, actor: Actor, back: str, course_id: int | None = None) -> str:
     """Make a link for somebody and show it."""
     made = invitations.make(session, [user_id], actor.name, actor.user_id, course_id)
-    person = members.person(session, user_id, "")
+    person = roster.person(session, user_id, "")
     return render_template("web/password_link.html", person=person, link=address(made[user_id]), back=back)

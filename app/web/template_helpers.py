@@ -18,7 +18,7 @@ from app.web.i18n import catalogue_of_reader, current, ngettext, number, when_in
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from grading.domain.lateness import Lateness
-from grading.store.courses.members import Person
+from grading.store.courses.roster import Person
 
 STATES: Mapping[str, str] = {
     "received": N_("received"),

@@ -13,7 +13,7 @@ from flask import Flask, Response, after_this_request, current_app
 from sqlalchemy.exc import SQLAlchemyError
 
 from grading.domain.permissions import Actor
-from grading.store import Store, audit, audit_views
+from grading.store import Store, audit
 
 log = logging.getLogger(__name__)
 EVERY_S = 600.0
@@ -56,8 +56,8 @@ class Views:
         try:
             with self._store.write() as session:
                 for actor, object_, how in looks:
-                    if not audit_views.lately(session, actor, object_, timedelta(seconds=EVERY_S)):
-                        audit.note(session, actor, audit_views.ACTION, object_, how)
+                    if not audit.lately(session, actor, object_, timedelta(seconds=EVERY_S)):
+                        audit.note(session, actor, audit.ACTION, object_, how)
         except SQLAlchemyError as error:
             log.warning("%d views of grades could not be written down yet: %s", len(looks), error)
             with self._lock:

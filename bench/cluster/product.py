@@ -34,7 +34,7 @@ from grading.store import Store, schema
 from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
-from grading.store.reporting import drains
+from grading.store.reporting import operations
 from grading.store.submissions import intake
 from grading.store.submissions.intake import Incoming
 from grading.store.tables import Round
@@ -126,7 +126,7 @@ class Product:
     def _drain(self) -> None:
         with self.store.write() as session:
             for name in self.machines:
-                drains.drain(session, name, "benchmark", "not yet")
+                operations.drain(session, name, "benchmark", "not yet")
         self.dispatch.registry.drain(self.machines)
 
     def _until_ready(self) -> None:
@@ -155,7 +155,7 @@ class Product:
         """Machines take work from now on."""
         with self.store.write() as session:
             for name in self.machines:
-                drains.undrain(session, name, "benchmark")
+                operations.undrain(session, name, "benchmark")
         self.dispatch.registry.drain([])
         self.dispatch.release()
 

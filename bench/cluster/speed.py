@@ -27,7 +27,7 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     ),
     "grading.scheduling.stalls": ("LOADING_S", "CHUNK_S", "WAITING_S", "MARGIN_S"),
     "grading.store.rounds.lifecycle": ("BACKOFF_S",),
-    "grading.store.views.grading_speed": ("TYPICAL_S",),
+    "grading.store.views.status": ("TYPICAL_S",),
     "workers.canary": ("LOOK_EVERY_S", "STEADY_S", "LET_FINISH_S"),
     "workers.machine.circuits": ("PROBE_S",),
     "workers.machine.engines.http.answer": ("PROGRESS_EVERY_S",),

@@ -17,7 +17,7 @@ from grading.store import Store, schema
 from grading.store.accounts import credentials, users
 from grading.store.assignments import versions
 from grading.store.audit import note
-from grading.store.grades import lateness
+from grading.store.grades import extensions
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def store_assignment(
     if not course_slug:
         raise AssignmentError("assignment.toml: course: this key is missing; or give --course.")
     row, version, added = versions.put(session, course_slug, versions.of_folder(read, release))
-    lateness.settle(session, row, "cli")
+    extensions.settle(session, row, "cli")
     if added:
         note(session, "cli", "assignment.import", f"assignment:{row.id}", {"version": version.number})
     return f"{course_slug}/{row.slug}", version.number, added

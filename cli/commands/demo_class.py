@@ -17,7 +17,7 @@ from grading.store.accounts import users
 from grading.store.assignments import settings as assignment_settings
 from grading.store.assignments import versions
 from grading.store.database import now
-from grading.store.grades import change_history, extensions, lateness, release
+from grading.store.grades import change_history, extensions, release
 from grading.store.review import edits, regrade_requests
 
 OPEN, RELEASED = "business-analytics/python-basket", "business-analytics/sales-cleaning"
@@ -50,7 +50,7 @@ def set_dates(session: Session) -> None:
         if settings.due is None:
             due = (now(session) + timedelta(days=days)).replace(hour=21, minute=59, second=0, microsecond=0)
             changed = settings.model_copy(update={"due": due, "late": late})
-            lateness.apply_settings(session, assignment, changed, actor)
+            extensions.apply_settings(session, assignment, changed, actor)
 
 
 def bring_to_life(store: Store, submissions: Mapping[tuple[str, str], str]) -> None:

@@ -16,7 +16,7 @@ from grading.store import Store, tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.integrations.lti import launch, platforms
-from grading.store.integrations.lti.score_sync import wake
+from grading.store.integrations.lti.platform import wake
 from grading.store.integrations.lti.tables import LtiContext
 
 HOST = "127.0.0.1"

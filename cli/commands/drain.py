@@ -13,7 +13,7 @@ from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.broker.heartbeats import DEAD_AFTER_S
 from grading.broker.machine_states import MachineState
 from grading.domain.errors import GraderError
-from grading.store.reporting import drains
+from grading.store.reporting import operations
 
 BY = "cli"
 LOOK_S = 0.5
@@ -36,7 +36,7 @@ def drain(settings: Settings, machine: str, back: bool, why: str, patience_s: fl
     """Take MACHINE out: it gets nothing new, and this returns when it has finished what it had."""
     settings.config.machine(machine)
     with writing(settings) as session:
-        out = drains.put(session, machine, BY, out=not back, why=why)
+        out = operations.put(session, machine, BY, out=not back, why=why)
     dispatch = open_dispatch(settings.running)
     if not dispatch.tell_out(out):
         click.echo("Redis is away; the machine hears of it when Redis is back.")

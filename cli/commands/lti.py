@@ -16,7 +16,7 @@ from grading.domain.errors import GraderError
 from grading.integrations.lti.keys import new_key
 from grading.store import Store, schema
 from grading.store.assignments import versions
-from grading.store.integrations.lti import keys, launch, platform_changes, platforms, roster
+from grading.store.integrations.lti import launch, platforms
 from grading.store.integrations.lti.platforms import NewPlatform
 from workers.server.delivery.lti import Passback
 
@@ -77,12 +77,12 @@ def listing(settings: Settings) -> None:
 def change(settings: Settings, /, platform: int, origins: tuple[str, ...], **said: str | None) -> None:
     """Change what is registered of PLATFORM; what is not named stays. The issuer stays."""
     with writing(settings) as session:
-        was = platform_changes.known(session, platform)
+        was = platforms.known(session, platform)
         named: dict[str, Any] = {
             name: getattr(was, name) if value is None else value for name, value in said.items()
         }
         new = NewPlatform(issuer=was.issuer, origins=origins or was.origins, **named)
-        changed = platform_changes.change(session, platform, new, BY)
+        changed = platforms.change(session, platform, new, BY)
     click.echo(f"Changed: {', '.join(changed)}." if changed else "Nothing is different.")
 
 
@@ -94,7 +94,7 @@ def remove(settings: Settings, platform: int, yes: bool) -> None:
     """Forget PLATFORM. Accounts, hand-ins and grades stay; launches, links and scores to it end."""
     with _store(settings) as store:
         with store.read() as session:
-            one = platform_changes.stops(session, platform)
+            one = platforms.stops(session, platform)
         click.echo(
             f"{one.name}: this ends launches, {one.courses} connected courses, {one.links} links and the "
             f"scores of {one.people} people; {one.waiting} scores that did not arrive yet never will. "
@@ -103,7 +103,7 @@ def remove(settings: Settings, platform: int, yes: bool) -> None:
         if not yes:
             click.confirm("Remove it?", abort=True)
         with store.write() as session:
-            platform_changes.remove(session, platform, BY)
+            platforms.remove(session, platform, BY)
     click.echo(f"{one.name} is removed.")
 
 
@@ -145,7 +145,7 @@ def rotate(settings: Settings) -> None:
     """Sign with a new key; the old one is shown for another week."""
     made = new_key()
     with writing(settings) as session:
-        keys.rotate(session, made, BY)
+        platforms.rotate(session, made, BY)
     click.echo(f"The key {made.kid} signs from now on.")
 
 
@@ -155,7 +155,7 @@ def rotate(settings: Settings) -> None:
 def update_roster(settings: Settings, context: int) -> None:
     """Bring the roster of the platform's course number CONTEXT up to date."""
     with _store(settings) as store:
-        count, gone = roster.update(store, _passback(settings, store).talk, context, BY)
+        count, gone = launch.update(store, _passback(settings, store).talk, context, BY)
     click.echo(f"{count} people are in it; {gone} are not there any more and keep their place here.")
 
 

@@ -18,7 +18,7 @@ from grading.store import Store, schema
 from grading.store.privacy import erasure
 from grading.store.privacy import export as exports
 from grading.store.privacy import retention as keeping
-from grading.store.privacy.student_data import Student, find_student
+from grading.store.privacy.erasure import Student, find_student
 
 
 class RedisAway(GraderError):

@@ -16,8 +16,8 @@ from grading.broker.leases import Leases, connect
 from grading.domain.errors import GraderError
 from grading.store import Store, schema
 from grading.store.reporting import metrics
-from grading.store.reporting.database_facts import DatabaseFacts, facts, file_of
 from grading.store.reporting.metrics import Open, Waiting
+from grading.store.reporting.operations import DatabaseFacts, facts, file_of
 
 NETWORK_DISKS = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs")
 MANY_SLOTS = 64

@@ -11,7 +11,7 @@ from cli.settings import lms_secrets
 from grading.domain.learning_platforms import platform_modules
 from grading.store import Store
 from grading.store.integrations import event_deliveries, webhook_secrets
-from grading.store.reporting.database_facts import file_of
+from grading.store.reporting.operations import file_of
 
 
 def check(patient: Patient) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ScalarSelect, insert, select
@@ -9,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from grading.store import tables
 from grading.store.database import now
+from grading.store.tables import Audit
 
 
 def note(
@@ -45,3 +47,17 @@ def _course(object_: str) -> ScalarSelect[int] | int | None:
         of_it = select(tables.Assignment.course_id)
         return of_it.where(tables.Assignment.id == int(name)).scalar_subquery()
     return int(name) if kind == "course" else None
+
+
+ACTION = "grade.view"
+
+
+def lately(session: Session, actor: str, object_: str, within: timedelta) -> bool:
+    """Whether this view of the actor is in the audit already, from not longer ago."""
+    query = select(Audit.id).where(
+        Audit.object == object_[:100],
+        Audit.actor == actor[:100],
+        Audit.action == ACTION,
+        Audit.at > now(session) - within,
+    )
+    return session.scalar(query.limit(1)) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 import time
@@ -22,7 +23,7 @@ from sqlalchemy import (
     make_url,
     text,
 )
-from sqlalchemy.exc import InvalidatePoolError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, TimeoutError
 from sqlalchemy.orm import Session, sessionmaker
 
 from grading.store import change_tracking
@@ -280,3 +281,37 @@ def _sqlite_begin(connection: Any) -> None:
         return
     connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if options.get('derived') else 'FULL'}")
     connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+POSTGRES_FULL = "53100"
+LEAST_FREE = 1024 * 1024
+"""Bytes; below, a file that SQLite cannot write or make is a matter of room."""
+_PRIMARY = 0xFF
+
+
+def disk_full(error: BaseException, store: Store) -> bool:
+    """Whether the database had no room; what it was asked to write is rolled back."""
+    if not isinstance(error, DBAPIError):
+        return False
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is None:
+        return getattr(error.orig, "sqlstate", None) == POSTGRES_FULL
+    if code == sqlite3.SQLITE_FULL:
+        return True
+    # without room for its -wal or -shm file, SQLite only knows that it could not write or open it
+    return code & _PRIMARY in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and _no_room(store)
+
+
+def _no_room(store: Store) -> bool:
+    path = make_url(store.url).database
+    try:
+        return path is not None and shutil.disk_usage(path).free < LEAST_FREE
+    except OSError:
+        return False
+
+
+def away(error: BaseException) -> bool:
+    """Whether the database is restarting, locked or out of connections: the same may work in a while."""
+    if isinstance(error, DBAPIError):
+        return isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated
+    return isinstance(error, TimeoutError)

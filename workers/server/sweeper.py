@@ -15,7 +15,7 @@ from grading.broker.celery_app import CHECKS_QUEUES, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import load_scripts
 from grading.store import outbox
-from grading.store.reporting import drains
+from grading.store.reporting import operations
 from grading.store.rounds import preparing, queue
 from workers.server import canary, record
 from workers.server.admit import release
@@ -191,4 +191,4 @@ class Sweeper:
 
     def _drained(self) -> dict[str, str]:
         with self.server.store.read() as session:
-            return drains.drained(session)
+            return operations.drained(session)

@@ -25,7 +25,7 @@ from grading.domain.lateness import LateRule
 from grading.store import tables
 from grading.store.assignments import drafts
 from grading.store.assignments import settings as assignment_settings
-from grading.store.grades import lateness
+from grading.store.grades import extensions
 from grading.store.views import api_lists
 
 
@@ -148,7 +148,7 @@ def change_assignment(call: Call, about: tables.Assignment, body: AssignmentChan
     etags.require_seen(etags.tag_of(_shown(about)))
     known = assignment_settings.settings_of(about)
     before = {name: getattr(known, name) for name in type(known).model_fields}
-    lateness.apply_settings(call.session, about, _checked({**before, **_said(body)}), call.actor)
+    extensions.apply_settings(call.session, about, _checked({**before, **_said(body)}), call.actor)
     found = _shown(about)
     call.etag = etags.tag_of(found)
     return found

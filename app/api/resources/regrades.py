@@ -21,8 +21,8 @@ from app.web.services import services
 from grading.domain.errors import GraderError
 from grading.store import tables
 from grading.store.assignments import versions
-from grading.store.experiments import dry_run_lists, dry_runs
-from grading.store.experiments.dry_run_lists import DryRunLine
+from grading.store.experiments import dry_runs
+from grading.store.experiments.dry_runs import DryRunLine
 from grading.store.review import regrade_requests as regrades
 from grading.store.review.regrade_requests import Verdict
 from grading.store.views import regrade_requests as regrade_lists
@@ -163,14 +163,14 @@ def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> Reru
 @get(f"{ASSIGNMENT}/reruns", of_assignment("rubric.see"))
 def reruns(call: Call, about: tables.Assignment) -> Reruns:
     """Re-runs, tries and dry runs of an assignment, the newest first."""
-    return Reruns(items=[_line(one) for one in dry_run_lists.lines(call.session, about.id)])
+    return Reruns(items=[_line(one) for one in dry_runs.lines(call.session, about.id)])
 
 
 @get(RERUN, of_rerun("rubric.see"))
 def rerun(call: Call, about: tuple[tables.DryRun, tables.Assignment]) -> Rerun:
     """How far a re-run is."""
     run, assignment = about
-    return _line(dry_run_lists.lines(call.session, assignment.id, run.id)[0])
+    return _line(dry_runs.lines(call.session, assignment.id, run.id)[0])
 
 
 @post(f"{RERUN}/discard", of_rerun("rerun"))

@@ -12,8 +12,8 @@ from app.api.paging import Page, Paged, cut, number
 from app.api.routes import Call, delete, get, patch, post
 from app.web.parsing import InvalidField
 from grading.store import tables
-from grading.store.courses import members, roster
-from grading.store.courses.members import Person
+from grading.store.courses import roster
+from grading.store.courses.roster import Person
 from grading.store.views import api_lists
 from grading.tabular import roster_csv
 from grading.tabular.roster_csv import Problem, Roster
@@ -114,7 +114,7 @@ def remove_member(call: Call, about: tables.Course, user_id: int) -> None:
 
 def _member(call: Call, about: tables.Course, user_id: int) -> Member:
     found = roster.member(call.session, about.id, user_id)
-    return _shown(members.person(call.session, user_id, found.role))
+    return _shown(roster.person(call.session, user_id, found.role))
 
 
 def _shown(one: Person) -> Member:

@@ -34,7 +34,7 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.store import blobs, tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
-from grading.store.courses import members
+from grading.store.courses import roster
 from grading.store.idempotency_keys import Idempotency
 from grading.store.rounds import prompts
 from grading.store.submissions import receipts
@@ -78,7 +78,7 @@ def submissions(call: Call, query: SubmissionFilter) -> Page[SubmissionItem]:
     )
     found = api_lists.submissions(call.session, wanted, moment_and_id(query), query.limit + 1)
     shown, address = cut(call, query, found, lambda one: (one.created_at, one.id))
-    names = members.subjects(call.session, [one.student_id for one in shown])
+    names = roster.subjects(call.session, [one.student_id for one in shown])
     return Page(items=[_item(call.actor, one, names) for one in shown], next=address)
 
 

@@ -27,7 +27,7 @@ from grading.domain.permissions import Actor
 from grading.store.assignments import drafts, settings
 from grading.store.assignments.drafts import NothingChanged, SavedMeanwhile
 from grading.store.blobs import fetch
-from grading.store.grades import lateness
+from grading.store.grades import extensions
 
 pages = Blueprint("authoring_files", __name__)
 _PART = re.compile(r"[^/\\\x00-\x1f\x7f]{1,120}")
@@ -97,7 +97,7 @@ def bring(assignment_id: int) -> tuple[str, int] | BaseResponse:
             note = request.form.get("note", "") or _("Imported from a zip")
             if request.form.get("settings"):
                 said = from_folder(settings.settings_of(found), read)
-                lateness.apply_settings(session, found, said, actor)
+                extensions.apply_settings(session, found, said, actor)
             base = shared.base()
             made = drafts.save(session, found, content, base, actor, note, read.notes).number
         flash(_("Read as version %(number)s. It is a draft until you publish it.", number=made))

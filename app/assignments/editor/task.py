@@ -18,7 +18,7 @@ from grading.domain.errors import AssignmentError
 from grading.store.assignments import drafts
 from grading.store.assignments import settings as assignment_settings
 from grading.store.assignments.drafts import NothingChanged, SavedMeanwhile
-from grading.store.grades import lateness
+from grading.store.grades import extensions
 
 pages = Blueprint("authoring_task", __name__)
 
@@ -119,7 +119,7 @@ def save_settings(assignment_id: int) -> tuple[str, int] | Response:
         with services().store.write() as session:
             found = assignment_pages.changeable(session, actor, assignment_id)
             said = shared.read_settings(assignment_settings.settings_of(found))
-            moved = lateness.apply_settings(session, found, said, actor)
+            moved = extensions.apply_settings(session, found, said, actor)
     except (AssignmentError, dates.BadDate) as error:
         with services().store.look() as session:
             top = assignment_pages.head(session, assignment_pages.changeable(session, actor, assignment_id))

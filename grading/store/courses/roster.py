@@ -1,13 +1,27 @@
-"""The people of a course: listing, adding many from a table, changing roles, taking somebody out."""
+"""Roster of a course: its members, files of members, what changes."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
+from typing import Any
 
-from sqlalchemy import Select, bindparam, delete, select
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    String,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -17,8 +31,282 @@ from grading.store import tables
 from grading.store.accounts import users as accounts
 from grading.store.audit import note
 from grading.store.bulk import chunks
-from grading.store.database import now
+from grading.store.database import always, clock, now, told
 from grading.tabular.roster_csv import ROLES, Problem, Roster, Row
+
+PER_PAGE = 25
+NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody in a list."""
+
+    user_id: int
+    name: str
+    email: str
+    ids: tuple[str, ...]
+    """What they sign in as, their student id."""
+    role: str
+    administrator: bool
+    disabled: bool
+    enters: bool
+    """They have a password."""
+    invited_until: datetime | None
+    """How long the link they were given is valid."""
+
+
+@dataclass(frozen=True)
+class People:
+    """A page of a list."""
+
+    items: tuple[Person, ...]
+    page: int
+    pages: int
+    total: int
+
+
+SHOWN = (
+    tables.User.id,
+    tables.User.name,
+    tables.User.email,
+    tables.User.administrator,
+    tables.User.disabled,
+    tables.User.password_hash.is_not(None).label("enters"),
+    select(func.max(tables.ResetLink.expires_at))
+    .where(tables.ResetLink.user_id == tables.User.id, tables.ResetLink.used_at.is_(None))
+    .correlate(tables.User)
+    .scalar_subquery()
+    .label("invited_until"),
+)
+"""What a list reads of somebody; their role follows."""
+
+
+def listing(session: Session, course_id: int, search: str = "", role: str = "", page: int = 1) -> People:
+    """The people of a course, staff first, then by name."""
+    return people_page(session, _listing(bool(role)), {"course_id": course_id, "role": role}, search, page)
+
+
+@cache
+def _listing(one_role: bool) -> Any:
+    here = tables.Membership
+    query = select(*SHOWN, here.role).select_from(tables.User).join(here, here.user_id == tables.User.id)
+    query = query.where(here.course_id == bindparam("course_id"))
+    if one_role:
+        query = query.where(here.role == bindparam("role"))
+    first = case({"instructor": 0, "grader": 1}, value=here.role, else_=2)
+    return query.order_by(first, func.lower(tables.User.name), tables.User.id)
+
+
+def people_page(session: Session, query: Any, given: Mapping[str, Any], search: str, page: int) -> People:
+    """A page of users with a role each; `search` finds names, addresses and ids.
+
+    The query is one that is kept, with its order; `given` are its values.
+    """
+    page, search = max(page, 1), search.strip()[:200]
+    known = {**given, "like": _like(search), "skipped": (page - 1) * PER_PAGE}
+    dialect = session.get_bind().dialect.name
+    rows = session.execute(_page(query, dialect, bool(search), page == 1), known).all()
+    if not rows and page > 1:
+        return people_page(session, query, given, search, _pages(session, query, known))
+    if rows:
+        told(session, rows[0].clock)  # whose link is still valid
+    total = rows[0].total if rows else 0
+    return People(_people(session, rows), page, max(1, -(-total // PER_PAGE)), total)
+
+
+@cache
+def _page(query: Any, dialect: str, searching: bool, first: bool) -> Any:
+    query = query.where(_found()) if searching else query
+    listed = query.add_columns(func.count().over().label("total"), clock(dialect)).limit(always(PER_PAGE))
+    return listed if first else listed.offset(bindparam("skipped", type_=Integer))
+
+
+def _pages(session: Session, query: Any, given: Mapping[str, Any]) -> int:
+    # without a search, this is what all names are like
+    some = query.where(_found()).with_only_columns(tables.User.id).order_by(None)
+    counted = session.scalar(select(func.count()).select_from(some.subquery()), given)
+    return max(1, -(-(counted or 0) // PER_PAGE))
+
+
+def _like(search: str) -> str:
+    escaped = search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%".replace("\0", "")
+
+
+def _found() -> ColumnElement[bool]:
+    """By `like`, as `_like` gives it."""
+    like: Any = bindparam("like")
+    identity = exists().where(
+        tables.Identity.user_id == tables.User.id, tables.Identity.subject.ilike(like, escape="\\")
+    )
+    return or_(
+        tables.User.name.ilike(like, escape="\\"), tables.User.email.ilike(like, escape="\\"), identity
+    )
+
+
+def found(session: Session, query: Any, search: str) -> tuple[Person, ...]:
+    """The people that a query of SHOWN and a role finds; `search` finds names, addresses and ids."""
+    if search.strip():
+        query = query.where(_found())
+    return _people(session, session.execute(query, {"like": _like(search.strip()[:200])}).all())
+
+
+def _people(session: Session, rows: Sequence[Any]) -> tuple[Person, ...]:
+    names = subjects(session, [row.id for row in rows])
+    return tuple(person_of(session, row, row.role, names.get(row.id, ())) for row in rows)
+
+
+def person_of(session: Session, row: Any, role: str, ids: tuple[str, ...]) -> Person:
+    """Somebody, of a row with what is SHOWN."""
+    moment = now(session) if row.invited_until else NEVER
+    return Person(
+        row.id,
+        row.name,
+        row.email,
+        ids,
+        role,
+        row.administrator,
+        row.disabled,
+        row.enters,
+        _still(row.invited_until, moment),
+    )
+
+
+def _still(until: datetime | None, moment: datetime) -> datetime | None:
+    return until if until is not None and until > moment else None
+
+
+def subjects(session: Session, user_ids: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
+    """What each of these people is called by providers, the sign-in name first."""
+    found: dict[int, tuple[str, ...]] = {}
+    for row in session.execute(_subjects(), {"user_ids": list(user_ids)}):
+        found[row.user_id] = (*found.get(row.user_id, ()), row.subject)
+    return found
+
+
+@cache
+def _subjects() -> Any:
+    identity = tables.Identity
+    query = select(identity.user_id, identity.subject)
+    query = query.where(identity.user_id.in_(bindparam("user_ids", expanding=True)))
+    return query.order_by(identity.provider != "local", identity.id)
+
+
+@dataclass(frozen=True)
+class Named:
+    """Somebody in a table for other programs."""
+
+    user_id: int
+    sign_in_name: str
+    name: str
+    email: str
+
+
+def named(session: Session, user_ids: Sequence[int]) -> tuple[Named, ...]:
+    """These people, in the given order."""
+    found: dict[int, Named] = {}
+    for some in chunks(user_ids):
+        names = subjects(session, some)
+        query = select(tables.User.id, tables.User.name, tables.User.email).where(tables.User.id.in_(some))
+        for row in session.execute(query):
+            found[row.id] = Named(row.id, names.get(row.id, ("",))[0], row.name, row.email)
+    return tuple(found[one] for one in user_ids)
+
+
+def person(session: Session, user_id: int, role: str) -> Person:
+    """One of them. Raises NotFound."""
+    found = session.execute(_person(), {"user_id": user_id, "role": role}).all()
+    if not found:
+        raise NotFound("There is no such person.")
+    return _people(session, found)[0]
+
+
+@cache
+def _person() -> Any:
+    role = bindparam("role", type_=String).label("role")
+    return select(*SHOWN, role).where(tables.User.id == bindparam("user_id"))
+
+
+def require_linkable(session: Session, actor: Actor, course_id: int, user_ids: Sequence[int]) -> None:
+    """Go on if all these people of the course may be given a link by the actor, or raise Forbidden.
+
+    Administrators may give one to everybody; instructors to students who are staff nowhere, and whose courses
+    the actor teaches without exception: whoever knows somebody's id can add them to a course.
+    """
+    if set(user_ids) - set(linkable(session, actor, course_id, user_ids)):
+        raise Forbidden(
+            "An administrator makes links for staff, for disabled accounts, and for people who are also in "
+            "courses that you do not teach."
+        )
+
+
+def uninvited(session: Session, course_id: int) -> int:
+    """How many students of the course have no password yet, and a name to sign in with.
+
+    Not all of them may be given a link by everybody: who makes links is told by `linkable`, which is slow.
+    """
+    return session.scalar(_uninvited(), {"course_id": course_id}) or 0
+
+
+@cache
+def _uninvited() -> Select[int]:
+    here = tables.Membership
+    return (
+        select(func.count())
+        .select_from(tables.User)
+        .join(here, here.user_id == tables.User.id)
+        .where(here.course_id == bindparam("course_id"), here.role == "student", _signs_in())
+        .where(tables.User.disabled.is_(False), tables.User.password_hash.is_(None))
+    )
+
+
+def _signs_in() -> ColumnElement[bool]:
+    return exists().where(tables.Identity.user_id == tables.User.id, tables.Identity.provider == "local")
+
+
+def _only_theirs() -> tuple[ColumnElement[bool], ...]:
+    """Users whose submissions and memberships are all in the actor's courses.
+
+    Whether they have a password does not matter: who sets the first one owns the account from then on.
+    """
+    taught: Any = bindparam("taught", expanding=True)
+    other, own, work = tables.Membership.__table__.alias(), tables.Assignment, tables.Submission
+    elsewhere = exists().where(other.c.user_id == tables.User.id, other.c.course_id.not_in(taught))
+    theirs = select(own.id).where(own.course_id.in_(taught))
+    worked = exists().where(work.student_id == tables.User.id, work.assignment_id.not_in(theirs))
+    return ~worked, ~elsewhere
+
+
+def linkable(
+    session: Session, actor: Actor, course_id: int, user_ids: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """Those people of the course (nothing: all who have no password) who may be given a link by the actor."""
+    taught = [course for course, role in actor.roles.items() if role == "instructor"]
+    given = {"course_id": course_id, "taught": taught}
+    query = _linkable(actor.administrator, user_ids is not None)
+    if user_ids is None:
+        return tuple(session.scalars(query, given))
+    these = ({**given, "user_ids": list(some)} for some in chunks(user_ids))
+    allowed = {one for some in these for one in session.scalars(query, some)}
+    return tuple(one for one in user_ids if one in allowed)
+
+
+@cache
+def _linkable(by_administrator: bool, some: bool) -> Any:
+    here, other = tables.Membership, tables.Membership.__table__.alias()
+    query: Any = select(tables.User.id).join(here, here.user_id == tables.User.id)
+    query = query.where(
+        here.course_id == bindparam("course_id"), tables.User.disabled.is_(False), _signs_in()
+    )
+    if not by_administrator:
+        anywhere = exists().where(other.c.user_id == tables.User.id, other.c.role.in_(STAFF))
+        query = query.where(here.role == "student", ~anywhere, tables.User.administrator.is_(False))
+        query = query.where(*_only_theirs())
+    wanted = tables.User.id.in_(bindparam("user_ids", expanding=True))
+    query = query.where(wanted if some else tables.User.password_hash.is_(None))
+    return query.order_by(tables.User.name, tables.User.id)
+
 
 COUNTED = {"new": "made", "add": "joined", "change": "changed", "same": "unchanged"}
 """What the audit calls each kind of entry."""

@@ -17,8 +17,8 @@ from grading.domain.permissions import STAFF, Actor
 from grading.store import tables
 from grading.store.accounts import credentials, sessions, users
 from grading.store.audit import note
-from grading.store.courses import members
-from grading.store.courses.members import People, Person
+from grading.store.courses import roster
+from grading.store.courses.roster import People, Person
 
 Flag = L["administrator", "disabled"]
 KINDS = ("administrators", "staff", "disabled", "invited")
@@ -55,21 +55,21 @@ class Wishes:
 
 
 _OF_ONE = select(
-    *members.SHOWN, tables.User.created_at, tables.User.language, tables.User.mail_when_ready
+    *roster.SHOWN, tables.User.created_at, tables.User.language, tables.User.mail_when_ready
 ).where(tables.User.id == bindparam("user_id"))
 
 
 def listing(session: Session, search: str = "", kind: str = "", page: int = 1) -> People:
     """A page of everybody, by name. Who was erased is left out."""
     kind = kind if kind in KINDS else ""
-    return members.people_page(session, _listing(kind), {}, search, page)
+    return roster.people_page(session, _listing(kind), {}, search, page)
 
 
 @cache
 def _listing(kind: str) -> Any:
     user = tables.User
     known = exists().where(tables.Identity.user_id == user.id)
-    query = select(*members.SHOWN, literal("").label("role")).where(known)
+    query = select(*roster.SHOWN, literal("").label("role")).where(known)
     filters = {
         "administrators": user.administrator,
         "staff": exists().where(tables.Membership.user_id == user.id, tables.Membership.role.in_(STAFF)),
@@ -107,7 +107,7 @@ def _found(session: Session, user_id: int, row: Any) -> Account:
     )
     places = tuple(Place(*one) for one in session.execute(query))
     first = sorted(providers, key=lambda one: one[0] != "local")  # stable: the others as they came
-    person = members.person_of(session, row, "", tuple(subject for _, subject in first))
+    person = roster.person_of(session, row, "", tuple(subject for _, subject in first))
     return Account(person, places, row.created_at, tuple(providers))
 
 

@@ -6,11 +6,15 @@ counted in `grading.store.experiments.apply`.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, NotFound
@@ -22,7 +26,8 @@ from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.audit import note
 from grading.store.bulk import chunks
-from grading.store.database import now
+from grading.store.database import always, now
+from grading.store.tables.assignments import TRIAL
 
 Purpose = Literal["try", "rubric", "rerun", "examples"]
 REASONS: dict[str, str] = {"try": "try", "rubric": "dry run", "rerun": "re-run"}
@@ -205,3 +210,168 @@ def require_newest(session: Session, run: tables.DryRun) -> None:
             f"Version {counts.number} was published after this dry run began; make a new dry run to compare "
             "with what counts now."
         )
+
+
+MOST_LISTED = 25
+RECENT = 25
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunLine:
+    """A dry run in a list; counts of its rounds."""
+
+    id: str
+    purpose: str
+    version: int
+    by: str
+    created_at: datetime
+    applied_at: datetime | None
+    discarded_at: datetime | None
+    total: int
+    ended: int
+
+    @property
+    def done(self) -> bool:
+        """Whether all its gradings have ended."""
+        return self.ended >= self.total
+
+    @property
+    def open(self) -> bool:
+        """Whether something can still be decided."""
+        return self.applied_at is None and self.discarded_at is None
+
+
+def lines(session: Session, assignment_id: int, dry_run_id: str | None = None) -> list[DryRunLine]:
+    """The dry runs of an assignment, or one of them, the newest first, in one query."""
+    about = {"assignment_id": assignment_id, "dry_run_id": dry_run_id}
+    return [DryRunLine(*row) for row in session.execute(_lines(dry_run_id is not None), about)]
+
+
+@cache
+def _lines(one: bool) -> Any:
+    run, link, round_, version = tables.DryRun, tables.DryRunRound, tables.Round, tables.RubricVersion
+    query: Any = (
+        select(  # as a line has them
+            run.id,
+            run.purpose,
+            version.number.label("version"),
+            func.coalesce(tables.User.name, "").label("by"),
+            run.created_at,
+            run.applied_at,
+            run.discarded_at,
+            func.count(link.round_id).label("total"),
+            func.count().filter(round_.state.in_(ENDED)).label("ended"),
+        )
+        .join(version, version.id == run.rubric_version_id)
+        .outerjoin(tables.User, tables.User.id == run.by)
+        .outerjoin(link, link.dry_run_id == run.id)
+        .outerjoin(round_, round_.id == link.round_id)
+        .group_by(run.id, version.number, tables.User.name)
+        .order_by(run.created_at.desc(), run.id)
+    )
+    newest = select(run.id).where(
+        run.assignment_id == bindparam("assignment_id"), run.purpose.in_(list(REASONS))
+    )
+    if one:
+        newest = newest.where(run.id == bindparam("dry_run_id"))
+    newest = newest.order_by(run.created_at.desc(), run.id).limit(MOST_LISTED)
+    return query.where(run.id.in_(newest.subquery().select()))
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """A hand-in that can be chosen."""
+
+    id: str
+    student: str
+    number: int
+    points: float | None
+
+
+def recent(session: Session, assignment_id: int) -> tuple[tuple[Recent, ...], bool]:
+    """The newest hand-ins of an assignment, and whether there are more."""
+    rows = session.execute(_recent(), {"assignment_id": assignment_id}).all()
+    return tuple(Recent(*row) for row in rows[:RECENT]), len(rows) > RECENT
+
+
+@cache
+def _recent() -> Any:
+    submission, round_, grade = tables.Submission, tables.Round, tables.Grade
+    return (
+        select(submission.id, tables.User.name.label("student"), submission.number, grade.final_points)
+        .join(tables.User, tables.User.id == submission.student_id)
+        .join(round_, (round_.submission_id == submission.id) & round_.current)
+        .outerjoin(grade, grade.round_id == round_.id)
+        .where(submission.assignment_id == bindparam("assignment_id"))
+        .order_by(submission.created_at.desc(), submission.id)
+        .limit(always(RECENT + 1))
+    )
+
+
+def states(session: Session, dry_run_id: str) -> dict[str, int]:
+    """How many of its gradings are in each state."""
+    link, round_ = tables.DryRunRound, tables.Round
+    query = select(round_.state, func.count()).join(link, link.round_id == round_.id)
+    rows = session.execute(query.where(link.dry_run_id == dry_run_id).group_by(round_.state))
+    return {row[0]: row[1] for row in rows}
+
+
+def _next_number(session: Session, assignment_id: int, user_id: int) -> int:
+    """Below those of real hand-ins, which begin with 1."""
+    table = tables.Submission
+    # the same lock as that of a hand-in
+    session.execute(select(tables.User.id).where(tables.User.id == user_id).with_for_update())
+    mine = (table.assignment_id == assignment_id, table.student_id == user_id, table.source == TRIAL)
+    lowest = session.scalar(select(func.min(table.number)).where(*mine))
+    return (1 if lowest is None else lowest) - 1
+
+
+def trial(
+    session: Session,
+    assignment: tables.Assignment,
+    version: tables.RubricVersion,
+    what: Literal["starter", "solution"],
+    actor: Actor,
+) -> str | None:
+    """The starter or the solution as a hand-in that nobody sees; nothing where there is none."""
+    documents = version.starter if what == "starter" else version.solution
+    if not documents:
+        return None
+    names = {p.removeprefix(f"{what}/"): sha for p, sha in version.files.items() if p.startswith(f"{what}/")}
+    content = json.dumps([what, documents, sorted(names.items())], sort_keys=True)
+    mark = hashlib.sha256(content.encode()).hexdigest()
+    table = tables.Submission
+    same = select(table.id).where(
+        table.assignment_id == assignment.id, table.source == TRIAL, table.fingerprint == mark
+    )
+    known = session.execute(same.order_by(table.number).limit(1)).scalar_one_or_none()
+    if known is not None:
+        return known
+    made = table(
+        id=tables.new_id(),
+        assignment_id=assignment.id,
+        student_id=actor.user_id,
+        number=_next_number(session, assignment.id, actor.user_id),
+        source=TRIAL,
+        documents=documents,
+        notes=[what],
+        submitted_by=actor.user_id,
+        created_at=now(session),
+        fingerprint=mark,
+    )
+    session.add(made)
+    session.flush()
+    _add_files(session, made.id, names)
+    return made.id
+
+
+def _add_files(session: Session, submission_id: str, names: dict[str, str]) -> None:
+    sizes = select(tables.Blob.sha256, tables.Blob.size).where(tables.Blob.sha256.in_(set(names.values())))
+    known = {row.sha256: row.size for row in session.execute(sizes)}
+    rows = [
+        {"submission_id": submission_id, "path": path, "sha256": sha, "size": known[sha]}
+        for path, sha in names.items()
+        if sha in known
+    ]
+    if rows:
+        session.execute(insert(tables.SubmissionFile), rows)

@@ -20,7 +20,7 @@ from grading.domain.permissions import Actor
 from grading.statistics import Agreement, agreement
 from grading.store import tables
 from grading.store.assignments import versions
-from grading.store.experiments import dry_run_lists, dry_runs
+from grading.store.experiments import dry_runs
 from grading.store.experiments.corrections import Correction, all_of
 from grading.store.experiments.dry_runs import Begun
 from grading.store.experiments.examples import Shown, listing
@@ -122,7 +122,7 @@ def _last(session: Session, assignment_id: int) -> tables.DryRun | None:
 
 
 def _ended(session: Session, run: tables.DryRun) -> bool:
-    found = dry_run_lists.states(session, run.id)
+    found = dry_runs.states(session, run.id)
     return all(state in dry_runs.ENDED for state in found)
 
 
@@ -131,7 +131,7 @@ def measured(session: Session, assignment_id: int) -> Measured | None:
     run = _last(session, assignment_id)
     if run is None:
         return None
-    states = dry_run_lists.states(session, run.id)
+    states = dry_runs.states(session, run.id)
     graded = _graded(session, run)
     criterion_of = _criteria(session, {key for one in graded.values() for key in one.keys})
     pairs: dict[str, list[tuple[float, float, float]]] = defaultdict(list)

@@ -7,16 +7,21 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Integer, ScalarSelect, bindparam, func, select
+from sqlalchemy import ColumnElement, Integer, ScalarSelect, and_, bindparam, func, select
 from sqlalchemy.orm import Session
 
+from grading.assignments.editor.folder import Settings
 from grading.domain.errors import GraderError, NotFound
+from grading.domain.lateness import LateRule, lateness, own_due
+from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.store import tables
-from grading.store.assignments.settings import lock
+from grading.store.assignments.settings import change_settings, lock
 from grading.store.audit import note
+from grading.store.bulk import chunks
 from grading.store.database import always, now
-from grading.store.grades import lateness
+from grading.store.grades import final_score, release
+from grading.store.tables import Assignment, Extension, Grade, Round, Submission
 
 REASON = 1000
 """Characters of a reason."""
@@ -131,7 +136,7 @@ def give(
         }
         note(session, actor.name, "extension.give", f"assignment:{assignment.id}", detail)
     session.flush()
-    lateness.settle(session, assignment, actor.name, wanted)
+    settle(session, assignment, actor.name, wanted)
     return len(wanted)
 
 
@@ -150,7 +155,7 @@ def revoke(session: Session, assignment: tables.Assignment, student_id: int, act
     session.delete(row)
     session.flush()
     note(session, actor.name, "extension.revoke", f"assignment:{assignment.id}", detail)
-    lateness.settle(session, assignment, actor.name, [student_id])
+    settle(session, assignment, actor.name, [student_id])
     return True
 
 
@@ -165,3 +170,60 @@ def _students(session: Session, course_id: int, ids: Sequence[int]) -> set[int]:
 def _plain(text: str) -> str:
     """Without control characters, which databases and readers stumble over."""
     return "".join(c if c.isprintable() else " " for c in text).strip()[:REASON]
+
+
+ENDED = tuple(state.value for state in RoundState if state.final)
+
+
+def apply_settings(session: Session, assignment: Assignment, settings: Settings, actor: Actor) -> int:
+    """Keep the settings; how many grades have other points now, because they are late otherwise."""
+    changed = change_settings(session, assignment, settings, actor)
+    return settle(session, assignment, actor.name) if {"due_at", "late"} & changed else 0
+
+
+def settle(
+    session: Session, assignment: Assignment, actor: str, students: Sequence[int] | None = None
+) -> int:
+    """Those of an assignment, or of these students, that keep another part of their points now; how many.
+
+    Whoever calls it has the assignment locked. Each grade that moves is written down, and who saw it hears.
+    """
+    mine: list[ColumnElement[bool]] = [Submission.assignment_id == assignment.id]
+    mine += [] if students is None else [Submission.student_id.in_(students)]
+    # a grade that is just being made may know the old date: it is waited for, and the next one knows the new
+    under_way = select(Round.id).join(Submission, Submission.id == Round.submission_id)
+    under_way = under_way.where(*mine, Round.state.not_in(ENDED)).order_by(Round.id)
+    session.execute(under_way.with_for_update(of=Round, key_share=True))
+    moved = _moved(session, assignment, mine)
+    for some in chunks(moved):
+        query = select(Grade).where(Grade.id.in_(some)).order_by(Grade.id).with_for_update()
+        for grade in session.scalars(query.execution_options(populate_existing=True)).all():
+            _settle(session, grade, actor)
+    return len(moved)
+
+
+def _moved(session: Session, assignment: Assignment, mine: Sequence[ColumnElement[bool]]) -> list[int]:
+    own = Extension
+    whose = and_(own.assignment_id == assignment.id, own.student_id == Submission.student_id)
+    rows = session.execute(
+        select(Grade.id, Grade.credit, Submission.created_at, own.due_at)
+        .join(Submission, Submission.id == Grade.submission_id)
+        .outerjoin(own, whose)
+        .where(*mine)
+        .order_by(Grade.id)
+    )
+    rule = LateRule.model_validate(assignment.late or {})
+    return [
+        row.id
+        for row in rows
+        if lateness(row.created_at, own_due(assignment.due_at, row.due_at), rule).credit != row.credit
+    ]
+
+
+def _settle(session: Session, grade: Grade, actor: str) -> None:
+    was, credit = grade.final_points, grade.credit
+    final_score.settle(session, grade)
+    detail = {"credit": {"from": credit, "to": grade.credit}, "from": was, "to": grade.final_points}
+    note(session, actor, "grade.late", f"submission:{grade.submission_id}", detail)
+    if grade.released_at is not None and grade.final_points != was:
+        release.tell(session, grade, "grade.changed", f"changed:{grade.round_id}:late:{grade.credit:g}")

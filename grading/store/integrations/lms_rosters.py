@@ -20,7 +20,7 @@ from grading.store.assignments.settings import settings_of
 from grading.store.audit import note
 from grading.store.courses import roster
 from grading.store.database import now
-from grading.store.grades import lateness
+from grading.store.grades import extensions
 
 MOST_NAMED = 50
 """Ids that an answer names."""
@@ -84,7 +84,7 @@ def upsert_assignment(session: Session, connection: str, told: Assigned) -> dict
     was = settings_of(found)
     wanted = was.model_copy(update={"title": told.title, **({"due": told.due_at} if dated else {})})
     if wanted != was:
-        lateness.apply_settings(session, found, wanted, by)
+        extensions.apply_settings(session, found, wanted, by)
     return {"made": False, "changed": wanted != was}
 
 

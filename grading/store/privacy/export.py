@@ -22,7 +22,7 @@ from grading.store.blobs import fetch
 from grading.store.bulk import chunks
 from grading.store.database import now
 from grading.store.learning_platforms import known_platforms
-from grading.store.privacy.student_data import Student
+from grading.store.privacy.erasure import Student
 from grading.store.rounds import prompts
 from grading.store.tables import (
     Assignment,

@@ -17,7 +17,7 @@ from grading.scoring import changed
 from grading.statistics.finding_groups import Remark
 from grading.statistics.works import Judged, Looked, PersonLevel, StageRun, Tested, Took, Work, Works
 from grading.store import tables
-from grading.store.grades.counted_submission import counting
+from grading.store.grades.final_score import counting
 
 TRIAL = "trial"
 """The source of what staff handed in to try a rubric; it counts nowhere."""

@@ -6,17 +6,46 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, literal_column, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    bindparam,
+    cast,
+    delete,
+    func,
+    literal,
+    literal_column,
+    null,
+    select,
+    text,
+    union_all,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import NotFound
 from grading.domain.model import RunState
 from grading.shared.cache import Remembered
+from grading.store import audit
 from grading.store.audit import note
-from grading.store.database import always, now
-from grading.store.tables import Assignment, Course, Outbox, Round, Run, Submission, Token, User
+from grading.store.database import Store, always, clock, now, told
+from grading.store.reporting.metrics import KINDS, UNFINISHED, Waiting
+from grading.store.rounds.retry import GIVEN_UP
+from grading.store.tables import (
+    Assignment,
+    Course,
+    Drain,
+    EventReceiver,
+    Outbox,
+    Round,
+    Run,
+    Submission,
+    Token,
+    User,
+)
 
 SHOWN = 25
 """Of what is in work, and of messages of a kind."""
@@ -208,3 +237,177 @@ def _size_bytes(session: Session) -> int:
         )
         return int(pages) * int(each)
     return int(session.execute(select(func.pg_database_size(func.current_database()))).scalar_one())
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All of them, of one moment."""
+
+    rounds: Mapping[tuple[str, str], Waiting]
+    """state and priority -> rounds that have not ended"""
+    outbox: Mapping[str, Waiting]
+    """kind -> what is to be told and was not yet"""
+    dead: Mapping[str, int]
+    """kind -> messages that were given up"""
+    paused: tuple[str, ...]
+    """Receivers of events that take nothing."""
+    given_up: int
+    """Rounds of the reader's courses."""
+
+
+def figures(session: Session, course_ids: frozenset[int] | None) -> Figures:
+    """What counts now; `given_up` of these courses (nothing: all)."""
+    query = _query(session.get_bind().dialect.name, course_ids is not None)
+    found = session.execute(query, {} if course_ids is None else {"course_ids": list(course_ids)}).all()
+    moment = told(session, found[0].clock)
+    of: dict[str, dict[tuple[str, str], Waiting]] = {}
+    for what, one, other, count, oldest, _clock in found:
+        age = max(0.0, (moment - oldest).total_seconds()) if oldest is not None else 0.0
+        of.setdefault(what, {})[one, other] = Waiting(count, age)
+    none = {(s.value, priority): Waiting(0, 0.0) for s in UNFINISHED for priority in ("interactive", "batch")}
+    return Figures(
+        rounds=none | of.get("round", {}),
+        outbox=dict.fromkeys(KINDS, Waiting(0, 0.0))
+        | {name[0]: one for name, one in of.get("sent", {}).items()},
+        dead={name[0]: one.count for name, one in sorted(of.get("dead", {}).items())},
+        paused=tuple(sorted(name[0] for name in of.get("paused", {}))),
+        given_up=of["given up"]["", ""].count,
+    )
+
+
+@cache
+def _query(dialect: str, some: bool) -> Any:
+    """A row for each figure: what it is, of what, how many, since when, and the database's time."""
+    never, every = cast(null(), Round.created_at.type), func.count()
+    lost = Round.current & Round.state.in_(GIVEN_UP)
+    if some:
+        lost &= Round.course_id.in_(bindparam("course_ids", expanding=True))
+
+    def part(what: str, one: Any, other: Any, count: Any, oldest: Any) -> Any:
+        return select(literal(what).label("what"), one, other, count, oldest, clock(dialect))
+
+    nothing = literal("")
+    return union_all(
+        part("round", Round.state, Round.priority, every, func.min(Round.created_at))
+        .where(Round.state.in_(UNFINISHED))
+        .group_by(Round.state, Round.priority),
+        part("sent", Outbox.kind, nothing, every, func.min(Outbox.created_at))
+        .where(Outbox.done_at.is_(None))
+        .group_by(Outbox.kind),
+        part("dead", Outbox.kind, nothing, every, never).where(*DEAD).group_by(Outbox.kind),
+        part("paused", EventReceiver.name, nothing, literal(1), never).where(
+            EventReceiver.paused_at.is_not(None)
+        ),
+        part("given up", nothing, nothing, every, never).select_from(Round).where(lost),
+    )
+
+
+LOOKED_AT = 300
+"""Runs, the newest: that is enough for a few of each of many machines."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A run that ended."""
+
+    stage: str
+    state: str
+    error: str
+    seconds: float | None
+    tokens: int | None
+    finished_at: datetime
+    ago_s: float
+
+
+def last_taken(session: Session, each: int = 5) -> dict[str, list[Taken]]:
+    """machine -> its last runs, the newest first."""
+    rows = session.execute(_newest(session.get_bind().dialect.name), {"each": each}).all()
+    found: dict[str, list[Taken]] = {}
+    for machine, stage, state, error, seconds, tokens, at, clocked in rows:
+        ago = max(0.0, (told(session, clocked) - at).total_seconds())
+        mine = found.setdefault(machine or "", [])
+        mine.append(Taken(stage, state, error or "", seconds, tokens, at, ago))
+    found.pop("", None)
+    return found
+
+
+@cache
+def _newest(dialect: str) -> Any:
+    newest = (
+        select(Run.machine, Run.stage, Run.state, Run.error, Run.seconds, Run.output_tokens, Run.finished_at)
+        .where(Run.finished_at.is_not(None))
+        .order_by(Run.finished_at.desc())
+        .limit(always(LOOKED_AT))
+        .subquery()
+    )
+    place = func.row_number().over(partition_by=newest.c.machine, order_by=newest.c.finished_at.desc())
+    placed = select(newest, place.label("place")).subquery()
+    columns = [placed.c[one.key] for one in newest.c]
+    query = select(*columns, clock(dialect)).where(placed.c.place <= bindparam("each"))
+    return query.order_by(placed.c.finished_at.desc())
+
+
+@dataclass(frozen=True)
+class DatabaseFacts:
+    """A database that answers: its kind and version, whether commits survive a power cut, and its time."""
+
+    kind: str
+    version: str
+    durable: bool
+    now: datetime
+
+
+def file_of(store: Store) -> Path | None:
+    """The file of an SQLite database."""
+    url = store.engine.url
+    return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+
+
+def facts(store: Store) -> DatabaseFacts:
+    """Ask the database. Raises SQLAlchemy's errors."""
+    with store.read() as session:
+        if file_of(store) is not None:
+            version = str(session.scalar(text("select sqlite_version()")))
+            durable = session.scalar(text("pragma journal_mode")) == "wal"
+            return DatabaseFacts("SQLite", version, durable, now(session))
+        version = str(session.scalar(text("show server_version")))
+        settings = (session.scalar(text(f"show {name}")) for name in ("fsync", "synchronous_commit"))
+        return DatabaseFacts("PostgreSQL", version, "off" not in settings, now(session))
+
+
+def drained(session: Session) -> dict[str, str]:
+    """Names of the machines that are out, each with the reason."""
+    return {row.machine: row.why for row in session.execute(_drained())}
+
+
+@cache
+def _drained() -> Select[str, str]:
+    return select(Drain.machine, Drain.why).order_by(Drain.machine)
+
+
+def drain(session: Session, machine: str, by: str, why: str) -> None:
+    """Take a machine out; doing it again changes the reason."""
+    known = session.get(Drain, machine)
+    if known is None:
+        session.add(Drain(machine=machine, by=by, why=why[:200], since=now(session)))
+    else:
+        known.why = why[:200]
+    audit.note(session, by, "machine.drain", f"machine:{machine}", {"why": why[:200]})
+
+
+def undrain(session: Session, machine: str, by: str) -> bool:
+    """Take a machine in again. False when it was not out."""
+    gone = session.execute(delete(Drain).where(Drain.machine == machine).returning(Drain.machine)).first()
+    if gone is None:
+        return False
+    audit.note(session, by, "machine.undrain", f"machine:{machine}")
+    return True
+
+
+def put(session: Session, machine: str, by: str, *, out: bool, why: str = "") -> dict[str, str]:
+    """Take a machine out, or in again; all that are out then, for `Dispatch.tell_out`."""
+    if out:
+        drain(session, machine, by, why)
+    else:
+        undrain(session, machine, by)
+    return drained(session)

@@ -23,7 +23,7 @@ from grading.store.bulk import chunks
 from grading.store.change_tracking import BY_HAND
 from grading.store.database import now
 from grading.store.grades import release
-from grading.store.grades.counted_submission import counts_of
+from grading.store.grades.final_score import counts_of
 from grading.store.tables import Assignment, Change, Grade, Round, Submission, User, new_id
 
 

@@ -14,7 +14,7 @@ from grading.domain.rubric import Rubric
 from grading.domain.value import Value
 from grading.store.audit import note
 from grading.store.database import now
-from grading.store.grades.counted_submission import counts_of
+from grading.store.grades.final_score import counts_of
 from grading.store.tables import Assignment, Audit, Grade, Mark, Round, RubricVersion, Submission
 
 MOST = 50

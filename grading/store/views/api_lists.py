@@ -14,11 +14,11 @@ from sqlalchemy.orm import Session, joinedload
 
 from grading.domain.value import Value
 from grading.store import tables
-from grading.store.courses import members
+from grading.store.courses import roster
 from grading.store.courses.courses import CourseLine, find
-from grading.store.courses.members import Person
+from grading.store.courses.roster import Person
 from grading.store.grades import gradebook_cells
-from grading.store.submissions.submission_policy import counting_for
+from grading.store.submissions.intake import counting_for
 from grading.store.views import gradebook, submission_lists
 from grading.store.views.submission_lists import SubmissionLine
 
@@ -44,7 +44,7 @@ def people(
     """The people of a course by number; `search` finds names, addresses and ids."""
     here = tables.Membership
     query = (
-        select(*members.SHOWN, here.role)
+        select(*roster.SHOWN, here.role)
         .select_from(tables.User)
         .join(here, here.user_id == tables.User.id)
         .where(here.course_id == course_id, tables.User.id > after)
@@ -53,7 +53,7 @@ def people(
     )
     if role:
         query = query.where(here.role == role)
-    return members.found(session, query, search)
+    return roster.found(session, query, search)
 
 
 def assignments(

@@ -21,7 +21,7 @@ from grading.store.blobs import fetch
 from grading.store.courses import groups
 from grading.store.courses.groups import Group
 from grading.store.database import clock, told
-from grading.store.submissions.submission_policy import Door, Terms, stands, taken
+from grading.store.submissions.intake import Door, Terms, stands, taken
 from grading.store.views import submission_lists
 from grading.store.views.submission_lists import SubmissionLine
 

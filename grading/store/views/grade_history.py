@@ -15,7 +15,7 @@ from grading.store import tables
 from grading.store.blobs import fetch
 from grading.store.database import always
 from grading.store.grades.change_history import MadeChange
-from grading.store.grades.counted_submission import counts_of
+from grading.store.grades.final_score import counts_of
 
 MOST = 100
 """Gradings, and changes, that are listed of one hand-in; the newest."""

@@ -15,7 +15,7 @@ from grading.domain.lateness import IN_TIME, Lateness, lateness, own_due, rule_o
 from grading.domain.value import Value
 from grading.store import tables
 from grading.store.database import always
-from grading.store.submissions.submission_policy import counting_for
+from grading.store.submissions.intake import counting_for
 from grading.store.views import submission_list_queries
 
 PER_PAGE = 25

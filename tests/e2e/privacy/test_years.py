@@ -18,7 +18,7 @@ from grading.broker.heartbeats import Beat
 from grading.store import schema
 from grading.store.accounts import users
 from grading.store.assignments import versions
-from grading.store.privacy.student_data import find_student
+from grading.store.privacy.erasure import find_student
 from tests.support.aging import redis_rows, shapes
 from tests.support.factories import COURSE
 from tests.support.services import SqliteDatabases

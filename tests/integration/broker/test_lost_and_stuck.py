@@ -31,7 +31,7 @@ from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.grades import release as grades
 from grading.store.privacy import erasure
-from grading.store.privacy.student_data import find_student
+from grading.store.privacy.erasure import find_student
 from grading.store.rounds import preparing, retry
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
 from tests.support.factories import COURSE, RUBRIC, add_assignment, begin_round, begin_stage, hand_in, result

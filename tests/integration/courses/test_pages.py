@@ -25,7 +25,7 @@ from grading.store import schema, tables
 from grading.store.accounts import credentials, sessions, users
 from grading.store.accounts.sign_in_attempts import OF_ONE, Caller
 from grading.store.audit import note
-from grading.store.courses import invitations, members, roster
+from grading.store.courses import invitations, roster
 from grading.store.courses.invitations import LinkGone
 from grading.store.database import now
 from grading.store.integrations.lti.tables import LtiPlatform
@@ -215,8 +215,8 @@ def test_two_thousand_people_at_once(school: School) -> None:
     assert time.monotonic() - began < 30
     assert sum(statement.startswith("SELECT") for statement in seen) < 100  # not one for each person
     with school.store.read() as session:
-        assert members.listing(session, school.course).total == 2004
-        assert members.listing(session, school.course, "Learner 1999").total == 1
+        assert roster.listing(session, school.course).total == 2004
+        assert roster.listing(session, school.course, "Learner 1999").total == 1
 
 
 def test_the_same_new_people_in_two_courses_at_once_are_made_once(both: School) -> None:
@@ -1043,10 +1043,10 @@ def test_rows_find_their_course_by_themselves(school: School) -> None:
 def test_linkable_is_asked_by_whoever_makes_links(school: School) -> None:
     with school.store.read() as session:
         teacher = users.actor_of(session, session.get_one(tables.User, school.users["teacher"]))
-        members.require_linkable(session, teacher, school.course, [school.users["anna"]])
+        roster.require_linkable(session, teacher, school.course, [school.users["anna"]])
         for name in ("grader", "stranger", "admin"):
             with pytest.raises(Forbidden):
-                members.require_linkable(session, teacher, school.course, [school.users[name]])
+                roster.require_linkable(session, teacher, school.course, [school.users[name]])
 
 
 def test_rows_of_before_get_their_course(database_url: str) -> None:

@@ -22,11 +22,11 @@ from grading.store import Store, schema, tables
 from grading.store.accounts import users
 from grading.store.assignments import drafts
 from grading.store.database import now
-from grading.store.experiments import apply, dry_runs, impact, sample_submissions
+from grading.store.experiments import apply, dry_runs, impact
 from grading.store.experiments.dry_runs import Begun, Purpose
 from grading.store.grades.final_score import settle
-from grading.store.privacy import export, student_data
-from grading.store.submissions import intake, submission_policy
+from grading.store.privacy import erasure, export
+from grading.store.submissions import intake
 from grading.store.tables import Change, DryRun, Grade, Outbox, Round, RubricVersion, Submission
 from grading.store.views import submission as views
 from grading.store.views import submission_lists
@@ -263,12 +263,9 @@ def test_the_starter_and_the_solution_are_hand_ins_nobody_sees(server: Server) -
         version = drafts.working(session, found).version
         version.starter = [document("# do it").model_dump(mode="json")]
         version.solution = [document("x <- 1\ny <- 2").model_dump(mode="json")]
-        tried = [
-            sample_submissions.trial(session, found, version, what, TEACHER)
-            for what in ("starter", "solution")
-        ]
+        tried = [dry_runs.trial(session, found, version, what, TEACHER) for what in ("starter", "solution")]
         assert None not in tried
-        same = sample_submissions.trial(session, found, version, "starter", TEACHER)
+        same = dry_runs.trial(session, found, version, "starter", TEACHER)
         assert same == tried[0]
         hidden = [str(name) for name in tried]
     begun = begin(server.store, [*hidden, one], "try")
@@ -283,7 +280,7 @@ def test_the_starter_and_the_solution_are_hand_ins_nobody_sees(server: Server) -
         for submission in hidden:
             with pytest.raises(NotFound):
                 views.submission_view(session, submission)
-        assert submission_policy.taken(session, the_assignment(session).id, [1]) == {1: (0, 0)}
+        assert intake.taken(session, the_assignment(session).id, [1]) == {1: (0, 0)}
         assert dry_runs.chosen(session, the_assignment(session).id, "all") == [one]
         assert dry_runs.chosen(session, the_assignment(session).id, hidden) == []
     own = hand_in(server.store, 1, "teacher2")
@@ -291,13 +288,11 @@ def test_the_starter_and_the_solution_are_hand_ins_nobody_sees(server: Server) -
         assert session.get_one(Submission, own.submission_id).number == 1
     out = io.BytesIO()
     with server.store.write() as session:
-        student = student_data.find_student(session, "user:1")
+        student = erasure.find_student(session, "user:1")
         export.write_export(session, student, out, "user:1")
     with zipfile.ZipFile(out) as archive:
         kept = json.loads(archive.read("data.json"))
     assert kept.get("submissions", []) == []
     assert not any(name.startswith("hand-ins/") for name in archive.namelist())
     with server.store.read() as session:
-        assert set(student_data.find_student(session, "user:1").submissions) == set(
-            hidden
-        )  # goes with an erasure
+        assert set(erasure.find_student(session, "user:1").submissions) == set(hidden)  # goes with an erasure

@@ -18,11 +18,11 @@ from grading.store import schema, tables
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
-from grading.store.experiments import corrections, example_evaluation, example_texts, examples
-from grading.store.experiments.example_texts import ExampleRefused
+from grading.store.experiments import corrections, example_evaluation, examples
+from grading.store.experiments.examples import ExampleRefused
 from grading.store.grades.final_score import settle
 from grading.store.privacy import erasure
-from grading.store.privacy.student_data import find_student
+from grading.store.privacy.erasure import find_student
 from grading.store.rounds import example_usage, prompts
 from grading.store.submissions.intake import add_round
 from tests.support.aging import Fresh, Played, played
@@ -280,7 +280,7 @@ def test_words_lose_names_and_orders(lite: Played) -> None:
         choose(lite, assignment, change)
     with lite.store.read() as session:
         found = corrections.correction(session, assignment, change)
-        theirs = example_texts.identities(session, made["ada"])
+        theirs = examples.identities(session, made["ada"])
         words = corrections.proposed(session, found, None, theirs)
         assert found.example_id == number
         assert words == f"# thought of ada, {SECRET}\nx <- 0"

@@ -30,7 +30,7 @@ from grading.store.assignments import versions
 from grading.store.completion import finish_round
 from grading.store.database import now
 from grading.store.experiments import apply, dry_runs
-from grading.store.grades import extensions, lateness
+from grading.store.grades import extensions
 from grading.store.grades import release as grades
 from grading.store.grades.change_history import stamp
 from grading.store.grades.final_score import changes_of, lateness_of
@@ -105,7 +105,7 @@ def curve(session: Session, submission: str, by: float = 3.0) -> None:
 def settings(session: Session, submission: str, **changed: object) -> None:
     assignment = assignment_of(session, submission)
     said = assignment_settings.settings_of(assignment).model_copy(update=changed)
-    lateness.apply_settings(session, assignment, said, TEACHER)
+    extensions.apply_settings(session, assignment, said, TEACHER)
 
 
 def the_grade(session: Session, submission: str) -> Grade:

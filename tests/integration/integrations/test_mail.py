@@ -24,7 +24,7 @@ from grading.store import Store, outbox, tables
 from grading.store.completion import finish_round
 from grading.store.grades import release as grades
 from grading.store.privacy import erasure
-from grading.store.privacy.student_data import find_student
+from grading.store.privacy.erasure import find_student
 from grading.store.review import regrade_requests
 from grading.store.rounds.locking import locked
 from grading.store.submissions import mail_notifications as mails

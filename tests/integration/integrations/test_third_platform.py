@@ -27,10 +27,10 @@ from grading.domain import learning_platforms
 from grading.domain.errors import GraderError
 from grading.store import outbox
 from grading.store.audit import note
-from grading.store.grades.counted_submission import released_scores
+from grading.store.grades.final_score import released_scores
 from grading.store.learning_platforms import LearningPlatform, known_platforms
 from grading.store.privacy import erasure, export
-from grading.store.privacy.student_data import find_student
+from grading.store.privacy.erasure import find_student
 from grading.store.tables import Outbox, Submission
 from tests.integration.webapp import School, form_token, report
 from workers.server.delivery.score_sync import ScoreSync

@@ -22,7 +22,7 @@ from grading.domain.permissions import Actor
 from grading.integrations.lti.keys import new_key, signed
 from grading.store.accounts import users
 from grading.store.grades import release as grades
-from grading.store.integrations.lti import course_page, keys, platform_changes, platforms, roster, scores
+from grading.store.integrations.lti import course_page, launch, platforms, scores
 from grading.store.integrations.lti.tables import LtiContext, LtiLink, LtiNonce, LtiPlatform, LtiScore, LtiTry
 from grading.store.tables import Audit, Identity, Membership, Outbox, Round, User
 from tests.integration.lti.lti_world import Campus, campus, new
@@ -305,7 +305,7 @@ def test_the_roster_comes_by_pages_and_who_left_keeps_their_work(here: Campus) -
     assert of_it == 2 + 8
     del here.world.people["student-8"]
     context = rows(here, LtiContext)[0].id
-    assert roster.update(here.school.store, here.passback().talk, context, "test") == (8, 1)
+    assert launch.update(here.school.store, here.passback().talk, context, "test") == (8, 1)
     assert len(rows(here, Membership)) == len(
         {(one.user_id, one.course_id) for one in rows(here, Membership)}
     )
@@ -332,12 +332,12 @@ def test_a_platform_registers_itself_once_by_a_link(tmp_path: Path) -> None:
 
 
 def test_keys_are_made_once_and_shown_for_a_week_after_they_were_replaced(here: Campus) -> None:
-    first = keys.signing(here.school.store)
-    assert keys.signing(here.school.store) == first
+    first = platforms.signing(here.school.store)
+    assert platforms.signing(here.school.store) == first
     second = new_key()
     with here.school.store.write() as session:
-        keys.rotate(session, second, "test")
-    assert keys.signing(here.school.store).kid == second.kid
+        platforms.rotate(session, second, "test")
+    assert platforms.signing(here.school.store).kid == second.kid
 
     said = here.browser().get("/lti/canvas.json").json
     assert said is not None
@@ -375,7 +375,7 @@ def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None
     assert "The connection of one course." in shown
     assert "One link to an assignment." in shown
     with here.school.store.read() as session:
-        said = platform_changes.known(session, here.platform_id)
+        said = platforms.known(session, here.platform_id)
     form: dict[str, str] = {key: value for key, value in vars(said).items() if isinstance(value, str)}
     form |= {"csrf_token": token, "origins": "https://lms.school.example", "name": "Ours"}
     refused = boss.post(page, data={**form, "token_url": "nothing"})
@@ -383,7 +383,7 @@ def test_a_platform_is_changed_and_removed_and_grades_stay(here: Campus) -> None
     assert "token_url" in refused.get_data(as_text=True)
     assert boss.post(page, data=form).status_code == 303
     with here.school.store.read() as session:
-        changed = platform_changes.known(session, here.platform_id)
+        changed = platforms.known(session, here.platform_id)
     assert (changed.name, changed.issuer) == ("Ours", said.issuer)
     assert "https://lms.school.example" in changed.origins
     assert here.passback().send_due() == 1

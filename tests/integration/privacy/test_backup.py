@@ -21,9 +21,8 @@ from cli.main import grader
 from grading.domain.errors import Conflict
 from grading.store import Store, schema
 from grading.store.privacy import backup, erasure
-from grading.store.privacy.backup import BackupDamaged, Manifest
-from grading.store.privacy.database_dump import BackupFailed
-from grading.store.privacy.student_data import find_student
+from grading.store.privacy.backup import BackupDamaged, BackupFailed, Manifest
+from grading.store.privacy.erasure import find_student
 from grading.store.tables import Audit, Base, Grade, Round, Submission, SubmissionFile, User
 from tests.support.aging import STAGES, Fresh, Played, everything, fill_0001, played
 from tests.support.factories import add_assignment, hand_in

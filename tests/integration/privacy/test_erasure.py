@@ -31,7 +31,7 @@ from grading.store.audit import note
 from grading.store.learning_platforms import all_tables
 from grading.store.privacy import erasure, export
 from grading.store.privacy import retention as keeping
-from grading.store.privacy.student_data import find_student
+from grading.store.privacy.erasure import find_student
 from grading.store.submissions import class_uploads
 from grading.store.submissions.intake import Idempotency, Incoming, accept, add_round
 from grading.store.tables import (

@@ -23,7 +23,7 @@ from grading.store import schema
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.privacy import erasure, export, retention
-from grading.store.privacy.student_data import find_student
+from grading.store.privacy.erasure import find_student
 from grading.store.rounds import prompts
 from grading.store.tables import Prompt, Round, Run, SystemMessage
 from tests.support.aging import DAY_S, Fresh, Played, played

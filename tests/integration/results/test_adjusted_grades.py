@@ -28,7 +28,7 @@ from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.experiments import impact
 from grading.store.grades import final_score
-from grading.store.integrations.lti import comparison
+from grading.store.integrations.lti import scores
 from grading.store.review import carry_over
 from grading.store.views import api_lists
 from grading.store.views import submission as views
@@ -259,7 +259,7 @@ def test_who_hands_in_reads_beforehand_what_takes_points_off(school: School) -> 
 
 @pytest.mark.parametrize(("share", "differs"), [(1.1, False), (1.0, False), (0.9, True), (None, True)])
 def test_a_platform_that_cuts_to_the_maximum_does_not_differ(share: float | None, differs: bool) -> None:
-    assert (comparison.difference(1, (11.0, 10.0, "s"), share) is not None) == differs
+    assert (scores.difference(1, (11.0, 10.0, "s"), share) is not None) == differs
 
 
 def test_what_is_tried_beside_the_grade_shows_deductions_on_both_sides(school: School) -> None:

@@ -17,7 +17,7 @@ from grading.store import tables
 from grading.store.completion import finish_round
 from grading.store.database import now
 from grading.store.privacy import export
-from grading.store.privacy.student_data import find_student
+from grading.store.privacy.erasure import find_student
 from grading.store.rounds import locking
 from grading.store.views import submission as views
 from grading.store.views import submission_contents

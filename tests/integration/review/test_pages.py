@@ -26,7 +26,7 @@ from grading.store.rounds import locking
 from grading.store.submissions.intake import add_round
 from grading.store.views import review_worklist
 from grading.store.views import submission as views
-from grading.store.views.review_filters import Filters
+from grading.store.views.review_worklist import Filters
 from tests.integration.webapp import School, form_token, report, without_tokens
 from workers.server.context import Server
 from workers.server.housekeeping import do_chores

@@ -33,11 +33,11 @@ from grading.domain.errors import SandboxUnavailable
 from grading.domain.model import RoundState
 from grading.store import Store, outbox, schema
 from grading.store.privacy import backup, erasure, retention
-from grading.store.privacy.student_data import find_student
+from grading.store.privacy.erasure import find_student
 from grading.store.rounds import preparing, retry
 from grading.store.rounds.queue_positions import places
 from grading.store.tables import KeptTrial, Round
-from grading.store.views.grading_speed import speed
+from grading.store.views.status import speed
 from grading.store.views.submission import submission_view
 from tests.integration.sandbox.test_sandbox_runs import RIGHT, School, made, share
 from tests.support.aging import redis_rows

@@ -24,7 +24,7 @@ from grading.domain.model import RoundState, RunState, StageState
 from grading.scheduling.stalls import MARGIN_S
 from grading.store import schema
 from grading.store.database import now
-from grading.store.reporting import drains
+from grading.store.reporting import operations
 from grading.store.rounds import lifecycle
 from grading.store.tables import Grade, Outbox, Round, RoundStage, Run
 from tests.support.factories import add_assignment, hand_in, result
@@ -541,14 +541,14 @@ def test_a_redis_that_forgot_everything_costs_a_live_machine_nothing(cluster: Cl
 
 def test_drained_machines_are_told_to_a_redis_that_forgot_them(cluster: Cluster) -> None:
     with cluster.server.store.write() as session:
-        drains.drain(session, "dgx-spark-2", "admin", "a new disk")
+        operations.drain(session, "dgx-spark-2", "admin", "a new disk")
     cluster.sweep()
     assert cluster.leases.beat(Beat("p", "dgx-spark-2", 4, 0, BOTH))
     cluster.leases.redis.flushall()
     cluster.sweep()
     assert cluster.leases.beat(Beat("p", "dgx-spark-2", 4, 0, BOTH))
     with cluster.server.store.write() as session:
-        assert drains.undrain(session, "dgx-spark-2", "admin")
+        assert operations.undrain(session, "dgx-spark-2", "admin")
     cluster.sweep()
     assert not cluster.leases.beat(Beat("p", "dgx-spark-2", 4, 0, BOTH))
 
@@ -559,14 +559,14 @@ def test_what_an_operator_says_while_the_sweeper_tells_who_is_out_stays(
 ) -> None:
     store, told = cluster.server.store, []
     with store.write() as session:
-        drains.put(session, "dgx-spark-2", "admin", out=not out)
+        operations.put(session, "dgx-spark-2", "admin", out=not out)
     tell = type(cluster.leases).drain
 
     def late(leases: Leases, machines: Iterable[str]) -> None:
         told.append(sorted(machines))
         if len(told) == 1:  # it read who is out, and has not said so
             with store.write() as session:
-                now_out = drains.put(session, "dgx-spark-2", "admin", out=out)
+                now_out = operations.put(session, "dgx-spark-2", "admin", out=out)
             tell(leases, now_out)
         tell(leases, machines)
 

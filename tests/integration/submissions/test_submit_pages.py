@@ -22,7 +22,7 @@ from grading.domain.lateness import LateRule, closes, lateness, steps
 from grading.domain.permissions import Actor
 from grading.store import blobs, tables
 from grading.store.accounts import users
-from grading.store.courses import group_import, groups
+from grading.store.courses import groups
 from grading.store.database import now
 from grading.store.grades import extensions
 from grading.store.privacy import retention
@@ -733,7 +733,7 @@ def test_bounds_of_extensions_groups_and_uploads(school: School) -> None:
     with school.store.write() as session:
         assignment = session.get_one(tables.Assignment, school.assignment)
         assignment.group_size = 2
-        made = group_import.fill(session, assignment, "user:1")
+        made = groups.fill(session, assignment, "user:1")
         assert made == (1, 2)
     assert timedelta(days=retention.UPLOADS_DAYS) == uploads.KEPT_FOR
 

@@ -19,7 +19,7 @@ from grading.domain.model import RoundState
 from grading.store import tables
 from grading.store.accounts import credentials, users
 from grading.store.accounts.sign_in_attempts import OF_ONE, Caller
-from grading.store.reporting import drains
+from grading.store.reporting import operations
 from tests.integration.webapp import CODE, School, form_token, limit, report, stop_the_clock
 
 PASSWORD = "correct horse battery"
@@ -336,7 +336,7 @@ def test_lines_of_the_starter_are_dimmed(school: School) -> None:
 
 def test_the_page_of_machines_says_why_one_is_out(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     with school.store.write() as session:
-        drains.drain(session, "dgx-spark-1", "cli", "a new <fan>")
+        operations.drain(session, "dgx-spark-1", "cli", "a new <fan>")
     states = [replace(state, drained=state.alive) for state in school.dispatch.machines()]
     monkeypatch.setattr(school.dispatch, "machines", lambda: states)
     page = school.client("teacher").get("/machines").get_data(as_text=True)

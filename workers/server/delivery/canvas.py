@@ -15,7 +15,7 @@ from grading.domain.errors import GraderError
 from grading.integrations.canvas.client import Talk, TokenRefused
 from grading.integrations.canvas.values import CanvasFailed, CanvasSilent, tokens
 from grading.store.database import Store
-from grading.store.integrations.canvas import links, score_sync, scores
+from grading.store.integrations.canvas import links, platform, scores
 from grading.store.integrations.canvas.links import Link
 from workers.server.context import Server
 from workers.server.delivery.canvas_import import Pulled, Pulling
@@ -29,7 +29,7 @@ PULL = "canvas-pull"
 class Bridge(ScoreSync[Link, scores.Turn]):
     """People, attempts and scores. Before a post Canvas is asked what it has, as an answer may be lost."""
 
-    kind = score_sync.KIND
+    kind = platform.KIND
     lease_s = 180.0
     """An attempt sends at the most six requests, each for a quarter of a minute, and waits in between."""
 

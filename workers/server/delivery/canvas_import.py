@@ -16,7 +16,7 @@ from grading.integrations.canvas.transport import FileGone
 from grading.integrations.canvas.values import Attempt, CanvasFailed, CanvasSilent
 from grading.integrations.events import Member, Roster
 from grading.store.integrations import lms_rosters
-from grading.store.integrations.canvas import attempts, links
+from grading.store.integrations.canvas import links
 from grading.store.integrations.canvas.links import Link
 from workers.server.context import Server
 
@@ -97,7 +97,7 @@ class Pulling:
             task = talk.task(link.canvas_course, link.canvas_assignment)
             with self.server.store.write() as session:
                 links.read(session, link.id, task)
-                known, students = attempts.known(session, link), attempts.students(session, link)
+                known, students = links.known(session, link), links.students(session, link)
             if task.problem:
                 raise CanvasFailed(f"“{task.title}” in Canvas: {task.problem}.")
             for attempt in talk.attempts(link.canvas_course, link.canvas_assignment):
@@ -136,11 +136,11 @@ class Pulling:
             raise
         except GraderError as error:
             with self.server.store.write() as session:
-                attempts.refuse(session, link, attempt, error.message)
+                links.refuse(session, link, attempt, error.message)
             log.warning("link %d: an attempt becomes no hand-in: %s", link.id, error.message)
             return Pulled(refused=1)
         try:
-            accepted = attempts.accept(self.server.store, link, attempt, content)
+            accepted = links.accept(self.server.store, link, attempt, content)
         except Forbidden:
             return Pulled()  # somebody here keeps them out
         if accepted is None:

@@ -23,7 +23,7 @@ from grading.integrations.lti.values import (
 )
 from grading.store import outbox
 from grading.store.database import Store, now
-from grading.store.integrations.lti import comparison, keys, roster, score_sync, scores
+from grading.store.integrations.lti import launch, platform, platforms, scores
 from grading.store.integrations.lti.scores import Column, Turn
 from workers.server.context import Server
 from workers.server.delivery.score_sync import ScoreSync
@@ -36,7 +36,7 @@ GONE = (404, 410)
 class Passback(ScoreSync[Column, Turn]):
     """Scores, rosters and comparisons by LTI's services."""
 
-    kind = score_sync.KIND
+    kind = platform.KIND
     lease_s = 120.0
     """An attempt asks for a token, a column and a score, each in a quarter of a minute at the most."""
 
@@ -49,7 +49,7 @@ class Passback(ScoreSync[Column, Turn]):
     def talk(self) -> Talk:
         """Made at the first use, then kept for its tokens."""
         if self._talk is None:
-            self._talk = Talk(lambda: keys.signing(self.store), self.config.allowed, self._now)
+            self._talk = Talk(lambda: platforms.signing(self.store), self.config.allowed, self._now)
         return self._talk
 
     def work(self) -> int:
@@ -141,14 +141,14 @@ class Passback(ScoreSync[Column, Turn]):
         count = 0
         while not self.stop.is_set():
             with self.store.write() as session:
-                rows = outbox.claim(session, roster.KIND, 1, self.lease_s)
+                rows = outbox.claim(session, launch.KIND, 1, self.lease_s)
             if not rows:
                 break
             try:
-                roster.update(self.store, self.talk, int(rows[0].payload["context"]), rows[0].payload["by"])
+                launch.update(self.store, self.talk, int(rows[0].payload["context"]), rows[0].payload["by"])
             except GraderError as error:
                 with self.store.write() as session:
-                    roster.keep_error(session, int(rows[0].payload["context"]), error.message)
+                    launch.keep_error(session, int(rows[0].payload["context"]), error.message)
                     outbox.failed(session, rows[0], error.message, None)
                 log.warning("roster %s: %s", rows[0].key, error.message)
                 continue
@@ -177,14 +177,14 @@ class Passback(ScoreSync[Column, Turn]):
             return 0
         try:
             url = with_path(found.line_item, "results")
-            pages = comparison.read(self.talk.pages(found.platform, [SCOPE_RESULTS], url, comparison.KIND))
+            pages = scores.read(self.talk.pages(found.platform, [SCOPE_RESULTS], url, scores.KIND))
         except GraderError as error:
             with self.store.write() as session:
-                comparison.keep_error(session, link, error.message)
+                scores.keep_error(session, link, error.message)
             log.warning("link %d cannot be compared: %s", link, error.message)
             return 0
         with self.store.write() as session:
-            different = comparison.keep(session, found, pages)
+            different = scores.keep(session, found, pages)
         for one in different:
             log.warning(
                 "link %d, user %d: the platform has %s, here it is %s",

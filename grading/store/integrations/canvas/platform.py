@@ -2,20 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from grading.store.integrations.canvas.score_sync import KIND, wake
-from grading.store.integrations.canvas.tables import CanvasScore, CanvasTaken, CanvasTry
+from grading.store import outbox
+from grading.store.bulk import chunks
+from grading.store.integrations.canvas.tables import CanvasLink, CanvasScore, CanvasTaken, CanvasTry
 from grading.store.learning_platforms import LearningPlatform
+from grading.store.tables import Submission, SubmissionMember, new_id
 
 
 def _detach(session: Session, submission_ids: Sequence[str]) -> None:
     # that an attempt was pulled stays known, or it would be pulled again
     pulled = update(CanvasTaken).where(CanvasTaken.submission_id.in_(submission_ids))
     session.execute(pulled.values(submission_id=None))
+
+
+KIND = "canvas"
+_ANY = select(CanvasLink.id).limit(1)
+
+
+def wake(session: Session, submission_ids: Iterable[str]) -> int:
+    """What counts of these hand-ins may have changed; of everybody who handed in, for each live link."""
+    if not linked(session):
+        return 0
+    session.flush()
+    count = 0
+    for some in chunks(sorted(submission_ids)):
+        owner = select(Submission.id, Submission.assignment_id, Submission.student_id.label("user_id"))
+        member = select(Submission.id, Submission.assignment_id, SubmissionMember.user_id)
+        member = member.join(SubmissionMember, SubmissionMember.submission_id == Submission.id)
+        both = owner.where(Submission.id.in_(some)).union(member.where(Submission.id.in_(some))).subquery()
+        query = select(CanvasLink.id, both.c.user_id, both.c.id.label("submission_id"))
+        query = query.join(both, both.c.assignment_id == CanvasLink.assignment_id)
+        query = query.where(CanvasLink.ended_at.is_(None)).order_by(CanvasLink.id, both.c.user_id)
+        for row in session.execute(query).all():
+            count += put(session, row.id, row.user_id, row.submission_id)
+    return count
+
+
+def linked(session: Session) -> bool:
+    """Whether anything is linked at all, asked once in a transaction: most schools have no Canvas."""
+    if KIND not in session.info:
+        session.info[KIND] = session.scalar(_ANY) is not None
+    return bool(session.info[KIND])
+
+
+def put(session: Session, link_id: int, user_id: int, submission_id: str = "") -> int:
+    """One row; always a new one: another may be on its way with what counted before."""
+    payload = {"link": link_id, "user": user_id, "submission": submission_id}
+    return int(outbox.put(session, KIND, f"{link_id}:{user_id}:{new_id()}", payload))
 
 
 PLATFORM = LearningPlatform(

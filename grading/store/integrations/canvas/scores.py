@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from grading.integrations.canvas import values
 from grading.integrations.canvas.values import There, Wanted
 from grading.store.database import now
-from grading.store.grades.counted_submission import released_scores
-from grading.store.integrations.canvas import links, score_sync
+from grading.store.grades.final_score import released_scores
+from grading.store.integrations.canvas import links, platform
 from grading.store.integrations.canvas.links import Link
 from grading.store.integrations.canvas.tables import CanvasScore, CanvasTry
 from grading.store.tables import Identity, Outbox
@@ -141,12 +141,12 @@ def again(session: Session, link_id: int, only: int | None = None) -> int:
         mine.append(CanvasScore.user_id == only)
     fresh = {"told": "", "error": "", "given_up": False}
     users = session.scalars(update(CanvasScore).where(*mine).values(fresh).returning(CanvasScore.user_id))
-    return sum(score_sync.put(session, link_id, user) for user in users.all())
+    return sum(platform.put(session, link_id, user) for user in users.all())
 
 
 def reconcile(session: Session, link: Link) -> int:
     """Leave word for everybody whose points Canvas should know and does not; how many."""
-    query = select(Outbox.payload).where(Outbox.kind == score_sync.KIND, Outbox.done_at.is_(None))
+    query = select(Outbox.payload).where(Outbox.kind == platform.KIND, Outbox.done_at.is_(None))
     waiting = {(one.get("link"), one.get("user")) for one in session.scalars(query)}
     rows = session.scalars(select(CanvasScore).where(CanvasScore.link_id == link.id))
     known = {row.user_id: row for row in rows}
@@ -158,7 +158,7 @@ def reconcile(session: Session, link: Link) -> int:
         wanted = values.share(points, of, link.points_possible)
         untold = row.told_at is None and points is not None
         if (untold or row.points != wanted) and not row.given_up and (link.id, user) not in waiting:
-            count += score_sync.put(session, link.id, user)
+            count += platform.put(session, link.id, user)
     return count
 
 
