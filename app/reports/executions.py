@@ -165,7 +165,7 @@ def listed_tests(outcome: CheckOutcome, staff: bool) -> Tests | None:
 def said(outcome: CheckOutcome) -> str:
     """The message of a check. The list of its tests gives the example, and counts hidden ones."""
     if not outcome.tests:
-        return in_words(outcome.message)
+        return in_words(outcome.coded)
     hidden = any(test.hidden for test in outcome.tests)
     return "" if hidden else in_words(outcome.message.partition(FIRST)[0])
 
@@ -219,7 +219,7 @@ def run_notes(report: Report, staff: bool) -> tuple[RunNote, ...]:
 def _note(code: str, flags: Sequence[Flag], staff: bool) -> RunNote:
     title, student, other = RUN_NOTES[code]
     told = code in _OWN or (staff and code != _AT_LINES)
-    detail = " ".join(dict.fromkeys(in_words(flag.message) for flag in flags)) if told else ""
+    detail = " ".join(dict.fromkeys(in_words(flag.coded) for flag in flags)) if told else ""
     return RunNote(_(title), _(other if staff else student), detail, any(flag.hold for flag in flags))
 
 

@@ -53,9 +53,7 @@ def flag_notes(report: Report, staff: bool) -> tuple[FlagNote, ...]:
     notes: list[FlagNote] = []
     for flag in flags:
         if flag.code != MANIPULATION:
-            notes.append(
-                FlagNote(seen(said(flag.message)), (), _advice(flag.code, staff), flag.hold and staff)
-            )
+            notes.append(FlagNote(seen(said(flag.coded)), (), _advice(flag.code, staff), flag.hold and staff))
         elif flag is signs[0]:
             words = _("The hand-in has signs of talking to the grader. No points were taken off for that.")
             parts = tuple(_placed(sign) for sign in signs)
@@ -68,7 +66,7 @@ def _advice(code: str, staff: bool) -> str:
 
 
 def _placed(flag: Flag) -> Part:
-    words = seen(said(flag.message))
+    words = seen(said(flag.coded))
     return Part(words if flag.location is None else f"{place_words(flag.location)}: {words}", flag.location)
 
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from app.web.i18n import current, gettext
+from app.web.i18n import current, gettext, render_message
 from app.web.i18n import later as N_
+from grading.domain.messages import Message
 
 SENTENCES: tuple[str, ...] = (
     # of machines, why they listen to their queues
@@ -307,8 +308,10 @@ DEEP = 4
 """How often values in values are looked up."""
 
 
-def said(sentence: str) -> str:
+def said(sentence: str | Message) -> str:
     """A sentence of a check or flag in the reader's language, as far as its words are known."""
+    if isinstance(sentence, Message):
+        return render_message(sentence) if sentence.code else said(sentence.message)
     language = current()
     return sentence if language == "en" or len(sentence) > LONGEST else _said(language, sentence, DEEP)
 

@@ -19,6 +19,8 @@ from babel.numbers import get_decimal_symbol, get_group_symbol
 from flask import Flask, g, has_request_context, request, session
 from flask_login import current_user
 
+from grading.domain import messages
+from grading.domain.messages import Message
 from grading.shared import catalogues
 
 FOLDER = Path(__file__).parents[1] / "translations"
@@ -212,7 +214,8 @@ def translate(app: Flask) -> None:
         _catalogue_gettext, _catalogue_ngettext, newstyle=True
     )
     env.globals.update(language=current, languages=languages, language_title=title_of)
-    env.filters.update(when=when, number=number, fixed=fixed, whole=whole, told=told)
+    env.filters.update(when=when, number=number, fixed=fixed, whole=whole)
+    env.filters.update(told=told, render_message=render_message)
     env.globals.update(texts_of_scripts=texts_of_scripts)
 
 
@@ -232,3 +235,8 @@ def _catalogue_gettext(text: str) -> str:
 
 def _catalogue_ngettext(one: str, many: str, count: int) -> str:
     return _catalogue(current()).ngettext(one, many, count)
+
+
+def render_message(said: Message) -> str:
+    """A coded message in the reader's language; in English where its code is not known."""
+    return messages.render(said, catalogue_of_reader(), number)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from grading.domain.messages import Message, Params
 from grading.domain.value import Value
 
 Show = Literal["everything", "input", "name", "nothing"]
@@ -142,8 +143,17 @@ class CheckOutcome(Value):
     earned: float = Field(ge=0, le=1)
     weight: float = 1.0
     message: str = ""
+    """In English."""
+    code: str = Field(default="", exclude_if=_empty)
+    """Which message it is; empty where an older version wrote it."""
+    params: Params = Field(default_factory=dict, exclude_if=_empty)
     location: Location | None = None
     tests: tuple[TestOutcome, ...] = Field(default=(), exclude_if=_empty)
+
+    @property
+    def coded(self) -> Message:
+        """What it says, to be rendered in a language."""
+        return Message(code=self.code, params=self.params, message=self.message)
 
 
 class CriterionEvidence(Value):
@@ -165,9 +175,32 @@ class Flag(Value):
     """Something a person should see; `hold` keeps the grade from being released unseen."""
 
     code: str
+    """What kind of flag it is."""
     message: str
+    """In English."""
+    message_code: str = Field(default="", exclude_if=_empty)
+    """Which message it is; empty where an older version wrote it."""
+    params: Params = Field(default_factory=dict, exclude_if=_empty)
+    """Of the message."""
     hold: bool = False
     location: Location | None = None
+
+    @classmethod
+    def of(cls, code: str, said: Message, *, hold: bool = False, location: Location | None = None) -> Flag:
+        """A flag that says this."""
+        return cls(
+            code=code,
+            message=said.message,
+            message_code=said.code,
+            params=said.params,
+            hold=hold,
+            location=location,
+        )
+
+    @property
+    def coded(self) -> Message:
+        """What it says, to be rendered in a language."""
+        return Message(code=self.message_code, params=self.params, message=self.message)
 
 
 class Evidence(Value):
