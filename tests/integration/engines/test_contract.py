@@ -310,7 +310,7 @@ def test_a_digest_is_that_of_the_answers(
     opened: Callable[[str], Case], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "workers.machine.engines.openai.connection.LOOK_S", 60.0
+        "workers.machine.engines.openai.server.LOOK_S", 60.0
     )  # a late server is no unknown one
     case = opened(kind)
     assert isinstance(case.engine, Identifies)

@@ -18,7 +18,7 @@ from tests.support.servers.base import ModelServer
 from tests.support.servers.ollama_server import digest_of, ollama_server
 from workers.machine.engines import open_engine
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.ollama import models
+from workers.machine.engines.ollama import server as ollama
 from workers.machine.engines.ollama.engine import OllamaEngine
 
 
@@ -133,7 +133,7 @@ def test_a_model_that_was_pulled_anew_has_another_digest(
     assert engine.generate(ask(), quiet).digest == new
     server.behaviour.weights, server.behaviour.loaded = "newer", False
     assert engine.generate(ask(), quiet).digest == new
-    monkeypatch.setattr(models, "DIGEST_SECONDS", 0.0)
+    monkeypatch.setattr(ollama, "DIGEST_SECONDS", 0.0)
     assert engine.generate(ask(), quiet).digest == f"sha256:{digest_of('tiny', 'newer')}"
     assert engine.digest("another", 5.0) == ""
 

@@ -24,9 +24,8 @@ from grading.domain.jobs import AnalysisOutput, FeedbackOutput
 from tests.support.engines import ask
 from tests.support.servers.instances import answer_text
 from workers.machine.engines import open_engine
-from workers.machine.engines.http.answer import lines
+from workers.machine.engines.http.answer import TextOnly, lines
 from workers.machine.engines.http.errors import reason, status_error
-from workers.machine.engines.http.thoughts import TextOnly
 from workers.machine.engines.instances import InstanceMaker
 from workers.machine.engines.mlx.model import fingerprint
 from workers.machine.engines.openai import schemas as openai_schemas

@@ -7,8 +7,8 @@ import time
 
 from grading.domain.errors import EngineError
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.http.watch import Heard, Limits, Watch
-from workers.machine.engines.ollama.connection import OllamaWire
+from workers.machine.engines.http.exchange import Heard, Limits, Watch
+from workers.machine.engines.ollama.server import OllamaWire
 
 LIMITS = Limits(chunk=0.05, load=0.6)
 

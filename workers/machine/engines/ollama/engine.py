@@ -14,12 +14,9 @@ from grading.domain.errors import BudgetExceeded, ConfigError, EngineError, JobI
 from grading.domain.jobs import Timings, Tokens
 from workers.machine.engines.base import Cancel, Generation, Progress, Request
 from workers.machine.engines.http.answer import Answer, messages, wrote_something
-from workers.machine.engines.http.counters import Tally
 from workers.machine.engines.http.errors import broke_off
-from workers.machine.engines.http.retries import Patience
-from workers.machine.engines.http.watch import Limits, Watch
-from workers.machine.engines.ollama.connection import OllamaWire
-from workers.machine.engines.ollama.models import Held, Models, Think
+from workers.machine.engines.http.exchange import Limits, Patience, Tally, Watch
+from workers.machine.engines.ollama.server import Held, Models, OllamaWire, Think
 from workers.machine.engines.token_estimates import Sizes
 
 if TYPE_CHECKING:

@@ -1,18 +1,38 @@
-"""Ends an exchange over HTTP: at its deadline, when nothing arrives, or when nobody waits any more."""
+"""Ends an exchange over HTTP at its limits: deadline, silence, bytes, cancellation, waits for room."""
 
 from __future__ import annotations
 
 import math
+import random
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from grading.domain.errors import BudgetExceeded, Cancelled, EngineError, EngineStalled, OutputEndless
-from workers.machine.engines.base import Cancel
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from grading.domain.errors import (
+    BudgetExceeded,
+    Cancelled,
+    EngineBusy,
+    EngineError,
+    EngineGarbled,
+    EngineStalled,
+    OutputEndless,
+)
+from grading.domain.jobs import Tokens
+from workers.machine.engines.base import Cancel, Progress
+from workers.machine.engines.http.errors import compressed, not_a_page
+
+if TYPE_CHECKING:
+    import httpx
+
 
 MAX_WIRE_BYTES = 20_000_000
 
@@ -205,3 +225,190 @@ class Watch:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
             except OSError:
                 continue  # already closed
+
+
+def identity_headers() -> dict[str, str]:
+    """Ask for uncompressed answers, so that counted bytes are the bytes there are."""
+    return {"Accept-Encoding": "identity"}
+
+
+def watched_transport(watch: Watch, where: str) -> httpx.BaseTransport:
+    """A transport for one exchange under this watch."""
+    import httpx
+
+    class Counted(httpx.SyncByteStream):
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        def __iter__(self) -> Iterator[bytes]:
+            for chunk in self._inner:
+                watch.wire(len(chunk))
+                yield chunk
+
+        def close(self) -> None:
+            self._inner.close()
+
+    class Watched(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            request.extensions = {**request.extensions, "trace": _holder(watch)}
+            response = super().handle_request(request)
+            try:
+                _check(response, where)
+            except EngineGarbled:
+                response.close()
+                raise
+            response.stream = Counted(response.stream)
+            return response
+
+    return Watched(trust_env=False)
+
+
+def _check(response: httpx.Response, where: str) -> None:
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise compressed(where)
+    if response.status_code == 200:
+        not_a_page(where, response.headers.get("content-type", ""))
+
+
+def _holder(watch: Watch) -> Any:
+    def trace(event: str, info: dict[str, Any]) -> None:
+        # told before the first byte is sent, so that a server that never answers can be left too
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            watch.hold(info["return_value"].get_extra_info("socket"))
+
+    return trace
+
+
+Hold = Callable[[socket.socket], None]
+
+
+class HeldAdapter(HTTPAdapter):
+    """Calls `hold` with every connected socket, before anything is sent; never retries."""
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        super().__init__(max_retries=0)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Make the pools, with connections that tell."""
+        super().init_poolmanager(*args, **kwargs)
+        hold = self._hold
+
+        class Plain(HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                hold(self.sock)
+
+        class Secure(HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                hold(self.sock)
+
+        class PlainPool(HTTPConnectionPool):
+            ConnectionCls = Plain
+
+        class SecurePool(HTTPSConnectionPool):
+            ConnectionCls = Secure
+
+        self.poolmanager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+
+
+T = TypeVar("T")
+SHARE = 0.25
+"""The most of a job's time that is spent waiting for room."""
+FIRST_S = 0.5
+LONGEST_S = 10.0
+
+
+class Patience:
+    """Tries until a server has room: waits at most `most_s` and a quarter of the job's time in all.
+
+    Waits grow and are drawn anew each time, so that those that were refused together do not come together.
+    """
+
+    def __init__(self, watch: Watch, progress: Progress, most_s: float) -> None:
+        self._watch = watch
+        self._progress = progress
+        self._most = min(most_s, SHARE * watch.remaining)
+        self._next = FIRST_S
+        self.waited = 0.0
+        """Seconds so far."""
+
+    def until_room(self, attempt: Callable[[], T]) -> T:
+        """What the attempt gives; EngineBusy when there is no room in time, and what ends the watch."""
+        while True:
+            try:
+                return attempt()
+            except EngineBusy as busy:
+                self._wait(busy)
+
+    def _wait(self, busy: EngineBusy) -> None:
+        # drawn to spread requests out, not to be hard to guess
+        wait = min(self._next * random.uniform(0.5, 1.0), self._most - self.waited)
+        if wait <= 0:
+            raise EngineBusy(
+                f"{busy.message} It was asked again for {self.waited:.0f} s. Give the machine fewer slots, "
+                "or let the server take more at once."
+            ) from busy
+        self._progress(0, "queued")
+        self._watch.wait(wait)
+        self._watch.again()
+        self.waited += wait
+        self._next = min(2 * self._next, LONGEST_S)
+
+
+CLOSED = "The engine was closed."
+
+
+class Tally:
+    """Counts generations and their tokens; thread-safe. Closed, it ends what runs and lets nothing begin."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
+        self._running: set[Watch] = set()
+        self._counts = dict.fromkeys(("requests", "cancelled", "prompt_tokens", "output_tokens"), 0)
+        self._cached = 0
+
+    def open(self) -> None:
+        """Raises EngineError when closed."""
+        if self._closed:
+            raise EngineError(CLOSED)
+
+    @contextmanager
+    def generation(self, watch: Watch) -> Iterator[None]:
+        """Around one generation."""
+        with self._lock:
+            self.open()
+            self._running.add(watch)
+            self._counts["requests"] += 1
+        try:
+            yield
+        except (Cancelled, BudgetExceeded):
+            with self._lock:
+                self._counts["cancelled"] += 1
+            raise
+        finally:
+            with self._lock:
+                self._running.discard(watch)
+
+    def answered(self, tokens: Tokens) -> None:
+        """The tokens of an answer."""
+        with self._lock:
+            self._counts["prompt_tokens"] += tokens.prompt
+            self._cached += tokens.cached
+            self._counts["output_tokens"] += tokens.output
+
+    def close(self) -> None:
+        """End every generation with an EngineError."""
+        with self._lock:
+            self._closed = True
+            running = list(self._running)
+        for watch in running:
+            watch.end(EngineError(CLOSED))
+
+    def counters(self) -> Mapping[str, float]:
+        """By the names of `base.COUNTERS`; tokens from a cache only once a server told of some."""
+        with self._lock:
+            cached = {"cached_tokens": self._cached} if self._cached else {}
+            return {"running": len(self._running), **self._counts, **cached}
