@@ -13,8 +13,7 @@ from grading.domain.rubric import Criterion, Rubric
 from tests.unit.stages.test_prompt import job
 from workers.machine.engines.rules.engine import RulesEngine
 from workers.machine.engines.rules.facts import Facts
-from workers.machine.engines.rules.findings import remarks
-from workers.machine.engines.rules.tests import remarks_on_tests
+from workers.machine.engines.rules.findings import remarks, remarks_on_tests
 from workers.machine.stages import run_stage
 
 ACCOUNT = """/**

@@ -4,21 +4,236 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from grading.domain.errors import Cancelled, EngineError, JobInvalid
 from grading.domain.jobs import Job, Tokens
 from grading.domain.model import Location
+from grading.domain.rubric import Criterion
 from workers.machine.engines.base import Generation, Progress, Request
-from workers.machine.engines.rules import feedback as write
-from workers.machine.engines.rules.facts import Facts, join_within
-from workers.machine.engines.rules.findings import remarks
-from workers.machine.engines.rules.levels import Judged, reason
-from workers.machine.engines.rules.lines import Advice, Remark
-from workers.machine.engines.rules.nouns import Nouns
-from workers.machine.engines.rules.tests import passed_sentence, remarks_on_tests
+from workers.machine.engines.rules.facts import Facts, Nouns, cites, join_within, kinds, listed
+from workers.machine.engines.rules.findings import Advice, Remark, passed_sentence, remarks, remarks_on_tests
+from workers.machine.engines.rules.levels import Judged, about_documentation, judge, reason
+
+_DISTINCT = 200
+
+
+def standing(job: Job) -> tuple[Judged, ...]:
+    """Every criterion of the rubric, judged."""
+    return tuple(judge(job, criterion) for criterion in job.rubric.criteria)
+
+
+def summary(facts: Facts, judged: tuple[Judged, ...], found: list[Remark]) -> Iterator[str]:
+    """Sentences of the technical summary, the most telling first."""
+    if not facts.code and not facts.prose:
+        starter = "; it is the starter as it was given out" if facts.says_something else ""
+        yield f"The hand-in holds no lines of your own yet{starter}."
+        return
+    full = [j for j in judged if j.share >= 1]
+    low = [j for j in judged if j.share <= 0.25]
+    calls = f", using {listed(f'{c}()' for c in facts.calls)}" if facts.calls else ""
+    yield f"You wrote {_count(len(facts.coded), 'line')} of code{calls}."
+    yield f"{len(full)} of {_count(len(judged), 'criterion', 'criteria')} {_are(len(full))} fully met."
+    if low:
+        yield f"The most is to be gained in {listed(_title(j) for j in low)}."
+    grave = [r for r in found if r.severity == "major"]
+    if grave:
+        yield f"First look at this: {grave[0].title[0].lower()}{grave[0].title[1:]}."
+    elif facts.outputs:
+        yield f"{_count(facts.outputs, 'cell')} with your code {_verb(facts.outputs)} a result."
+
+
+def strengths(facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str]:
+    """What went well, each with something to recognise it by."""
+    for one in judged:
+        if one.share < 1:
+            continue
+        with_what = f", with {listed((f'{c}()' for c in one.used), 2)}" if one.used else ""
+        yield f"{one.criterion.title}: complete{with_what}."
+    if facts.code and not (facts.errors or facts.not_run or facts.run_here) and facts.outputs:
+        yield "Every cell with your code was run before you handed it in, and shows no error there."
+    if facts.comments >= 3:
+        yield f"{facts.comments} lines carry a comment, so a reader can follow your thinking."
+
+
+def achieved(job: Job, facts: Facts, judged: tuple[Judged, ...]) -> Iterator[str]:
+    """What the student reached, in their own terms."""
+    title = job.material.title
+    if not facts.code and not facts.prose:
+        still = "is still the starter" if facts.says_something else "holds no code and no words of your own"
+        yield f"Your hand-in for {title} {still}, so there is no work to talk about yet."
+        yield "That is a place to begin from, and the first task is a small one."
+        return
+    placed = [j for j in judged if j.criterion.where is not None] or judged
+    ranked = sorted(placed, key=lambda j: -j.share * j.criterion.points)
+    top = [j for j in ranked if j.share >= 0.75][:2]
+    telling = dict.fromkeys(c for j in judged if j.share >= 0.5 for c in j.used)
+    if facts.calls:
+        calls = _telling((*telling, *(c for c in facts.calls if c.rpartition(".")[2] not in telling)))
+        yield f"In {title} you put {listed((f'{c}()' for c in calls), 4)} to work."
+    else:
+        yield f"In {title} you began to put your own answers down."
+    if top:
+        yield f"What stands out is {listed(_title(j) for j in top)}, done as it was asked."
+    elif ranked and ranked[0].share > 0:
+        yield f"You got furthest with {_title(ranked[0])}, and that is something to build on."
+    if facts.outputs and not facts.errors:
+        shown = f"{_count(facts.outputs, 'cell')} {_verb(facts.outputs)} a result"
+        yield f"{shown}, so others can check your work."
+
+
+def reflection(facts: Facts, criteria: tuple[Criterion, ...], nouns: Nouns) -> Iterator[str]:
+    """An answer to what the student wrote, with one of their own sentences."""
+    # where nothing is asked for in words, comments are what there is to answer
+    documents = all(about_documentation(c) for c in criteria)
+    if not facts.sentences:
+        yield from _unanswered(facts, documents, nouns)
+        return
+    own = _telling_sentence(facts)
+    yield f'You write: "{own}"'
+    if documents and not facts.written:
+        yield f"A reader of your {kinds(facts) or 'code'} sees from it what they are for."
+        if not facts.reasons:
+            yield "Say also why, wherever someone would wonder about the way you chose."
+        return
+    if facts.reasons >= 2:
+        yield "I like that you do not stop at what you saw but say why it matters."
+    elif facts.reasons == 1:
+        yield "There is a reason in what you say; a second one, from another side, would make it stronger."
+    else:
+        yield "The thought is there; it becomes convincing once you add why it is so."
+    if any(c.isdigit() for s in facts.sentences for c in s):
+        yield "Your numbers make the point checkable."
+    else:
+        beside = "one number from your results" if nouns.data else f"a {nouns.step} or a result of your work"
+        yield f"Put {beside} beside it, so that a reader can follow you."
+    if len(facts.words) < 40:
+        yield f"With {len(facts.words)} words there is still room to say what you would do differently."
+
+
+def _unanswered(facts: Facts, documents: bool, nouns: Nouns) -> Iterator[str]:
+    if documents:
+        yield f"I found no comment of yours that says what your {kinds(facts) or 'steps'} are for."
+        yield "One sentence above each of them would already help a reader."
+        return
+    yield "I could not find an answer to the reflection questions in your own words."
+    topic = "surprised you in the data" if nouns.data else "was harder or easier than you expected"
+    yield f"Two or three sentences about what {topic} would already show your thinking."
+
+
+def practice(facts: Facts, found: list[Remark], nouns: Nouns) -> Iterator[str]:
+    """How the work would hold up in a company."""
+    if not facts.code:
+        asked = "figure is how it came about" if nouns.data else "result is how it came about"
+        yield f"At work, the first question about any {asked}; code is the answer."
+        return
+    titles = {r.title for r in found}
+    if any("error" in t or "not run" in t or "parse" in t for t in titles):
+        yield "A colleague who opens this tomorrow would run it from top to bottom, and get stuck."
+        yield "Running everything once before you share it takes a minute and saves them an hour."
+    elif nouns.data and any("missing" in t or "NA" in t for t in titles):
+        yield "Real company data always has gaps, and a manager will ask what you did with them."
+        yield "Saying in one line how many rows you left out, and why, answers that before it is asked."
+    else:
+        yield f"A colleague could run these {_count(len(facts.coded), 'line')} again next month."
+        if nouns.data:
+            change = "the new file has a column renamed or a value nobody expected"
+        else:
+            change = f"a {nouns.step} gets a value nobody expected, such as nothing at all"
+        yield f"Ask yourself what happens when {change}."
+    if "Path of one computer" in titles or "setwd() in the code" in titles:
+        yield "Only the path of your own computer would stop them."
+    if not facts.comments:
+        yield "A few comments that say why, not what, would help them."
+
+
+def develop(judged: tuple[Judged, ...], found: list[Remark], limit: int) -> Iterator[str]:
+    """What to work on, `limit` characters each: the criteria with the most to gain, then the code."""
+    by_gain = sorted(judged, key=lambda j: (1 - j.share) * j.criterion.points, reverse=True)
+    for one in by_gain:
+        if one.share >= 0.75:
+            break
+        if one.lacking:
+            name = f"{one.criterion.title}:"
+            yield join_within([name, *one.lacking], limit) if len(name) < limit else name[:limit]
+            continue
+        goal = one.criterion.levels[min(one.level + 1, one.criterion.highest)].rstrip(".")
+        yield f"{one.criterion.title}: the next level is '{goal}'."
+    for remark in found:
+        if remark.advice is not None:
+            yield f"{remark.advice.what}: {remark.advice.why[0].lower()}{remark.advice.why[1:]}"
+
+
+def next_step(facts: Facts, judged: tuple[Judged, ...], found: list[Remark], nouns: Nouns) -> Iterator[str]:
+    """One small thing to do now."""
+    grave = next((r for r in found if r.severity == "major" and r.advice is not None), None)
+    if not facts.code and not facts.prose:
+        first = "the one line that loads the data" if nouns.data else f"the smallest {nouns.step} it asks for"
+        yield f"Open the first task, write {first}, and run it."
+    elif grave is not None and grave.advice is not None:
+        yield f"{grave.advice.what}. {grave.advice.how}"
+    else:
+        low = min(judged, key=lambda j: (j.share, -j.criterion.points), default=None)
+        if low is not None and low.share < 1:
+            yield f"Go back to '{low.criterion.title}' for half an hour and see how far you get."
+        else:
+            yield (
+                "Try the same steps on a table you care about, and see which of them still hold."
+                if nouns.data
+                else f"Add one {nouns.step} that nobody asked for, and see what of the rest must change."
+            )
+    example = next((r.advice.example for r in found if r.advice is not None and r.advice.example), "")
+    if example and grave is None and facts.code:
+        yield f"A piece of code to start from: {example}"
+
+
+def _telling(calls: tuple[str, ...]) -> list[str]:
+    """Without the names that every program has, unless there are no others."""
+    plain = {"mean", "sum", "min", "max", "head", "nrow", "ncol", "round", "sorted", "open", "set", "dict"}
+    plain |= {"dim", "setwd", "attach", "values", "items", "keys", "get", "append", "add", "is.na", "unique"}
+    return [c for c in calls if c not in plain] or list(calls)
+
+
+def _telling_sentence(facts: Facts) -> str:
+    """The sentence with numbers, reasons and words that fits best, in full."""
+
+    def weight(sentence: str) -> tuple[int, int]:
+        signs = any(c.isdigit() for c in sentence) + cites(sentence, facts.names)
+        return signs, min(len(sentence), 140)
+
+    short = [s for s in facts.sentences if len(s) <= _DISTINCT] or [facts.sentences[0][:_DISTINCT]]
+    return max(short, key=weight).rstrip().replace('"', "'")
+
+
+def _title(judged: Judged) -> str:
+    return f"'{judged.criterion.title}'"
+
+
+def _count(number: int, noun: str, more: str = "") -> str:
+    return f"{number} {noun if number == 1 else more or noun + 's'}"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _verb(number: int) -> str:
+    return "shows" if number == 1 else "show"
+
+
+def criteria_facts(job: Job, criteria: tuple[Criterion, ...]) -> Facts:
+    """The facts of the cells these criteria look at; of the whole hand-in when none names a place."""
+    places = [c.where for c in criteria if c.where is not None]
+    return Facts.of(job, "|".join(f"(?:{p})" for p in places)) if places else Facts.of(job)
+
+
+def texts(sentences: Iterator[str], most: int, limit: int) -> list[str]:
+    """At most `most` different texts of at most `limit` characters, longer ones passed over."""
+    kept = [s for s in dict.fromkeys(sentences) if join_within([s], limit)]
+    return kept[:most]
+
 
 Schema = dict[str, Any]
 VERSION = "rules/3"
@@ -104,14 +319,14 @@ def _analysis(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
     found = [*failing, *remarks(facts)]
     grave = [remark for remark in found if remark.severity == "major"]
     others = [remark for remark in found if remark.severity != "major"]
-    judged = write.standing(job)
+    judged = standing(job)
     own = tuple(j for j in judged if j.criterion.stage == job.stage)
     return {
         "judgements": _judgements(job, judged, schema["judgements"]),
         "summary": join_within(
-            [*write.summary(facts, own, found), *passed_sentence(job)], _limit(schema["summary"])
+            [*summary(facts, own, found), *passed_sentence(job)], _limit(schema["summary"])
         ),
-        "strengths": _texts(write.strengths(facts, own), schema["strengths"]),
+        "strengths": _texts(strengths(facts, own), schema["strengths"]),
         "findings": _findings(job, [*grave, *passing, *others, *_praise(own)], schema["findings"]),
         "suggestions": _suggestions(found, schema["suggestions"]),
     }
@@ -132,7 +347,7 @@ def _praise(judged: tuple[Judged, ...]) -> list[Remark]:
 
 
 def _texts(sentences: Any, schema: Schema) -> list[str]:
-    return write.texts(sentences, _most(schema), _limit(schema["items"]))
+    return texts(sentences, _most(schema), _limit(schema["items"]))
 
 
 def _findings(job: Job, found: list[Remark], schema: Schema) -> list[dict[str, Any]]:
@@ -176,8 +391,8 @@ def _feedback(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
     facts = Facts.of(job)
     failing, _ = remarks_on_tests(job)
     found = [*failing, *remarks(facts)]
-    judged = write.standing(job)
-    spoken = write.criteria_facts(job, job.rubric.of_stage(job.stage))
+    judged = standing(job)
+    spoken = criteria_facts(job, job.rubric.of_stage(job.stage))
     nouns = Nouns.of(facts)
     technical = tuple(j for j in judged if j.criterion.stage != job.stage) or judged
     thinking = tuple(j for j in judged if j.criterion.stage == job.stage)
@@ -187,15 +402,15 @@ def _feedback(job: Job, schema: dict[str, Schema]) -> dict[str, Any]:
 
     return {
         "judgements": _judgements(job, judged, schema["judgements"]),
-        "achieved": said("achieved", [*write.achieved(job, facts, technical), *passed_sentence(job)]),
-        "reflection": said("reflection", write.reflection(spoken, job.rubric.of_stage(job.stage), nouns)),
-        "strengths": _texts(write.strengths(facts, (*thinking, *technical)), schema["strengths"]),
-        "practice": said("practice", write.practice(facts, found, nouns)),
+        "achieved": said("achieved", [*achieved(job, facts, technical), *passed_sentence(job)]),
+        "reflection": said("reflection", reflection(spoken, job.rubric.of_stage(job.stage), nouns)),
+        "strengths": _texts(strengths(facts, (*thinking, *technical)), schema["strengths"]),
+        "practice": said("practice", practice(facts, found, nouns)),
         "develop": _texts(
-            write.develop((*thinking, *technical), found, _limit(schema["develop"]["items"])),
+            develop((*thinking, *technical), found, _limit(schema["develop"]["items"])),
             schema["develop"],
         ),
-        "next_step": said("next_step", write.next_step(facts, technical, found, nouns)),
+        "next_step": said("next_step", next_step(facts, technical, found, nouns)),
     }
 
 

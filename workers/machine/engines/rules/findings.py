@@ -1,4 +1,4 @@
-"""Static analysis of the student's own lines: remarks with places, and what to do better."""
+"""Static analysis of the student's own lines and tests: remarks with places, and what to do better."""
 
 from __future__ import annotations
 
@@ -6,13 +6,300 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from grading.checks.parsing import LOOSE
-from grading.domain.model import Cell, Document, Location
-from workers.machine.engines.rules.facts import LONGEST_LINE, Facts, Line
-from workers.machine.engines.rules.lines import LINE_RULES, UNNAMED_NUMBER, Advice, Remark
-from workers.machine.engines.rules.nouns import Nouns
+from grading.domain.jobs import Job
+from grading.domain.model import Cell, CheckOutcome, Document, Location, TestOutcome
+from grading.domain.rubric import Criterion
+from workers.machine.engines.rules.facts import LONGEST_LINE, Facts, Line, Nouns
+
+Severity = Literal["praise", "note", "minor", "major"]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do, why, how, and a short example."""
+
+    what: str
+    why: str
+    how: str
+    example: str
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One finding, and advice where there is some."""
+
+    severity: Severity
+    title: str
+    detail: str
+    location: Location | None = None
+    advice: Advice | None = None
+
+
+@dataclass(frozen=True)
+class LineRule:
+    """A remark for every line that matches."""
+
+    language: Literal["r", "python", "any"]
+    pattern: re.Pattern[str]
+    severity: Severity
+    title: str
+    detail: str
+    advice: Advice
+    strings: bool = False
+    """Whether what is inside strings counts."""
+
+
+_RELATIVE = Advice(
+    "Use paths relative to the project",
+    "A path of your own computer does not exist on anybody else's.",
+    "Keep the files in a folder beside your code and name them from there.",
+    '"data/input.csv"',
+)
+
+UNNAMED_NUMBER = "A number without a name"
+
+LINE_RULES = (
+    LineRule(
+        "any",
+        re.compile(r"""["'](?:[A-Za-z]:[\\/]|/(?:home|Users|mnt|content)/|~/)"""),
+        "minor",
+        "Path of one computer",
+        "This path exists only where you wrote it, so nobody else can run the line.",
+        _RELATIVE,
+        strings=True,
+    ),
+    LineRule(
+        "r",
+        re.compile(r"\bsetwd\s*\("),
+        "minor",
+        "setwd() in the code",
+        "It changes the folder for everything after it and fails on other computers.",
+        _RELATIVE,
+    ),
+    LineRule(
+        "r",
+        re.compile(r"(?<![\w.$])[TF](?![\w.(]|\s*(?:<-|=[^=]))"),
+        "note",
+        "T or F instead of TRUE or FALSE",
+        "T and F are ordinary variables that can be overwritten.",
+        Advice(
+            "Write TRUE and FALSE", "T and F can be redefined by accident.", "Spell them out.", "na.rm = TRUE"
+        ),
+    ),
+    LineRule(
+        "r",
+        re.compile(r"\battach\s*\("),
+        "minor",
+        "attach() hides where names come from",
+        "Columns then mix with your own variables and can mask them.",
+        Advice(
+            "Name the data where you use it",
+            "It keeps columns and variables apart.",
+            "Use the pipe, with(), or the dollar sign.",
+            "with(sales, sum(units))",
+        ),
+    ),
+    LineRule(
+        "r",
+        re.compile(r"[!=]=\s*NA\b"),
+        "major",
+        "Comparison with NA",
+        "Comparing with NA gives NA, never TRUE, so the filter does not do what it seems to.",
+        Advice(
+            "Test for missing values with is.na()",
+            "NA means unknown, and unknown == NA is unknown too.",
+            "Replace the comparison by is.na(), with ! for its opposite.",
+            "filter(!is.na(column))",
+        ),
+    ),
+    LineRule(
+        "python",
+        re.compile(r"[!=]=\s*None\b"),
+        "minor",
+        "Comparison with None by ==",
+        "None is a single object; == can be redefined by the other side.",
+        Advice(
+            "Compare with `is`", "It asks for the object itself.", "Write `is None`.", "if value is None:"
+        ),
+    ),
+    LineRule(
+        "python",
+        re.compile(r"^\s*except\s*:"),
+        "major",
+        "except without a kind of error",
+        "It also hides typing mistakes and Ctrl-C, so real faults stay unseen.",
+        Advice(
+            "Catch only the error you expect",
+            "Everything else should stop the program where it happens.",
+            "Name the class of the error.",
+            "except ValueError:",
+        ),
+    ),
+    LineRule(
+        "r",
+        re.compile(r"(\w+)\s*<-\s*(?:c|append|rbind|cbind|bind_rows)\s*\(\s*\1\s*,"),
+        "minor",
+        "A vector that grows step by step",
+        "Each step copies all that is there, which becomes slow with real data.",
+        Advice(
+            "Let one call work on the whole vector",
+            "R is fast on vectors and slow on growing them.",
+            "Use a vectorised expression or sapply().",
+            "revenue <- units * unit_price",
+        ),
+    ),
+    LineRule(
+        "python",
+        re.compile(r"(\w+)\s*=\s*\1\s*\+\s*\[|(\w+)\s*=\s*(?:pd\.)?concat\(\s*\[\s*\2\s*,"),
+        "minor",
+        "A list that is rebuilt at every step",
+        "Each step copies all that is there.",
+        Advice(
+            "Append or use a comprehension", "It avoids the copies.", "Collect first.", "rows.append(row)"
+        ),
+    ),
+    LineRule(
+        "any",
+        re.compile(r"\b(?:TODO|FIXME)\b|your (?:code|answer) here", re.IGNORECASE),
+        "minor",
+        "A placeholder is left over",
+        "Nobody can tell whether this part is finished.",
+        Advice(
+            "Remove what is done, finish what is not",
+            "A reader takes a placeholder for missing work.",
+            "Search the file for TODO before you hand in.",
+            "",
+        ),
+        strings=True,
+    ),
+    LineRule(
+        "any",
+        re.compile(r"[<>]=?\s*(?!0\b|1\b)\d{2,}(?:\.\d+)?\b|[*/]\s*0\.\d{2,}\b"),
+        "note",
+        UNNAMED_NUMBER,
+        "A reader cannot know where this number comes from or what it means.",
+        Advice(
+            "Give the number a name",
+            "A name says what it means, and there is one place to change it.",
+            "Put it in a constant or a variable at the top.",
+            "min_units = 10",
+        ),
+    ),
+)
+
+
+_TOLD = 60
+"""Characters of an input, a value or a message in a remark."""
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One check with tests, and its criterion."""
+
+    criterion: Criterion
+    outcome: CheckOutcome
+
+    @property
+    def failed(self) -> tuple[TestOutcome, ...]:
+        """The tests that failed; those that say something about themselves first."""
+        failed = (test for test in self.outcome.tests if not test.passed)
+        return tuple(sorted(failed, key=lambda test: (test.hidden, not (test.input or test.name))))
+
+    @property
+    def name(self) -> str:
+        """How to call the check."""
+        return self.outcome.label or self.criterion.title
+
+
+def tested(job: Job) -> tuple[Tested, ...]:
+    """The checks of the whole rubric that have tests."""
+    return tuple(
+        Tested(criterion, outcome)
+        for criterion in job.rubric.criteria
+        if (found := job.evidence.of(criterion.id)) is not None
+        for outcome in found.outcomes
+        if outcome.tests
+    )
+
+
+def remarks_on_tests(job: Job, stages: tuple[str, ...] = ()) -> tuple[list[Remark], list[Remark]]:
+    """For each check with tests what failed, and praise where nothing did; only of `stages`, if there are."""
+    wanted = [one for one in tested(job) if not stages or one.criterion.stage in stages]
+    return [_failing(one) for one in wanted if one.failed], [_praise(one) for one in wanted if not one.failed]
+
+
+def passed_sentence(job: Job) -> Iterator[str]:
+    """How many tests the work passed, in a sentence; nothing without tests."""
+    tests = [test for one in tested(job) for test in one.outcome.tests]
+    passed = sum(test.passed for test in tests)
+    if tests and passed == len(tests):
+        yield f"When the school ran it, your code passed {_all(len(tests))}."
+    elif tests:
+        yield f"When the school ran it, your code passed {passed} of {_tests(len(tests))}."
+
+
+def _praise(one: Tested) -> Remark:
+    number = len(one.outcome.tests)
+    passes = "The test passes" if number == 1 else f"All {number} tests pass"
+    said = f"'{one.name}': the school ran your code, and it passed {_all(number)}."
+    return Remark("praise", passes, said, one.outcome.location)
+
+
+def _failing(one: Tested) -> Remark:
+    tests, failed = one.outcome.tests, one.failed
+    first = failed[0]
+    fail = "fails" if len(failed) == 1 else "fail"
+    return Remark(
+        "major",
+        f"{len(failed)} of {_tests(len(tests))} {fail} in '{one.name}'",
+        _first(first),
+        one.outcome.location,
+        _advice(first),
+    )
+
+
+def _advice(test: TestOutcome) -> Advice:
+    """What to do about a test, by what of it the student is shown."""
+    example = test.input if 0 < len(test.input) <= _TOLD and not test.hidden else ""
+    why = "One input that goes wrong shows where the code errs."
+    if test.hidden or test.show in ("nothing", "name") or not (test.input or test.message):
+        how = "Think of empty, very large and unusual inputs, and work out by hand what each should give."
+        return Advice("Test your code with inputs of your own", why, how, example)
+    if test.expected or (test.message and test.show == "everything"):
+        how = "Run the code with its input and compare the values with what should come."
+    else:
+        how = "Run the code with its input, and work out by hand what it should give."
+    return Advice("Try the failing test yourself", why, how, example)
+
+
+def _first(test: TestOutcome) -> str:
+    """What went wrong with one test, as far as it may be told."""
+    if test.hidden:
+        return "Only hidden tests fail; think of inputs that are empty, very large or unusual."
+    called = _short(test.input or test.name)
+    if not called or test.show == "nothing":
+        return "Which ones is not shown; think of inputs that are empty, very large or unusual."
+    if test.got:
+        expected = f", expected {_short(test.expected)}" if test.expected else ""
+        return f"{called} gives {_short(test.got)}{expected}."
+    return f"{called} fails{f': {_short(test.message)}' if test.message else ''}."
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _TOLD else f"{flat[:_TOLD]}…"
+
+
+def _tests(number: int) -> str:
+    return f"{number} test{'' if number == 1 else 's'}"
+
+
+def _all(number: int) -> str:
+    return "its test" if number == 1 else f"all {number} tests"
 
 
 def remarks(facts: Facts) -> list[Remark]:

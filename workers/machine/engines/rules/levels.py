@@ -10,8 +10,16 @@ from dataclasses import dataclass
 from grading.domain.jobs import Job
 from grading.domain.model import CheckOutcome, Location
 from grading.domain.rubric import Criterion
-from workers.machine.engines.rules.facts import Facts, Line, calls_in, cites, join_within
-from workers.machine.engines.rules.nouns import Nouns, kinds, together
+from workers.machine.engines.rules.facts import (
+    Facts,
+    Line,
+    Nouns,
+    calls_in,
+    cites,
+    join_within,
+    kinds,
+    together,
+)
 from workers.machine.sanitize import SHORTEST, normal
 
 _FULL_ANSWER_WORDS = 60
