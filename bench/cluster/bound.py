@@ -35,23 +35,19 @@ def bound_s(
     slots: int,
     hand_ins: Sequence[HandIn],
     changes: Mapping[str, Sequence[tuple[float, float]]] | None = None,
-    thrown_s: Mapping[str, float] | None = None,
     usual: Mapping[str, Work] = STAGES,
 ) -> float:
     """Seconds by the linear program for all these, had they all come at once, in the best batches.
 
-    `changes` of speed, machine -> (time, speed)s, are known from the beginning; `thrown_s`,
-    machine -> seconds, is work that had to be done twice. Batches of two models are left out: see
-    `brute_s`.
+    `changes` of speed, machine -> (time, speed)s, are known from the beginning. Batches of two models are
+    left out: see `brute_s`.
     """
     works = works_of(hand_ins, usual)
     counts = {s: float(sum(s in h.output for h in hand_ins)) for s in works}
     speeds = rates(cards, slots, works)
     makespan = before = shares(speeds, counts).makespan_s
     for _ in range(TURNS if changes else 0):
-        missing = {
-            m: (thrown_s or {}).get(m, 0.0) + missing_s(of, makespan) for m, of in (changes or {}).items()
-        }
+        missing = {m: missing_s(of, makespan) for m, of in (changes or {}).items()}
         before, makespan = makespan, shares(speeds, counts, missing).makespan_s
         if abs(makespan - before) < 0.01:
             break

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from bench.cluster.cards import STAGES
-from bench.cluster.guests import LIMIT_S
 from bench.cluster.parts import Servers
 from bench.cluster.policies import homes
 from bench.cluster.runs import Plan
-from cli.dev.embedded_redis import free_port
 
 BUDGET_S = 3600.0
 MOST_TOKENS = 8_000
 HEAD = """
 [checks]
 sandbox = "none"
-"""
-GATEWAY = """
-[gateway]
-enabled = true
-port = {port}
-limit_s = {limit:g}
-per_token = {guests}
-at_once = {guests}
 """
 STAGE = """
 [stages.{stage}]
@@ -46,24 +34,12 @@ url = "{url}"
 """
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """How the product is set up."""
+def config(plan: Plan, servers: Servers, *, tune: bool) -> str:
+    """config.toml for these machines, with every interval divided.
 
-    tune: bool = False
-    """Slots are found by measurement."""
-    guests: int = 0
-    """So many at once by the gateway, which runs only where there are any."""
-    port: int = field(default_factory=free_port)
-    """The gateway's."""
-
-
-def config(plan: Plan, servers: Servers, wanted: Wanted) -> str:
-    """config.toml for these machines, with every interval divided."""
+    With `tune` machines find their slots by measurement.
+    """
     made, of = [HEAD], plan.scenario.setting
-    if wanted.guests:
-        limit = LIMIT_S / plan.factor
-        made.append(GATEWAY.format(port=wanted.port, limit=limit, guests=wanted.guests))
     for stage in STAGES:
         made.append(STAGE.format(stage=stage, budget=BUDGET_S / plan.factor, most=MOST_TOKENS))
     for name, url in servers.urls.items():
@@ -80,7 +56,7 @@ def config(plan: Plan, servers: Servers, wanted: Wanted) -> str:
                 name=name,
                 role="primary" if name.endswith("1") else "spare",
                 slots=plan.slots,
-                least="" if wanted.tune else f"least_slots = {plan.slots}\n",
+                least="" if tune else f"least_slots = {plan.slots}\n",
                 joins=2.0 / plan.factor,
                 grace=5.0,
                 engine=engine,

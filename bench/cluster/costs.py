@@ -58,8 +58,6 @@ class Box:
     """Whether `advance` tells tokens so far, for each request whose count grew."""
     now: float = 0.0
     speed: float = 1.0
-    thrown_s: float = 0.0
-    """Seconds of a full machine's work on answers that nobody got: power was lost, or they were cancelled."""
     _jobs: dict[str, _Job] = field(default_factory=dict, init=False)
     _reading: deque[_Job] = field(default_factory=deque, init=False)
     _waiting: OrderedDict[str, Request] = field(default_factory=OrderedDict, init=False)
@@ -98,7 +96,6 @@ class Box:
         self._run_to(now)
         self._waiting.pop(id, None)
         if job := self._jobs.pop(id, None):
-            self.thrown_s += self._work_s(job)
             self._leaves(job)
         self._admit()
 
@@ -261,13 +258,6 @@ class Box:
         else:
             self._batch()
 
-    def _work_s(self, job: _Job) -> float:
-        """What it has cost so far, in seconds of this machine with all slots at this model."""
-        power = self.card.read_power(self.slots)
-        flop = job.model.read_flop(job.request.prompt - job.cached, job.cached) - job.flop
-        step = step_s(self.card, {job.model: self.slots}, {job.model: self.slots * job.cache}) / self.slots
-        return (0.0 if job.reading and not job.flop else flop / power) + self._tokens(job) * step
-
     def _batch(self) -> None:
         """Seconds of a step of those that decode now."""
         batch: dict[Model, int] = {}
@@ -280,7 +270,6 @@ class Box:
 
     def _turn(self, speed: float) -> None:
         if not speed:
-            self.thrown_s += sum(map(self._work_s, self._jobs.values()))
             for name in [*self._jobs, *self._waiting]:
                 self._tell("lost", name)
             for held in (self._jobs, self._reading, self._waiting, self._ends):

@@ -6,15 +6,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
-from bench.cluster.config import Wanted
 from bench.cluster.parts import Parts, Servers, children_cpu_s, start_servers
 from bench.cluster.product import Product, product
 from bench.cluster.rivals import Rival, send
-from bench.cluster.runs import OURS, OURS_GUESTS, Outcome, Plan
-from bench.cluster.watch import watching
+from bench.cluster.runs import OURS, Outcome, Plan
 
 Say = Callable[[str], None]
 LOOK_S = 0.1
@@ -23,36 +21,29 @@ PATIENCE = 6.0
 STEP_S = 0.02
 
 
-def play_product(plan: Plan, say: Say, wanted: Wanted | None = None) -> Outcome:
-    """The product, perhaps with guests."""
-    wanted = wanted or Wanted()
-    with _servers(plan) as (folder, servers), product(folder, plan, servers, wanted) as system:
+def play_product(plan: Plan, say: Say, *, tune: bool = False) -> Outcome:
+    """The product; with `tune` it finds its slots by measurement."""
+    with _servers(plan) as (folder, servers), product(folder, plan, servers, tune=tune) as system:
         before, since = children_cpu_s(), time.monotonic()
         system.start_all()
         now = [(n, one) for n, one in enumerate(plan.scenario.hand_ins) if one.at <= 0]
         for number, one in now:
             system.hand_in(number, one)
         system.until_queued(len(now))
-        guests = system.guests() if wanted.guests else None
         wall = time.monotonic()
         start = time.time()
         system.begin()
         for number, _ in now:
             system.came[number] = start
-        with (
-            _changes(plan, servers, system, wall),
-            watching(plan, system.dispatch.registry, wall) as watched,
-            guests or nullcontext(),
-        ):
+        with _changes(plan, servers, system, wall):
             _rest(system, plan, start)
             _until_over(system, plan, say)
             wall = time.monotonic() - wall
-        ended, done, thrown = system.ended(start), servers.ended(), servers.thrown_s()
+        ended, done = system.ended(start), servers.ended()
         used = servers.cpu_s()
         system.parts.stop()
         cpu = (children_cpu_s() - before + used) / (time.monotonic() - since)
-    visits = guests.tally.visits() if guests else None
-    return Outcome(OURS_GUESTS if guests else OURS, ended, done, cpu, wall, visits, watched.reacted(), thrown)
+    return Outcome(OURS, ended, done, cpu, wall)
 
 
 def play_rival(rival: Rival, plan: Plan, say: Say) -> Outcome:
@@ -64,9 +55,9 @@ def play_rival(rival: Rival, plan: Plan, say: Say) -> Outcome:
             with _changes(plan, servers, None, wall):
                 ended = send(parts, way, plan, servers, say)
             wall = time.monotonic() - wall
-        done, used, thrown = servers.ended(), servers.cpu_s(), servers.thrown_s()
+        done, used = servers.ended(), servers.cpu_s()
         cpu = (children_cpu_s() - before + used) / wall
-    return Outcome(rival.name, ended, done, cpu, wall, thrown_s=thrown)
+    return Outcome(rival.name, ended, done, cpu, wall)
 
 
 @contextmanager

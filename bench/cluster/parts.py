@@ -113,11 +113,6 @@ class Servers:
         """Requests that wait for a slot there."""
         return int(self._ask({})["waiting"][machine])
 
-    def thrown_s(self) -> dict[str, float]:
-        """machine -> seconds of its full work on answers that were broken off."""
-        found: dict[str, float] = self._ask({})["thrown_s"]
-        return found
-
     def cpu_s(self) -> float:
         """Processor seconds they took so far."""
         return float(self._ask({})["cpu_s"])

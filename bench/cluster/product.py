@@ -10,15 +10,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
-import requests
 from sqlalchemy import func, select
 
-from bench.cluster.config import BUDGET_S, Wanted, config
-from bench.cluster.guests import Guests
+from bench.cluster.config import BUDGET_S, config
 from bench.cluster.parts import Parts, Servers
 from bench.cluster.runs import Ended, Plan
 from bench.cluster.sizes import mark
@@ -68,7 +65,6 @@ class Product:
     assignment: int
     students: Sequence[int]
     machines: tuple[str, ...]
-    wanted: Wanted
     rounds: dict[str, int] = field(default_factory=dict)
     """round -> number of the hand-in"""
     came: dict[int, float] = field(default_factory=dict)
@@ -86,31 +82,9 @@ class Product:
         self.start("sweep", "sweep")
         for name in self.machines:
             self.start(name, "worker", name)
-        if self.wanted.guests:
-            self.start("gateway", "gateway")
-            self._until(self._open, START_S, "the gateway answers")
         self._until_ready()
         if self.plan.learn:
             self._learn()
-
-    def guests(self) -> Guests:
-        """Those of the gateway, with a token; none is there before their context begins."""
-        with self.store.write() as session:
-            admin = users.find_user(session, "local", "admin")
-            assert admin is not None
-            token = users.create_token(session, admin.id, "guests", ["chat"], timedelta(days=1))
-        seed = self.plan.scenario.setting.seed
-        return Guests(f"{self._gateway}/v1", token.secret, self.wanted.guests, self.plan.factor, seed)
-
-    @property
-    def _gateway(self) -> str:
-        return f"http://127.0.0.1:{self.wanted.port}"
-
-    def _open(self) -> bool:
-        try:
-            return requests.get(f"{self._gateway}/healthz", timeout=5).ok
-        except requests.ConnectionError:
-            return False
 
     def _learn(self) -> None:
         """Work something off, which counts for nothing else."""
@@ -208,11 +182,11 @@ def _furnish(store: Store, students: int) -> tuple[int, list[int]]:
 
 
 @contextmanager
-def product(folder: Path, plan: Plan, servers: Servers, wanted: Wanted) -> Iterator[Product]:
+def product(folder: Path, plan: Plan, servers: Servers, *, tune: bool) -> Iterator[Product]:
     """The product in this folder, with a Redis and a database of its own; ends with the context."""
     with ExitStack() as stack:
         redis = stack.enter_context(start_redis(folder / "redis"))
-        (folder / "config.toml").write_text(config(plan, servers, wanted), encoding="utf-8")
+        (folder / "config.toml").write_text(config(plan, servers, tune=tune), encoding="utf-8")
         database = f"sqlite:///{folder / 'grader.db'}"
         addresses: Mapping[str, str] = {"GRADER_DATABASE_URL": database, "GRADER_REDIS_URL": redis.url}
         schema.upgrade(database)
@@ -224,4 +198,4 @@ def product(folder: Path, plan: Plan, servers: Servers, wanted: Wanted) -> Itera
         parts = stack.enter_context(Parts(folder, addresses))
         assignment, students = _furnish(store, len(plan.scenario.hand_ins) + plan.learn)
         machines = tuple(servers.urls)
-        yield Product(folder, plan, parts, store, dispatch, assignment, students, machines, wanted)
+        yield Product(folder, plan, parts, store, dispatch, assignment, students, machines)

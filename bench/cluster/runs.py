@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from bench.cluster.scenarios import Scenario, backlog
 from bench.cluster.world import HandIn
 
-OURS, OURS_GUESTS = "ours", "ours+guests"
+OURS = "ours"
 STUCK_S = 1800.0
 
 
@@ -57,36 +57,6 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Visits:
-    """What became of guests' requests to the gateway; those under way at the end are not counted."""
-
-    answered: int = 0
-    broken: Mapping[str, int] = field(default_factory=dict)
-    """code of the error -> requests that ended before their answer did, but for those of `refused`."""
-    refused: Mapping[str, int] = field(default_factory=dict)
-    """code -> requests that no machine had time for."""
-    tokens: int = 0
-    """Of answers."""
-    first_s: Sequence[float] = ()
-    """Emulated seconds from each request to its first word."""
-
-
-@dataclass(frozen=True)
-class Reacted:
-    """How soon the product saw what happened to a machine, in emulated seconds.
-
-    Nothing where nothing of the kind happens, infinite where it never saw it.
-    """
-
-    beats_s: float | None = None
-    """From the machine's return until its worker beats: most of it is how long a process takes to start."""
-    works_s: float | None = None
-    """From its return until it has a run in hand."""
-    noticed_s: float | None = None
-    """From when it became slow until its health says so."""
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What one way of routing made of a plan."""
 
@@ -97,11 +67,6 @@ class Outcome:
     cpu: float = 0.0
     """Cores that everything together used, the emulated machines included."""
     wall_s: float = 0.0
-    visits: Visits | None = None
-    """Where guests were about."""
-    reacted: Reacted = Reacted()
-    thrown_s: Mapping[str, float] = field(default_factory=dict)
-    """machine -> seconds of its full work on answers that were broken off."""
 
     @property
     def makespan(self) -> float:

@@ -227,13 +227,12 @@ class Cluster:
             print(json.dumps(self._do(json.loads(line))), flush=True)
 
     def _do(self, wish: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Change a machine's speed if that is wished; tell how requests ended and what was thrown away."""
+        """Change a machine's speed if that is wished; tell how requests ended and who waits."""
         if "machine" in wish:
             self.machines[wish["machine"]].live.change(float(wish["speed"]))
         ended = {name: machine.ended for name, machine in self.machines.items()}
         waiting = {name: machine.live.box.snapshot().waiting for name, machine in self.machines.items()}
-        thrown = {name: machine.live.box.thrown_s for name, machine in self.machines.items()}
-        return {"ended": ended, "waiting": waiting, "thrown_s": thrown, "cpu_s": time.process_time()}
+        return {"ended": ended, "waiting": waiting, "cpu_s": time.process_time()}
 
 
 def _connections(machine: Machine) -> Callable[[], Connection]:

@@ -13,7 +13,6 @@ from bench.cluster.measures import quantile, recognised_s, returned_s, waits
 from bench.cluster.ours import Ours, Said
 from bench.cluster.policies import OTHERS, Passive
 from bench.cluster.scenarios import SCENARIOS, Scenario, backlog, named
-from bench.cluster.search import Search
 from bench.cluster.world import Cluster, Run
 from bench.cluster.worlds import WORLDS
 
@@ -90,15 +89,6 @@ def line(outcome: Outcome) -> str:
     )
 
 
-def searched(scenario: Scenario, seconds: float) -> str:
-    """A row of the table for an offline search, which knows all lengths and what happens to machines."""
-    setting = scenario.setting
-    search = Search(setting.world, setting.slots, scenario.hand_ins, setting.seed, setting.changes)
-    found = search.run(tries=10**6, seconds=seconds)
-    ratio = found.makespan_s / bound_of(scenario)
-    return f"{'the best found offline':26} {found.makespan_s:7.0f} {ratio:6.3f}  of {found.tries} tries"
-
-
 def remarks(scenario: Scenario, outcome: Outcome) -> str:
     """What the scenario is about."""
     if {h.priority for h in scenario.hand_ins} == {"interactive", "batch"}:
@@ -124,7 +114,6 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--world", default="own", choices=list(WORLDS))
     parser.add_argument("--learned", action="store_true", help="speeds are learned, not known")
     parser.add_argument("--release", default="any", choices=["any", "all", "everything"])
-    parser.add_argument("--best", type=float, default=0.0, help="seconds to search for the best schedule")
     return parser
 
 
@@ -138,8 +127,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             scenario = replace(scenario, setting=replace(scenario.setting, release=chosen.release))
             said = warm(scenario) if chosen.learned and not scenario.cold else {}
             print(f"{scenario.name}, seed {seed}, bound {bound_of(scenario):.0f} s")
-            if chosen.best and all(one.at <= 0 for one in scenario.hand_ins):
-                print(searched(scenario, chosen.best), flush=True)
             for key in chosen.policies:
                 began = time.perf_counter()
                 policy = (

@@ -15,8 +15,6 @@ from workers.machine.engines.instances import InstanceMaker
 
 MARK = re.compile(r"job-\d+((?:-[a-z]+\d+)+)")
 """Stands in a hand-in, and says which one it is and how long its answers are."""
-CHAT = "chat"
-"""Stands in a mark where a stage would, and makes it that of a guest of the gateway."""
 CHARS_A_TOKEN = 4
 BLANK_RUN = 400
 PROSE = "The sky is blue."
@@ -65,7 +63,7 @@ class Asked:
         output = marked(self.user, work.stage) if work else None
         if work is None or output is None:
             shared, own = (-(-len(part) // CHARS_A_TOKEN) for part in (self.system, self.user))
-            said = self._bounded(marked(self.user, CHAT) or len(text) // CHARS_A_TOKEN)
+            said = self._bounded(len(text) // CHARS_A_TOKEN)
             return Request(name, self.model, max(1, shared + own), said, prefix if shared else "", shared)
         return Request(name, self.model, work.prompt, self._bounded(output), prefix, work.shared)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 SCALED: Mapping[str, tuple[str, ...]] = {
-    "app.model_requests.conversation": ("LOOK_FOR_MACHINES_S",),
-    "app.model_requests.connections": ("HOLD_S",),
     "grading.broker.backlog": ("FRESH_S",),
     "grading.broker.heartbeats": ("BEAT_S", "DEAD_AFTER_S"),
     "grading.broker.canaries": ("EVERY_S", "OVERDUE_S", "LOST_AFTER_S", "PART_ALIVE_S"),
@@ -54,11 +52,7 @@ _KEEPING = "is how long something is kept, in whole seconds, and longer than the
 _BUCKETS = "are bounds of figures for people"
 _TINY = "only keeps figures above nought"
 _UNUSED = "is not run in the benchmark"
-_LEFT = "is how soon a guest that left is noticed; none leaves, and to look more often would cost more"
-_TOLD = "is told to clients in whole seconds; those of the benchmark wait as long as they choose"
 EXEMPT: Mapping[str, str] = {
-    "app.model_requests.conversation.PAUSE_S": _LEFT,
-    "app.model_requests.errors": _TOLD,
     "grading.broker.backlog.KEEP_S": _KEEPING,
     "grading.broker.redis_breaker": _LIMIT,
     "grading.integrations.canvas": _LIMIT,
@@ -94,10 +88,7 @@ EXEMPT: Mapping[str, str] = {
     "workers.machine.stages.run._LEAST_FOR_REPAIR_S": _LIMIT,
     "workers.machine.start.BREAK_OFF_S": _LIMIT,
     "workers.machine.model_digests.PATIENCE_S": _LIMIT,
-    "workers.server.delivery.canvas": _UNUSED,
-    "workers.server.delivery.mail": _UNUSED,
-    "workers.server.delivery.webhooks": _UNUSED,
-    "workers.server.delivery.lti": _UNUSED,
+    "workers.server.delivery": _UNUSED,
     "workers.server.sweeper.PREPARE_FOR_S": _LIMIT,
     "workers.server.sweeper.PREPARE_LEASE_S": _LIMIT,
     "workers.celery_worker": _LIMIT,

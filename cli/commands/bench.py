@@ -16,11 +16,10 @@ from pathlib import Path
 
 import click
 
-from bench import checks, overhead, warm
+from bench import checks, overhead
 from bench.bare_box import BareBox
 from cli.commands.bench_pages import bench_pages
 from cli.commands.bench_router import bench_router
-from cli.commands.bench_strategies import bench_strategies
 from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import System
@@ -32,7 +31,6 @@ from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from workers.sandbox.backends import open_sandbox
-from workers.sandbox.backends.bubblewrap import Bubblewrap
 from workers.sandbox.runtimes import find_toolbox
 
 CONFIG = """
@@ -65,7 +63,6 @@ def bench() -> None:
 
 bench.add_command(bench_router)
 bench.add_command(bench_pages)
-bench.add_command(bench_strategies)
 
 
 @bench.command("overhead")
@@ -115,32 +112,6 @@ def bench_checks(runs: int, programs: Path | None, at_once: int, as_json: bool) 
         return
     for name, value in figures.as_dict().items():
         click.echo(f"{name:<16} {value}")
-
-
-@bench.command("warm")
-@click.option("--runs", default=20, show_default=True, help="Submissions of each kind.")
-@click.option("--json", "as_json", is_flag=True)
-def bench_warm(runs: int, as_json: bool) -> None:
-    """A submission with 15 tests in the sandbox, beside an interpreter that is up without one."""
-    settings, sandbox = Checks(), Bubblewrap()
-    problem = sandbox.problem()
-    if problem:
-        raise click.ClickException(problem)
-    tools = [task for task in warm.TASKS if not find_toolbox(task.language, settings).problem]
-    try:
-        found = [
-            warm.measure(task, sandbox, BareBox(), lambda of: find_toolbox(of, settings), runs)
-            for task in tools
-        ]
-    except RuntimeError as error:
-        raise click.ClickException(str(error)) from error
-    if as_json:
-        click.echo(json.dumps([one.as_dict() for one in found], indent=2))
-        return
-    for one in found:
-        click.echo(
-            f"{one.task:<16} warm {one.warm_ms:>7} ms  sandbox {one.sandbox_ms:>7} ms  ratio {one.ratio}"
-        )
 
 
 @bench.command("engines")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -28,8 +27,7 @@ QUICK_WAYS = "ours,roles,shortest"
 )
 @click.option(
     "--only",
-    help="Ways with commas between, of: ours, ours+guests, pinned, roles, shortest, "
-    "litellm-…, sglang-…, vllm-….",
+    help="Ways with commas between, of: ours, pinned, roles, shortest, litellm-…, sglang-…, vllm-….",
 )
 @click.option(
     "--compress",
@@ -54,30 +52,19 @@ QUICK_WAYS = "ours,roles,shortest"
     help="So many hand-ins are worked off before, for those that learn.",
 )
 @click.option("--tune", is_flag=True, help="Let the product find its slots by measurement.")
-@click.option(
-    "--guests",
-    default=8,
-    show_default=True,
-    type=click.IntRange(1, 64),
-    help="Chats at once by the gateway, in ours+guests.",
-)
-@click.option(
-    "--plots", type=click.Path(file_okay=False, path_type=Path), help="Write plots into this folder."
-)
 @click.option("--quick", is_flag=True, help="Small and short: a minute, nothing is installed.")
 @click.option("--json", "as_json", is_flag=True)
 def bench_router(
     scenarios: tuple[str, ...], only: str | None, compress: float, slots: int, at_once: int, seed: int,
-    world: str, learn: int, tune: bool, guests: int, plots: Path | None, quick: bool, as_json: bool,
+    world: str, learn: int, tune: bool, quick: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """The product beside other people's routers, on the same emulated machines."""
     from bench.cluster import report, rivals
-    from bench.cluster.guests import NoClient
     from bench.cluster.runs import Plan
 
     names = scenarios or (QUICK if quick else ("backlog400", "backlog1000", "poisson80"))
     ways = _ways(only or (QUICK_WAYS if quick else ""))
-    if world != "own" and not set(ways) <= {"ours", "ours+guests"}:
+    if world != "own" and not set(ways) == {"ours"}:
         raise click.BadParameter("needs --only ours.", param_hint="--world")
     plans = [Plan(_scenario(name, slots, seed, world), compress, at_once, learn) for name in names]
     played = []
@@ -89,15 +76,11 @@ def bench_router(
             outcomes = []
             for way in ways:
                 _say(f"{plan.scenario.name}: {way}")
-                outcomes.append(_play(way, plan, tune, guests))
+                outcomes.append(_play(way, plan, tune))
                 _say(f"  {outcomes[-1].makespan:.0f} s, p95 {outcomes[-1].took(0.95):.0f} s")
             played.append(report.Played(plan, outcomes))
-    except (rivals.Missing, NoClient, TimeoutError) as error:
+    except (rivals.Missing, TimeoutError) as error:
         raise click.ClickException(str(error)) from error
-    played = report.side_by_side(played)
-    if plots:
-        for one in played:
-            one.plots(plots)
     if as_json:
         click.echo(json.dumps([one.as_dict() for one in played], indent=2))
     else:
@@ -111,25 +94,23 @@ def _say(line: str) -> None:
 
 
 def _ways(only: str) -> list[str]:
-    """Those that were named; else all, without guests."""
+    """Those that were named; else all."""
     from bench.cluster.rivals import RIVALS
-    from bench.cluster.runs import OURS, OURS_GUESTS
+    from bench.cluster.runs import OURS
 
-    known = (OURS, OURS_GUESTS, *RIVALS)
+    known = (OURS, *RIVALS)
     ways = only.split(",") if only else [OURS, *RIVALS]
     if unknown := set(ways) - set(known):
         raise click.BadParameter(f"{min(unknown)!r} is none of {', '.join(known)}.", param_hint="--only")
     return ways
 
 
-def _play(way: str, plan: Plan, tune: bool, guests: int) -> Outcome:
+def _play(way: str, plan: Plan, tune: bool) -> Outcome:
     from bench.cluster import drive, rivals
-    from bench.cluster.config import Wanted
-    from bench.cluster.runs import OURS_GUESTS
 
     if way in rivals.RIVALS:
         return drive.play_rival(rivals.RIVALS[way], plan, _say)
-    return drive.play_product(plan, _say, Wanted(tune, guests if way == OURS_GUESTS else 0))
+    return drive.play_product(plan, _say, tune=tune)
 
 
 def _scenario(name: str, slots: int, seed: int, world: str) -> Scenario:

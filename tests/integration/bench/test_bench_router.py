@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import ollama
 import pytest
 import requests
 
-from bench.cluster import drive, report, svg
+from bench.cluster import drive, report
 from bench.cluster.cards import GEMMA, QWEN
-from bench.cluster.config import Wanted
-from bench.cluster.guests import Guests
 from bench.cluster.parts import Parts, Servers, start_servers
-from bench.cluster.product import product
 from bench.cluster.rivals import RIVALS
 from bench.cluster.runs import Plan
 from bench.cluster.scenarios import Scenario, lost
@@ -158,32 +153,11 @@ def test_the_product_grades_against_the_servers_of_another_world() -> None:
     assert rows[0]["× bound"] > 1
 
 
-def test_guests_are_answered_by_the_products_gateway(servers: Servers, tmp_path: Path) -> None:
-    with product(tmp_path, tiny(0), servers, Wanted(guests=2)) as system:
-        system.start_all()
-        system.begin()
-        with system.guests() as guests:
-            until(lambda: guests.tally.answered > 0, 60, "a guest is answered")
-    visits = guests.tally.visits()
-    assert visits.tokens > 0
-    assert 0 < len(visits.first_s) <= visits.answered + sum(visits.broken.values()) + 2
-
-
 @pytest.mark.soak
 def test_a_lost_machine_of_the_product_works_again() -> None:
     plan = Plan(lost(2, 1, 16), 20.0)
     row = report.Played(plan, [drive.play_product(plan, print)]).rows()[0]
     assert row["failed"] == 0
-    assert 0 <= row["return → beat s"] <= row["return → work s"]
-
-
-def test_guests_meet_what_machines_do(servers: Servers) -> None:
-    with Guests(f"{servers.urls[MAC]}/v1", "anything", 1, 20.0) as guests:
-        until(lambda: guests.tally.answered > 0, 60, "a guest is answered")
-        servers.change(MAC, 0)
-        until(lambda: guests.tally.broken["APIConnectionError"] > 0, 60, "one is broken off")
-        servers.change(MAC, 1)
-    assert guests.tally.refused == {}
 
 
 @pytest.mark.parametrize(("way", "homes"), [("roles", True), ("shortest", False)])
@@ -194,13 +168,3 @@ def test_a_client_sends_every_request_once(way: str, homes: bool) -> None:
     sparks = done["dgx-spark-1"] + done["dgx-spark-2"]
     assert sum(done.values()) == 8
     assert sparks == 4 or not homes
-
-
-def test_plots_are_pictures_with_a_part_for_each_way(tmp_path: Path) -> None:
-    pictures = (
-        svg.bars("a <b>", [("ours", 1.1), ("other", 1.9)], "×"),
-        svg.curves("t", [("x", [3, 1])], "s"),
-    )
-    found = [ET.fromstring(picture) for picture in pictures]
-    assert len(found[0].findall("{*}rect")) == 3  # and the background
-    assert found[1].findall("{*}polyline")[0].attrib["points"].count(",") == 2

@@ -1,20 +1,15 @@
 import math
-import random
 from dataclasses import replace
 
 import pytest
 
 from bench.cluster.asking import Request
 from bench.cluster.bound import bound_s, brute_s, mixed_rates
-from bench.cluster.cards import ANALYSIS, CARDS, GEMMA, STAGES, job_s, rate
-from bench.cluster.costs import Box
-from bench.cluster.eta_floor import length, rewrite
-from bench.cluster.eta_study import pooled
+from bench.cluster.cards import ANALYSIS, CARDS, STAGES, job_s, rate
 from bench.cluster.measures import recognised_s, returned_s, waits
 from bench.cluster.ours import Ours
 from bench.cluster.policies import OTHERS, HomeFirst
 from bench.cluster.scenarios import SCENARIOS, backlog, slow
-from bench.cluster.search import Lane, Search, lane_s
 from bench.cluster.simulate import OWN_WAYS, Outcome, play
 from bench.cluster.world import HandIn, Run, Setting
 
@@ -130,46 +125,6 @@ def test_waits_count_those_who_wait_only():
     # the shorter stage of a hand-in may wait as long as the longer one takes
     of = waits([run("interactive", 5.0, 15.0), run("interactive", 0.0, 40.0)])
     assert (of.stretch_p95, of.whole_p95) == (1.5, 1.0)
-
-
-def test_an_answer_can_get_another_length_in_the_middle():
-    box = Box(CARDS["mac-studio-1"], slots=2)
-    for name in "ab":
-        box.submit(0.0, Request(name, GEMMA.name, 5000, 800))
-    middle = 60.0
-    box.advance(middle)
-    written = box.snapshot().tokens
-    assert 0 < written["b"] <= written["a"] < 400
-    rewrite(box, {"a": 700, "b": 400})
-    ends = [(event.id, event.tokens) for event in box.advance(1e4) if event.kind == "done"]
-    assert ends == [("b", 400), ("a", 700)]
-    assert all(length(random.Random(n), "feedback", 1_500) > 1_500 for n in range(20))
-
-
-def test_a_pool_gives_each_group_the_same_weight():
-    assert pooled([[0.1] * 1000, [0.3, 0.4], [0.5]]) == 0.3
-
-
-def test_the_search_finds_a_schedule_near_the_bound():
-    scenario = backlog(60, 16, 1)
-    search = Search(scenario.setting.world, 16, scenario.hand_ins)
-    found = search.run(tries=25, seconds=60)
-    assert found == Search(scenario.setting.world, 16, scenario.hand_ins).run(tries=25, seconds=60)
-    outputs = {s: sorted(h.output[s] for h in scenario.hand_ins) for s in STAGES}
-    assert {s: sorted(o for lane in found.lanes.values() for o in lane.jobs[s]) for s in STAGES} == outputs
-    bound = bound_s(CARDS, 16, scenario.hand_ins)
-    assert bound < found.makespan_s < 1.4 * bound
-
-
-def test_the_search_begins_again_what_is_lost_with_a_machine():
-    scenario = backlog(60, 16, 1)
-    changes = {"mac-studio-1": ((100.0, 0.0), (200.0, 1.0))}
-    card, lane = CARDS["mac-studio-1"], Lane(("analysis",), {"analysis": (1200,) * 32}, 16, 16)
-    alone, broken = lane_s(card, STAGES, lane), lane_s(card, STAGES, lane, changes["mac-studio-1"])
-    first = lane_s(card, STAGES, replace(lane, jobs={"analysis": (1200,) * 16}))
-    assert broken - alone > 100 + max(0.0, 100 - first), "what was in hand is done twice"
-    found = Search(scenario.setting.world, 16, scenario.hand_ins, changes=changes).run(tries=25, seconds=60)
-    assert found.makespan_s > bound_s(CARDS, 16, scenario.hand_ins, changes)
 
 
 def test_scenarios_are_there_and_come_from_their_seed():

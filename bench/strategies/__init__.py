@@ -1,1 +1,0 @@
-"""`grader bench strategies`: ways to spread two prompts over two machines, measured and reckoned."""
