@@ -20,7 +20,7 @@ from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import RoundState
 from grading.domain.permissions import Actor
 from grading.store import tables
-from grading.store.assignments import drafts, versions
+from grading.store.assignments import versions
 from grading.store.experiments import apply as replacing
 from grading.store.experiments import dry_runs, impact
 from grading.store.experiments.dry_runs import Begun, Purpose
@@ -39,7 +39,7 @@ def listing(assignment_id: int) -> str:
     actor = auth.actor()
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        now, has = drafts.stand_and_has(session, assignment_id)
+        now, has = versions.newest_state_with_files(session, assignment_id)
         top, runs = assignment_pages.head(session, found, now), dry_runs.lines(session, assignment_id)
         recent, more = dry_runs.recent(session, assignment_id)
     return render_template(
@@ -70,11 +70,11 @@ def begin(assignment_id: int) -> Response:
 
 def _begin(session: Session, found: tables.Assignment, purpose: Purpose, actor: Actor) -> Begun:
     """Raises Conflict where nothing is chosen, or there is nothing to compare."""
-    working = drafts.working(session, found)
+    working = versions.load_newest(session, found)
     version = working.version
     chosen: list[str] = []
     if purpose == "rerun":
-        version = versions.version(session, found)
+        version = versions.published_version(session, found)
     elif purpose == "rubric" and not working.draft:
         raise Conflict(_("There is no draft. Change the rubric first; then its effect can be compared."))
     if purpose == "try":
@@ -252,11 +252,14 @@ def _seen(
 
 def _changed(session: Session, found: tables.Assignment, run: tables.DryRun) -> list[str]:
     """What the tried version changes of the one that counts."""
-    counts = versions.counting(session, found)
+    counts = versions.find_published(session, found)
     if counts is None:
         return []
     tried = session.get_one(tables.RubricVersion, run.rubric_version_id)
-    return [words.difference_words(d) for d in differences(drafts.side(counts), drafts.side(tried))]
+    return [
+        words.difference_words(d)
+        for d in differences(versions.comparable(counts), versions.comparable(tried))
+    ]
 
 
 def _boundary() -> float:

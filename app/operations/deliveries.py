@@ -9,7 +9,7 @@ from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.services import services
-from grading.store.integrations import event_deliveries
+from grading.store.integrations import webhooks
 
 pages = Blueprint("deliveries", __name__, url_prefix="/operations/deliveries")
 STATES = ("taken", "failed")
@@ -24,8 +24,8 @@ def listing() -> str:
     number = int(page) if page.isdecimal() and len(page) < 7 else 1
     configured = [one.name for one in services().config.server.event_receivers]
     with services().store.look() as session:
-        found = event_deliveries.listing(session, receiver, state if state in STATES else "", number)
-        standings = event_deliveries.standings(session)
+        found = webhooks.list_deliveries(session, receiver, state if state in STATES else "", number)
+        standings = webhooks.list_receivers(session)
     names = sorted({*configured, *(one.name for one in standings)})
     return render_template(
         "operations/deliveries.html",
@@ -38,7 +38,7 @@ def one(delivery_id: int) -> str:
     """A try: what was sent, and what came back."""
     auth.require(auth.actor(), "administer")
     with services().store.read() as session:
-        found = event_deliveries.one(session, delivery_id)
+        found = webhooks.load_delivery(session, delivery_id)
     return render_template("operations/delivery.html", one=found)
 
 
@@ -48,7 +48,7 @@ def replay(delivery_id: int) -> Response:
     actor = auth.actor()
     auth.require(actor, "administer")
     with services().store.write() as session:
-        sent = event_deliveries.replay(session, delivery_id, actor.name)
+        sent = webhooks.replay_delivery(session, delivery_id, actor.name)
     flash(_("The message will be sent to %(name)s again, under the same id.", name=sent.receiver), "success")
     return redirect(url_for("deliveries.listing", receiver=sent.receiver), 303)
 
@@ -59,7 +59,7 @@ def resume(receiver: str) -> Response:
     actor = auth.actor()
     auth.require(actor, "administer")
     with services().store.write() as session:
-        count = event_deliveries.resume(session, receiver[:40], actor.name)
+        count = webhooks.resume_receiver(session, receiver[:40], actor.name)
     told = ngettext(
         "One message goes out to %(name)s now.", "%(count)s messages go out to %(name)s now.", count,
         name=receiver,

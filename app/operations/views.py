@@ -35,7 +35,6 @@ from grading.domain.errors import NotFound, NotSignedIn
 from grading.domain.permissions import may
 from grading.store import schema
 from grading.store.reporting import metrics as measures
-from grading.store.reporting import operations
 from grading.store.reporting import operations as stored
 
 pages = Blueprint("operations", __name__)
@@ -116,7 +115,7 @@ def service(machine: str) -> BaseResponse:
         raise NotFound(_("There is no such machine in the configuration."))
     with given.store.write() as session:
         why = " ".join(request.form.get("why", "")[:200].split())
-        gone = operations.put(session, machine, actor.name, out=out, why=why)
+        gone = stored.put(session, machine, actor.name, out=out, why=why)
     heard = given.dispatch.tell_out(gone)
     if heard and not out:
         given.dispatch.release()

@@ -10,8 +10,8 @@ from app.web.i18n import gettext as _
 from app.web.services import services
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
-from grading.store.integrations import webhook_secrets
-from grading.store.integrations.webhook_secrets import Made
+from grading.store.integrations import webhooks
+from grading.store.integrations.webhooks import NewSecret
 
 pages = Blueprint("lms_secrets", __name__, url_prefix="/operations/webhook-secrets")
 
@@ -30,7 +30,7 @@ def add() -> str:
     if connection not in services().config.server.lms_connections:
         raise NotFound(_("There is no such connection in server.lms_connections of config.toml."))
     with services().store.write() as store:
-        made = webhook_secrets.add(store, connection, services().secret_key, actor.name)
+        made = webhooks.create_secret(store, connection, services().secret_key, actor.name)
     return _page(made, connection)
 
 
@@ -39,7 +39,7 @@ def end(secret_id: int) -> Response:
     """Let a secret verify nothing more, at once."""
     actor = _administrator()
     with services().store.write() as store:
-        connection = webhook_secrets.end(store, secret_id, actor.name)
+        connection = webhooks.revoke_secret(store, secret_id, actor.name)
     flash(
         _("Secret %(number)s of %(name)s verifies nothing more.", number=secret_id, name=connection),
         "success",
@@ -53,9 +53,9 @@ def _administrator() -> Actor:
     return actor
 
 
-def _page(made: Made | None = None, connection: str = "") -> str:
+def _page(made: NewSecret | None = None, connection: str = "") -> str:
     with services().store.read() as store:
-        found = webhook_secrets.lines(store)
+        found = webhooks.list_secrets(store)
     given = services()
     names = [*given.config.server.lms_connections]
     names += [name for name in dict.fromkeys(one.connection for one in found) if name not in names]
@@ -63,5 +63,5 @@ def _page(made: Made | None = None, connection: str = "") -> str:
         "operations/webhook_secrets.html",
         names=names, known=given.config.server.lms_connections, found=found, made=made, connection=connection,
         outside={name: len(secrets) for name, secrets in given.lms_secrets.items()},
-        most=webhook_secrets.MOST, base=given.config.server.public_url.rstrip("/"),
+        most=webhooks.MAX_LIVE, base=given.config.server.public_url.rstrip("/"),
     )  # fmt: skip

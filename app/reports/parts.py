@@ -21,8 +21,7 @@ from grading.domain.model import Location
 from grading.domain.outcome import Report
 from grading.shared.cache import Remembered, mark
 from grading.store.views.grade_history import Terms
-from grading.store.views.submission import SubmissionView
-from grading.store.views.submission_contents import HandedIn
+from grading.store.views.submission import HandedIn, SubmissionView
 
 MOST_KEPT = 32 * 1024 * 1024
 """Characters of all results together."""

@@ -26,8 +26,7 @@ from grading.store.views import (
     submission_lists,
 )
 from grading.store.views.grade_history import Terms
-from grading.store.views.submission import SubmissionView
-from grading.store.views.submission_contents import Whole
+from grading.store.views.submission import SubmissionView, Whole
 from grading.store.views.submission_lists import SubmissionLine
 
 

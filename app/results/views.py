@@ -25,11 +25,7 @@ from grading.domain.outcome import Report
 from grading.domain.permissions import Subject, may
 from grading.shared.cache import mark
 from grading.store import tables
-from grading.store.views import (
-    grade_history,
-    submission,
-    submission_contents,
-)
+from grading.store.views import grade_history, submission
 from grading.store.views.submission import SubmissionView
 
 PRINTS = "20 per minute"
@@ -73,7 +69,7 @@ def picture(submission_id: str, document: int, cell: int, number: int) -> Respon
 
 def _notebook(session: Session, submission_id: str, number: int) -> str:
     """The SHA-256 of the file. Raises NotFound."""
-    documents = submission_contents.documents(session, submission_id)
+    documents = submission.documents(session, submission_id)
     names = grade_history.notebooks(session, submission_id)
     if number >= len(documents) or documents[number].path not in names:
         raise NotFound("There is no such picture.")
@@ -133,13 +129,13 @@ def _of_class(submission_id: str) -> bytes:
 
 
 def _printed(session: Session, view: SubmissionView, report: Report, staff: bool) -> printing.Printed:
-    documents = submission_contents.documents(session, view.id)
+    documents = submission.documents(session, view.id)
     found: dict[tuple[str, int], dict[int, Picture]] = {}
     for path, name in _notebooks(session, view.id, documents):
         for (cell, number), one in images.pictures(grade_history.content(session, name)).items():
             found.setdefault((path, cell), {})[number] = one
     terms = grade_history.terms(session, view.id, view.round_id)
-    trial = submission_contents.trial(session, view.round_id)
+    trial = submission.trial(session, view.round_id)
     return printing.Printed(view, report, documents, terms, trial, found, staff)
 
 

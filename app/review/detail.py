@@ -21,8 +21,7 @@ from grading.scoring.changes import at_level
 from grading.store.grades import change_history
 from grading.store.grades.change_history import Made
 from grading.store.review import edits
-from grading.store.views.submission import SubmissionView
-from grading.store.views.submission_contents import HandedIn, Whole
+from grading.store.views.submission import HandedIn, SubmissionView, Whole
 
 TITLES = {
     "analysis.summary": N_("Technical review"),

@@ -20,8 +20,7 @@ from app.review.detail import Given, pane
 from app.web.i18n import current
 from app.web.template_helpers import form_token
 from grading.shared.cache import Remembered, mark
-from grading.store.views.submission import SubmissionView
-from grading.store.views.submission_contents import HandedIn
+from grading.store.views.submission import HandedIn, SubmissionView
 
 MOST_KEPT = 32 * 1024 * 1024
 """Characters of all parts together."""

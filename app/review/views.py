@@ -18,9 +18,8 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.store import tables
 from grading.store.grades.change_history import Made
 from grading.store.review import comment_bank
-from grading.store.views import review_worklist, submission, submission_contents
-from grading.store.views.submission import SubmissionView
-from grading.store.views.submission_contents import Whole
+from grading.store.views import review_worklist, submission
+from grading.store.views.submission import SubmissionView, Whole
 
 pages = Blueprint("review", __name__)
 
@@ -93,7 +92,7 @@ def seen(session: Session, actor: Actor, submission_id: str, action: str = "clas
 
 def seen_whole(session: Session, actor: Actor, submission_id: str, action: str = "class.see") -> Whole:
     """The same with what was handed in. Raises NotFound, Forbidden."""
-    whole = submission_contents.whole(session, submission_id)
+    whole = submission.whole(session, submission_id)
     _required(actor, whole.view, action)
     return whole
 

@@ -130,7 +130,7 @@ def _entries(session: Session, batch: tables.Batch) -> tuple[StudentFiles, ...]:
 
 
 def _batch(session: Session, actor: Actor, batch_id: str) -> tuple[tables.Batch, tables.Assignment]:
-    batch = class_uploads.find(session, batch_id)
+    batch = class_uploads.find_class_upload(session, batch_id)
     return batch, _assignment(session, actor, batch.assignment_id)
 
 

@@ -21,8 +21,8 @@ from grading.store import tables
 from grading.store.grades import release as grades
 from grading.store.rounds import prompts
 from grading.store.views import submission as views
-from grading.store.views import submission_contents, submission_lists
-from grading.store.views.submission_contents import Whole
+from grading.store.views import submission_lists
+from grading.store.views.submission import Whole
 from grading.store.views.submission_lists import AssignmentLine
 
 pages = Blueprint("submissions", __name__)
@@ -115,6 +115,6 @@ def _assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
 
 
 def _seen(session: Session, actor: Actor, submission_id: str) -> Whole:
-    whole = submission_contents.whole(session, submission_id)
+    whole = views.whole(session, submission_id)
     auth.require_seen(actor, whole.view)
     return whole

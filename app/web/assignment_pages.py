@@ -16,7 +16,7 @@ from grading.documents.files import DATA, KINDS
 from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.store import tables
-from grading.store.assignments import drafts, versions
+from grading.store.assignments import versions
 from grading.store.submissions import uploads
 from grading.store.views import assignment as overview
 from grading.store.views.assignment import Overview
@@ -26,7 +26,7 @@ ANY = "<int(max=2147483647):assignment_id>"
 
 def seen(session: Session, actor: Actor, assignment_id: int) -> tables.Assignment:
     """An assignment this reader may know of. Raises NotFound for all others."""
-    found = versions.by_id(session, assignment_id)
+    found = versions.load_assignment(session, assignment_id)
     require_seen(actor, found)
     return found
 
@@ -86,7 +86,7 @@ def changeable(
     session: Session, actor: Actor, assignment_id: int, action: str = "assignment.change"
 ) -> tables.Assignment:
     """An assignment this reader may do that with. Raises NotFound or Forbidden."""
-    found = versions.by_id(session, assignment_id)
+    found = versions.load_assignment(session, assignment_id)
     require_change(actor, found, action)
     return found
 
@@ -97,9 +97,9 @@ def require_change(actor: Actor, found: tables.Assignment, action: str) -> None:
     auth.require(actor, action, Subject(found.course_id))
 
 
-def head(session: Session, assignment: tables.Assignment, now: drafts.Stand | None = None) -> Head:
+def head(session: Session, assignment: tables.Assignment, now: versions.VersionState | None = None) -> Head:
     """What stands above every page of it; `now` where it is known what is written on."""
-    known = now or drafts.stand(session, assignment.id)
+    known = now or versions.newest_state(session, assignment.id)
     return Head(
         id=assignment.id,
         course_id=assignment.course_id,

@@ -15,7 +15,7 @@ from grading.checks.visibility import for_student
 from grading.domain.errors import Forbidden, NotFound, NotSignedIn
 from grading.domain.outcome import Report
 from grading.domain.permissions import Actor, Subject, may
-from grading.store.accounts import sessions, users
+from grading.store.accounts import sessions
 from grading.store.accounts import users as signed_in
 from grading.store.accounts.users import SignedInUser
 from grading.store.views.submission import SubmissionView
@@ -132,7 +132,7 @@ def _bearer() -> Actor:
     if kind.lower() != "bearer":
         raise NotSignedIn("Send a token: Authorization: Bearer grd_….")
     with services().store.read() as store:
-        found = users.verify_token(store, secret.strip())
+        found = signed_in.verify_token(store, secret.strip())
     if found is None:
         raise NotSignedIn("The token is unknown, expired or revoked. Make a new one on the page Tokens.")
     return found

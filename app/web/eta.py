@@ -22,7 +22,7 @@ from grading.execution.throughput import Rate, seconds_until_checked
 from grading.scheduling.cluster_view import Peer
 from grading.scheduling.eta import Forecast, Line, Running, Scene, forecast, left_of
 from grading.scheduling.speed_estimates import with_guesses
-from grading.store.rounds.queue_positions import Places, Sent, newcomers, places, sent, to_run
+from grading.store.rounds.queue import Places, Sent, newcomers, places, sent, to_run
 from grading.store.views.status import Speed, Standing, speed
 from grading.store.views.submission import Queue, StageView
 

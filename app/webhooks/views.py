@@ -29,7 +29,7 @@ from grading.store import tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.database import now
-from grading.store.integrations import lms_rosters, webhook_secrets
+from grading.store.integrations import lms_rosters, webhooks
 from grading.store.submissions.intake import Incoming
 
 endpoints = Blueprint("webhooks", __name__, url_prefix="/webhooks")
@@ -99,7 +99,7 @@ def verify(connection: str, body: bytes) -> None:
     if any(_verified(secret, body) for secret in given.lms_secrets.get(connection, ())):
         return
     with given.store.read() as session:
-        made_here = webhook_secrets.live(session, connection, given.secret_key)
+        made_here = webhooks.live_secrets(session, connection, given.secret_key)
     if not any(_verified(secret, body) for secret in made_here):
         raise SignatureInvalid
 
@@ -205,7 +205,7 @@ def _hand_in(message: Taking, given: dict[str, Any]) -> dict[str, Any]:
     data = _data(HandedIn, given)
     message.require_course(data.assignment.partition("/")[0])
     with services().store.read() as session:  # before anything is got from elsewhere
-        versions.version(session, versions.find(session, data.assignment))
+        versions.published_version(session, versions.find_by_name(session, data.assignment))
     content = intake.read(_files(data, message.until))
 
     def build(session: Session) -> Incoming:
@@ -263,7 +263,7 @@ def _decoded(name: str, text: str) -> bytes:
 
 
 def _incoming(session: Session, connection: str, data: HandedIn, content: HandIn) -> Incoming:
-    assignment = versions.find(session, data.assignment)
+    assignment = versions.find_by_name(session, data.assignment)
     student = users.find_or_create_student(
         session,
         f"lms:{connection}",

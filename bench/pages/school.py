@@ -82,8 +82,8 @@ def _people(session: Session, size: Size) -> School:
         new = NewVersion(
             f"hw{number}", f"Homework {number + 1}", "python", "after_review", f"d{number}", rubric
         )
-        made.append(versions.put(session, COURSE, new)[0].id)
-    course = versions.course(session, COURSE).id
+        made.append(versions.import_version(session, COURSE, new)[0].id)
+    course = versions.find_or_create_course(session, COURSE).id
     staff = {}
     for name, role in zip(STAFF, (None, "instructor", "grader"), strict=True):
         user = users.find_user(session, "local", name) or users.create_user(session, name, name=name)

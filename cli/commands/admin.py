@@ -94,7 +94,9 @@ def store_assignment(
     course_slug = read.course or course
     if not course_slug:
         raise AssignmentError("assignment.toml: course: this key is missing; or give --course.")
-    row, version, added = versions.put(session, course_slug, versions.of_folder(read, release))
+    row, version, added = versions.import_version(
+        session, course_slug, versions.version_of_folder(read, release)
+    )
     extensions.settle(session, row, "cli")
     if added:
         note(session, "cli", "assignment.import", f"assignment:{row.id}", {"version": version.number})
@@ -157,7 +159,7 @@ def user_add(
             session, sign_in_name, password, name=name, email=email, administrator=administrator
         )
         if role and course:
-            users.enrol(session, made.id, versions.course(session, course).id, role)
+            users.enrol(session, made.id, versions.find_or_create_course(session, course).id, role)
         note(session, "cli", "user.create", f"user:{made.id}", {"role": role, "course": course})
     click.echo(f"'{sign_in_name}' can sign in now.")
 

@@ -206,7 +206,7 @@ def _bench_system(database: str | None, *, machines: bool) -> Iterator[_Here]:
 def _furnish(store: Store) -> tuple[str, str]:
     with store.write() as session:
         new = NewVersion("bench", "Benchmark", "r", "at_once", digest="bench", rubric=RUBRIC)
-        versions.put(session, "bench", new)
+        versions.import_version(session, "bench", new)
         administrator = users.find_user(session, "local", "admin")
         assert administrator is not None
         token = users.create_token(session, administrator.id, "bench", ["submit", "read"], timedelta(hours=6))

@@ -70,8 +70,8 @@ def link(settings: Settings, address: str, assignment: str) -> None:
         talk = bridge.talk(found[0].name)
         task, title = talk.task(course, number), talk.course_title(course)
     with writing(settings) as session:
-        meant = versions.find(session, assignment)
-        versions.version(session, meant)
+        meant = versions.find_by_name(session, assignment)
+        versions.published_version(session, meant)
         made = links.link(session, found[0].name, task, title, meant.id, BY)
     click.echo(f"Link {made}: “{task.title}” in Canvas is {assignment} here. The sweeper pulls it soon.")
     if not task.published:

@@ -112,7 +112,7 @@ def furnish(database_url: str) -> People:
         for folder in sorted((SAMPLES / "assignments").iterdir()):
             if (folder / "assignment.toml").exists():
                 store_assignment(session, read_folder(folder))
-        course = versions.course(session, COURSE)
+        course = versions.find_or_create_course(session, COURSE)
         for sample in samples():
             users.find_or_create_student(session, "local", sample.student, sample.name, "", course.id)
         demo_class.name_people(session)

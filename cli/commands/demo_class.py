@@ -45,7 +45,7 @@ def set_dates(session: Session) -> None:
         (OPEN, 1, LateRule(per_day=0.1, days=3, grace_minutes=15)),
         (RELEASED, 7, LateRule()),
     ):
-        assignment = versions.find(session, slug)
+        assignment = versions.find_by_name(session, slug)
         settings = assignment_settings.settings_of(assignment)
         if settings.due is None:
             due = (now(session) + timedelta(days=days)).replace(hour=21, minute=59, second=0, microsecond=0)
@@ -85,7 +85,7 @@ def _give_full_points(session: Session, submission_id: str, actor: Actor) -> Non
 
 def _extend(session: Session, actor: Actor) -> None:
     """One student has three days more for the assignment that is still open."""
-    assignment = versions.find(session, OPEN)
+    assignment = versions.find_by_name(session, OPEN)
     if assignment.due_at is not None:
         until = assignment.due_at + timedelta(days=3)
         extensions.give(session, assignment, [_user(session, EXTENDED).id], until, "Was ill.", actor)

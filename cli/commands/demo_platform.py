@@ -55,7 +55,7 @@ class DemoPlatform:
 def _introduce(store: Store, world: World, slug: str) -> None:
     """The platform is known, its course is the demo's, and its people are those of the demo."""
     with store.write() as session:
-        course = versions.course(session, slug)
+        course = versions.find_or_create_course(session, slug)
         listed = (
             session.query(tables.Assignment).filter_by(course_id=course.id).order_by(tables.Assignment.id)
         )

@@ -126,7 +126,7 @@ def accept(settings: Settings, platform: int, deployment: str) -> None:
 def link(settings: Settings, context: int, course: str) -> None:
     """Let the platform's course number CONTEXT (see `grader lti list`) be COURSE here."""
     with writing(settings) as session:
-        launch.link_course(session, context, versions.course(session, course).id, BY)
+        launch.link_course(session, context, versions.find_or_create_course(session, course).id, BY)
     click.echo("They belong together now.")
 
 

@@ -19,7 +19,7 @@ from cli.settings import Settings, lms_secrets, secret_key
 from grading.domain.errors import GraderError, NotFound
 from grading.integrations.events import EXAMPLES, INWARD
 from grading.integrations.http_client import Allowed, ask
-from grading.store.integrations import event_deliveries, webhook_secrets
+from grading.store.integrations import webhooks
 
 BY = "cli"
 
@@ -43,7 +43,7 @@ def add_secret(settings: Settings, connection: str, folder: Path) -> None:
     _require_known(settings, connection)
     key = secret_key(folder)
     with writing(settings) as session:
-        made = webhook_secrets.add(session, connection, key, BY)
+        made = webhooks.create_secret(session, connection, key, BY)
     click.echo(made.secret)
     click.echo(
         f"Secret {made.id} of '{connection}' counts from now on and is shown this once. Give it to the "
@@ -57,7 +57,7 @@ def add_secret(settings: Settings, connection: str, folder: Path) -> None:
 def list_secrets(settings: Settings) -> None:
     """All secrets that were made here, without themselves."""
     with writing(settings) as session:
-        lines = webhook_secrets.lines(session)
+        lines = webhooks.list_secrets(session)
     for line in lines:
         until = f"ended {line.ended_at:%Y-%m-%d %H:%M}" if line.ended_at else "live"
         made = f"made {line.created_at:%Y-%m-%d %H:%M} by {line.created_by}"
@@ -76,7 +76,7 @@ def list_secrets(settings: Settings) -> None:
 def end_secret(settings: Settings, number: int) -> None:
     """Let secret NUMBER of the list verify nothing more, at once."""
     with writing(settings) as session:
-        connection = webhook_secrets.end(session, number, BY)
+        connection = webhooks.revoke_secret(session, number, BY)
     click.echo(f"Secret {number} of '{connection}' verifies nothing more.")
 
 
@@ -86,7 +86,7 @@ def end_secret(settings: Settings, number: int) -> None:
 def resume(settings: Settings, receiver: str) -> None:
     """Send to a paused RECEIVER of events again."""
     with writing(settings) as session:
-        count = event_deliveries.resume(session, receiver, BY)
+        count = webhooks.resume_receiver(session, receiver, BY)
     click.echo(f"{receiver} hears of events again; {count} wait and go out now.")
 
 

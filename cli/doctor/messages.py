@@ -10,7 +10,7 @@ from cli.doctor.finding import Finding, Patient, failure, shut, warning
 from cli.settings import lms_secrets
 from grading.domain.learning_platforms import platform_modules
 from grading.store import Store
-from grading.store.integrations import event_deliveries, webhook_secrets
+from grading.store.integrations import webhooks
 from grading.store.reporting.operations import file_of
 
 
@@ -45,10 +45,8 @@ def _stored(patient: Patient) -> tuple[set[str], set[str]]:
         if file is not None and not file.exists():
             return set(), set()
         with store.read() as session:
-            live = {one.connection for one in webhook_secrets.lines(session) if one.ended_at is None}
-            return live, {
-                one.name for one in event_deliveries.standings(session) if one.paused_at is not None
-            }
+            live = {one.connection for one in webhooks.list_secrets(session) if one.ended_at is None}
+            return live, {one.name for one in webhooks.list_receivers(session) if one.paused_at is not None}
     except (SQLAlchemyError, OSError):
         return set(), set()
     finally:

@@ -44,7 +44,7 @@ from grading.domain.model import CheckOutcome, Flag, Location, RoundState
 from grading.domain.outcome import CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store, tables
-from grading.store.accounts import sessions, users
+from grading.store.accounts import sessions
 from grading.store.accounts import users as accounts
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
@@ -135,7 +135,7 @@ def begin(store: Store) -> None:
         _assignment(session, "ba", "hw1", "after_review")
         _assignment(session, "ba", "quick", "at_once")
         _assignment(session, "other", "hw1", "after_review")
-        ba, other = (versions.course(session, slug).id for slug in ("ba", "other"))
+        ba, other = (versions.find_or_create_course(session, slug).id for slug in ("ba", "other"))
         for name, role in (
             ("teacher", "instructor"),
             ("grader", "grader"),
@@ -154,7 +154,7 @@ def _assignment(session: Session, course: str, slug: str, release: str) -> None:
         )
     )
     new = NewVersion(slug, f"Homework {slug}", "python", release, f"d-{course}-{slug}", rubric)
-    versions.put(session, course, new)
+    versions.import_version(session, course, new)
 
 
 def prepare(url: str) -> None:
@@ -232,7 +232,7 @@ class School:
             self.users: dict[str, int] = {one.subject: one.user_id for one in people}
             found = session.query(tables.Course.slug, tables.Assignment.slug, tables.Assignment.id)
             ids = {(course, slug): id_ for course, slug, id_ in found.join(tables.Assignment.course)}
-            self.course = versions.course(session, "ba").id
+            self.course = versions.find_or_create_course(session, "ba").id
         self.assignment, self.quick = ids["ba", "hw1"], ids["ba", "quick"]
         self.elsewhere = ids["other", "hw1"]
         self.services = Services(
@@ -251,7 +251,7 @@ class School:
         client = self.app.test_client()
         if name is not None:
             with self.store.write() as session, client.session_transaction() as cookie:
-                found = users.load_reader(session, self.users[name])
+                found = accounts.load_reader(session, self.users[name])
                 assert found is not None, f"{name} may not sign in"
                 cookie["_user_id"] = SignedIn(found, sessions.begin(session, self.users[name])).get_id()
                 cookie["_fresh"] = True

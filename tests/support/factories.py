@@ -48,14 +48,14 @@ def add_assignment(
     """An assignment with RUBRIC, or one with its criteria; returns its id."""
     new = NewVersion(slug, slug.capitalize(), "r", release, digest=f"{slug}-1", rubric=rubric)
     with store.write() as session:
-        assignment, _, _ = versions.put(session, COURSE, new)
+        assignment, _, _ = versions.import_version(session, COURSE, new)
         return assignment.id
 
 
 def add_student(store: Store, student: str = "s1") -> int:
     """An enrolled student; returns the user's id."""
     with store.write() as session:
-        course = versions.course(session, COURSE)
+        course = versions.find_or_create_course(session, COURSE)
         return users.find_or_create_student(session, "local", student, "", "", course.id).id
 
 

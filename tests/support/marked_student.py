@@ -32,7 +32,7 @@ CANARY = "zqkanari"
 def planted(store: Store, assignment: int) -> int:
     """A student whose name, ids, files and outputs are canaries, with one hand-in; the user's id."""
     with store.write() as session:
-        course = versions.course(session, COURSE).id
+        course = versions.find_or_create_course(session, COURSE).id
         user = users.create_user(
             session, f"{CANARY}-id", name=f"{CANARY} name", email=f"{CANARY}@mail.invalid"
         )
@@ -87,7 +87,7 @@ def hand_in_canaries(store: Store, assignment: int, user_id: int) -> None:
 def other(store: Store, assignment: int) -> str:
     """Another student's hand-in with one file that the first has, too."""
     with store.write() as session:
-        course = versions.course(session, COURSE).id
+        course = versions.find_or_create_course(session, COURSE).id
         user = users.find_or_create_student(session, "local", "ben", "Ben, who is another", "", course)
         files = (UploadedFile("shared.csv", b"the data that all have"), UploadedFile("b.R", b"y <- 2"))
         cell = Cell(number=1, kind="code", source="y <- 2", language="r", added=(1,))

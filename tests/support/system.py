@@ -148,7 +148,9 @@ def furnish(store: Store, url: str) -> Client:
     """An assignment with RUBRIC and a client that may hand in for anybody."""
     with store.write() as session:
         users.ensure_administrator(session)
-        versions.put(session, COURSE, NewVersion("sales", "Sales", "r", "at_once", "1", rubric=RUBRIC))
+        versions.import_version(
+            session, COURSE, NewVersion("sales", "Sales", "r", "at_once", "1", rubric=RUBRIC)
+        )
         administrator = users.find_user(session, "local", "admin")
         assert administrator is not None
         scopes = ["submit", "read"]

@@ -23,8 +23,8 @@ from grading.assignments.editor.template_proposal import template
 from grading.assignments.loader import Counts, Release
 from grading.domain.lateness import LateRule
 from grading.store import tables
-from grading.store.assignments import drafts
 from grading.store.assignments import settings as assignment_settings
+from grading.store.assignments import versions
 from grading.store.grades import extensions
 from grading.store.views import api_lists
 
@@ -128,7 +128,7 @@ def create_assignment(call: Call, about: tables.Course, body: NewAssignment) -> 
     said.setdefault("release", services().config.server.release)
     settings = _checked(said)
     first = Content(rubric=template((), feedback="feedback" in shared.stages()), task=body.task)
-    made = drafts.create(call.session, about.id, settings, first, call.actor)
+    made = versions.create_assignment(call.session, about.id, settings, first, call.actor)
     url = call.headers["Location"] = url_for("api.assignment", assignment_id=made.id)
     return AssignmentMade(id=made.id, url=url)
 

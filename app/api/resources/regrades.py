@@ -151,7 +151,7 @@ def begin_rerun(call: Call, about: tables.Assignment, body: RerunWanted) -> Reru
     """Have hand-ins graded again as batch work, by the rubric that counts."""
     if (body.which is None) == (body.submissions is None):
         raise NotAnswerable("Say either which, or submissions.")
-    version = versions.version(call.session, about)
+    version = versions.published_version(call.session, about)
     chosen = dry_runs.chosen(call.session, about.id, body.which or body.submissions or ())
     begun = dry_runs.begin(call.session, about, version, chosen, "rerun", call.actor)
     for one in begun.round_ids[: pages.AT_ONCE]:

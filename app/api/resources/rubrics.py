@@ -18,8 +18,8 @@ from app.web.parsing import InvalidField
 from grading.assignments.editor import form
 from grading.domain.rubric import Rubric as Read
 from grading.store import tables
-from grading.store.assignments import drafts
-from grading.store.assignments.drafts import SavedMeanwhile
+from grading.store.assignments import versions as rubric_versions
+from grading.store.assignments.versions import SavedMeanwhile
 
 ASSIGNMENT = "/assignments/<int:assignment_id>"
 VERSION = f"{ASSIGNMENT}/versions/<int:version_number>"
@@ -63,7 +63,7 @@ class NewRubric(Asked):
 
     rubric: dict[str, Any]
     task: Annotated[str, Field(max_length=100_000, pattern=STORABLE)] | None = None
-    note: Annotated[str, Field(max_length=drafts.MOST_NOTE, pattern=STORABLE)] = ""
+    note: Annotated[str, Field(max_length=rubric_versions.MAX_NOTE, pattern=STORABLE)] = ""
     publish: bool = Field(default=False, description="whether hand-ins are graded with it from now on")
 
 
@@ -83,10 +83,10 @@ class RubricRefused(InvalidField):
 @get(f"{ASSIGNMENT}/rubric", of_assignment("rubric.see"), errors=(404,))
 def rubric(call: Call, about: tables.Assignment, query: RubricFilter) -> Rubric:
     """The rubric that counts, or the newest version. Its ETag is for putting another in its place."""
-    now = drafts.working(call.session, about)
+    now = rubric_versions.load_newest(call.session, about)
     row = now.version
     if query.which == "counting" and now.counting is not None:
-        row = drafts.version(call.session, about.id, now.counting)
+        row = rubric_versions.version_by_number(call.session, about.id, now.counting)
     call.etag = f"{_tag(now)}.{row.number}"
     return _shown(row, now)
 
@@ -94,23 +94,25 @@ def rubric(call: Call, about: tables.Assignment, query: RubricFilter) -> Rubric:
 @put(f"{ASSIGNMENT}/rubric", of_assignment("assignment.change"), matches=True)
 def put_rubric(call: Call, about: tables.Assignment, body: NewRubric) -> VersionMade:
     """Save a new version, as a draft or to count from now on. What is graded stays as it is."""
-    now = drafts.working(call.session, about)
+    now = rubric_versions.load_newest(call.session, about)
     if call.seen(_tag(now)).split(".")[0] != str(now.version.number):
         raise Changed
-    said = replace(drafts.content(call.session, now.version), rubric=_read(body.rubric))
+    said = replace(rubric_versions.load_content(call.session, now.version), rubric=_read(body.rubric))
     said = said if body.task is None else replace(said, task=body.task)
     try:
-        made = drafts.save(call.session, about, said, now.version.number, call.actor, body.note)
+        made = rubric_versions.save_draft(
+            call.session, about, said, now.version.number, call.actor, body.note
+        )
     except SavedMeanwhile as error:
         raise Changed(error.message) from None
-    done = body.publish and drafts.publish(call.session, about, made.number, call.actor)
+    done = body.publish and rubric_versions.publish_version(call.session, about, made.number, call.actor)
     return VersionMade(version=made.number, published=done)
 
 
 @get(f"{ASSIGNMENT}/versions", of_assignment("rubric.see"))
 def versions(call: Call, about: tables.Assignment, query: Paged) -> Page[Version]:
     """All versions of the rubric, the newest first."""
-    found = drafts.lines(call.session, about, number(query), query.limit + 1)
+    found = rubric_versions.list_versions(call.session, about, number(query), query.limit + 1)
     shown, address = cut(call, query, found, lambda one: (one.number,))
     items = [Version(version=one.number, **one.model_dump(exclude={"number"})) for one in shown]
     return Page(items=items, next=address)
@@ -119,18 +121,18 @@ def versions(call: Call, about: tables.Assignment, query: Paged) -> Page[Version
 @get(VERSION, of_assignment("rubric.see"))
 def version(call: Call, about: tables.Assignment, version_number: int) -> Rubric:
     """One version of the rubric; it never changes."""
-    row = drafts.version(call.session, about.id, version_number)
-    return _shown(row, drafts.working(call.session, about))
+    row = rubric_versions.version_by_number(call.session, about.id, version_number)
+    return _shown(row, rubric_versions.load_newest(call.session, about))
 
 
 @post(f"{VERSION}/publish", of_assignment("assignment.change"))
 def publish(call: Call, about: tables.Assignment, version_number: int) -> VersionMade:
     """Let hand-ins be graded with it from now on; `published` is false where it did before."""
-    done = drafts.publish(call.session, about, version_number, call.actor)
+    done = rubric_versions.publish_version(call.session, about, version_number, call.actor)
     return VersionMade(version=version_number, published=done)
 
 
-def _tag(now: drafts.Working) -> str:
+def _tag(now: rubric_versions.NewestVersion) -> str:
     return f"{now.version.number}.{now.counting or 0}"
 
 
@@ -143,7 +145,7 @@ def _read(data: dict[str, Any]) -> Read:
     return found
 
 
-def _shown(row: tables.RubricVersion, now: drafts.Working) -> Rubric:
+def _shown(row: tables.RubricVersion, now: rubric_versions.NewestVersion) -> Rubric:
     read = Read.model_validate(row.rubric)
     return Rubric(
         version=row.number,

@@ -191,7 +191,7 @@ def prompt(call: Call, about: SubmissionView, run_id: str) -> SentMessages:
 
 def _assignment(session: Session, caller: Actor, form: SubmissionForm) -> tables.Assignment:
     """The assignment, if the caller may hand in for this student. Raises NotFound or Forbidden."""
-    assignment = versions.find(session, form.assignment)
+    assignment = versions.find_by_name(session, form.assignment)
     course = Subject(assignment.course_id)
     if not auth.knows_course(caller, assignment.course_id):
         raise NotFound(f"There is no assignment '{form.assignment}'; write it as course/assignment.")

@@ -24,8 +24,8 @@ from grading.documents.files import upload_name
 from grading.documents.zip_format import Budget, ZipReader
 from grading.domain.errors import AssignmentError, DocumentError, EmptyUpload, NotFound
 from grading.domain.permissions import Actor
-from grading.store.assignments import drafts, settings
-from grading.store.assignments.drafts import NothingChanged, SavedMeanwhile
+from grading.store.assignments import settings, versions
+from grading.store.assignments.versions import NothingChanged, SavedMeanwhile
 from grading.store.blobs import fetch
 from grading.store.grades import extensions
 
@@ -47,7 +47,7 @@ def download(assignment_id: int, path: str) -> Response:
     actor = auth.actor()
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        row = drafts.working(session, found).version
+        row = versions.load_newest(session, found).version
         if path not in row.files:
             raise NotFound(_("There is no such file."))
         data = fetch(session, row.files[path])
@@ -79,7 +79,9 @@ def export(assignment_id: int, version_number: int) -> Response:
     actor = auth.actor()
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        files = drafts.zip_of(session, found, drafts.version(session, assignment_id, number))
+        files = versions.export_files(
+            session, found, versions.version_by_number(session, assignment_id, number)
+        )
         name = f"{found.slug}-{number}"
     return attached(zipped(files, name), f"{name}.zip", "application/zip")
 
@@ -99,7 +101,7 @@ def bring(assignment_id: int) -> tuple[str, int] | BaseResponse:
                 said = from_folder(settings.settings_of(found), read)
                 extensions.apply_settings(session, found, said, actor)
             base = shared.base()
-            made = drafts.save(session, found, content, base, actor, note, read.notes).number
+            made = versions.save_draft(session, found, content, base, actor, note, read.notes).number
         flash(_("Read as version %(number)s. It is a draft until you publish it.", number=made))
         shared.flash_report(read.notes)
     except NothingChanged as error:
@@ -119,14 +121,16 @@ def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: 
     """Raises AssignmentError, SavedMeanwhile and NotFound."""
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        said = drafts.content(session, drafts.version(session, assignment_id, shared.base()))
+        said = versions.load_content(
+            session, versions.version_by_number(session, assignment_id, shared.base())
+        )
         if removed and removed not in said.files:
             raise NotFound(_("There is no such file."))
         files = {path: data for path, data in {**said.files, **new}.items() if path != removed}
         _require_room(files)
         note = _("Removed %(path)s", path=removed) if removed else _("Files: %(paths)s", paths=", ".join(new))
         try:
-            made = drafts.save(session, found, replace(said, files=files), shared.base(), actor, note)
+            made = versions.save_draft(session, found, replace(said, files=files), shared.base(), actor, note)
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=made.number))
         except NothingChanged as error:
             flash(error.message)
@@ -136,7 +140,7 @@ def _saved(actor: Actor, assignment_id: int, new: Mapping[str, bytes], removed: 
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        now = drafts.working(session, found)
+        now = versions.load_newest(session, found)
         top, paths = assignment_pages.head(session, found, now), sorted(now.version.files)
     told = {folder: [p for p in paths if p.startswith(f"{folder}/")] for folder in FOLDERS}
     return render_template(

@@ -32,8 +32,8 @@ from grading.domain.errors import Conflict, NotFound
 from grading.domain.model import Document
 from grading.domain.rubric import Rubric
 from grading.store import tables
-from grading.store.assignments import drafts
-from grading.store.assignments.drafts import NothingChanged
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NothingChanged
 
 log = logging.getLogger(__name__)
 pages = Blueprint("authoring_proposals", __name__)
@@ -111,7 +111,7 @@ def ask_form(assignment_id: int) -> str:
     actor = auth.actor()
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        now = drafts.working(session, found)
+        now = versions.load_newest(session, found)
         top, row = assignment_pages.head(session, found, now), now.version
         made = shared.first_rubric(_documents(row.solution))
         has = {"task": bool(row.task.strip()), "solution": bool(row.solution)}
@@ -124,7 +124,7 @@ def ask(assignment_id: int) -> Response:
     actor, door = auth.actor(), services().door
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        row = drafts.working(session, found).version
+        row = versions.load_newest(session, found).version
         asked = _question(row)
     if door is None or not _model():
         flash(_("No machine with a model is there now. Begin with the template, or try again later."))
@@ -176,7 +176,7 @@ def take(assignment_id: int) -> Response:
     actor, draft_id = auth.actor(), request.form.get("draft", "")
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        row = drafts.working(session, found).version
+        row = versions.load_newest(session, found).version
         if draft_id:
             draft = _drafts().find(draft_id, actor.user_id, assignment_id)
             rubric, note = draft.rubric, _("Drafted by %(model)s", model=draft.model)
@@ -185,9 +185,9 @@ def take(assignment_id: int) -> Response:
             note = _("Made from the solution")
         if rubric is None:
             raise NotFound(_("This draft has no rubric."))
-        said = drafts.content(session, row)
+        said = versions.load_content(session, row)
         try:
-            drafts.save(session, found, replace(said, rubric=rubric), row.number, actor, note)
+            versions.save_draft(session, found, replace(said, rubric=rubric), row.number, actor, note)
             flash(_("It is a draft now. Go through every line of it before you publish it."))
         except NothingChanged as error:
             flash(error.message)

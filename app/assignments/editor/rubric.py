@@ -26,8 +26,8 @@ from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubr
 from grading.domain.errors import AssignmentError
 from grading.domain.rubric import Adjustment, CheckBase, Criterion, Rubric
 from grading.domain.rubric_errors import KINDS
-from grading.store.assignments import drafts
-from grading.store.assignments.drafts import NothingChanged, SavedMeanwhile
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NothingChanged, SavedMeanwhile
 
 pages = Blueprint("authoring", __name__)
 MOST_TEXT = 1_000_000
@@ -43,7 +43,7 @@ def edit(assignment_id: int) -> str:
     actor = auth.actor()
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        now = drafts.working(session, found)
+        now = versions.load_newest(session, found)
         top, rubric = assignment_pages.head(session, found, now), Rubric.model_validate(now.version.rubric)
     return _editor(top, forms.to_raw(rubric), top.number)
 
@@ -74,10 +74,10 @@ def _saved(actor: Any, assignment_id: int, rubric: Rubric, report: Sequence[str]
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         base = shared.base()
-        said = drafts.content(session, drafts.version(session, assignment_id, base))
+        said = versions.load_content(session, versions.version_by_number(session, assignment_id, base))
         try:
             new, note = replace(said, rubric=rubric), request.form.get("note", "")
-            made = drafts.save(session, found, new, base, actor, note, report).number
+            made = versions.save_draft(session, found, new, base, actor, note, report).number
         except NothingChanged as error:
             made, same = base, error.message
             flash(same)
@@ -93,8 +93,8 @@ def _meanwhile(assignment_id: int, raw: Raw, error: SavedMeanwhile) -> str:
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
         top = assignment_pages.head(session, found)
-        theirs = drafts.side(drafts.version(session, assignment_id, error.number))
-        mine = drafts.side(drafts.version(session, assignment_id, before))
+        theirs = versions.comparable(versions.version_by_number(session, assignment_id, error.number))
+        mine = versions.comparable(versions.version_by_number(session, assignment_id, before))
     other = [words.difference_words(one) for one in differences(mine, theirs)]
     return _editor(top, raw, error.number, meanwhile=(error.message, before, other))
 
@@ -165,7 +165,7 @@ def as_text(assignment_id: int) -> str:
     actor = auth.actor()
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        now = drafts.working(session, found)
+        now = versions.load_newest(session, found)
         top, rubric = assignment_pages.head(session, found, now), Rubric.model_validate(now.version.rubric)
     how = "json" if request.args.get("as") == "json" else "toml"
     said = forms.as_json(rubric)
@@ -181,7 +181,7 @@ def save_text(assignment_id: int) -> tuple[str, int] | Response:
         found = assignment_pages.changeable(session, actor, assignment_id)
         top, works = (
             assignment_pages.head(session, found),
-            drafts.works(drafts.working(session, found).version),
+            versions.reference_works(versions.load_newest(session, found).version),
         )
     try:
         rubric, problems, report = _of_text(typed, works)

@@ -15,9 +15,9 @@ from app.web.i18n import gettext as _
 from app.web.services import services
 from grading.config.languages import english_name
 from grading.domain.errors import AssignmentError
-from grading.store.assignments import drafts
 from grading.store.assignments import settings as assignment_settings
-from grading.store.assignments.drafts import NothingChanged, SavedMeanwhile
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NothingChanged, SavedMeanwhile
 from grading.store.grades import extensions
 
 pages = Blueprint("authoring_task", __name__)
@@ -29,7 +29,7 @@ def task(assignment_id: int) -> str:
     actor = auth.actor()
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        now = drafts.working(session, found)
+        now = versions.load_newest(session, found)
         top, row = assignment_pages.head(session, found, now), now.version
     fields = {
         "task": row.task,
@@ -66,7 +66,9 @@ def _save_task(actor: Any, assignment_id: int, fields: dict[str, str], ticked: d
     known = shared.stages()
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        said = drafts.content(session, drafts.version(session, assignment_id, shared.base()))
+        said = versions.load_content(
+            session, versions.version_by_number(session, assignment_id, shared.base())
+        )
         # those of stages that are not configured now stay as they are
         told = {**said.instructions, **{stage: fields[f"instructions:{stage}"].strip() for stage in known}}
         made = replace(
@@ -78,7 +80,9 @@ def _save_task(actor: Any, assignment_id: int, fields: dict[str, str], ticked: d
             show_draft=ticked["show_draft"],
         )
         try:
-            row = drafts.save(session, found, made, shared.base(), actor, request.form.get("note", ""))
+            row = versions.save_draft(
+                session, found, made, shared.base(), actor, request.form.get("note", "")
+            )
             flash(_("Saved as version %(number)s. It is a draft until you publish it.", number=row.number))
         except NothingChanged as error:
             flash(error.message)

@@ -19,8 +19,8 @@ from grading.assignments.editor.diff import differences
 from grading.assignments.editor.folder import Content, Settings
 from grading.assignments.editor.text_lists import slug
 from grading.domain.errors import AssignmentError, DocumentError
-from grading.store.assignments import drafts
-from grading.store.assignments.drafts import NothingChanged
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NothingChanged
 from grading.store.courses import courses
 
 pages = Blueprint("authoring_versions", __name__)
@@ -34,8 +34,8 @@ def listing(assignment_id: int) -> str:
     actor = auth.actor()
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        top, rows = assignment_pages.head(session, found), drafts.lines(session, found)
-        tasked = not top.draft or bool(drafts.working(session, found).version.task.strip())
+        top, rows = assignment_pages.head(session, found), versions.list_versions(session, found)
+        tasked = not top.draft or bool(versions.load_newest(session, found).version.task.strip())
     return render_template("assignments/editor/versions.html", head=top, rows=rows, tasked=tasked)
 
 
@@ -46,11 +46,15 @@ def version(assignment_id: int, version_number: int) -> str:
     actor, other = auth.actor(), assignment_pages.whole("against")
     with services().store.look() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        top, rows = assignment_pages.head(session, found), drafts.lines(session, found)
-        new = drafts.side(drafts.version(session, assignment_id, number))
+        top, rows = assignment_pages.head(session, found), versions.list_versions(session, found)
+        new = versions.comparable(versions.version_by_number(session, assignment_id, number))
         line = next((one for one in rows if one.number == number), None)
         before = other or next((one.number for one in rows if one.number < number), None)
-        old = drafts.side(drafts.version(session, assignment_id, before)) if before else None
+        old = (
+            versions.comparable(versions.version_by_number(session, assignment_id, before))
+            if before
+            else None
+        )
     changed = [(words.difference_words(one), one) for one in differences(old, new)] if old else []
     return render_template(
         "assignments/editor/version.html",
@@ -74,7 +78,7 @@ def restore(assignment_id: int, version_number: int) -> Response:
         found = assignment_pages.changeable(session, actor, assignment_id)
         try:
             note = _("Version %(number)s again", number=number)
-            made = drafts.restore(session, found, number, actor, note).number
+            made = versions.restore_version(session, found, number, actor, note).number
             flash(_("Version %(old)s is back as draft %(new)s.", old=number, new=made))
         except NothingChanged:
             flash(_("The newest version says the same already."))
@@ -88,7 +92,7 @@ def publish(assignment_id: int, version_number: int) -> Response:
     actor = auth.actor()
     with services().store.write() as session:
         found = assignment_pages.changeable(session, actor, assignment_id)
-        done = drafts.publish(session, found, number, actor)
+        done = versions.publish_version(session, found, number, actor)
         shown = bool(request.form.get("show")) and not found.visible
         if shown:
             found.visible = True
@@ -123,7 +127,7 @@ def create(course_id: int) -> tuple[str, int] | Response:
         said = shared.read_settings()
         content = Content(rubric=shared.first_rubric(()))
         with services().store.write() as session:
-            made = drafts.create(session, course_id, said, content, actor).id
+            made = versions.create_assignment(session, course_id, said, content, actor).id
     except (AssignmentError, dates.BadDate) as error:
         return _new_page(course_id, request.form.to_dict(), error.message), 422
     flash(_("The assignment is there. Write its task and rubric, then publish it."))
@@ -143,7 +147,7 @@ def bring(course_id: int) -> tuple[str, int] | Response:
         said = folders.from_folder(first, read).model_copy(update={"slug": read.slug})
         with services().store.write() as session:
             content = folders.content_of(read, files)
-            made = drafts.create(session, course_id, said, content, actor, read.notes).id
+            made = versions.create_assignment(session, course_id, said, content, actor, read.notes).id
     except (DocumentError, AssignmentError) as error:
         return _new_page(course_id, _empty(), error.message), error.status
     flash(_("The assignment is there as a draft. Look through it, then publish it."))

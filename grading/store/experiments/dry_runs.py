@@ -161,7 +161,7 @@ def find(session: Session, dry_run_id: str, lock: bool = False) -> tables.DryRun
 
 def assignment_of(session: Session, run: tables.DryRun) -> tables.Assignment:
     """What it is a dry run of, with its course."""
-    return versions.by_id(session, run.assignment_id)
+    return versions.load_assignment(session, run.assignment_id)
 
 
 def discard(session: Session, dry_run_id: str, actor: Actor) -> None:
@@ -202,7 +202,7 @@ def require_open(run: tables.DryRun) -> None:
 def require_newest(session: Session, run: tables.DryRun) -> None:
     """Go on, or raise Conflict: another version began to count since it was compared."""
     assignment = session.get_one(tables.Assignment, run.assignment_id)
-    counts = versions.counting(session, assignment)
+    counts = versions.find_published(session, assignment)
     if counts is None or counts.published_at is None or counts.id == run.rubric_version_id:
         return
     if counts.published_at > run.created_at:

@@ -86,7 +86,7 @@ def held_back(session: Session, assignment_id: int, examples: Sequence[Shown]) -
         return HeldBack((), 0)
     own = _examples_of(session, assignment_id)
     assignment = session.get_one(tables.Assignment, assignment_id)
-    version = versions.version(session, assignment).id
+    version = versions.published_version(session, assignment).id
     of_them = [
         one
         for one in all_of(session, assignment_id, MOST_READ)
@@ -111,7 +111,7 @@ def measure(session: Session, assignment_id: int, actor: Actor) -> Begun:
     found = held_back(session, assignment_id, examples)
     if not found.corrections:
         raise Conflict("No correction of these criteria is held back. Correct more hand-ins first.")
-    version = versions.version(session, assignment)
+    version = versions.published_version(session, assignment)
     return dry_runs.begin(session, assignment, version, found.submissions, PURPOSE, actor)
 
 

@@ -273,7 +273,7 @@ def room_of(on: Iterable[tuple[str, int]]) -> Room:
 def criteria(session: Session, assignment_id: int) -> tuple[Criterion, ...]:
     """Those of the rubric that counts; none where there is no rubric yet."""
     assignment = session.get_one(tables.Assignment, assignment_id)
-    version = assignments.counting(session, assignment)
+    version = assignments.find_published(session, assignment)
     return () if version is None else Rubric.model_validate(version.rubric).criteria
 
 

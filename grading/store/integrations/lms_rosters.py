@@ -15,7 +15,7 @@ from grading.domain.permissions import STAFF, Actor
 from grading.integrations.events import Assigned, Member, Roster
 from grading.store import tables
 from grading.store.accounts import users
-from grading.store.assignments import drafts
+from grading.store.assignments import versions
 from grading.store.assignments.settings import settings_of
 from grading.store.audit import note
 from grading.store.courses import roster
@@ -79,7 +79,7 @@ def upsert_assignment(session: Session, connection: str, told: Assigned) -> dict
     )
     if found is None:
         settings = Settings(title=told.title, slug=told.slug, due=told.due_at, visible=False)
-        drafts.create(session, course.id, settings, Content(rubric=template(())), by)
+        versions.create_assignment(session, course.id, settings, Content(rubric=template(())), by)
         return {"made": True, "changed": True}
     was = settings_of(found)
     wanted = was.model_copy(update={"title": told.title, **({"due": told.due_at} if dated else {})})

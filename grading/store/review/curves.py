@@ -182,7 +182,7 @@ def undo(session: Session, assignment: Assignment, bulk: str, actor: Actor) -> i
 
 def criteria(session: Session, assignment: Assignment) -> Rubric:
     """The rubric that counts now. Raises NotFound."""
-    return Rubric.model_validate(versions.version(session, assignment).rubric)
+    return Rubric.model_validate(versions.published_version(session, assignment).rubric)
 
 
 def _found(session: Session, assignment: Assignment, everything: bool, lock: bool = False) -> Sequence[Grade]:

@@ -64,7 +64,7 @@ def add(session: Session, assignment_id: int, actor: Actor, filename: str, data:
     return row.id
 
 
-def find(session: Session, batch_id: str) -> tables.Batch:
+def find_class_upload(session: Session, batch_id: str) -> tables.Batch:
     """The batch. Raises NotFound."""
     row = session.get(tables.Batch, batch_id) if batch_id.isalnum() else None
     if row is None:

@@ -155,7 +155,7 @@ def add_round(
     session: Session, submission: Submission, assignment: Assignment, *, reason: str, priority: str
 ) -> Round:
     """A new current round for a submission, with its outbox row."""
-    version = versions.version(session, assignment)
+    version = versions.published_version(session, assignment)
     mine = select(Submission.id).where(Submission.id == submission.id)
     # not the key: who holds a round, which this may wait for, refers to it
     session.execute(mine.with_for_update(key_share=True))

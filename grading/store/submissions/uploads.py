@@ -62,7 +62,7 @@ class HandedIn(Exception):
 
 def read_upload(session: Session, assignment: tables.Assignment, content: HandIn) -> Reading:
     """A plain reading of what was uploaded, by the rubric that counts now."""
-    version = versions.version(session, assignment)
+    version = versions.published_version(session, assignment)
     starter = [Document.model_validate(document) for document in version.starter]
     rubric, tests = (
         Rubric.model_validate(version.rubric),

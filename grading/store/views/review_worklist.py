@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.lateness import LateRule
 from grading.domain.value import Value
-from grading.store.assignments.versions import by_id
+from grading.store.assignments.versions import load_assignment
 from grading.store.grades.final_score import counts_of
 from grading.store.tables import (
     Assignment,
@@ -158,7 +158,7 @@ def neighbours(
 
 def require(session: Session, assignment_id: int) -> Assignment:
     """The assignment. Raises NotFound."""
-    return by_id(session, assignment_id)
+    return load_assignment(session, assignment_id)
 
 
 def _joined(assignment: Assignment, columns: tuple[Any, ...]) -> Select[Any]:

@@ -14,7 +14,7 @@ from grading.domain.lateness import Lateness, closes, lateness, own_due, rule_of
 from grading.domain.value import Value
 from grading.store.database import clock, now, told
 from grading.store.tables import Assignment, Course, Extension, GroupMember, Upload
-from grading.store.views import submission_list_queries, submission_lists
+from grading.store.views import submission_lists
 from grading.store.views.submission_lists import Page, SubmissionLine
 
 
@@ -80,7 +80,7 @@ def _of_courses(session: Session, user_id: int, course_ids: Collection[int]) -> 
 @cache
 def _hand_ins() -> Select[Any]:
     """The last one of each assignment and those of the first page; how many there are of it, and in all."""
-    theirs = submission_list_queries.counting(bindparam("user_id")).c
+    theirs = submission_lists.counting(bindparam("user_id")).c
     last = func.row_number().over(
         partition_by=theirs.assignment_id, order_by=(theirs.number.desc(), theirs.created_at.desc())
     )

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Select
+from sqlalchemy import Select, Text, bindparam, cast, select
 from sqlalchemy.orm import Session
 
+from grading.documents import set_apart
 from grading.domain.errors import NotFound, for_student
-from grading.domain.model import RoundState, StageState
+from grading.domain.model import Cell, Document, RoundState, StageState
 from grading.domain.outcome import Report
 from grading.domain.value import Value
+from grading.execution.display import ShownTrial
 from grading.scoring import changed
 from grading.shared.cache import Remembered, mark
 from grading.store.database import moment_of
 from grading.store.grades import change_history
 from grading.store.grades.change_history import Made
 from grading.store.grades.final_score import change_of
-from grading.store.views import submission_queries
+from grading.store.tables import Extension, Round, RubricVersion, Submission
+from grading.store.views import grade_history, submission_queries
+from grading.store.views.grade_history import Terms, terms_of
 
-MOST_READ = 16 * 1024 * 1024
+MAX_REPORT_BYTES = 16 * 1024 * 1024
 """Characters of the reports that are kept as they were read."""
-_read: Remembered[Report] = Remembered(MOST_READ)
+_reports: Remembered[Report] = Remembered(MAX_REPORT_BYTES)
 
 
 class StageView(Value):
@@ -150,7 +156,7 @@ class Queue(Value):
 def submission_view(session: Session, submission_id: str) -> SubmissionView:
     """A submission with its current round, grade and stages. Raises NotFound."""
     return view_of(
-        session, head(session, submission_queries.head(session.get_bind().dialect.name), submission_id)
+        session, head(session, submission_queries.head_query(session.get_bind().dialect.name), submission_id)
     )
 
 
@@ -204,7 +210,7 @@ def _most(rubric: str) -> float:
 
 def _grade(session: Session, row: Any) -> GradeView:
     made = mark(row.report)
-    original = _read.get(made, len(row.report), lambda: Report.model_validate_json(row.report))
+    original = _reports.get(made, len(row.report), lambda: Report.model_validate_json(row.report))
     changes: Sequence[Any] = ()
     if row.changed:
         changes = session.execute(change_history.of_round(), {"round_id": row.round_id}).all()
@@ -239,3 +245,103 @@ def _stage(told: Sequence[Any]) -> StageView:
     values = dict(zip(submission_queries.STAGE, told, strict=True))
     written = values["written_at"] and moment_of(values["written_at"])
     return StageView.model_construct(**{**values, "written_at": written})
+
+
+DIMMED_CHARS = 300_000
+"""Longest hand-in that is compared with the starter at each look."""
+MAX_DOCUMENT_BYTES = 24 * 1024 * 1024
+"""Characters of the hand-ins that are kept as they were read."""
+_parsed: Remembered[tuple[Document, ...]] = Remembered(MAX_DOCUMENT_BYTES)
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """All of it."""
+
+    documents: tuple[Document, ...]
+    """`added` says which lines the student wrote, all in very long ones."""
+    notes: tuple[str, ...]
+    """What was noted while reading the files."""
+    trial: ShownTrial | None
+    """What running the work showed in a round."""
+    mark: str
+    """Equal where all of this is."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A submission with its current round, what was handed in, and what its points depend on."""
+
+    view: SubmissionView
+    handed_in: HandedIn
+    terms: Terms
+
+
+def whole(session: Session, submission_id: str) -> Whole:
+    """All of a submission, in one query, and one more where people changed its grade. Raises NotFound."""
+    row = head(session, _whole(session.get_bind().dialect.name), submission_id)
+    return Whole(view_of(session, row), _handed_in(row), terms_of(row))
+
+
+def _handed_in(row: Any) -> HandedIn:
+    trial = None if row.trial in (None, "null") else ShownTrial.model_validate_json(row.trial)
+    made = _parsed.get(
+        mark(row.documents, row.starter), len(row.documents), lambda: _apart(row.documents, row.starter)
+    )
+    notes = tuple(map(str, row.notes))
+    return HandedIn(made, notes, trial, mark(row.documents, row.starter, notes, row.trial))
+
+
+def documents(session: Session, submission_id: str) -> tuple[Document, ...]:
+    """The documents of a submission; `added` says which lines the student wrote, all in very long ones."""
+    row = session.execute(_documents(), {"submission_id": submission_id}).one()
+    made = mark(row.documents, row.starter)
+    return _parsed.get(made, len(row.documents), lambda: _apart(row.documents, row.starter))
+
+
+_DOCUMENTS = (
+    cast(Submission.documents, Text).label("documents"),
+    Submission.notes,
+    cast(RubricVersion.starter, Text).label("starter"),
+)
+_TRIAL = cast(Round.prepared["trial"], Text).label("trial")
+"""Of the large `prepared` only this part is read."""
+
+
+@cache
+def _documents() -> Select[Any]:
+    current = (Round.submission_id == Submission.id) & Round.current
+    return (
+        select(*_DOCUMENTS)
+        .select_from(Submission)
+        .outerjoin(Round, current)
+        .outerjoin(RubricVersion, RubricVersion.id == Round.rubric_version_id)
+        .where(Submission.id == bindparam("submission_id"))
+    )
+
+
+@cache
+def _whole(dialect: str) -> Select[Any]:
+    more = (*_DOCUMENTS, _TRIAL, *grade_history.TERMS)
+    return (
+        submission_queries.head_query(dialect).add_columns(*more).outerjoin(Extension, grade_history.EXTENDED)
+    )
+
+
+def _apart(stored: str, starter: str | None) -> tuple[Document, ...]:
+    """Documents as they are stored, set apart from the starter."""
+    given = json.loads(starter) if starter else []
+    read = [Document.model_validate(document) for document in json.loads(stored)]
+    if given and sum(len(cell.source) for document in read for cell in document.cells) <= DIMMED_CHARS:
+        return set_apart(read, [Document.model_validate(document) for document in given])
+    return tuple(document.model_copy(update={"cells": tuple(map(_own, document.cells))}) for document in read)
+
+
+def _own(cell: Cell) -> Cell:
+    return cell.model_copy(update={"added": tuple(range(1, len(cell.lines) + 1))})
+
+
+def trial(session: Session, round_id: str) -> ShownTrial | None:
+    """What running the work showed; of the large `prepared` only this part is read."""
+    found = session.scalar(select(Round.prepared["trial"]).where(Round.id == round_id))
+    return None if found is None else ShownTrial.model_validate(found)

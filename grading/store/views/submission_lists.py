@@ -1,4 +1,4 @@
-"""Lists of submissions and assignments, as frozen values."""
+"""What `lists` asks of the database: which hand-ins, and all that a line needs of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Integer, Select, Subquery, and_, bindparam, false, func, select
+from sqlalchemy import Integer, Select, Subquery, Text, and_, bindparam, cast, false, func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.lateness import IN_TIME, Lateness, lateness, own_due, rule_of
@@ -16,7 +16,75 @@ from grading.domain.value import Value
 from grading.store import tables
 from grading.store.database import always
 from grading.store.submissions.intake import counting_for
-from grading.store.views import submission_list_queries
+
+
+def counting(user_id: Any, assignment_id: Any = None) -> Subquery:
+    """The hand-ins that count for a user, alone or in a group; by indexes that hold all of these columns."""
+    own, member = tables.Submission, tables.SubmissionMember
+    columns = select(own.id, own.assignment_id, own.number, own.created_at)
+    mine = columns.where(own.student_id == user_id, own.number > 0)  # what is lower is a trial
+    others = columns.join(member, member.submission_id == own.id)
+    others = others.where(member.user_id == user_id, own.student_id != user_id)
+    if assignment_id is not None:
+        mine = mine.where(own.assignment_id == assignment_id)
+        others = others.where(own.assignment_id == assignment_id)
+    return mine.union_all(others).subquery()
+
+
+_COLUMNS = (
+    tables.Submission.id,
+    tables.Submission.number,
+    tables.Submission.student_id,
+    tables.Submission.created_at,
+    tables.Assignment.course_id,
+    tables.Assignment.id.label("assignment_id"),
+    tables.Assignment.slug,
+    tables.Assignment.title,
+    tables.Assignment.due_at,
+    cast(tables.Assignment.late, Text).label("late"),  # the same of many lines: it is read once
+    tables.Course.slug.label("course"),
+    tables.User.name.label("student"),
+    tables.Round.state,
+    tables.Grade.final_points,
+    tables.Grade.points_so_far,
+    tables.Grade.max_points,
+    tables.Grade.held,
+    tables.Grade.released_at,
+    tables.Grade.flag_text,
+    tables.Extension.due_at.label("own"),
+    tables.SubmissionMember.user_id.label("member"),
+)
+OF_A_LINE = len(_COLUMNS) - 1
+"""Columns before `member`."""
+
+
+def lines_of(some: Subquery | None = None) -> Select[Any]:
+    """All that a line needs, without reports and other large things; one row for each member of a group.
+
+    `some` are the hand-ins wanted; they come first, as planners do not look through so many tables.
+    """
+    own = tables.Extension
+    theirs = and_(
+        own.assignment_id == tables.Submission.assignment_id, own.student_id == tables.Submission.student_id
+    )
+    query: Any = select(*_COLUMNS)
+    if some is None:
+        query = query.select_from(tables.Submission)
+    else:
+        query = query.select_from(some).join(tables.Submission, tables.Submission.id == some.c.id)
+    found: Select[Any] = (
+        query.join(
+            tables.Round, and_(tables.Round.submission_id == tables.Submission.id, tables.Round.current)
+        )
+        .join(tables.Assignment, tables.Assignment.id == tables.Submission.assignment_id)
+        .join(tables.Course, tables.Course.id == tables.Assignment.course_id)
+        .join(tables.User, tables.User.id == tables.Submission.student_id)
+        .outerjoin(tables.Grade, tables.Grade.round_id == tables.Round.id)
+        .outerjoin(own, theirs)
+        .outerjoin(tables.SubmissionMember, tables.SubmissionMember.submission_id == tables.Submission.id)
+    )
+    return found
+
 
 PER_PAGE = 25
 MOST_COUNTED = 1000
@@ -129,7 +197,7 @@ def _lines_of_page(given: frozenset[str], first: bool) -> Select[Any]:
     # first which they are, by indexes alone, then all that belongs to those few
     some = _of_page(given, first).subquery()
     order = (some.c.created_at.desc(), some.c.id, tables.SubmissionMember.user_id)
-    return submission_list_queries.lines_of(some).add_columns(some.c.total).order_by(*order)
+    return lines_of(some).add_columns(some.c.total).order_by(*order)
 
 
 def _of_page(given: frozenset[str], first: bool) -> Select[Any]:
@@ -164,9 +232,9 @@ def attempts(session: Session, student_id: int, assignment_id: int) -> tuple[Sub
 
 @cache
 def _attempts() -> Select[Any]:
-    theirs = submission_list_queries.counting(bindparam("user_id"), bindparam("assignment_id"))
+    theirs = counting(bindparam("user_id"), bindparam("assignment_id"))
     order = (tables.Submission.number, tables.Submission.created_at, tables.Submission.id)
-    return submission_list_queries.lines_of(theirs).order_by(*order, tables.SubmissionMember.user_id)
+    return lines_of(theirs).order_by(*order, tables.SubmissionMember.user_id)
 
 
 def assignments(
@@ -222,7 +290,7 @@ def _filtered(given: frozenset[str]) -> Select[Any]:
     submission, assignment = tables.Submission, tables.Assignment
     of_it: Any = bindparam("assignment_id") if "assignment_id" in given else None
     if "student_id" in given:
-        theirs = submission_list_queries.counting(bindparam("student_id"), of_it)
+        theirs = counting(bindparam("student_id"), of_it)
         query: Select[Any] = select(theirs.c.id, theirs.c.created_at)
         return _in_state(query, theirs.c.id, given)
     query = select(submission.id, submission.created_at)  # type: ignore[assignment]  # of two columns
@@ -252,12 +320,12 @@ def lines(session: Session, ids: Sequence[str]) -> tuple[SubmissionLine, ...]:
 @cache
 def _lines() -> Select[Any]:
     some = tables.Submission.id.in_(bindparam("ids", expanding=True))
-    return submission_list_queries.lines_of().where(some).order_by(tables.SubmissionMember.user_id)
+    return lines_of().where(some).order_by(tables.SubmissionMember.user_id)
 
 
 def of_subquery(some: Subquery, *more: Any) -> Select[Any]:
     """What `put_together` needs of the hand-ins whose `id` is among these, with more columns."""
-    return submission_list_queries.lines_of(some).add_columns(*more).order_by(tables.SubmissionMember.user_id)
+    return lines_of(some).add_columns(*more).order_by(tables.SubmissionMember.user_id)
 
 
 def put_together(rows: Iterable[Any]) -> tuple[SubmissionLine, ...]:
@@ -276,7 +344,7 @@ def _line(row: Any, members: tuple[int, ...]) -> SubmissionLine:
     (
         id_, number, student_id, created_at, course_id, assignment_id, slug, title, due_at, late, course,
         student, state, final_points, points_so_far, max_points, held, released_at, flag_text, own,
-    ) = row[: submission_list_queries.OF_A_LINE]  # fmt: skip
+    ) = row[: OF_A_LINE]  # fmt: skip
     return SubmissionLine(
         id=id_,
         number=number,

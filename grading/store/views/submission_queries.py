@@ -57,7 +57,7 @@ STAGE = {
 
 
 @cache
-def head(dialect: str) -> Select[Any]:
+def head_query(dialect: str) -> Select[Any]:
     """All but changes, in one row."""
     members = select(func.aggregate_strings(cast(SubmissionMember.user_id, String), ","))
     members = members.where(SubmissionMember.submission_id == Submission.id)

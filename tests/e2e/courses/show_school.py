@@ -88,12 +88,12 @@ class ShowSchool(School):
             Criterion(id=i, title=title, stage=stage, points=points, levels=LEVELS) for i, title, stage, points in CRITERIA
         )  # fmt: skip
         with self.store.write() as session:
-            course = versions.course(session, "ba")
+            course = versions.find_or_create_course(session, "ba")
             course.title = "Business Analytics 1"
             new = NewVersion(
                 "hw3", TITLE, "python", "after_review", "d-hw3", Rubric(criteria=criteria), task=TASK
             )
-            row = versions.put(session, "ba", new)[0]
+            row = versions.import_version(session, "ba", new)[0]
             row.due_at = now(session) + timedelta(days=2, hours=5)
             row.max_hand_ins = 3
             self.shown = row.id

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from grading.integrations.canvas.values import Task
 from grading.store import tables
 from grading.store.database import now
-from grading.store.integrations import webhook_secrets
+from grading.store.integrations import webhooks
 from grading.store.integrations.canvas import links
 from grading.store.integrations.canvas.tables import CanvasLink, CanvasScore, CanvasTaken
 from grading.store.integrations.lti import launch, platforms
@@ -30,8 +30,8 @@ def connect(school: School, shown: int) -> None:
         _canvas(session, school.assignment, users, moment)
         _deliveries(session, moment)
         for _ in range(2):
-            webhook_secrets.add(session, "canvas", "only for pictures", "Administrator")
-        webhook_secrets.end(session, 1, "Administrator")
+            webhooks.create_secret(session, "canvas", "only for pictures", "Administrator")
+        webhooks.revoke_secret(session, 1, "Administrator")
 
 
 def _platforms(session: Session, school: School, shown: int, users: list[int], moment: datetime) -> None:

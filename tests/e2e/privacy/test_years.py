@@ -112,7 +112,7 @@ def test_a_student_is_exported_and_erased_everywhere(
             user = users.create_user(
                 session, CANARIES["id"], name=CANARIES["name"], email=f"{CANARIES['mail']}@mail.invalid"
             )
-            users.enrol(session, user.id, versions.course(session, COURSE).id, "student")
+            users.enrol(session, user.id, versions.find_or_create_course(session, COURSE).id, "student")
         work = {f"{CANARIES['file']}.ipynb": json.dumps(NOTEBOOK).encode()}
         client.submit_bytes(work, ASSIGNMENT, CANARIES["id"])
         client.submit_bytes({"work.R": b"x <- 1 # of another student"}, ASSIGNMENT, "ben")

@@ -131,7 +131,7 @@ def tell(made: Site, boxes: set[int]) -> Told:
 def add_python(store: Store) -> int:
     new = NewVersion("slow", "Slow", "python", "at_once", "1", rubric=RUBRIC)
     with store.write() as session:
-        return versions.put(session, COURSE, new)[0].id
+        return versions.import_version(session, COURSE, new)[0].id
 
 
 def running_drivers() -> set[int]:

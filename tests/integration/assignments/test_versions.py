@@ -22,7 +22,7 @@ def test_versions_are_only_added(fresh_database: Callable[..., str]) -> None:
     graded_with = {}
     for new, number, added in ((FIRST, 1, True), (FIRST, 1, False), (second, 2, True), (FIRST, 3, True)):
         with store.write() as session:
-            assignment, version, is_new = versions.put(session, COURSE, new)
+            assignment, version, is_new = versions.import_version(session, COURSE, new)
             assert (version.number, is_new) == (number, added)
         graded_with[hand_in(store, assignment.id).round_id] = number
     with store.read() as session:

@@ -111,7 +111,7 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
     odd = Rubric(criteria=(*RUBRIC.criteria, Criterion(id="x", title="X", points=1, stage="stlye")))
     with server.store.write() as session:
         new = NewVersion("odd", "Odd", "r", "at_once", digest="odd", rubric=odd)
-        bad = versions.put(session, COURSE, new)[0].id
+        bad = versions.import_version(session, COURSE, new)[0].id
     first = hand_in(server.store, bad, "s1").round_id
     good = hand_in(server.store, add_assignment(server.store), "s2").round_id
     for round_id in (first, good):

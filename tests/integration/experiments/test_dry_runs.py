@@ -20,7 +20,7 @@ from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store, schema, tables
 from grading.store.accounts import users
-from grading.store.assignments import drafts
+from grading.store.assignments import versions
 from grading.store.database import now
 from grading.store.experiments import apply, dry_runs, impact
 from grading.store.experiments.dry_runs import Begun, Purpose
@@ -103,15 +103,15 @@ def change_rubric(store: Store, rubric: Rubric = HALF) -> int:
     """A draft with another rubric; its number."""
     with store.write() as session:
         found = the_assignment(session)
-        row = drafts.working(session, found).version
-        said = replace(drafts.content(session, row), rubric=rubric)
-        return drafts.save(session, found, said, row.number, TEACHER).number
+        row = versions.load_newest(session, found).version
+        said = replace(versions.load_content(session, row), rubric=rubric)
+        return versions.save_draft(session, found, said, row.number, TEACHER).number
 
 
 def begin(store: Store, ids: list[str], purpose: Purpose = "rubric") -> Begun:
     with store.write() as session:
         found = the_assignment(session)
-        version = drafts.working(session, found).version
+        version = versions.load_newest(session, found).version
         return dry_runs.begin(session, found, version, ids, purpose, TEACHER)
 
 
@@ -198,7 +198,7 @@ def test_a_dry_run_from_before_another_version_is_not_applied(server: Server) ->
     grade(server, *begun.round_ids)
     number = change_rubric(server.store, RUBRIC)
     with server.store.write() as session:
-        assert drafts.publish(session, the_assignment(session), number, TEACHER)
+        assert versions.publish_version(session, the_assignment(session), number, TEACHER)
     with pytest.raises(Conflict, match="Version 3"), server.store.write() as session:
         apply.apply(session, begun.dry_run_id, TEACHER, keep_released=False)
 
@@ -260,7 +260,7 @@ def test_the_starter_and_the_solution_are_hand_ins_nobody_sees(server: Server) -
     (one,) = handed_in(server, "s1")
     with server.store.write() as session:
         found = the_assignment(session)
-        version = drafts.working(session, found).version
+        version = versions.load_newest(session, found).version
         version.starter = [document("# do it").model_dump(mode="json")]
         version.solution = [document("x <- 1\ny <- 2").model_dump(mode="json")]
         tried = [dry_runs.trial(session, found, version, what, TEACHER) for what in ("starter", "solution")]

@@ -208,7 +208,9 @@ def test_other_levels_and_removed_criteria_are_not_taught(lite: Played) -> None:
     rubric = Rubric(criteria=(reflection,))
     lite.pass_time()
     with lite.store.write() as session:
-        versions.put(session, COURSE, NewVersion("sales", "Sales", "r", "at_once", "sales-2", rubric))
+        versions.import_version(
+            session, COURSE, NewVersion("sales", "Sales", "r", "at_once", "sales-2", rubric)
+        )
     hand_in(lite.store, assignment, "ben")
     assert [shown(job) for job in jobs(lite)] == [[], []]
     with lite.store.read() as session:

@@ -298,7 +298,7 @@ def test_a_held_grading_that_takes_anothers_place_waits_for_a_person_again(serve
 def dry_run(session: Session, submission: str, rubric: Rubric) -> dry_runs.Begun:
     """A dry run of another version on one hand-in."""
     assignment = assignment_of(session, submission)
-    counts = versions.version(session, assignment)
+    counts = versions.published_version(session, assignment)
     draft = RubricVersion(
         assignment_id=assignment.id,
         number=counts.number + 1,
@@ -500,7 +500,7 @@ def test_a_re_run_that_comes_in_while_people_work_on_the_grade(server: Server, t
         submission = given(server, f"rerun-{name}")
         with server.store.write() as session:
             assignment = assignment_of(session, submission)
-            version = versions.version(session, assignment)
+            version = versions.published_version(session, assignment)
             run = dry_runs.begin(session, assignment, version, [submission], "rerun", TEACHER)
             stamped = seen(session, submission)
             looked = adjusting.preview(session, assignment, Curve(kind="add", points=3)).seen

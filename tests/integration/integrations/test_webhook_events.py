@@ -26,7 +26,7 @@ from grading.domain.errors import Conflict
 from grading.integrations import events
 from grading.store import tables
 from grading.store.accounts import users
-from grading.store.integrations import webhook_secrets
+from grading.store.integrations import webhooks
 from tests.integration.integrations.test_webhooks import URL, message, signed
 from tests.integration.webapp import CODE, SECRET, School, configuration, form_token
 
@@ -247,16 +247,16 @@ def test_two_secrets_live_while_one_takes_the_place_of_the_other(school: School)
         return client.post(URL, data=body, headers=signed(body, name, secret)).status_code
 
     with school.store.write() as session:
-        old = webhook_secrets.add(session, "canvas", key, "test")
-        elsewhere = webhook_secrets.add(session, "moodle", key, "test")
+        old = webhooks.create_secret(session, "canvas", key, "test")
+        elsewhere = webhooks.create_secret(session, "moodle", key, "test")
     assert (status(old.secret, "a"), status(elsewhere.secret, "b")) == (200, 401)
     with school.store.write() as session:
-        new = webhook_secrets.add(session, "canvas", key, "test")
+        new = webhooks.create_secret(session, "canvas", key, "test")
         with pytest.raises(Conflict, match="two live secrets"):
-            webhook_secrets.add(session, "canvas", key, "test")
+            webhooks.create_secret(session, "canvas", key, "test")
     assert (status(old.secret, "c"), status(new.secret, "d")) == (200, 200)
     with school.store.write() as session:
-        webhook_secrets.end(session, old.id, "test")
+        webhooks.revoke_secret(session, old.id, "test")
     assert (status(old.secret, "e"), status(new.secret, "f")) == (401, 200)
     with school.store.read() as session:
         kept = repr([vars(row) for row in session.query(tables.WebhookSecret)])

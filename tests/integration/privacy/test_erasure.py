@@ -192,7 +192,7 @@ def test_who_is_meant(lite: Played) -> None:
     store = lite.store
     add_assignment(store)
     with store.write() as session:
-        course = versions.course(session, COURSE).id
+        course = versions.find_or_create_course(session, COURSE).id
         one = users.find_or_create_student(session, "lms:a", "7", "A", "a@school.invalid", course).id
         users.find_or_create_student(session, "lms:b", "7", "B", "", course)
         staff = users.create_user(session, "ina")

@@ -319,7 +319,7 @@ def test_settings_reach_jobs_and_without_them_jobs_are_what_old_machines_take(sy
     new = NewVersion("rhein", "Rhein", "r", "at_once", digest="1", rubric=RUBRIC)
     with system.store.write() as session:
         spoken = replace(new, spoken_language="German", show_draft=True)
-        assignment, version, _ = versions.put(session, COURSE, spoken)
+        assignment, version, _ = versions.import_version(session, COURSE, spoken)
         assert (version.spoken_language, version.show_draft) == ("German", True)
     hand_in(system.store, assignment.id, "ada")
     made = {job["stage"]: Job.model_validate(job) for job in jobs(system)}
@@ -330,6 +330,6 @@ def test_settings_reach_jobs_and_without_them_jobs_are_what_old_machines_take(sy
     assert all(job.draft for job in made.values())
     # a version keeps its own settings
     with system.store.write() as session:
-        _, second, added = versions.put(session, COURSE, replace(new, digest="2"))
+        _, second, added = versions.import_version(session, COURSE, replace(new, digest="2"))
         assert (second.spoken_language, second.show_draft, added) == ("English", False, True)
         assert (version.spoken_language, version.show_draft) == ("German", True)

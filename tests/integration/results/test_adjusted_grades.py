@@ -60,7 +60,7 @@ RUBRIC = Rubric(
 def school(tmp_path: Path) -> Iterator[School]:
     made = School(tmp_path)
     with made.store.write() as session:
-        versions.put(
+        versions.import_version(
             session,
             "ba",
             NewVersion("hw1", "Homework hw1", "python", "after_review", "with-deductions", RUBRIC),
@@ -282,12 +282,12 @@ def test_machines_are_sent_the_same_job_with_and_without_deductions(school: Scho
         (RUBRIC, RUBRIC.model_copy(update={"adjustments": (), "bonus_at_most": None}))
     ):
         with school.store.write() as session:
-            row, _, _ = versions.put(
+            row, _, _ = versions.import_version(
                 session,
                 "ba",
                 NewVersion(f"same{number}", "Same", "python", "after_review", f"v{number}", rubric),
             )
-            version = Versions().get(session, versions.version(session, row).id)
+            version = Versions().get(session, versions.published_version(session, row).id)
         documents = (script("x = 1\n", path="work.py", language="python"),)
         hand_in = HandIn("r", "s", "interactive", version, documents, Identity(), {})
         made = make_ready(hand_in, Plan(), {})

@@ -20,7 +20,6 @@ from grading.store.privacy import export
 from grading.store.privacy.erasure import find_student
 from grading.store.rounds import locking
 from grading.store.views import submission as views
-from grading.store.views import submission_contents
 from tests.integration.sandbox.executed import (
     EVIL,
     KEPT_BACK,
@@ -146,10 +145,10 @@ def test_only_the_trial_is_read_of_what_was_prepared(database_url: str) -> None:
     submission = hand_in_tested(school)
     with school.store.read() as session:
         round_id = views.submission_view(session, submission).round_id
-        assert submission_contents.trial(session, round_id) == trial()
+        assert submission.trial(session, round_id) == trial()
     school.prepared(submission, {"documents": []})
     with school.store.read() as session:
-        assert submission_contents.trial(session, round_id) is None
+        assert submission.trial(session, round_id) is None
     school.close()
 
 

@@ -20,7 +20,7 @@ from grading.broker.machine_states import MachineState
 from grading.execution.throughput import Rate
 from grading.store import Store, tables
 from grading.store.rounds import preparing, queue
-from grading.store.rounds.queue_positions import places
+from grading.store.rounds.queue import places
 from grading.store.views import submission as views
 from tests.integration.webapp import School
 

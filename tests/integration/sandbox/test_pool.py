@@ -35,7 +35,7 @@ from grading.store import Store, outbox, schema
 from grading.store.privacy import backup, erasure, retention
 from grading.store.privacy.erasure import find_student
 from grading.store.rounds import preparing, retry
-from grading.store.rounds.queue_positions import places
+from grading.store.rounds.queue import places
 from grading.store.tables import KeptTrial, Round
 from grading.store.views.status import speed
 from grading.store.views.submission import submission_view

@@ -146,7 +146,7 @@ def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[Sch
     server = open_server(config)
     with server.store.write() as session:
         new = NewVersion("double", "Double", "python", "at_once", "1", rubric=RUBRIC)
-        assignment = versions.put(session, COURSE, new)[0].id
+        assignment = versions.import_version(session, COURSE, new)[0].id
     counting = Counting(sandbox)
     with Shelf() as shelf:
         lab = Lab(
@@ -294,7 +294,7 @@ def test_what_ran_out_of_time_is_run_again_the_next_time(lite: School) -> None:
     slow = Rubric(criteria=(RUBRIC.criteria[0].model_copy(update={"checks": (rubric,)}), RUBRIC.criteria[1]))
     with lite.server.store.write() as session:
         new = NewVersion("double", "Double", "python", "at_once", "2", rubric=slow)
-        versions.put(session, COURSE, new)
+        versions.import_version(session, COURSE, new)
     source = "def double(x):\n    while x == 2:\n        pass\n    return x + x\n"
     evidence = lite.tried("ada", source)
     assert share(evidence) == 0.5

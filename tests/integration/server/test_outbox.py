@@ -22,7 +22,7 @@ from cli.settings import event_secrets
 from grading.config.settings import Config, load, parse
 from grading.domain.errors import ConfigError
 from grading.store import Store, outbox, schema
-from grading.store.integrations import event_deliveries
+from grading.store.integrations import webhooks
 from grading.store.outbox import Delivery
 from grading.store.tables import Outbox
 from tests.support.factories import add_assignment, begin_round, hand_in, result
@@ -227,7 +227,7 @@ def test_a_receiver_that_took_nothing_for_two_days_is_paused_and_nothing_is_give
             relay.relay()
         assert "is paused" in caplog.text
         with server.store.read() as session:
-            (standing,) = event_deliveries.standings(session)
+            (standing,) = webhooks.list_receivers(session)
         assert standing.paused_at is not None
         assert (standing.waiting, standing.failures) == (1, len(there.posted))
         assert len(there.posted) < len(RETRIES_S) + 1
@@ -236,12 +236,12 @@ def test_a_receiver_that_took_nothing_for_two_days_is_paused_and_nothing_is_give
         assert relay.relay() == 0
         moved = Relay(server, (to(f"{there.url}/new"),))  # another address begins anew
         with server.store.read() as session:
-            assert not event_deliveries.paused(session, "lms", moved.receivers[0].mark)
+            assert not webhooks.is_paused(session, "lms", moved.receivers[0].mark)
         with server.store.write() as session:
-            assert event_deliveries.resume(session, "lms", "test") == 2
+            assert webhooks.resume_receiver(session, "lms", "test") == 2
         assert relay.relay() == 2
     with server.store.read() as session:
-        (standing,) = event_deliveries.standings(session)
+        (standing,) = webhooks.list_receivers(session)
     assert (standing.paused_at, standing.waiting, standing.failures) == (None, 0, 0)
 
 
@@ -255,24 +255,24 @@ def test_each_try_is_kept_without_its_signature_and_can_be_sent_again(server: Se
         server.store.clock_offset_s = 60
         assert relay.relay() == 1
         with server.store.write() as session:
-            listed = event_deliveries.listing(session).items
-            kept = [event_deliveries.one(session, line.id) for line in listed]
+            listed = webhooks.list_deliveries(session).items
+            kept = [webhooks.load_delivery(session, line.id) for line in listed]
             assert [(one.status, one.error, one.attempt) for one in kept] == [
                 (200, "", 2),
                 (500, "answered 500", 1),
             ]
             assert (kept[0].answer, kept[1].answer[:8]) == ("ok", "<b>no \ufffd ")
-            assert len(kept[1].answer) == event_deliveries.MAX_ANSWER
+            assert len(kept[1].answer) == webhooks.MAX_ANSWER
             assert json.loads(kept[0].body)["type"] == kept[0].type == "submission.completed"
             assert set(kept[0].headers) == {"webhook-id", "webhook-timestamp", "Content-Type", "User-Agent"}
             assert "hidden" not in kept[0].url
             assert [
-                len(event_deliveries.listing(session, "lms", state).items) for state in ("taken", "failed")
+                len(webhooks.list_deliveries(session, "lms", state).items) for state in ("taken", "failed")
             ] == [
                 1,
                 1,
             ]
-            event_deliveries.replay(session, kept[0].id, "test")
+            webhooks.replay_delivery(session, kept[0].id, "test")
         assert relay.relay() == 1
     assert len({posted.headers["webhook-id"] for posted in there.posted}) == 1
     assert len(there.posted) == 3
@@ -328,7 +328,7 @@ def test_every_receiver_is_told_once_and_a_slow_one_delays_no_other(
 def test_a_refusal_is_tried_as_planned_and_then_given_up(
     server: Server, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_deliveries, "PAUSE_AFTER", timedelta(days=365))
+    monkeypatch.setattr(webhooks, "PAUSE_AFTER", timedelta(days=365))
     graded(server)
     with receiver_server() as there:
         there.status = status

@@ -27,8 +27,8 @@ from grading.integrations.events import Event, news
 from grading.integrations.http_client import Answer, OutsideFailed, Refused, ask
 from grading.store import outbox
 from grading.store.database import now
-from grading.store.integrations import event_deliveries
-from grading.store.integrations.event_deliveries import Attempt
+from grading.store.integrations import webhooks
+from grading.store.integrations.webhooks import Attempt
 from grading.store.outbox import Delivery
 from workers.server.context import Server
 
@@ -142,7 +142,7 @@ class Relay:
             if self.stop.is_set():
                 break
             with self.server.store.write() as session:
-                if event_deliveries.paused(session, receiver.name, receiver.mark):
+                if webhooks.is_paused(session, receiver.name, receiver.mark):
                     break
                 moment, rows = now(session), outbox.claim(session, receiver.kind, 1, LEASE_S)
             if not rows:
@@ -166,7 +166,7 @@ class Relay:
                 headers={**headers, **signature},
                 body=body.encode(),
                 timeout_s=TIMEOUT_S,
-                most_bytes=4 * event_deliveries.MAX_ANSWER,
+                most_bytes=4 * webhooks.MAX_ANSWER,
                 allow=self.server.config.server.allowed,
                 cut=True,
             )
@@ -202,17 +202,17 @@ class Relay:
         wait = RETRIES_S[row.tries - 1] if row.tries <= len(RETRIES_S) else None
         paused = False
         with self.server.store.write() as session:
-            event_deliveries.write_down(session, attempt)
+            webhooks.record_attempt(session, attempt)
             if not attempt.error:
                 outbox.done(session, row)
-                event_deliveries.worked(session, receiver.name, receiver.mark)
+                webhooks.record_success(session, receiver.name, receiver.mark)
             elif attempt.status == GONE:
                 outbox.put(session, "gone", receiver.mark, {"url": receiver.url})
                 outbox.end_all(session, "gone", "answered 410: it wants no more messages")
                 outbox.end_all(session, receiver.kind, "answered 410")
             else:
                 outbox.failed(session, row, attempt.error, wait)
-                paused = event_deliveries.failed(session, receiver.name, receiver.mark)
+                paused = webhooks.record_failure(session, receiver.name, receiver.mark)
         _tell_log(receiver, row, attempt, wait, paused)
 
 

@@ -294,7 +294,7 @@ def items(
         meant = session.get(Assignment, number)
         if meant is None or meant.course_id != context.course_id:
             raise NotFound("There is no such assignment in this course.")
-        rubric = Rubric.model_validate(versions.version(session, meant).rubric)
+        rubric = Rubric.model_validate(versions.published_version(session, meant).rubric)
         found.append(item(launch_url, meant.id, meant.title, rubric.max_points))
     return found
 

@@ -1,23 +1,27 @@
-"""What was sent to receivers of events, try by try, and receivers that are left alone for a while."""
+"""Webhooks: their secrets, receivers and deliveries."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Integer, bindparam, func, select
+from sqlalchemy import ColumnElement, Integer, bindparam, func, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
-from grading.domain.errors import NotFound
+from grading.domain.errors import Conflict, NotFound
 from grading.store import outbox
 from grading.store.audit import note
 from grading.store.database import always, now
-from grading.store.tables import EventReceiver, Outbox, SentMessage
+from grading.store.tables import EventReceiver, Outbox, SentMessage, WebhookSecret
 
 PAUSE_AFTER = timedelta(hours=48)
 PAUSE_TRIES = 5
@@ -49,7 +53,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReceiverState:
     """How a receiver does."""
 
     name: str
@@ -59,7 +63,7 @@ class Standing:
     waiting: int = 0
 
 
-def write_down(session: Session, attempt: Attempt) -> None:
+def record_attempt(session: Session, attempt: Attempt) -> None:
     """Keep a try."""
     values = {**vars(attempt), "headers": dict(attempt.headers), "answer": readable(attempt.answer)}
     session.add(SentMessage(**values))
@@ -71,20 +75,20 @@ def readable(said: bytes) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text).strip()
 
 
-def paused(session: Session, name: str, mark: str) -> bool:
+def is_paused(session: Session, name: str, mark: str) -> bool:
     """Whether this receiver is left alone; not at another address than the one where nothing worked."""
     row = session.get(EventReceiver, name)
     return row is not None and row.mark == mark and row.paused_at is not None
 
 
-def worked(session: Session, name: str, mark: str) -> None:
+def record_success(session: Session, name: str, mark: str) -> None:
     """It took a message."""
     row = session.get(EventReceiver, name)
     if row is not None and (row.failures or row.mark != mark):
         row.mark, row.failures, row.failing_since, row.paused_at = mark, 0, None, None
 
 
-def failed(session: Session, name: str, mark: str) -> bool:
+def record_failure(session: Session, name: str, mark: str) -> bool:
     """It did not; whether it is left alone from now on."""
     moment = now(session)
     fresh = {"name": name, "mark": mark, "failures": 0}
@@ -103,7 +107,7 @@ def failed(session: Session, name: str, mark: str) -> bool:
     return True
 
 
-def resume(session: Session, name: str, actor: str) -> int:
+def resume_receiver(session: Session, name: str, actor: str) -> int:
     """Send to a receiver again, at once; how many messages wait for it. Raises NotFound."""
     row = session.get(EventReceiver, name, with_for_update=True)
     if row is None:
@@ -116,7 +120,7 @@ def resume(session: Session, name: str, actor: str) -> int:
     return count
 
 
-def standings(session: Session, names: Sequence[str] | None = None) -> list[Standing]:
+def list_receivers(session: Session, names: Sequence[str] | None = None) -> list[ReceiverState]:
     """All receivers that were ever sent something, or these, with how many messages wait for each."""
     waiting = {kind.removeprefix("to:"): count for kind, count in session.execute(_waiting())}
     rows = {row.name: row for row in session.execute(_receivers())}
@@ -124,7 +128,7 @@ def standings(session: Session, names: Sequence[str] | None = None) -> list[Stan
     for name in sorted({*rows, *waiting}) if names is None else names:
         row = rows.get(name)
         since, at = (row.failing_since, row.paused_at) if row is not None else (None, None)
-        found.append(Standing(name, row.failures if row else 0, since, at, waiting.get(name, 0)))
+        found.append(ReceiverState(name, row.failures if row else 0, since, at, waiting.get(name, 0)))
     return found
 
 
@@ -141,7 +145,7 @@ def _receivers() -> Any:
 
 
 @dataclass(frozen=True)
-class Line:
+class DeliveryEntry:
     """A try in a list."""
 
     id: int
@@ -154,24 +158,24 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Page:
+class DeliveryPage:
     """Some tries, the newest first, and how many pages there are of them."""
 
-    items: tuple[Line, ...]
+    items: tuple[DeliveryEntry, ...]
     page: int
     pages: int
     total: int
 
 
-def listing(session: Session, receiver: str = "", state: str = "", page: int = 1) -> Page:
-    """Tries, of one receiver or all; `state` is `taken`, `failed` or empty for both."""
+def list_deliveries(session: Session, receiver: str = "", state: str = "", page: int = 1) -> DeliveryPage:
+    """Tries, of one receiver or all; `state` is `taken`, `record_failure` or empty for both."""
     given = {"receiver": receiver}
     total = session.scalar(_count(bool(receiver), state), given) or 0
     pages = max(1, -(-total // PER_PAGE))
     page = min(max(page, 1), pages)
     query = _listing(bool(receiver), state, page == 1)
     rows = session.execute(query, {**given, "skipped": (page - 1) * PER_PAGE})
-    return Page(tuple(Line(*row) for row in rows), page, pages, total)
+    return DeliveryPage(tuple(DeliveryEntry(*row) for row in rows), page, pages, total)
 
 
 @cache
@@ -193,7 +197,7 @@ def _wanted(query: Any, of_one: bool, state: str) -> Any:
     return query.where(SentMessage.error != "") if state == "failed" else query
 
 
-def one(session: Session, number: int) -> SentMessage:
+def load_delivery(session: Session, number: int) -> SentMessage:
     """A try. Raises NotFound."""
     row = session.get(SentMessage, number)
     if row is None:
@@ -201,11 +205,88 @@ def one(session: Session, number: int) -> SentMessage:
     return row
 
 
-def replay(session: Session, number: int, actor: str) -> SentMessage:
+def replay_delivery(session: Session, number: int, actor: str) -> SentMessage:
     """Send the message of a try again, under the same id. Raises NotFound."""
-    row = one(session, number)
+    row = load_delivery(session, number)
     if not outbox.again(session, f"to:{row.receiver}", row.event):
         raise NotFound("This message is kept no longer, so it cannot be sent again.")
     detail: dict[str, Any] = {"message": row.message_id, "receiver": row.receiver}
     note(session, actor, "delivery.replay", f"delivery:{number}", detail)
     return row
+
+
+MAX_LIVE = 2
+"""One that is used and one that takes its place."""
+
+
+@dataclass(frozen=True)
+class NewSecret:
+    """A secret just made; `secret` is shown once."""
+
+    id: int
+    secret: str
+
+
+def create_secret(session: Session, connection: str, secret_key: str, actor: str) -> NewSecret:
+    """A new secret beside the one there may be. Raises Conflict when two are live."""
+    query = select(WebhookSecret.id).where(*_live(connection)).with_for_update()
+    if len(session.scalars(query).all()) >= MAX_LIVE:
+        raise Conflict(
+            f"'{connection}' has two live secrets already. End the old one first: "
+            "grader webhook secret end ID."
+        )
+    row = WebhookSecret(
+        connection=connection, salt=secrets.token_hex(32), created_at=now(session), created_by=actor[:100]
+    )
+    session.add(row)
+    session.flush()
+    note(session, actor, "webhook_secret.create", f"webhook_secret:{row.id}", {"connection": connection})
+    return NewSecret(row.id, _derive(secret_key, connection, row.salt))
+
+
+def live_secrets(session: Session, connection: str, secret_key: str) -> list[str]:
+    """The secrets that verify messages of this connection now."""
+    salts = session.scalars(select(WebhookSecret.salt).where(*_live(connection)).order_by(WebhookSecret.id))
+    return [_derive(secret_key, connection, salt) for salt in salts]
+
+
+@dataclass(frozen=True)
+class SecretEntry:
+    """A secret in a list, without itself."""
+
+    id: int
+    connection: str
+    created_at: datetime
+    created_by: str
+    ended_at: datetime | None
+
+
+def list_secrets(session: Session) -> list[SecretEntry]:
+    """All of them, ended ones too."""
+    table = WebhookSecret
+    columns = (table.id, table.connection, table.created_at, table.created_by, table.ended_at)
+    return [
+        SecretEntry(*row) for row in session.execute(select(*columns).order_by(table.connection, table.id))
+    ]
+
+
+def revoke_secret(session: Session, number: int, actor: str) -> str:
+    """Let a secret verify nothing more; returns whose it was. Raises NotFound."""
+    row = session.get(WebhookSecret, number)
+    if row is None:
+        raise NotFound(f"There is no secret {number}; `grader webhook secret list` has them.")
+    if row.ended_at is None:
+        row.ended_at = now(session)
+        detail = {"connection": row.connection}
+        note(session, actor, "webhook_secret.end", f"webhook_secret:{number}", detail)
+    return row.connection
+
+
+def _live(connection: str) -> tuple[ColumnElement[bool], ...]:
+    return (WebhookSecret.connection == connection, WebhookSecret.ended_at.is_(None))
+
+
+def _derive(secret_key: str, connection: str, salt: str) -> str:
+    text = f"webhook secret:{connection}:{salt}".encode()
+    key = hmac.new(secret_key.encode(), text, hashlib.sha256).digest()
+    return "whsec_" + base64.b64encode(key).decode()
