@@ -25,7 +25,7 @@ test: ## everything CI runs: lint, types, import rules, all tests
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(SHARED) $(ARGS)
 
 test-fast: install ## unit tests only, no services
-	@$(BIN)/python -m pytest tests/unit $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/unit $(SHARED) $(ARGS)
 
 lint: install ## style and likely bugs (ruff); PATHS=… for less
 	@echo "lint"
