@@ -12,7 +12,7 @@ from grading.assignments.editor.carry_over import Conflict
 from grading.assignments.editor.diff import Difference
 from grading.assignments.editor.form import Problem, Raw, Shape
 from grading.assignments.editor.text_lists import number
-from grading.domain.rubric_errors import KINDS
+from grading.domain.check import check_kinds
 
 
 def field_words() -> dict[str, str]:
@@ -108,7 +108,7 @@ def kind_words() -> dict[str, str]:
         "alternatives": _("The best of several"),
         "ladder": _("A ladder of credit"),
     }
-    return {kind: said.get(kind) or kind.replace("_", " ").capitalize() for kind in KINDS}
+    return {kind: said.get(kind) or kind.replace("_", " ").capitalize() for kind in check_kinds()}
 
 
 @lru_cache(maxsize=16)
@@ -157,7 +157,7 @@ def hint(shape: Shape, place: str = "") -> str:
 
 def about_kind(kind: str) -> str:
     """What a kind of check does: the first sentence of its class."""
-    words = " ".join((KINDS[kind].__doc__ or "").split())
+    words = " ".join((check_kinds()[kind].__doc__ or "").split())
     return in_words(words.partition(". ")[0].rstrip(".") + ".")
 
 
@@ -189,7 +189,9 @@ def _one(name: str, count: int, here: object) -> str:
         return f"{said} {_('“%(title)s”', title=title)}" if title else said
     if name in ("checks", "when", "unless"):
         kind = str(raw.get("kind", ""))
-        return _("check %(count)s", count=count) + (f" ({kind_words()[kind]})" if kind in KINDS else "")
+        return _("check %(count)s", count=count) + (
+            f" ({kind_words()[kind]})" if kind in check_kinds() else ""
+        )
     if name == "rungs":
         return _("rung %(count)s", count=count)
     if name == "cases":

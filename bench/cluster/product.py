@@ -22,11 +22,12 @@ from bench.cluster.sizes import mark
 from bench.cluster.world import HandIn as Coming
 from cli.dev.embedded_redis import start_redis
 from grading.broker.dispatch import Dispatch, open_dispatch
+from grading.checks.kinds.prose import Words
 from grading.config.settings import load
 from grading.documents import HandIn, UploadedFile, read
 from grading.documents.limits import Limits
 from grading.domain.model import RoundState
-from grading.domain.rubric import Criterion, Rubric, Words
+from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store, schema
 from grading.store.accounts import users
 from grading.store.assignments import versions

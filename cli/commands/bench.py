@@ -24,8 +24,9 @@ from cli.commands.submit import Client
 from cli.dev.embedded_redis import free_port
 from cli.dev.local_stack import System
 from cli.settings import Settings
+from grading.checks.kinds.code import Uses
 from grading.config.sandbox import Checks
-from grading.domain.rubric import Criterion, Rubric, Uses
+from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store
 from grading.store.accounts import users
 from grading.store.assignments import versions

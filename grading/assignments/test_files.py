@@ -6,14 +6,16 @@ import ast
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
+from grading.checks.kinds.runs import OutputEquals
+from grading.checks.kinds.tests import FOLDER, PassesTests, VariableEquals, matching, pair_of, suite_of
+from grading.domain.check import CheckBase
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Document
-from grading.domain.rubric import CheckBase, OutputEquals, PassesTests, Rubric, VariableEquals
+from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import checks_of
 from grading.execution.model import TrialLanguage
-from grading.execution.plan import behaviour, language_of
+from grading.execution.plan import language_of, needs_run
 from grading.execution.planned_requests import MAX_EXPRESSIONS
-from grading.execution.test_suites import FOLDER, matching, pair_of, suite_of
 
 MAX_TESTS_BYTES = 5_000_000
 """Of all files below `tests/` together."""
@@ -26,7 +28,7 @@ def check_tests(
 
     `files` are those of the assignment's folder, by path.
     """
-    if not any(behaviour(rubric)):
+    if not needs_run(rubric):
         return
     spoken: dict[str, TrialLanguage] = {"python": "python", "r": "r"}
     solved = [found for d in solution if (found := language_of(d)) is not None]

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from grading.checks.context import Context, Finding
+from grading.checks.evaluate import FULL, evaluate, outcome
 from grading.checks.flags import work_flags
 from grading.checks.manipulation import manipulation_flags
-from grading.checks.registry import FULL, outcome, run
 from grading.checks.run_flags import run_flags
 from grading.checks.scope import Scopes
+from grading.domain.check import Check, all_checks
 from grading.domain.model import AdjustmentEvidence, CheckOutcome, CriterionEvidence, Document, Evidence
-from grading.domain.rubric import Adjustment, Check, Criterion, Rubric
-from grading.execution.plan import PLAYED, within
+from grading.domain.rubric import Adjustment, Criterion, Rubric
+from grading.execution.plan import RunCheck
 from grading.execution.results import Ran
 
 __all__ = ["added_lines", "collect"]
@@ -34,7 +35,7 @@ def collect(
     """
     mine, solved = Scopes(documents), Scopes(solution)
     found = [
-        [run(check, Context(mine, rubric, solved, c.where, ran)) for check in c.checks]
+        [evaluate(check, Context(mine, rubric, solved, c.where, ran)) for check in c.checks]
         for c in rubric.criteria
     ]
     criteria = tuple(_criterion(c, findings) for c, findings in zip(rubric.criteria, found, strict=True))
@@ -65,7 +66,7 @@ def _criterion(criterion: Criterion, findings: Sequence[Finding]) -> CriterionEv
 
 
 def _adjustment(adjustment: Adjustment, context: Context) -> AdjustmentEvidence:
-    found = [outcome(c, run(c, context), n) for n, c in enumerate(adjustment.unless, start=1)]
+    found = [outcome(c, evaluate(c, context), n) for n, c in enumerate(adjustment.unless, start=1)]
     outcomes = tuple(_decided(c, o, context.ran) for c, o in zip(adjustment.unless, found, strict=True))
     return AdjustmentEvidence(adjustment=adjustment.id, outcomes=outcomes)
 
@@ -74,7 +75,8 @@ def _decided(check: Check, found: CheckOutcome, ran: Ran | None) -> CheckOutcome
     """Without weight where the run that a check needs did not get to its end: that must cost nothing."""
     if ran is None or found.earned >= FULL:
         return found
-    asked = [each for inner in within((check,), PLAYED) if (each := ran.plan.of(inner)) is not None]
+    inside = (each for each in all_checks((check,)) if isinstance(each, RunCheck))
+    asked = [each for inner in inside if (each := ran.plan.of(inner)) is not None]
     lost = any(ran.lacking(each.trial) or any(_stopped(ran, path) for path in each.works) for each in asked)
     return found.model_copy(update={"weight": 0.0}) if lost else found
 

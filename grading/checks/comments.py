@@ -6,14 +6,16 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-
-from tree_sitter import Node, Tree
+from typing import TYPE_CHECKING
 
 from grading.checks.code_facts import Comment
 
+if TYPE_CHECKING:
+    from tree_sitter import Node, Tree
+
 MOST_BLANK = 3
 """Blank lines there may be between a doc comment and what it documents."""
-Parse = Callable[[bytes], Tree]
+Parse = Callable[[bytes], "Tree"]
 
 _BLOCK = re.compile(r"^(/\*+!?(?!/)|<!--|[rRuUbBfF]{0,2}(?:[\"']{3}|[\"']))|(\*+/|-->|[\"']{3}|[\"'])$")
 _LINE = re.compile(r"^\s*(?:#+['!]?|//[/!]?|--+)[^\S\n]?")

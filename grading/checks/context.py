@@ -8,8 +8,9 @@ from functools import partial
 
 from grading.checks.question_parts import parted
 from grading.checks.scope import Piece, Scope, Scopes, executed, runs_recorded
+from grading.domain.check import CheckBase
 from grading.domain.model import Location, Output, TestOutcome
-from grading.domain.rubric import CheckBase, Rubric
+from grading.domain.rubric import Rubric
 from grading.execution.results import Ran
 
 FIRST = "; the first that failed: "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from grading.checks.check_output import errors_in
 from grading.checks.context import counted
+from grading.checks.outputs import errors_in
 from grading.checks.parsing import LOOSE
 from grading.checks.scope import Piece, Scopes, executed, runs_recorded
 from grading.documents.lines import says_something

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from tree_sitter import Node
+from typing import TYPE_CHECKING
 
 from grading.checks.code_facts import Collector, text
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 CLAUSES = frozenset({"group_by", "order_by", "partition_by", "join", "cross_join", "lateral_join"})
 CREATED = frozenset(

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from grading.checks.behaviour import judged
-from grading.checks.check_output import unconfirmed
 from grading.checks.context import Finding, counted, listed
+from grading.checks.kinds.outputs import OutputClose
+from grading.checks.kinds.runs import OutputEquals, RunsClean
+from grading.checks.kinds.tests import PassesTests, VariableEquals, judged
+from grading.checks.outputs import unconfirmed
 from grading.checks.scope import Scopes
 from grading.domain.model import Flag, Location
-from grading.domain.rubric import (
-    OutputClose,
-    OutputEquals,
-    OutputMatches,
-    PassesTests,
-    Rubric,
-    RunsClean,
-    VariableEquals,
-)
-from grading.execution.plan import behaviour
+from grading.domain.rubric import Rubric
+from grading.execution.plan import RunCheck, needs_run, run_checks
 from grading.execution.results import Ran
 
 BROKEN = "tests_broken"
 """The flag that names tests for the instructor; students do not see it."""
-_OUTPUTS = (OutputClose, OutputEquals, OutputMatches)
 MAX_REPAIRS = 10
 
 
@@ -34,7 +27,7 @@ def run_flags(rubric: Rubric, mine: Scopes, findings: Sequence[Finding], ran: Ra
     surplus = tuple(_surplus(findings))
     problem = "There is no sandbox on this server." if ran is None else ran.problem
     if ran is None or problem:
-        if not any(behaviour(rubric)):
+        if not needs_run(rubric):
             return surplus
         message = f"The work was not run, and its behaviour is not graded. {problem}"
         return (Flag(code="not_run", message=message, hold=_only_by_running(rubric)), *surplus)
@@ -59,8 +52,10 @@ def _surplus(findings: Sequence[Finding]) -> Iterator[Flag]:
 
 def _only_by_running(rubric: Rubric) -> bool:
     """Whether a criterion has no other checks than those that need a run; a person must judge it then."""
-    needs = (PassesTests, RunsClean, OutputEquals, VariableEquals)
-    return any(c.checks and all(isinstance(check, needs) for check in c.checks) for c in rubric.criteria)
+    return any(
+        c.checks and all(isinstance(check, RunCheck) and check.needs_run for check in c.checks)
+        for c in rubric.criteria
+    )
 
 
 def _stopped(ran: Ran) -> Iterator[Flag]:
@@ -85,9 +80,11 @@ def _missing(rubric: Rubric, mine: Scopes, findings: Sequence[Finding], ran: Ran
         return
     failed = any(not test.passed for found in findings for test in found.tests)
     cells = [p for p in mine.find().code if p.cell.number in ran.excused(p.document.path)]
-    tested = (ran.plan.of(check) for check in behaviour(rubric, (PassesTests, VariableEquals)))
+    tested = (ran.plan.of(check) for check in run_checks(rubric) if check.tests_one)
     failed = failed or any(ran.lacking(asked.trial) for asked in tested if asked is not None)
-    lost = any(behaviour(rubric, _OUTPUTS)) and any(not p.cell.outputs for p in cells)
+    lost = any(check.compares_outputs for check in run_checks(rubric)) and any(
+        not p.cell.outputs for p in cells
+    )
     names = listed(name[:60] for name in ran.missing)
     message = f"Packages that the work asks for are not installed where it is run: {names}."
     if cells:
@@ -109,7 +106,7 @@ def _unknown(ran: Ran) -> Iterator[Flag]:
 
 def _broken(rubric: Rubric, findings: Sequence[Finding], ran: Ran) -> Iterator[Flag]:
     wrong: list[str] = []
-    for check in behaviour(rubric, (PassesTests, VariableEquals)):
+    for check in run_checks(rubric):
         asked = ran.plan.of(check)
         if asked is not None and isinstance(check, PassesTests | VariableEquals):
             wrong += [j.broken for j in judged(check, asked, ran) if j.broken]
@@ -127,7 +124,7 @@ def _failing_solution(rubric: Rubric, ran: Ran) -> Iterator[str]:
     """Cells of the solution that fail here though their outputs are what is expected."""
     compared = (
         not c.text if isinstance(c, OutputEquals) else isinstance(c, OutputClose) and not c.values
-        for c in behaviour(rubric, (OutputEquals, OutputClose))
+        for c in run_checks(rubric)
     )
     if not any(compared):
         return
@@ -141,7 +138,7 @@ def _failing_solution(rubric: Rubric, ran: Ran) -> Iterator[str]:
 
 def _unconfirmed(rubric: Rubric, mine: Scopes, ran: Ran) -> Iterator[Flag]:
     """Outputs that count as they were handed in, because the cell could not be run here."""
-    if not any(behaviour(rubric, (*_OUTPUTS, RunsClean))):
+    if not any(c.compares_outputs or isinstance(c, RunsClean) for c in run_checks(rubric)):
         return
     cells = [piece for piece in mine.find().code if unconfirmed(piece, ran)]
     if cells:

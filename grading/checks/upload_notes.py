@@ -9,28 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from grading.checks.check_prose import PLACEHOLDER
 from grading.checks.context import Context
+from grading.checks.evaluate import FULL, evaluate, label_of
+from grading.checks.kind import CheckKind
+from grading.checks.kinds.prose import PLACEHOLDER
+from grading.checks.kinds.tests import PassesTests, matching
 from grading.checks.parsing import LOOSE
-from grading.checks.registry import COMBINED, FULL, label_of, run
 from grading.checks.scope import Scopes, executed, runs_recorded
 from grading.documents import set_apart
 from grading.documents.lines import says_something
 from grading.domain.model import Cell, Document
-from grading.domain.rubric import Check, Criterion, PassesTests, Rubric
+from grading.domain.rubric import Criterion, Rubric
 from grading.domain.value import Value
-from grading.execution.plan import behaviour
-from grading.execution.test_suites import file_name, matching
+from grading.execution.plan import run_checks
+from grading.execution.test_files import file_name
 
 COMPARED_CHARS = 300_000
 """Longest hand-in that is compared with the starter and checked at once."""
 SHOWN = 12
 """Places or names of one kind that are kept."""
-AT_ONCE = frozenset(
-    "uses avoids defines has_output no_errors all_executed words no_todo count comments documented"
-    " function_length naming".split()
-)
-"""Checks that ask for something a student can see missing."""
 
 
 class ReadDocument(Value):
@@ -184,17 +181,17 @@ def _checks(mine: Scopes, rubric: Rubric) -> Iterator[ReadCheck]:
     for criterion in rubric.criteria:
         context = Context(mine, rubric, nothing, criterion.where)
         for check in _plain(criterion):
-            found = run(check, context)
+            found = evaluate(check, context)
             if found.earned is not None:
                 share = 1.0 if found.earned >= min(FULL, check.cap) else found.earned
-                yield ReadCheck(label=check.label or label_of(check), share=share, message=found.message)
+                yield ReadCheck(label=label_of(check), share=share, message=found.message)
 
 
-def _plain(criterion: Criterion) -> Iterator[Check]:
-    """Those that may be run at once; a combined one would tell by its parts what a rubric looks for."""
+def _plain(criterion: Criterion) -> Iterator[CheckKind]:
+    """Those that may be run at once; patterns and parts of combined checks would tell what is looked for."""
     for check in criterion.checks:
-        extra = getattr(check, "extra", ())
-        if check.kind in AT_ONCE and check.kind not in COMBINED and not extra:
+        patterns = any(getattr(check, key) for key in check.pattern_keys)
+        if isinstance(check, CheckKind) and check.at_once and not patterns:
             yield check
 
 
@@ -202,8 +199,9 @@ def _tests(rubric: Rubric, paths: Mapping[str, str] | Sequence[str]) -> tuple[tu
     files = dict.fromkeys(paths, "")
     names: list[str] = []
     hidden = False
-    for check in behaviour(rubric, (PassesTests,)):
-        assert isinstance(check, PassesTests)
+    for check in run_checks(rubric):
+        if not isinstance(check, PassesTests):
+            continue
         hidden = hidden or check.hidden or any(case.hidden for case in check.cases)
         if check.hidden or check.show == "nothing":
             continue

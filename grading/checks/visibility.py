@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TypeVar, overload
 
-from grading.checks.check_behaviour import sentence
 from grading.checks.context import FIRST
 from grading.checks.run_flags import BROKEN
+from grading.checks.test_outcomes import sentence
 from grading.domain.model import CheckOutcome, CriterionEvidence, Evidence, Flag, TestOutcome
 from grading.domain.outcome import CriterionGrade, Report
 

@@ -185,6 +185,9 @@ class Flag(Value):
     hold: bool = False
     location: Location | None = None
 
+    def __hash__(self) -> int:
+        return hash((self.code, self.message, self.hold, self.location))
+
     @classmethod
     def of(cls, code: str, said: Message, *, hold: bool = False, location: Location | None = None) -> Flag:
         """A flag that says this."""

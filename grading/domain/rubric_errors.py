@@ -7,25 +7,12 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from grading.domain.check import Check, CheckBase, check_kinds
 from grading.domain.errors import AssignmentError
 from grading.domain.patterns import compiled
-from grading.domain.rubric import Adjustment, Check, CheckBase, Count, Criterion, Rubric, Rung
+from grading.domain.rubric import Adjustment, Criterion, Rubric
 
-KINDS: dict[str, type[CheckBase]] = {m.model_fields["kind"].default: m for m in get_args(get_args(Check)[0])}
-"""The check classes by kind."""
-_INSIDE: dict[str, type[BaseModel]] = {"criteria": Criterion, "adjustments": Adjustment, "rungs": Rung}
-_PATTERNS = {
-    "code_matches": ("all_of", "any_of", "none_of"),
-    "output_matches": ("all_of", "any_of"),
-    "no_todo": ("extra",),
-}
-_NEEDS = {
-    "uses": ("all_of", "any_of"),
-    "defines": ("all_of", "any_of"),
-    "avoids": ("names",),
-    "count": ("names", "of"),
-    **_PATTERNS,
-}
+_INSIDE: dict[str, type[BaseModel]] = {"criteria": Criterion, "adjustments": Adjustment}
 
 
 def explain(error: ValidationError, top: type[BaseModel]) -> AssignmentError:
@@ -50,7 +37,7 @@ def _mistake(first: dict[str, Any], top: type[BaseModel]) -> tuple[str, str]:
         message = "is missing"
     elif kind in ("union_tag_invalid", "union_tag_not_found"):
         place += ".kind"
-        message = f"must be one of {', '.join(KINDS)}"
+        message = f"must be one of {', '.join(check_kinds())}"
     elif kind in ("tuple_type", "list_type"):
         message = 'must be a list, such as ["first", "second"]'
     elif kind == "string_type":
@@ -71,21 +58,29 @@ def _mistake(first: dict[str, Any], top: type[BaseModel]) -> tuple[str, str]:
 
 def _place(location: Sequence[int | str], top: type[BaseModel]) -> tuple[str, type[BaseModel] | None]:
     """The key as an instructor wrote it, without the tags of unions, and the class the last key is in."""
-    place = ""
+    place, kinds = "", check_kinds()
     model: type[BaseModel] | None = top
     owner: type[BaseModel] | None = top
     previous: int | str = ""
     for part in location:
         if isinstance(part, int):
             place += f"[{part}]"
-        elif part in KINDS and isinstance(previous, int):
-            model = KINDS[part]
+        elif part in kinds and isinstance(previous, int):
+            model = kinds[part]
         else:
             place += f".{part}" if place else str(part)
             owner = model
-            model = _INSIDE.get(str(part), model)
+            model = _INSIDE.get(str(part)) or _part(model, str(part)) or model
         previous = part
     return place, owner
+
+
+def _part(model: type[BaseModel] | None, name: str) -> type[BaseModel] | None:
+    """The class of the values in a list, where it is one."""
+    if model is None or name not in model.model_fields:
+        return None
+    inside = get_args(model.model_fields[name].annotation)[:1]
+    return next((one for one in inside if isinstance(one, type) and issubclass(one, BaseModel)), None)
 
 
 def check_rubric(rubric: Rubric) -> None:
@@ -96,28 +91,13 @@ def check_rubric(rubric: Rubric) -> None:
             continue
         _pattern(value.where, f"{place}.where")
         _pattern(value.part, f"{place}.part")
-        kind = str(getattr(value, "kind", ""))
-        needed = _NEEDS.get(kind, ())
-        if needed and kind != "no_todo" and not any(getattr(value, key) for key in needed):
-            raise AssignmentError(f"{place}: asks for nothing; give {' or '.join(needed)}")
-        for key, problem in _of_count(value) if isinstance(value, Count) else ():
+        if value.needed_keys and not any(getattr(value, key) for key in value.needed_keys):
+            raise AssignmentError(f"{place}: asks for nothing; give {' or '.join(value.needed_keys)}")
+        for key, problem in value.problems():
             raise AssignmentError(f"{place}.{key}: {problem}")
-        for key in _PATTERNS.get(kind, ()):
+        for key in value.pattern_keys:
             for n, pattern in enumerate(getattr(value, key)):
                 _pattern(pattern, f"{place}.{key}[{n}]")
-
-
-def _of_count(check: Count) -> Iterator[tuple[str, str]]:
-    """Keys with which a count cannot be met or missed, and why."""
-    least, most = check.at_least, check.at_most
-    if check.names and check.of is not None:
-        yield "of", "cannot be given together with names"
-    if check.base is not None and check.of != "subclasses":
-        yield "base", "can only be given where subclasses are counted"
-    if least is None and most is None:
-        yield "at_least", "is missing; give it, at_most or both"
-    if least is not None and most is not None and most < least:
-        yield "at_most", "is less than at_least"
 
 
 def checks_of(rubric: Rubric) -> Iterator[tuple[str, CheckBase]]:
@@ -135,13 +115,11 @@ def _values(rubric: Rubric) -> Iterator[tuple[str, Criterion | Adjustment | Chec
 
 
 def _inside(key: str, checks: Sequence[Check]) -> Iterator[tuple[str, CheckBase]]:
-    stack: list[tuple[str, Any]] = [(f"{key}[{i}]", check) for i, check in enumerate(checks)]
+    stack: list[tuple[str, CheckBase]] = [(f"{key}[{i}]", check) for i, check in enumerate(checks)]
     while stack:
         place, check = stack.pop(0)
         yield place, check
-        stack += [(f"{place}.checks[{i}]", c) for i, c in enumerate(getattr(check, "checks", ()))]
-        for i, rung in enumerate(getattr(check, "rungs", ())):
-            stack += [(f"{place}.rungs[{i}].when[{j}]", c) for j, c in enumerate(rung.when)]
+        stack += [(f"{place}.{key}", one) for key, one in check.inner()]
 
 
 def _pattern(pattern: str | None, place: str) -> None:

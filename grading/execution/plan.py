@@ -10,30 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from types import MappingProxyType
+from typing import ClassVar
 
 from grading.config.sandbox import Limits
+from grading.domain.check import CheckBase, all_checks
 from grading.domain.model import Cell, Document, Show
-from grading.domain.rubric import (
-    Check,
-    OutputClose,
-    OutputEquals,
-    OutputMatches,
-    PassesTests,
-    Rubric,
-    RunsClean,
-    VariableEquals,
-)
+from grading.domain.rubric import Rubric
 from grading.execution.model import Request, TestFile, TrialLanguage
 from grading.execution.packages import known_packages
 from grading.execution.paths import Repair
 from grading.execution.planned_requests import Drafts, Slot
-from grading.execution.test_suites import Suite, file_name, language_of_file, suite_of
+from grading.execution.test_files import file_name, language_of_file
 
 MAX_WORKS = 8
 """Documents of one hand-in that are run."""
-_BEHAVIOUR = (PassesTests, RunsClean, OutputEquals, VariableEquals)
-PLAYED = (*_BEHAVIOUR, OutputClose, OutputMatches)
-"""Kinds of checks that look at what a run showed, where there was one."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +56,31 @@ class Asked:
     files: tuple[TestFile, ...] = ()
 
 
+class RunCheck(CheckBase):
+    """A check that looks at what a run of the work showed, and what it asks of the run."""
+
+    needs_run: ClassVar[bool] = True
+    """Without a run it does not apply; otherwise it looks at the outputs of the submission then."""
+    compares_outputs: ClassVar[bool] = False
+    """It looks at the outputs of cells."""
+    tests_one: ClassVar[bool] = False
+    """It asks of one document only, however many are meant."""
+    as_main: ClassVar[bool] = True
+    """Documents run as programs, not as modules that tests import."""
+
+    def runs_solution(self) -> bool:
+        """Whether the solution is run as well."""
+        return False
+
+    def first_file(self) -> str | None:
+        """The file of `tests/` that runs before the work."""
+        return None
+
+    def ask(self, planner: Planner, asked: Asked, work: Document) -> Asked:
+        """Adds what is asked of a document beside its run; `asked` has the runs."""
+        return asked
+
+
 @dataclass(frozen=True)
 class Plan:
     """The trials of a hand-in, by stable keys such as `work:basket.py` and `expected:python`."""
@@ -84,12 +99,12 @@ class Plan:
     foreign: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Path of a document in another language than the assignment's -> a sentence about that."""
 
-    def of(self, check: Check) -> Asked | None:
+    def of(self, check: CheckBase) -> Asked | None:
         """What was planned for a check; nothing when there was nothing to run."""
         return self.asked.get(key_of(check))
 
 
-def key_of(check: Check) -> str:
+def key_of(check: CheckBase) -> str:
     """What names a check in a plan: the same questions have the same answers."""
     return check.model_dump_json(
         exclude={"id", "label", "weight", "cap", "where", "part", "own_lines", "given"}
@@ -116,15 +131,15 @@ def make_plan(
     of the assignment's folder `tests/`, `solution_files` what lies beside the solution. `language` is the
     assignment's, `packages` what the server's settings name.
     """
-    checks = tuple(behaviour(rubric, PLAYED))
+    checks = tuple(run_checks(rubric))
     models = (*solution, *starter)
     foreign = foreign_of(documents, spoken_in(language, models))
     works = tuple(d for d in documents if language_of(d) is not None and d.path not in foreign)
     given = any(check.given for check in checks)  # the starter as it is may be run, too
     if not checks or not works or not (given or any(_coded(c) for d in works for c in d.cells)):
         return Plan(foreign=foreign)
-    planner = _Planner(works, solution, starter, tests, Drafts(limits, files, solution_files or {}))
-    planner.prelude = next((c.prelude for c in checks if isinstance(c, PassesTests) and c.prelude), None)
+    planner = Planner(works, solution, starter, tests, Drafts(limits, files, solution_files or {}))
+    planner.prelude = next((name for c in checks if (name := c.first_file())), None)
     for check in checks:
         planner.ask(check)
     planner.hidden_too = True
@@ -140,22 +155,16 @@ def make_plan(
     )
 
 
-def behaviour(rubric: Rubric, kinds: tuple[type, ...] = _BEHAVIOUR) -> Iterator[Check]:
-    """The checks of a rubric that need the work to run, also those inside others."""
+def run_checks(rubric: Rubric) -> Iterator[RunCheck]:
+    """The checks of a rubric that look at a run of the work, also those inside others."""
     first = [check for criterion in rubric.criteria for check in criterion.checks]
     then = [check for adjustment in rubric.adjustments for check in adjustment.unless]
-    yield from within((*first, *then), kinds)
+    return (check for check in all_checks((*first, *then)) if isinstance(check, RunCheck))
 
 
-def within(checks: Sequence[Check], kinds: tuple[type, ...] = _BEHAVIOUR) -> Iterator[Check]:
-    """Those of these checks that need the work to run, also inside others."""
-    stack: list[Check] = list(reversed(checks))
-    while stack:
-        check = stack.pop()
-        if isinstance(check, kinds):
-            yield check
-        stack += reversed(getattr(check, "checks", ()))
-        stack += [c for rung in reversed(getattr(check, "rungs", ())) for c in reversed(rung.when)]
+def needs_run(rubric: Rubric) -> bool:
+    """Whether a check of a rubric does not apply without a run of the work."""
+    return any(check.needs_run for check in run_checks(rubric))
 
 
 def language_of(document: Document) -> TrialLanguage | None:
@@ -206,7 +215,7 @@ def _coded(cell: Cell) -> bool:
     return cell.kind == "code" and any(lines[n - 1].strip() for n in cell.added if n <= len(lines))
 
 
-class _Planner:
+class Planner:
     """Collects what every check asks."""
 
     def __init__(
@@ -226,29 +235,21 @@ class _Planner:
         self.hidden_too = False
         """First all that is shown is asked: no later answer may tell what a hidden test was asked with."""
 
-    def ask(self, check: Check) -> Asked:
-        """What one check asks; adds it to the trials."""
+    def ask(self, check: RunCheck) -> Asked:
+        """What one check asks; adds it to the runs."""
         chosen = self._chosen(check)
-        if isinstance(check, PassesTests | VariableEquals):
-            chosen = chosen[:1]
-        main = not isinstance(check, PassesTests)
-        solves = isinstance(check, PassesTests | VariableEquals | OutputEquals)
-        solves = solves or (isinstance(check, OutputClose) and not check.values)
-        trials = [self._trial("work", d, check, main) for d in chosen]
+        chosen = chosen[:1] if check.tests_one else chosen
+        trials = [self._trial("work", d, check) for d in chosen]
         solution = None
-        for document in chosen if solves else ():
+        for document in chosen if check.runs_solution() else ():
             solved = self._solved(document, check)
             if solved is not None:
-                key = self._trial("solution", solved, check, main)
+                key = self._trial("solution", solved, check)
                 solution = solution or key
         asked = Asked(tuple(d.path for d in chosen), trials[0], solution)
-        if isinstance(check, VariableEquals):
-            return self._variables(check, asked, chosen[0])
-        if isinstance(check, PassesTests):
-            return self._suite(check, asked, chosen[0])
-        return asked
+        return check.ask(self, asked, chosen[0])
 
-    def _chosen(self, check: Check) -> tuple[Document, ...]:
+    def _chosen(self, check: CheckBase) -> tuple[Document, ...]:
         """The documents a check is about: by its glob, by the names of solution and starter, or all."""
         if check.files is not None:
             fitting = tuple(d for d in self.works if fits(d.path, check.files))
@@ -261,19 +262,19 @@ class _Planner:
         # where nothing was added, there is nothing of the student's to run
         return (tuple(d for d in fitting if any(_coded(c) for c in d.cells)) or fitting)[:MAX_WORKS]
 
-    def _solved(self, work: Document, check: Check) -> Document | None:
+    def _solved(self, work: Document, check: CheckBase) -> Document | None:
         language = language_of(work)
         able = [d for d in self.solution if language_of(d) == language]
         if check.files is not None:
             able = [d for d in able if fits(d.path, check.files)] or able
         return next((d for d in able if _stem(d.path) == _stem(work.path)), able[0] if able else None)
 
-    def _trial(self, role: str, document: Document, check: Check, main: bool) -> str:
+    def _trial(self, role: str, document: Document, check: RunCheck) -> str:
         language = language_of(document)
         assert language is not None  # only such documents are chosen
         module = self._module(document)
-        key = self.drafts.work(role, document, language, module, *self._prelude(check, language))
-        if main:
+        key = self.drafts.work(role, document, language, module, *self.prelude_of(check, language))
+        if check.as_main:
             self.drafts.as_main(key)
         return key
 
@@ -283,57 +284,13 @@ class _Planner:
         own = next((path for path in like if _stem(path) == _stem(document.path)), None)
         return file_name(own or (like[0] if like else document.path)).rpartition(".")[0]
 
-    def _prelude(self, check: Check, language: TrialLanguage) -> tuple[str, str]:
+    def prelude_of(self, check: RunCheck, language: TrialLanguage) -> tuple[str, str]:
         """What names a prelude in keys (nothing for the rubric's own), and its text."""
-        name = check.prelude if isinstance(check, PassesTests) and check.prelude else self.prelude
+        name = check.first_file() or self.prelude
         if name is None or language_of_file(name) != language:
             return "", ""
         text = self.tests.get(name, self.tests.get(f"tests/{name}", ""))
         return ("" if name == self.prelude else name), text
-
-    def _suite(self, check: PassesTests, asked: Asked, work: Document) -> Asked:
-        language = language_of(work) or "python"
-        suite: Suite = suite_of(check, self.tests, language)
-        questions = []
-        for case in suite.cases:
-            hidden = case.hidden or check.hidden
-            if hidden and not self.hidden_too:
-                continue
-            expected = None
-            if case.expected is not None:
-                empty = self.drafts.expected(language, *self._prelude(check, language))
-                expected = self.drafts.expression(empty, case.expected, check.seconds)
-            question = Question(
-                name=case.name,
-                code=case.expression,
-                mine=self.drafts.expression(asked.trial, case.expression, check.seconds),
-                expected=expected,
-                solved=self._solution_slot(asked, case.expression, check),
-                hidden=hidden,
-                show=check.show,
-            )
-            questions.append(question)
-        for file in suite.files if self.hidden_too or not check.hidden else ():
-            for key in (asked.trial, asked.solution):
-                if key is not None:
-                    self.drafts.test(key, file)
-        return Asked(asked.works, asked.trial, asked.solution, tuple(questions), suite.files)
-
-    def _solution_slot(self, asked: Asked, code: str, check: PassesTests) -> Slot | None:
-        return self.drafts.expression(asked.solution, code, check.seconds) if asked.solution else None
-
-    def _variables(self, check: VariableEquals, asked: Asked, work: Document) -> Asked:
-        language = language_of(work) or "python"
-        questions = []
-        for name in dict.fromkeys((*check.names, *check.values)):
-            expected = None
-            if name in check.values:
-                empty = self.drafts.expected(language, *self._prelude(check, language))
-                expected = self.drafts.expression(empty, check.values[name], None)
-            solved = self.drafts.variable(asked.solution, name) if asked.solution else None
-            mine = self.drafts.variable(asked.trial, name)
-            questions.append(Question(name, name, mine, expected, solved, show=check.show))
-        return Asked(asked.works, asked.trial, asked.solution, tuple(questions))
 
 
 def fits(path: str, glob: str) -> bool:

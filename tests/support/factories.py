@@ -6,10 +6,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from grading.checks.kinds.prose import Words
 from grading.documents import HandIn, UploadedFile
 from grading.domain.jobs import Provenance, Result
 from grading.domain.model import Cell, Document
-from grading.domain.rubric import Criterion, Rubric, Words
+from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store
 from grading.store.accounts import users
 from grading.store.assignments import versions

@@ -23,9 +23,9 @@ from grading.assignments.editor.form import Problem, Raw
 from grading.assignments.editor.form_actions import act
 from grading.assignments.editor.toml_writer import written
 from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubric
+from grading.domain.check import CheckBase, check_kinds
 from grading.domain.errors import AssignmentError
-from grading.domain.rubric import Adjustment, CheckBase, Criterion, Rubric
-from grading.domain.rubric_errors import KINDS
+from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NothingChanged, SavedMeanwhile
 
@@ -123,7 +123,7 @@ def _editor(
         words=words,
         kinds=words.kind_words(),
         shapes=forms.shapes,
-        classes=KINDS,
+        classes=check_kinds(),
         rubric_class=Rubric,
         criterion=Criterion,
         adjustment=Adjustment,

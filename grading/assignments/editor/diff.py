@@ -11,8 +11,9 @@ from typing import Any
 from grading.assignments.editor.folder import RUBRIC, TASK, plain
 from grading.assignments.editor.text_lists import number
 from grading.assignments.loader import MANIFEST
+from grading.domain.check import CheckBase
 from grading.domain.jobs import ENGLISH
-from grading.domain.rubric import CheckBase, Criterion, Rubric
+from grading.domain.rubric import Criterion, Rubric
 from grading.domain.value import Value
 
 MOST_CHARS = 400

@@ -17,9 +17,10 @@ from pydantic import BaseModel, ValidationError
 
 from grading.assignments.editor import text_lists
 from grading.assignments.editor.folder import plain
+from grading.domain.check import CheckBase, check_kinds
 from grading.domain.errors import AssignmentError
-from grading.domain.rubric import CheckBase, Rubric
-from grading.domain.rubric_errors import KINDS, check_rubric, mistakes
+from grading.domain.rubric import Rubric
+from grading.domain.rubric_errors import check_rubric, mistakes
 
 Kind = Literal[
     "text",
@@ -81,8 +82,8 @@ def shapes(model: type[BaseModel]) -> tuple[Shape, ...]:
     """The fields of a class in their order, without the kind; those all checks have come last."""
     model.model_rebuild()  # some name a class that stands below them
     common = CheckBase.model_fields if issubclass(model, CheckBase) else {}
-    own = [name for name in model.model_fields if name not in common and name != "kind"]
-    return tuple(_shape(name, model) for name in [*own, *common])
+    own = [name for name in model.model_fields if name not in common]
+    return tuple(_shape(name, model) for name in [*own, *(name for name in common if name != "kind")])
 
 
 def _shape(name: str, model: type[BaseModel]) -> Shape:
@@ -128,7 +129,7 @@ def _several(inner: Any) -> tuple[Kind, tuple[str, ...], type[BaseModel] | None]
 def to_raw(value: BaseModel) -> Raw:
     """A value as the form shows it."""
     found: Raw = {shape.name: _shown(shape, getattr(value, shape.name)) for shape in shapes(type(value))}
-    return {"kind": value.kind, **found} if isinstance(value, CheckBase) else found  # type: ignore[attr-defined]
+    return {"kind": value.kind, **found} if isinstance(value, CheckBase) else found
 
 
 def _shown(shape: Shape, value: Any) -> Any:
@@ -198,7 +199,7 @@ def _part_of(shape: Shape, found: Any) -> Any:
 
 def _check_of(tree: dict[str, Any]) -> Raw:
     kind = str(tree.get("kind", ""))
-    return {"kind": kind, **_of_tree(tree, KINDS[kind])} if kind in KINDS else {"kind": kind}
+    return {"kind": kind, **_of_tree(tree, check_kinds()[kind])} if kind in check_kinds() else {"kind": kind}
 
 
 def _listed(found: Any) -> list[Any]:
@@ -290,7 +291,7 @@ def _meant(shape: Shape, raw: Any, name: str, problems: list[Problem]) -> Any:
 
 def _check_data(raw: Raw, name: str, problems: list[Problem]) -> dict[str, Any]:
     kind = str(raw.get("kind", ""))
-    return _data(raw, KINDS[kind], name, problems) if kind in KINDS else {"kind": kind}
+    return _data(raw, check_kinds()[kind], name, problems) if kind in check_kinds() else {"kind": kind}
 
 
 def _name(data: dict[str, Any]) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from grading.assignments.editor.form import MOST, Raw, Shape, blank, shapes
+from grading.domain.check import check_kinds
 from grading.domain.rubric import Criterion, Rubric
-from grading.domain.rubric_errors import KINDS
 
 _ACTION = re.compile(r"(add|remove|up|down|copy) ([a-z0-9_.]{1,200})")
 
@@ -49,7 +49,7 @@ def _add(raw: Raw, name: str, kind: str) -> str:
     if not isinstance(rows, list) or shape is None or len(rows) >= MOST:
         return ""
     if shape.kind == "checks":
-        rows.append(blank(KINDS[kind if kind in KINDS else "uses"]))
+        rows.append(blank(check_kinds()[kind if kind in check_kinds() else "uses"]))
     elif shape.kind == "parts" and shape.part is not None:
         rows.append(blank(shape.part))
     elif shape.kind == "texts":
@@ -70,7 +70,7 @@ def _at(raw: Any, name: str) -> Any:
 
 def _shape_at(name: str) -> Shape | None:
     last = name.rpartition(".")[2]
-    models: tuple[type[BaseModel], ...] = (Rubric, Criterion, *KINDS.values())
+    models: tuple[type[BaseModel], ...] = (Rubric, Criterion, *check_kinds().values())
     parts = [s.part for m in models for s in shapes(m) if s.kind == "parts" and s.part is not None]
     return next((s for m in (*models, *parts) for s in shapes(m) if s.name == last), None)
 

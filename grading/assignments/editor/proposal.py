@@ -10,8 +10,13 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from grading.assignments.editor.text_lists import slug, unused
+from grading.checks.kinds.code import Defines, Uses
+from grading.checks.kinds.counts import Count
+from grading.checks.kinds.prose import Words
+from grading.checks.kinds.style import Comments, Documented
+from grading.domain.check import Check
 from grading.domain.errors import GraderError
-from grading.domain.rubric import Check, Comments, Count, Criterion, Defines, Documented, Rubric, Uses, Words
+from grading.domain.rubric import Criterion, Rubric
 from grading.domain.value import Value
 
 MOST_CHARS = 24_000

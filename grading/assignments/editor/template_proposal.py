@@ -7,21 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from grading.checks.code_facts import CodeFacts, Mention
+from grading.checks.kinds.code import Defines, Uses
+from grading.checks.kinds.outputs import AllExecuted, HasOutput, NoErrors
+from grading.checks.kinds.prose import NoTodo, Words
 from grading.checks.parsing import FactReader
 from grading.checks.scope import Scopes
+from grading.domain.check import Check
 from grading.domain.model import Document
-from grading.domain.rubric import (
-    AllExecuted,
-    Check,
-    Criterion,
-    Defines,
-    HasOutput,
-    NoErrors,
-    NoTodo,
-    Rubric,
-    Uses,
-    Words,
-)
+from grading.domain.rubric import Criterion, Rubric
 
 MOST_NAMES = 8
 FEWEST_LINES = 5

@@ -8,19 +8,12 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from grading.assignments.legacy_import.source import Rule
+from grading.checks.kinds.code import CodeMatches, Defines, Uses
+from grading.checks.kinds.combined import Alternatives, Ladder, Rung
+from grading.checks.kinds.outputs import HasOutput, OutputMatches
+from grading.domain.check import Check
 from grading.domain.errors import AssignmentError
 from grading.domain.patterns import compiled
-from grading.domain.rubric import (
-    Alternatives,
-    Check,
-    CodeMatches,
-    Defines,
-    HasOutput,
-    Ladder,
-    OutputMatches,
-    Rung,
-    Uses,
-)
 
 FUNCTION = re.compile(r"[A-Za-z_.][\w.]*(?:::[\w.]+)?\(\)?")
 MAKES = re.compile(r"([A-Za-z_.][\w.]*)\s*(?:<-|<<-|=)")

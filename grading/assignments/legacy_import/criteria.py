@@ -19,20 +19,13 @@ from grading.assignments.legacy_import.example_works import Works
 from grading.assignments.legacy_import.output_checks import SHARE, VALUES, results_for
 from grading.assignments.legacy_import.source import Legacy, Part, Section, Task, part_number
 from grading.checks.context import Context, listed
-from grading.checks.registry import run
-from grading.domain.rubric import (
-    DEFAULT_LEVELS,
-    AllExecuted,
-    Alternatives,
-    Check,
-    CodeMatches,
-    Criterion,
-    Defines,
-    NoErrors,
-    Rubric,
-    Uses,
-    VariableEquals,
-)
+from grading.checks.evaluate import evaluate
+from grading.checks.kinds.code import CodeMatches, Defines, Uses
+from grading.checks.kinds.combined import Alternatives
+from grading.checks.kinds.outputs import AllExecuted, NoErrors
+from grading.checks.kinds.tests import VariableEquals
+from grading.domain.check import Check, all_checks
+from grading.domain.rubric import DEFAULT_LEVELS, Criterion, Rubric
 
 THINKING = re.compile(
     r"reflecti|thinking|understanding|communication|interpretation|insight|justification|documentation"
@@ -106,7 +99,7 @@ class Draft:
         kept: list[Check] = []
         lost: list[Check] = []
         for check in checks:
-            earned = run(check, context).earned
+            earned = evaluate(check, context).earned
             (kept if earned is None or earned == 1 else lost).append(check)
         if lost and (kept or at not in self.tasks):
             self.notes.append(
@@ -219,7 +212,7 @@ def _with_ladder(
     ladder = ladder.model_copy(update={"weight": weight})
     if not draft.works.solution or not results:
         return [ladder, *results]
-    earned = run(ladder, draft.of_solution([ladder], where)).earned
+    earned = evaluate(ladder, draft.of_solution([ladder], where)).earned
     if earned is None or earned == 1:
         return [ladder, *results]
     draft.notes.append(
@@ -433,10 +426,6 @@ def said(check: Check) -> str:
 
 
 def _function_names(checks: Iterable[Check]) -> Iterable[str]:
-    for check in checks:
-        if check.kind == "uses":
+    for check in all_checks(checks):
+        if isinstance(check, Uses):
             yield from (*check.all_of, *check.any_of)
-        elif check.kind == "alternatives":
-            yield from _function_names(check.checks)
-        elif check.kind == "ladder":
-            yield from _function_names(c for rung in check.rungs for c in rung.when)

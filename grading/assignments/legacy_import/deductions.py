@@ -10,7 +10,11 @@ from grading.assignments.legacy_import.criteria import Draft, is_technical, slug
 from grading.assignments.legacy_import.key_reader import percent
 from grading.assignments.legacy_import.output_checks import results_for
 from grading.assignments.legacy_import.source import Bonus, Section, Validation, humanised
-from grading.domain.rubric import Adjustment, Check, Count, Criterion, Defines, Uses, Words
+from grading.checks.kinds.code import Defines, Uses
+from grading.checks.kinds.counts import Count
+from grading.checks.kinds.prose import Words
+from grading.domain.check import Check
+from grading.domain.rubric import Adjustment, Criterion
 
 LITTLE = 0.25
 """Share of the results below which it says little that work runs."""

@@ -6,9 +6,12 @@ import re
 from collections.abc import Sequence
 
 from grading.assignments.legacy_import.example_works import Works, key_of, outputs_of, words_printed
-from grading.checks.check_output import NUMBER, plain_output
+from grading.checks.kinds.outputs import OutputClose, OutputMatches
+from grading.checks.kinds.runs import OutputEquals
+from grading.checks.kinds.tests import VariableEquals
+from grading.checks.outputs import NUMBER, plain_output
 from grading.checks.scope import Piece
-from grading.domain.rubric import Check, OutputClose, OutputEquals, OutputMatches, VariableEquals
+from grading.domain.check import Check
 
 SHARE = 6
 """How many times as much results weigh as the search strings of the same place, together."""

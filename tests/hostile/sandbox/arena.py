@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grading.checks import collect
+from grading.checks.kinds.tests import Case, PassesTests
 from grading.config.sandbox import Checks, Limits
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import Evidence
-from grading.domain.rubric import Case, Criterion, PassesTests, Rubric
+from grading.domain.rubric import Criterion, Rubric
 from grading.execution.model import Request, Trial
 from grading.execution.paths import beside
 from grading.execution.plan import make_plan

@@ -15,9 +15,10 @@ from flask.testing import FlaskClient
 from app.experiments.dry_runs import _adjusted
 from app.results import pdf as printing
 from app.results import views as results
+from grading.checks.kinds.code import Uses
 from grading.documents import Identity
 from grading.domain.model import AdjustmentEvidence, CheckOutcome, Evidence
-from grading.domain.rubric import Adjustment, Criterion, Rubric, Uses
+from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.execution.plan import Plan
 from grading.integrations.canvas.values import words
 from grading.scoring import combine

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from grading import scoring
+from grading.checks.kinds.runs import RunsClean
+from grading.checks.kinds.tests import Case, PassesTests
 from grading.config.sandbox import Limits
 from grading.documents import Identity, UploadedFile, read
 from grading.documents.limits import Limits as ReadingLimits
 from grading.domain.jobs import Job, Result
 from grading.domain.model import Output
 from grading.domain.outcome import Report
-from grading.domain.rubric import Case, Criterion, PassesTests, Rubric, RunsClean
+from grading.domain.rubric import Criterion, Rubric
 from grading.execution.model import Answer, Played, Request, Shape, Trial
 from grading.execution.plan import make_plan
 from tests.integration.webapp import School

@@ -9,16 +9,19 @@ from dataclasses import dataclass
 import pytest
 
 from grading.checks import collect
-from grading.checks.check_output import INDEX
 from grading.checks.compare_output import lines_of
 from grading.checks.compare_values import compare
+from grading.checks.kinds.runs import OutputEquals, RunsClean
+from grading.checks.kinds.tests import Case, PassesTests
 from grading.checks.lang_python import VALUE_MAGIC
 from grading.checks.numbers import MAX_DIGITS, number_of
+from grading.checks.outputs import INDEX
 from grading.checks.scope import first_comments
 from grading.checks.visibility import for_student
 from grading.config.sandbox import Checks, Limits
+from grading.domain.check import Check
 from grading.domain.model import Evidence
-from grading.domain.rubric import Case, Check, Criterion, OutputEquals, PassesTests, Rubric, RunsClean
+from grading.domain.rubric import Criterion, Rubric
 from grading.execution.model import (
     Answer,
     Code,

@@ -13,10 +13,11 @@ from sqlalchemy import func, select, update
 
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
+from grading.checks.kinds.tests import Case, PassesTests
 from grading.config.settings import Checks, load
 from grading.documents import Limits, UploadedFile, read
 from grading.domain.model import Evidence, RoundState
-from grading.domain.rubric import Case, Criterion, PassesTests, Rubric
+from grading.domain.rubric import Criterion, Rubric
 from grading.execution.model import Code, Request, Work
 from grading.store import schema
 from grading.store.assignments import versions

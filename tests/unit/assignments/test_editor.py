@@ -22,28 +22,20 @@ from grading.assignments.editor.impact import Points
 from grading.assignments.editor.template_proposal import template
 from grading.assignments.editor.toml_writer import written
 from grading.assignments.loader import read_files, read_folder
+from grading.checks.kinds.code import Uses
+from grading.checks.kinds.combined import Alternatives, Ladder, Rung
+from grading.checks.kinds.counts import Count
+from grading.checks.kinds.prose import Words
+from grading.checks.kinds.style import Comments, Documented
+from grading.checks.kinds.tests import Case, PassesTests
 from grading.documents import Limits, UploadedFile, read, set_apart
 from grading.domain.changes import Change
+from grading.domain.check import check_kinds
 from grading.domain.jobs import AnalysisOutput, Finding
 from grading.domain.lateness import LateRule
 from grading.domain.model import RoundState
 from grading.domain.outcome import CriterionGrade, Report
-from grading.domain.rubric import (
-    Adjustment,
-    Alternatives,
-    Case,
-    Comments,
-    Count,
-    Criterion,
-    Documented,
-    Ladder,
-    PassesTests,
-    Rubric,
-    Rung,
-    Uses,
-    Words,
-)
-from grading.domain.rubric_errors import KINDS
+from grading.domain.rubric import Adjustment, Criterion, Rubric
 
 STAGES = ("analysis", "feedback")
 SAMPLES = Path(__file__).parents[3] / "samples" / "assignments"
@@ -109,7 +101,7 @@ def test_a_rubric_goes_through_its_form_and_its_texts_unchanged() -> None:
 
 
 def test_every_kind_of_check_has_a_form() -> None:
-    for kind, model in KINDS.items():
+    for kind, model in check_kinds().items():
         raw = form.blank(model)
         assert raw["kind"] == kind
         assert {"weight", "where"} < {shape.name for shape in form.shapes(model)}

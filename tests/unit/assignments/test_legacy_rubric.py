@@ -8,9 +8,10 @@ import pytest
 from grading.assignments.legacy_import import Works, is_legacy, read_legacy_rubric
 from grading.assignments.legacy_import.criteria import scaled
 from grading.checks import collect
+from grading.checks.kinds.combined import Ladder
+from grading.checks.kinds.prose import Words
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Document, Output
-from grading.domain.rubric import Ladder, Words
 from tests.unit.checks.samples import cell, notebook
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from grading.assignments.loader import read_folder
+from grading.checks.kinds.code import Uses
 from grading.documents import Limits
+from grading.domain.check import CheckBase, check_kinds
 from grading.domain.errors import AssignmentError
-from grading.domain.rubric import CheckBase, Uses
-from grading.domain.rubric_errors import KINDS
 
 COMPLETE = """
 title = "Rivers"
@@ -206,7 +206,7 @@ def test_the_example_in_the_documentation_is_read(folder: Path) -> None:
 
 def test_the_documentation_names_every_check_and_key() -> None:
     text = (Path(__file__).parents[3] / "docs" / "assignments.md").read_text(encoding="utf-8")
-    for kind, model in KINDS.items():
+    for kind, model in check_kinds().items():
         row = next((line for line in text.split("\n") if line.startswith(f"| `{kind}` |")), "")
         own = set(model.model_fields) - set(CheckBase.model_fields) - {"kind"}
         assert row, kind

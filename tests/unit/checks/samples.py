@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Literal
 
 from grading.checks import collect
+from grading.domain.check import Check
 from grading.domain.model import Cell, CheckOutcome, Document, Output
-from grading.domain.rubric import Check, Criterion, Rubric
+from grading.domain.rubric import Criterion, Rubric
 
 
 def cell(

@@ -5,23 +5,15 @@ from typing import Any
 import pytest
 
 from grading.checks import collect
-from grading.checks.behaviour import MAX_TEXT
 from grading.checks.context import FIRST
-from grading.checks.registry import MAX_TESTS
+from grading.checks.evaluate import MAX_TESTS
+from grading.checks.kinds.code import Uses
+from grading.checks.kinds.combined import Alternatives, Ladder, Rung
+from grading.checks.kinds.outputs import OutputClose, OutputMatches
+from grading.checks.kinds.runs import OutputEquals, RunsClean
+from grading.checks.kinds.tests import Case, PassesTests, VariableEquals
+from grading.checks.test_outcomes import MAX_TEXT
 from grading.domain.model import Document, Evidence, Output
-from grading.domain.rubric import (
-    Alternatives,
-    Case,
-    Ladder,
-    OutputClose,
-    OutputEquals,
-    OutputMatches,
-    PassesTests,
-    Rung,
-    RunsClean,
-    Uses,
-    VariableEquals,
-)
 from grading.execution.model import Answer, Played, Request, Trial
 from grading.execution.plan import Plan
 from grading.execution.results import Ran

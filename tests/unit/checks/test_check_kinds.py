@@ -3,35 +3,21 @@ from __future__ import annotations
 import pytest
 
 from grading.checks import collect
-from grading.checks.registry import CHECKS
+from grading.checks.kind import CheckKind
+from grading.checks.kinds.code import Avoids, CodeMatches, Defines, Uses
+from grading.checks.kinds.combined import Alternatives, Ladder, Rung
+from grading.checks.kinds.outputs import AllExecuted, HasOutput, NoErrors, OutputClose, OutputMatches
+from grading.checks.kinds.prose import NoTodo, Words
+from grading.domain.check import Check, check_kinds
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Output
 from grading.domain.patterns import compiled, matches
-from grading.domain.rubric import (
-    AllExecuted,
-    Alternatives,
-    Avoids,
-    Check,
-    CodeMatches,
-    Criterion,
-    Defines,
-    HasOutput,
-    Ladder,
-    NoErrors,
-    NoTodo,
-    OutputClose,
-    OutputMatches,
-    Rubric,
-    Rung,
-    Uses,
-    Words,
-)
-from grading.domain.rubric_errors import KINDS
+from grading.domain.rubric import Criterion, Rubric
 from tests.unit.checks.samples import cell, notebook, outcome, script, shown
 
 
-def test_every_kind_has_a_function() -> None:
-    assert set(CHECKS) == set(KINDS)
+def test_every_kind_says_how_it_is_evaluated() -> None:
+    assert all(issubclass(one, CheckKind) and "evaluate" in vars(one) for one in check_kinds().values())
 
 
 def test_uses_says_what_is_found_and_missing() -> None:

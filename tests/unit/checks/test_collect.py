@@ -4,9 +4,11 @@ import pytest
 
 from grading.checks import collect
 from grading.checks.code_facts import CodeFacts
+from grading.checks.kinds.code import Uses
+from grading.checks.kinds.prose import Words
 from grading.checks.parsing import code_facts
 from grading.domain.model import Document, Output
-from grading.domain.rubric import Criterion, Rubric, Uses, Words
+from grading.domain.rubric import Criterion, Rubric
 from tests.unit.checks.samples import cell, notebook, script
 
 RUBRIC = Rubric(

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading.checks.registry import label_of
+from grading.checks.evaluate import label_of
+from grading.checks.kinds.counts import Count
+from grading.domain.check import Check
 from grading.domain.errors import AssignmentError
-from grading.domain.rubric import Check, Count, Criterion, Rubric
+from grading.domain.rubric import Criterion, Rubric
 from grading.domain.rubric_errors import check_rubric
 from tests.unit.checks.samples import cell, notebook, outcome, script
 

@@ -6,21 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grading.checks.kinds.code import Avoids, Uses
+from grading.checks.kinds.combined import Alternatives, Ladder, Rung
+from grading.checks.kinds.outputs import AllExecuted, NoErrors, OutputMatches
+from grading.checks.kinds.prose import Words
 from grading.checks.question_parts import parts
+from grading.domain.check import Check
 from grading.domain.model import Document
-from grading.domain.rubric import (
-    AllExecuted,
-    Alternatives,
-    Avoids,
-    Check,
-    Ladder,
-    NoErrors,
-    OutputMatches,
-    Rubric,
-    Rung,
-    Uses,
-    Words,
-)
+from grading.domain.rubric import Rubric
 from tests.unit.checks.samples import cell, notebook, outcome, script, shown
 
 GIVEN = "# Task 1: look at it\ndim(orders)"

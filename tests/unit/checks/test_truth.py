@@ -7,11 +7,14 @@ import json
 import pytest
 
 from grading.checks import collect
+from grading.checks.kinds.code import CodeMatches
+from grading.checks.kinds.outputs import NoErrors
+from grading.checks.kinds.prose import Words
+from grading.checks.kinds.runs import RunsClean
 from grading.checks.upload_notes import reading
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import Document, Evidence
 from grading.domain.patterns import readable
-from grading.domain.rubric import CodeMatches, NoErrors, RunsClean, Words
 from tests.unit.checks.samples import cell, notebook, script, shown
 from tests.unit.engines.test_rules_languages import analysis, asked, feedback
 from tests.unit.execution.samples import collected, rubric_of, run_outcome

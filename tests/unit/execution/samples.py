@@ -10,8 +10,9 @@ from typing import Any
 
 from grading.checks import collect
 from grading.config.sandbox import Limits
+from grading.domain.check import Check
 from grading.domain.model import CheckOutcome, Document, Evidence, Output
-from grading.domain.rubric import Check, Criterion, Rubric
+from grading.domain.rubric import Criterion, Rubric
 from grading.execution.model import Answer, Played, Request, Shape, Tested, Trial
 from grading.execution.plan import Plan, make_plan
 from grading.execution.results import Ran

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.reports.executions import FOLDED_CHARS, LONGEST, SHOWN_FAILED, listed_tests, ran_cell, ran_document
+from grading.checks.kinds.runs import RunsClean
 from grading.config.sandbox import Limits
 from grading.documents import Identity, pseudonymise
 from grading.domain.model import (
@@ -21,7 +22,7 @@ from grading.domain.model import (
     Output,
     TestOutcome,
 )
-from grading.domain.rubric import Criterion, Rubric, RunsClean
+from grading.domain.rubric import Criterion, Rubric
 from grading.execution.display import (
     LEFT_OUT,
     MOST_BYTES,

@@ -2,15 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from grading.domain.rubric import (
-    Alternatives,
-    Case,
-    OutputClose,
-    PassesTests,
-    RunsClean,
-    Uses,
-    VariableEquals,
-)
+from grading.checks.kinds.code import Uses
+from grading.checks.kinds.combined import Alternatives
+from grading.checks.kinds.outputs import OutputClose
+from grading.checks.kinds.runs import RunsClean
+from grading.checks.kinds.tests import Case, PassesTests, VariableEquals
 from grading.execution.plan import MAX_WORKS, Plan, key_of
 from grading.execution.planned_requests import MAX_EXPRESSIONS
 from tests.unit.checks.samples import cell, notebook, script

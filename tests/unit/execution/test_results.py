@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from grading.checks.kinds.runs import RunsClean
 from grading.domain.model import Output
-from grading.domain.rubric import RunsClean
 from grading.execution.model import Played, Trial
 from grading.execution.results import Ran, lacks
 from tests.unit.checks.samples import cell, notebook

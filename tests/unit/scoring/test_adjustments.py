@@ -13,6 +13,11 @@ from pydantic import ValidationError
 
 from grading.assignments.loader import read_files
 from grading.checks import collect
+from grading.checks.kinds.code import Uses
+from grading.checks.kinds.outputs import OutputMatches
+from grading.checks.kinds.prose import Words
+from grading.checks.kinds.runs import RunsClean
+from grading.checks.kinds.tests import Case, PassesTests
 from grading.checks.visibility import for_student
 from grading.documents import Limits
 from grading.domain.changes import Change
@@ -20,17 +25,7 @@ from grading.domain.errors import AssignmentError
 from grading.domain.jobs import Provenance, Result
 from grading.domain.model import AdjustmentEvidence, CheckOutcome, Evidence, RoundState
 from grading.domain.outcome import Adjusted, CriterionGrade, Report
-from grading.domain.rubric import (
-    Adjustment,
-    Case,
-    Criterion,
-    OutputMatches,
-    PassesTests,
-    Rubric,
-    RunsClean,
-    Uses,
-    Words,
-)
+from grading.domain.rubric import Adjustment, Criterion, Rubric
 from grading.execution.model import Played, Trial
 from grading.scoring import changed, combine, counted, settled
 from grading.scoring.adjustments import added_up, found_adjustments

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grading.checks.kinds.prose import Words
 from grading.domain.jobs import Provenance, Result
 from grading.domain.model import Cell, CheckOutcome, CriterionEvidence, Document, Evidence, Flag, RoundState
 from grading.domain.outcome import Report
-from grading.domain.rubric import Criterion, Rubric, Words
+from grading.domain.rubric import Criterion, Rubric
 from grading.scoring import combine, valid
 
 RUBRIC = Rubric(

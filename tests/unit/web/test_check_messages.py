@@ -7,8 +7,9 @@ from flask import Flask, g
 
 from app.web.check_messages import SENTENCES, said
 from app.web.rubric_texts import about_kind, field_words, kind_words
-from grading.domain.rubric import Case, Rung
-from grading.domain.rubric_errors import KINDS
+from grading.checks.kinds.combined import Rung
+from grading.checks.kinds.tests import Case
+from grading.domain.check import check_kinds
 
 CASES = [
     ("nothing was added here", "hier wurde nichts hinzugefügt"),
@@ -87,10 +88,10 @@ def test_no_sentence_stands_twice() -> None:
 def test_every_kind_of_check_and_every_field_of_one_has_words() -> None:
     with Flask(__name__).test_request_context():
         g.language = "de"
-        for kind, model in KINDS.items():
+        for kind, model in check_kinds().items():
             assert kind_words()[kind] != kind.replace("_", " ").capitalize()
             assert about_kind(kind) != " ".join((model.__doc__ or "").split()).partition(". ")[0] + ".", kind
         g.language = "en"
-        models = [Rung, Case, *KINDS.values()]
+        models = [Rung, Case, *check_kinds().values()]
         names = {name for model in models for name in model.model_fields} - {"kind"}
         assert names - set(field_words()) == set()

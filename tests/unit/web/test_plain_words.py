@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.web.markdown import markdown
 from cli.commands.serve import _linked
-from grading.checks.check_output import _asked_for
+from grading.checks.kinds.outputs import _asked_for
 from grading.config.settings import Config
 
 CONFIG = Path(__file__).parents[3] / "config.toml"

@@ -1,0 +1,81 @@
+"""How one check of a rubric is evaluated, and what is kept of it.
+
+A check earns only where the student added work: without an added line in its scope it earns 0, also when it
+asks that something be absent. A check that cannot apply (outputs of a script) is left out of the mean by
+weight 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from grading.checks.context import Context, Finding, counted
+from grading.checks.kind import CheckKind
+from grading.domain.check import CheckBase
+from grading.domain.errors import AssignmentError
+from grading.domain.model import CheckOutcome, TestOutcome
+from grading.execution.plan import RunCheck
+
+FULL = 1 - 1e-9
+MAX_TESTS = 200
+"""Tests of one check that are kept in detail."""
+
+
+def evaluate(check: CheckBase, context: Context) -> Finding:
+    """Evaluates one check in its scope; a rubric's mistake makes it not apply rather than cost points."""
+    assert isinstance(check, CheckKind)  # as all kinds are
+    try:
+        few = _too_little(check, context)
+        if few is not None:
+            return few
+        scope = context.scope(check)
+        # what is inside a combined check has its own scope
+        if not check.combined or check.where is not None or check.part is not None:
+            if scope.problem:
+                return Finding(0.0, scope.problem)
+            if not scope.added:
+                given = context.counts_given(check)
+                return Finding(0.0, "nothing was added or run here" if given else "nothing was added here")
+        foreign = context.in_other_language(scope) if isinstance(check, RunCheck) else ""
+        found = Finding(0.0, foreign) if foreign else check.evaluate(context, scope)
+    except AssignmentError as error:
+        return Finding(None, f"the check cannot be run: {error}")
+    earned = None if found.earned is None else min(max(found.earned, 0.0), check.cap)
+    return replace(found, earned=earned)
+
+
+def _too_little(check: CheckBase, context: Context) -> Finding | None:
+    """What a check with `own_lines` says where the student wrote fewer lines of code."""
+    if not check.own_lines:
+        return None
+    scope = replace(context, given=False).scope(check.model_copy(update={"given": False}))
+    own = sum(piece.own_code for piece in scope.pieces)
+    if own >= check.own_lines:
+        return None
+    needs = counted(check.own_lines, "line")
+    return Finding(0.0, f"needs at least {needs} of your own code; there {'is' if own == 1 else 'are'} {own}")
+
+
+def outcome(check: CheckBase, found: Finding, number: int) -> CheckOutcome:
+    """What a check earned, for people; `number` names checks without an id."""
+    return CheckOutcome(
+        check=check.id or f"{check.kind}-{number}",
+        label=label_of(check),
+        earned=found.earned or 0.0,
+        weight=0.0 if found.earned is None else check.weight,
+        message=found.message,
+        location=found.location,
+        tests=_kept(found.tests),
+    )
+
+
+def _kept(tests: Sequence[TestOutcome]) -> tuple[TestOutcome, ...]:
+    """Those that failed first, no more than MAX_TESTS."""
+    return tuple(sorted(tests, key=lambda test: test.passed)[:MAX_TESTS])
+
+
+def label_of(check: CheckBase) -> str:
+    """What a check is called."""
+    assert isinstance(check, CheckKind)  # as all kinds are
+    return check.label or check.default_label()

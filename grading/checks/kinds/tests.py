@@ -1,0 +1,359 @@
+"""Kinds of checks on tests of the work: expressions, files of tests, variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from grading.checks.compare_values import compare
+from grading.checks.context import Context, Finding
+from grading.checks.kind import CheckKind
+from grading.checks.numbers import Tolerance
+from grading.checks.scope import Scope
+from grading.checks.test_outcomes import MAX_TEXT, bounded, not_ready, place_of, ready, summary
+from grading.checks.values import said
+from grading.domain.model import Document, Show, TestOutcome
+from grading.domain.value import Value
+from grading.execution.model import Answer, Tested, TestFile, Trial, TrialLanguage
+from grading.execution.plan import Asked, Planner, Question, RunCheck, language_of
+from grading.execution.planned_requests import Slot
+from grading.execution.results import Ran
+from grading.execution.test_files import file_name, language_of_file, test_names
+
+FOLDER = "tests/"
+LACKING = "packages that the work needs are missing on the server"
+
+
+class Case(Value):
+    """An expression and the value it should have, both in the work's language.
+
+    Without `expected`, the value that the solution gives counts.
+    """
+
+    expression: str = Field(max_length=20_000)
+    expected: str | None = Field(default=None, max_length=200_000)
+    name: str = Field(default="", max_length=200)
+    hidden: bool = False
+
+
+class PassesTests(CheckKind, RunCheck):
+    """The work, when run, passes tests. Share = tests passed / tests.
+
+    Tests are `cases`, files of the assignment's folder `tests/` that match the glob `tests` (`test_*.py` by
+    unittest or pytest, `test*.R` by testthat, `input_*.txt` with `output_*.txt`), or both.
+    """
+
+    kind: Literal["passes_tests"] = "passes_tests"
+    cases: tuple[Case, ...] = Field(default=(), max_length=1_000)
+    tests: str | None = None
+    prelude: str | None = None
+    """A file of `tests/` that runs before the work."""
+    hidden: bool = False
+    """All of them are hidden."""
+    show: Show = "input"
+    seconds: float = Field(default=5.0, gt=0, le=120)
+    """For each test."""
+    rel_tol: float = Field(default=1e-9, ge=0)
+    abs_tol: float = Field(default=1e-9, ge=0)
+
+    usual_label: ClassVar[str] = "tests"
+    tests_one: ClassVar[bool] = True
+    as_main: ClassVar[bool] = False
+
+    def evaluate(self, context: Context, scope: Scope) -> Finding:
+        """Share of the tests that the work passes; those that are wrong themselves do not count."""
+        return _tested(self, context, scope, "tests passed", "test passed")
+
+    def first_file(self) -> str | None:
+        """Its prelude."""
+        return self.prelude
+
+    def runs_solution(self) -> bool:
+        """A test that the solution does not pass does not count."""
+        return True
+
+    def ask(self, planner: Planner, asked: Asked, work: Document) -> Asked:
+        """Evaluates the cases and runs the files of tests."""
+        language = language_of(work) or "python"
+        suite: Suite = suite_of(self, planner.tests, language)
+        questions = []
+        for case in suite.cases:
+            hidden = case.hidden or self.hidden
+            if hidden and not planner.hidden_too:
+                continue
+            expected = None
+            if case.expected is not None:
+                empty = planner.drafts.expected(language, *planner.prelude_of(self, language))
+                expected = planner.drafts.expression(empty, case.expected, self.seconds)
+            question = Question(
+                name=case.name,
+                code=case.expression,
+                mine=planner.drafts.expression(asked.trial, case.expression, self.seconds),
+                expected=expected,
+                solved=self._solution_slot(planner, asked, case.expression),
+                hidden=hidden,
+                show=self.show,
+            )
+            questions.append(question)
+        for file in suite.files if planner.hidden_too or not self.hidden else ():
+            for key in (asked.trial, asked.solution):
+                if key is not None:
+                    planner.drafts.test(key, file)
+        return Asked(asked.works, asked.trial, asked.solution, tuple(questions), suite.files)
+
+    def _solution_slot(self, planner: Planner, asked: Asked, code: str) -> Slot | None:
+        return planner.drafts.expression(asked.solution, code, self.seconds) if asked.solution else None
+
+
+class VariableEquals(CheckKind, RunCheck):
+    """After the work ran, these variables have the values that the solution gives them, or `values`.
+
+    `values` maps a name to an expression in the work's language. Share = variables right / asked. Tables are
+    compared by columns and rows, without regard to the order of columns.
+    """
+
+    kind: Literal["variable_equals"] = "variable_equals"
+    names: tuple[str, ...] = ()
+    values: dict[str, str] = Field(default_factory=dict)
+    rel_tol: float = Field(default=1e-6, ge=0)
+    abs_tol: float = Field(default=1e-9, ge=0)
+    ignore_row_order: bool = False
+    show: Show = "name"
+
+    usual_label: ClassVar[str] = "the values are right"
+    tests_one: ClassVar[bool] = True
+
+    def evaluate(self, context: Context, scope: Scope) -> Finding:
+        """Share of the variables that have the expected value at the end."""
+        return _tested(self, context, scope, "values are right", "value is right")
+
+    def runs_solution(self) -> bool:
+        """The solution gives the values, or must have those that are given."""
+        return True
+
+    def ask(self, planner: Planner, asked: Asked, work: Document) -> Asked:
+        """Looks at each variable at the end."""
+        language = language_of(work) or "python"
+        questions = []
+        for name in dict.fromkeys((*self.names, *self.values)):
+            expected = None
+            if name in self.values:
+                empty = planner.drafts.expected(language, *planner.prelude_of(self, language))
+                expected = planner.drafts.expression(empty, self.values[name], None)
+            solved = planner.drafts.variable(asked.solution, name) if asked.solution else None
+            mine = planner.drafts.variable(asked.trial, name)
+            questions.append(Question(name, name, mine, expected, solved, show=self.show))
+        return Asked(asked.works, asked.trial, asked.solution, tuple(questions))
+
+
+def _tested(
+    check: PassesTests | VariableEquals, context: Context, scope: Scope, many: str, one: str
+) -> Finding:
+    ran, asked = ready(check, context, scope)
+    if asked is None or ran is None:
+        return not_ready(ran, scope)
+    found = list(judged(check, asked, ran))
+    tests = [j.outcome for j in found if j.outcome is not None]
+    if not tests:
+        why = next((j.skipped for j in found if j.skipped), "no test can be used; the instructor was told")
+        return Finding(None, f"does not apply: {why}")
+    passed = sum(test.passed for test in tests)
+    message = summary(tests, many, one)
+    lost = sum(j.skipped == LACKING for j in found)
+    if lost:
+        message = f"{lost} not counted because {LACKING}; {message}"
+    return Finding(passed / len(tests), message, place_of(asked, scope), tuple(tests))
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Cases, each with a name, and files of tests in one language."""
+
+    cases: tuple[Case, ...]
+    files: tuple[TestFile, ...]
+
+
+def suite_of(check: PassesTests, tests: Mapping[str, str], language: TrialLanguage) -> Suite:
+    """All tests of a check that are for this language. `tests` are the files below `tests/`."""
+    cases = [_named(case, n) for n, case in enumerate(check.cases, start=1)]
+    files = []
+    for path in matching(check, tests):
+        output = pair_of(path, tests)
+        if output is not None:
+            cases.append(
+                Case(
+                    expression=tests[path].strip()[:20_000],
+                    expected=tests[output].strip()[:200_000],
+                    name=file_name(path).rpartition(".")[0],
+                )
+            )
+        elif language_of_file(path) == language:
+            files.append(TestFile(path=path, source=tests[path], seconds=check.seconds))
+    return Suite(tuple(cases), tuple(files))
+
+
+def matching(check: PassesTests, tests: Mapping[str, str]) -> list[str]:
+    """The paths that the check's glob names, sorted; its prelude and the second files of pairs are none."""
+    if check.tests is None:
+        return []
+    glob = check.tests.removeprefix(FOLDER).lower()
+    found = []
+    for path in sorted(tests):
+        inside = path.removeprefix(FOLDER)
+        if not (fnmatch(inside.lower(), glob) or fnmatch(file_name(path).lower(), glob)):
+            continue
+        is_pair = pair_of(path, tests) is not None
+        if inside != (check.prelude or "").removeprefix(FOLDER) and (is_pair or language_of_file(path)):
+            found.append(path)
+    return found
+
+
+def pair_of(path: str, tests: Mapping[str, str]) -> str | None:
+    """For `input_01.txt` the path of `output_01.txt`, if it is there."""
+    folder, slash, name = path.rpartition("/")
+    if not name.lower().startswith("input") or language_of_file(name) is not None:
+        return None
+    other = folder + slash + "output" + name[len("input") :]
+    return other if other in tests else None
+
+
+def _named(case: Case, number: int) -> Case:
+    # not after its expression, which a student may not be shown
+    return case if case.name else case.model_copy(update={"name": f"test {number}"})
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What became of one test, or why it does not count."""
+
+    outcome: TestOutcome | None = None
+    broken: str = ""
+    """A sentence for the instructor: the test itself is wrong."""
+    skipped: str = ""
+    """Why it cannot count though nobody is to blame."""
+
+
+def judged(check: PassesTests | VariableEquals, asked: Asked, ran: Ran) -> Iterator[Judged]:
+    """All tests of a check, cases and variables first."""
+    for question in asked.questions:
+        yield _unless_lost(_question(question, check, ran), asked, ran)
+    if isinstance(check, PassesTests):
+        for file in asked.files:
+            for one in _file(file, check, asked, ran):
+                yield _unless_lost(one, asked, ran)
+
+
+def _unless_lost(one: Judged, asked: Asked, ran: Ran) -> Judged:
+    """Without a test that failed because the server lacks what the work needs."""
+    test = one.outcome
+    if test is None or test.passed or not ran.lost(asked.trial, test.message):
+        return one
+    return Judged(skipped=LACKING)
+
+
+def _question(question: Question, check: PassesTests | VariableEquals, ran: Ran) -> Judged:
+    tolerance = Tolerance(check.rel_tol, check.abs_tol)
+    by_rows = isinstance(check, VariableEquals) and check.ignore_row_order
+    given, solved, mine = map(ran.answer, (question.expected, question.solved, question.mine))
+    expected = given if question.expected is not None else solved
+    if expected is None or mine is None:
+        return Judged(skipped="there is nothing to compare with")
+    if expected.state != "value" or expected.value is None:
+        whose = "the expected value" if question.expected is not None else "the solution"
+        return Judged(broken=f"{_label(question)}: {whose} gave no value ({_why(expected, check, None)})")
+    if given is not None and solved is not None:
+        problem = _solution_fails(given, solved, check, tolerance, by_rows)
+        if problem:
+            return Judged(broken=f"{_label(question)}: the solution itself does not pass ({problem})")
+    outcome = TestOutcome(
+        name=bounded(question.name),
+        passed=False,
+        input=bounded(question.code) if isinstance(check, PassesTests) else "",
+        expected=said(expected.value, MAX_TEXT),
+        hidden=question.hidden,
+        show=question.show,
+    )
+    if mine.state != "value" or mine.value is None:
+        trial = ran.trial(question.mine.trial)
+        return Judged(outcome.model_copy(update={"message": bounded(_why(mine, check, trial))}))
+    verdict = compare(expected.value, mine.value, tolerance, ignore_row_order=by_rows)
+    if verdict.same is None:
+        return Judged(skipped=verdict.difference)
+    what = {
+        "passed": verdict.same,
+        "got": said(mine.value, MAX_TEXT),
+        "message": bounded(verdict.difference),
+    }
+    return Judged(outcome.model_copy(update=what))
+
+
+def _label(question: Question) -> str:
+    """How an instructor knows a test."""
+    return question.code.strip().partition("\n")[0][:120] or question.name
+
+
+def _solution_fails(
+    given: Answer, solved: Answer, check: PassesTests | VariableEquals, tolerance: Tolerance, by_rows: bool
+) -> str:
+    """Why the solution does not give the expected value; empty when it does."""
+    if solved.state != "value" or solved.value is None or given.value is None:
+        return _why(solved, check, None)
+    verdict = compare(given.value, solved.value, tolerance, ignore_row_order=by_rows)
+    return verdict.difference if verdict.same is False else ""
+
+
+def _why(answer: Answer, check: PassesTests | VariableEquals, trial: Trial | None) -> str:
+    """Why there is no value, as the rest of a sentence about the test."""
+    if answer.state == "too long":
+        seconds = check.seconds if isinstance(check, PassesTests) else 5.0
+        return f"took longer than {seconds:g} s"
+    if answer.state == "missing":
+        return "is not defined"
+    if answer.state == "not reached":
+        reason = trial.reason.rstrip(".") if trial is not None and trial.reason else ""
+        return "was not reached" + (f": {reason}" if reason else "")
+    return f"raised {answer.error or 'an error'}"
+
+
+def _file(file: TestFile, check: PassesTests, asked: Asked, ran: Ran) -> Iterator[Judged]:
+    """The tests of a file that the solution passes; without a solution, all of them."""
+    mine = {test.name: test for test in ran.tests(asked.trial, file.path)}
+    if ran.trial(asked.solution) is None:
+        names = list(mine)
+        written = test_names(file)
+        names += list(written[len(names) :]) if len(written) > len(names) else []
+    else:
+        solved = ran.tests(asked.solution, file.path)
+        names = [test.name for test in solved if test.state == "passed"]
+        if not solved:
+            yield Judged(broken=f"{file.path}: no test in it ran with the solution")
+        for test in solved:
+            if test.state not in ("passed", "skipped"):
+                why = f" ({bounded(test.message)})" if test.message else ""
+                yield Judged(broken=f"{test.name}: the solution itself does not pass{why}")
+    trial = ran.trial(asked.trial)
+    for name in names:
+        yield Judged(_of_file(name, mine.get(name), check, trial))
+
+
+def _of_file(name: str, test: Tested | None, check: PassesTests, trial: Trial | None) -> TestOutcome:
+    state = test.state if test is not None else "not reached"
+    if state == "too long":
+        message = f"took longer than {check.seconds:g} s"
+    elif state == "not reached":
+        message = _why(Answer(state="not reached"), check, trial)
+    elif state == "passed":
+        message = ""
+    else:
+        message = (test.message if test is not None else "") or state
+    return TestOutcome(
+        name=bounded(name),
+        passed=state == "passed",
+        message=bounded(message),
+        hidden=check.hidden,
+        show=check.show,
+    )
