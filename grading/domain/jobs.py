@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from grading.domain.errors import Retry
 from grading.domain.model import Document, Evidence, Flag, Location
@@ -296,12 +296,6 @@ class Result(Value):
     provenance: Provenance
     prompt: SentPrompt | None = Field(default=None, exclude_if=_nothing)
     """What the model read; the server keeps it for the instructor."""
-
-    @field_validator("retry", mode="before")
-    @classmethod
-    def _older(cls, retry: object) -> object:
-        """Machines of version 0.1 say only whether another try may help."""
-        return {True: "elsewhere", False: "never"}[retry] if isinstance(retry, bool) else retry
 
 
 def read_result(raw: object) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ScalarSelect, insert, select
+from sqlalchemy import ScalarSelect, select
 from sqlalchemy.orm import Session
 
 from grading.store import tables
@@ -27,12 +27,7 @@ def note(
     """
     row: dict[str, Any] = {"at": now(session), "actor": actor[:100], "action": action[:60]}
     row |= {"object": object_[:100], "detail": detail or {}}
-    course = _course(object_) if course_id is None else course_id
-    if course is None:
-        # a database of before revision 0009 has no such column, and is backed up before it is upgraded
-        session.execute(insert(tables.Audit).values(**row))
-    else:
-        session.add(tables.Audit(**row, course_id=course))
+    session.add(tables.Audit(**row, course_id=_course(object_) if course_id is None else course_id))
 
 
 def _course(object_: str) -> ScalarSelect[int] | int | None:

@@ -18,6 +18,9 @@ _ONE_AT_A_TIME = threading.Lock()
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 
 
+_UNKNOWN = "The database is at revision {}, which is of another version of Grader; this one knows up to {}."
+
+
 class StoreOutdated(GraderError):
     """The database's tables are not those of this code."""
 
@@ -33,8 +36,9 @@ def _config(url: str) -> Config:
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Migrate up to a revision."""
+    """Migrate up to a revision. Raises StoreOutdated when the database is at one that is not known."""
     with _ONE_AT_A_TIME:
+        _require_known(url)
         command.upgrade(_config(url), revision)
 
 
@@ -42,6 +46,16 @@ def downgrade(url: str, revision: str) -> None:
     """Migrate down to a revision; `base` empties the database."""
     with _ONE_AT_A_TIME:
         command.downgrade(_config(url), revision)
+
+
+def _require_known(url: str) -> None:
+    store = Store(url)
+    try:
+        at = current(store)
+    finally:
+        store.close()
+    if at is not None and at not in known():
+        raise StoreOutdated(_UNKNOWN.format(at, newest()))
 
 
 def newest() -> str:
@@ -65,6 +79,8 @@ def current(store: Store) -> str | None:
 def require_newest(store: Store) -> None:
     """Raise a sentence that says what to do when the tables are not those of this code."""
     at = current(store)
+    if at is not None and at not in known():
+        raise StoreOutdated(_UNKNOWN.format(at, newest()))
     if at != newest():
         is_at = f"is at revision {at}" if at else "has no tables yet"
         raise StoreOutdated(f"The database {is_at}, this code needs {newest()}; run `grader db upgrade`.")

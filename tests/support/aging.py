@@ -8,18 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import MetaData, create_engine, func, null, select, text
-from sqlalchemy.types import DateTime
+from sqlalchemy import func, select
 
 from grading.broker import celery_app
 from grading.broker.heartbeats import Beat
 from grading.config.settings import load
 from grading.domain.model import RoundState, StageState
-from grading.store import Store, schema
+from grading.store import Store
 from grading.store.learning_platforms import all_tables
 from grading.store.rounds.lifecycle import Recorded
 from grading.store.tables import Round, RoundStage
@@ -31,39 +29,6 @@ from workers.server.sweeper import Sweeper
 
 STAGES = ("analysis", "feedback")
 DAY_S = 86_400.0
-OLD_ROWS = Path(__file__).parents[1] / "golden" / "store-0001.json"
-"""Rows that Grader 0.1 wrote; students are called after the state of their round."""
-
-
-def fill_0001(url: str) -> None:
-    """A database at revision 0001 with OLD_ROWS."""
-    schema.upgrade(url, "0001")
-    engine = create_engine(url)
-    tables = MetaData()
-    tables.reflect(engine)
-    rows = json.loads(OLD_ROWS.read_text(encoding="utf-8"))
-    with engine.begin() as connection:
-        for table in tables.sorted_tables:
-            for row in rows.get(table.name, []):
-                values = {name: _old_value(table.columns[name].type, value) for name, value in row.items()}
-                connection.execute(table.insert().values(values))
-            if engine.dialect.name == "postgresql" and "id" in table.columns and rows.get(table.name):
-                numbers = f"select pg_get_serial_sequence('{table.name}', 'id')"
-                if isinstance(rows[table.name][0]["id"], int) and connection.scalar(text(numbers)):
-                    connection.execute(
-                        text(f"select setval(({numbers}), (select max(id) from {table.name}))")
-                    )
-    engine.dispose()
-
-
-def _old_value(kind: Any, value: Any) -> Any:
-    if value is None:
-        return null()
-    if isinstance(value, dict) and set(value) == {"base64"}:
-        return base64.b64decode(value["base64"])
-    if isinstance(kind, DateTime):
-        return datetime.fromisoformat(value)
-    return bool(value) if kind.python_type is bool else value
 
 
 def redis_rows(redis: Any) -> list[str]:

@@ -17,7 +17,7 @@ from grading.store.audit import note as audit
 
 
 def settings_of(assignment: tables.Assignment) -> Settings:
-    """What holds whichever version counts. What an older version of this program kept is not refused."""
+    """What holds whichever version counts. Not validated again."""
     late = LateRule.model_validate(assignment.late or {})
     return Settings.model_construct(
         title=assignment.title,

@@ -174,8 +174,8 @@ def _extract(path: Path, to: Path, kind: str) -> Manifest:
         raise Conflict(f"This is a back-up of {manifest.kind}, the database configured here is {kind}.")
     if manifest.revision not in schema.known():
         raise Conflict(
-            f"This back-up is of a newer Grader (revision {manifest.revision}, this one knows up to "
-            f"{schema.newest()}); update Grader first."
+            f"This back-up is of another version of Grader ({manifest.version}, at {manifest.revision}; "
+            f"this one knows up to {schema.newest()}); restore it with that version."
         )
     return manifest
 

@@ -147,7 +147,7 @@ def _read_spread(row: tuple[Any, ...]) -> Spread:
 
 
 def _runs(session: Session, after: datetime | None, until: datetime | None) -> dict[RunKind, RunTotals]:
-    # what was not measured, as before revision 0002, adds nothing
+    # what was not measured adds nothing
     seconds, first = Run.seconds, Run.first_token_s
     measured = [
         func.count(),

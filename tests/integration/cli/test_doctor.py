@@ -157,7 +157,7 @@ def _database_away(case: Case, _stack: ExitStack) -> None:
 
 
 def _old_tables(case: Case, _stack: ExitStack) -> None:
-    schema.downgrade(case.environ["GRADER_DATABASE_URL"], "0001")
+    schema.downgrade(case.environ["GRADER_DATABASE_URL"], "base")
 
 
 def _low_disk(case: Case, _stack: ExitStack) -> None:
@@ -246,7 +246,7 @@ def _stranger(case: Case, _stack: ExitStack) -> None:
         (_no_mail, "mail", "failure", "cannot be used (ConnectionRefusedError)", "correct mail.url"),
         (_no_database, "database", "failure", "there is no database", "grader db upgrade"),
         (_database_away, "database", "failure", "does not answer", "GRADER_DATABASE_URL"),
-        (_old_tables, "database tables", "failure", "at revision 0001", "grader db upgrade"),
+        (_old_tables, "database tables", "failure", "at revision nothing", "grader db upgrade"),
         (_low_disk, "disk of /tmp", "failure", "less than", "make room"),
         (_low_disk, "disk of the database", "failure", "less than", "make room"),
         (_clock, "clocks", "warning", "s from the database's", "NTP"),

@@ -21,7 +21,7 @@ from werkzeug.test import TestResponse
 
 from app.accounts import sign_in as sign_in_pages
 from grading.domain.errors import Conflict, Forbidden
-from grading.store import schema, tables
+from grading.store import tables
 from grading.store.accounts import credentials, sessions, users
 from grading.store.accounts.sign_in_attempts import OF_ONE, Caller
 from grading.store.audit import note
@@ -1047,21 +1047,3 @@ def test_linkable_is_asked_by_whoever_makes_links(school: School) -> None:
         for name in ("grader", "stranger", "admin"):
             with pytest.raises(Forbidden):
                 roster.require_linkable(session, teacher, school.course, [school.users[name]])
-
-
-def test_rows_of_before_get_their_course(database_url: str) -> None:
-    """Down to revision 0008, which has no courses of audit rows, and up again."""
-    schema.upgrade(database_url)
-    school = School(database_url)
-    submission = school.hand_in("anna")
-    with school.store.write() as session:
-        session.query(tables.Audit).delete()
-        for one in (f"submission:{submission}", f"assignment:{school.assignment}", "user:1", "submission:x"):
-            note(session, "test", "test.row", one)
-    school.close()
-    schema.downgrade(database_url, "0008")
-    schema.upgrade(database_url)
-    with school.store.read() as session:
-        rows = session.query(tables.Audit).order_by(tables.Audit.id).all()
-        assert [row.course_id for row in rows] == [school.course, school.course, None, None]
-    school.close()

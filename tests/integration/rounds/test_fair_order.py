@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import create_engine, select, text, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from grading.domain.model import PRIORITIES, RoundState, StageState
@@ -229,25 +229,3 @@ def test_what_was_replayed_waits_as_batch_work(store: Store) -> None:
         current = locked(session, round_id)
         assert current is not None
         assert current.priority == "batch"
-
-
-def test_what_waited_before_gets_its_place(fresh_database: Callable[[Prepare | None], str]) -> None:
-    url = fresh_database(schema.upgrade)
-    store = Store(url)
-    assignment = add_assignment(store)
-    greedy = [hand_in(store, assignment, "greedy").round_id for _ in range(3)]
-    late = hand_in(store, assignment, "late", priority="batch").round_id
-    with store.write() as session:
-        for round_id in (*greedy, late):
-            preparing.save_prepared(session, round_id, PREPARED)
-    store.close()
-    schema.downgrade(url, "0006")
-    schema.upgrade(url)
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        lines = {row.id: row.line for row in connection.execute(text("select id, line from rounds"))}
-        stages = connection.execute(text("select round_id, priority from round_stages"))
-        priorities = {row.round_id: row.priority for row in stages}
-    engine.dispose()
-    assert lines == {greedy[0]: 0, greedy[1]: 1, greedy[2]: 2, late: 0}
-    assert priorities == {**dict.fromkeys(greedy, "interactive"), late: "batch"}

@@ -7,17 +7,13 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from alembic import command
-from sqlalchemy import inspect, select
+from sqlalchemy import inspect, text
 
 from grading.store import Store, schema
-from grading.store.tables import Submission
-from grading.store.views.submission import SubmissionView, submission_view
-from tests.support.aging import Fresh, everything, fill_0001, played
-from tests.support.factories import hand_in
+from tests.support.aging import Fresh
 from tests.support.services import SqliteDatabases
 
 
@@ -76,61 +72,15 @@ def test_a_new_database_another_writes_to_is_waited_for(sqlite_databases: Sqlite
     store.close()
 
 
-def test_a_database_of_0001_is_read_and_carried_to_its_end(
-    fresh_database: Fresh, redis_url: str, root: Path
-) -> None:
-    url = fresh_database(fill_0001)
-    schema.upgrade(url)
-    with played(url, redis_url, root) as system:
-        before = views_by_student(system.store)
-        assert {name: view.state for name, view in before.items()} == STATES_0001
-        seen = before["graded"]
-        assert (seen.released, before["unreleased"].released) == (True, False)
-        assert seen.grade is not None
-        assert (seen.grade.points, seen.grade.report.points) == (20, 20)
-        assert {stage.machine for stage in seen.stages} == {"dgx-spark-1"}
-        assert before["partial"].grade is not None
-        outcomes = system.work_off()
-        after = views_by_student(system.store)
-        states = {name: view.state for name, view in after.items()}
-        assert states == {**dict.fromkeys(STATES_0001, "graded"), "partial": "partial"}
-        assert after["graded"] == before["graded"]
-        # five rounds were open, one stage of them was done by then
-        assert outcomes == {"accepted": 9}
-        # and new work comes in beside it
-        hand_in(system.store, after["graded"].assignment_id, "running")
-        system.work_off()
-
-
-def test_a_database_of_today_goes_down_to_0001_and_up_again(fresh_database: Fresh) -> None:
-    url = fresh_database(fill_0001)
-    store = Store(url)
-    schema.upgrade(url)
-    before = everything(store)
-    schema.downgrade(url, "0001")
-    assert schema.current(store) == "0001"
-    schema.upgrade(url)
-    assert everything(store) == before
+def test_a_database_of_another_version_is_refused_with_a_sentence(database_url: str) -> None:
+    schema.upgrade(database_url)
+    store = Store(database_url)
+    with store.write() as session:
+        session.execute(text("update alembic_version set version_num = '9999'"))
+    for refused in (lambda: schema.upgrade(database_url), lambda: schema.require_newest(store)):
+        with pytest.raises(schema.StoreOutdated, match="revision 9999, which is of another version"):
+            refused()
     store.close()
-
-
-STATES_0001 = {
-    "graded": "graded",
-    "unreleased": "graded",
-    "partial": "partial",
-    "running": "running",
-    "again": "running",
-    "lost": "running",
-    "queued": "queued",
-    "received": "received",
-}
-
-
-def views_by_student(store: Store) -> dict[str, SubmissionView]:
-    """What pages and API show of each submission."""
-    with store.read() as session:
-        ids = session.scalars(select(Submission.id))
-        return {view.student: view for view in (submission_view(session, one) for one in ids)}
 
 
 def test_threads_may_upgrade_different_databases_at_once(fresh_database: Fresh) -> None:
