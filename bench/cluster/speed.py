@@ -75,7 +75,7 @@ EXEMPT: Mapping[str, str] = {
     "grading.shared.tracing": _LIMIT,
     "grading.broker.purge": _KEEPING,
     "workers.sandbox": _UNUSED,
-    "workers.machine.engines.mlx.runner": _UNUSED,
+    "workers.machine.engines.mlx.decode_loop": _UNUSED,
     "workers.machine.engines.openai.schemas.LOOK_S": _LIMIT,
     "workers.machine.engines.openai.server.MEASURE_S": _LIMIT,
     "workers.machine.engines.openai.server": _LIMIT,

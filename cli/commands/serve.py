@@ -92,7 +92,7 @@ def worker(
 @click.pass_obj
 def prefill(settings: Settings, machine: str) -> None:
     """Read prompts on MACHINE for the hybrid engines of others; see docs/hybrid.md."""
-    from workers.machine.engines.remote_prefill.start import start
+    from workers.machine.engines.remote_prefill.server import start
 
     configure("prefill", machine)
     end_with_supervisor(os.environ)

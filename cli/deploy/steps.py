@@ -25,7 +25,7 @@ from cli.deploy.ssh import MachineError, Remote
 from cli.settings import Settings
 from grading.config.settings import Machine, Redis
 from grading.domain.model_digests import Claim, Difference, differing
-from workers.machine.engines.remote_prefill import secret as prefill
+from workers.machine.engines.remote_prefill import protocol as prefill
 
 INSTALL_S = 3600.0
 KEPT = 1
@@ -188,8 +188,8 @@ class Deployment:
                 if not found[key] and key not in there:
                     raise MachineError(f"{self.machine.name} needs {key}; set it here and deploy again.")
         if self.machine.prefill or any(one.engine == "hybrid" for one in self.machine.stages.values()):
-            found[prefill.NAME] = self._given(prefill.NAME)
-            if found[prefill.NAME] or prefill.NAME not in there:
+            found[prefill.SECRET_VARIABLE] = self._given(prefill.SECRET_VARIABLE)
+            if found[prefill.SECRET_VARIABLE] or prefill.SECRET_VARIABLE not in there:
                 prefill.secret(found)
         return {name: value for name, value in found.items() if value}
 

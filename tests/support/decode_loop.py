@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.mlx.counters import Tally
-from workers.machine.engines.mlx.decode_loop import Lane, Shape
-from workers.machine.engines.mlx.generation import Ticket
+from workers.machine.engines.mlx.decode_loop import Lane, Shape, Tally
+from workers.machine.engines.mlx.generation import Sampling, Ticket
 from workers.machine.engines.mlx.model import LoadedModel, Prompt
 from workers.machine.engines.mlx.prefix_caches import Prefixes
-from workers.machine.engines.mlx.sampling import Sampling
 
 GREEDY = Sampling(0.0)
 

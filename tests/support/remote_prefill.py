@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from workers.machine.engines.mlx.decode_loop import Runner
 from workers.machine.engines.mlx.engine import MlxEngine
-from workers.machine.engines.mlx.runner import Runner
 from workers.machine.engines.remote_prefill.engine import HybridEngine
-from workers.machine.engines.remote_prefill.models import Reader
-from workers.machine.engines.remote_prefill.secret import NAME
-from workers.machine.engines.remote_prefill.server import Serving
+from workers.machine.engines.remote_prefill.protocol import SECRET_VARIABLE
+from workers.machine.engines.remote_prefill.server import Reader, Serving
 
 SECRET = "known on both sides"
 STEP = 128
@@ -45,7 +44,7 @@ def writing(
     model: Path | None, address: str, secret: str = SECRET, **settings: Any
 ) -> Iterator[HybridEngine]:
     """An engine that has its prompts read there, with this model loaded."""
-    with mock.patch.dict(os.environ, {NAME: secret}):
+    with mock.patch.dict(os.environ, {SECRET_VARIABLE: secret}):
         engine = HybridEngine(
             **{"readers": {"spark": address}, "strategy": "disaggregated", "slots": 8, **settings}
         )
@@ -118,7 +117,7 @@ def prefill_process(
         f'prefill = {{ listen = "{address}", models = [{names}], step = {STEP} }}\n'
     )
     command = [*prefix, sys.executable, "-m", "cli", "--config", str(config), "prefill", "spark"]
-    environment = {**os.environ, NAME: SECRET}
+    environment = {**os.environ, SECRET_VARIABLE: SECRET}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

@@ -13,8 +13,8 @@ from unittest import mock
 
 from tests.support.engines import ask, quiet
 from tests.support.remote_prefill import prefilled, writing
-from workers.machine.engines.remote_prefill import frames, learning
-from workers.machine.engines.remote_prefill.frames import Channel, Frame, Kind
+from workers.machine.engines.remote_prefill import planner, protocol
+from workers.machine.engines.remote_prefill.protocol import Channel, Frame, Kind
 
 STALL_S = 1.5
 """Of a link that is made to stall; elsewhere, who is late on a busy computer is waited for."""
@@ -23,8 +23,8 @@ STALL_S = 1.5
 def main(address: str) -> None:
     """Answer until the input ends."""
     with (
-        mock.patch.object(frames, "STALL_S", 30.0),
-        mock.patch.object(learning, "FIRST_PAUSE_S", 0.0),  # a reader that failed is asked again at once
+        mock.patch.object(protocol, "STALL_S", 30.0),
+        mock.patch.object(planner, "FIRST_PAUSE_S", 0.0),  # a reader that failed is asked again at once
         writing(None, address) as engine,
     ):
         say(ready=True)
@@ -33,7 +33,7 @@ def main(address: str) -> None:
             before = dict(engine.counters())
             with ExitStack() as stack:
                 if given.pop("stops", False):
-                    stack.enter_context(mock.patch.object(frames, "STALL_S", STALL_S))
+                    stack.enter_context(mock.patch.object(protocol, "STALL_S", STALL_S))
                     stack.enter_context(mock.patch.object(Channel, "receive", stopping()))
                 made = engine.generate(ask(**given), quiet)
             assert made.hybrid is not None
@@ -45,7 +45,7 @@ def stopping() -> Any:
     """`Channel.receive`, which waits for a line after the first piece: the rest stays on the link."""
     receive, stopped = Channel.receive, []
 
-    def stops(channel: Channel, most: int = frames.MOST_BODY) -> Frame:
+    def stops(channel: Channel, most: int = protocol.MOST_BODY) -> Frame:
         frame = receive(channel, most)
         if frame.kind == Kind.PIECE and not stopped:
             stopped.append(True)

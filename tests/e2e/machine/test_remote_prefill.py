@@ -15,7 +15,7 @@ from grading.store.tables import Run
 from tests.support.engines import SMALLER
 from tests.support.services import SqliteDatabases
 from tests.support.system import ASSIGNMENT, Site, count_final, furnish, site, until
-from workers.machine.engines.remote_prefill.secret import NAME
+from workers.machine.engines.remote_prefill.protocol import SECRET_VARIABLE
 
 CONFIG = """
 [server]
@@ -46,7 +46,7 @@ def test_one_machine_reads_and_another_writes(
     port, model = free_port(), make_model(tmp_path / "model", shape=SMALLER, context=32768)
     config = CONFIG.format(port=port, reads=free_port(), model=model)
     with site(tmp_path, config, sqlite_databases.fresh(), redis_url) as system:
-        system.parts.environ[NAME] = "known on both sides"
+        system.parts.environ[SECRET_VARIABLE] = "known on both sides"
         system.parts.start("prefill", "prefill", "spark")
         for part in ("spark", "mac"):
             system.parts.start(part, "worker", part)

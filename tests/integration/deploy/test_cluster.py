@@ -29,7 +29,7 @@ from tests.support.engines import ask, quiet
 from tests.support.remote_prefill import SECRET, writing
 from tests.support.ssh_server import SshServer, ssh_server
 from tests.support.system import ASSIGNMENT, assert_graded_once, count_final, furnish, until
-from workers.machine.engines.remote_prefill.secret import NAME
+from workers.machine.engines.remote_prefill.protocol import SECRET_VARIABLE
 
 CONFIG = """
 [[machines]]
@@ -191,21 +191,23 @@ def test_a_machine_that_reads_for_others_has_a_second_service(
     port, model = free_port(), make_model(tmp_path / "model")
     site.write(more=READS.format(listen=port, model=model))
     missing = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
-    assert f"{NAME} must be set to the same 16 or more characters on both machines" in missing.error
-    monkeypatch.setenv(NAME, SECRET)
+    assert (
+        f"{SECRET_VARIABLE} must be set to the same 16 or more characters on both machines" in missing.error
+    )
+    monkeypatch.setenv(SECRET_VARIABLE, SECRET)
     first = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
     try:
         assert first.status == 0, first.error
         assert "supervised changed, supervised changed" in first.out
         assert "; prefill started, listens" in first.out
-        assert f"{NAME}='{SECRET}'\n" in (site.there / "grader.env").read_text()
+        assert f"{SECRET_VARIABLE}='{SECRET}'\n" in (site.there / "grader.env").read_text()
         assert SECRET not in (site.there / "var" / "prefill-lab-1.service.json").read_text()
         with writing(model, f"127.0.0.1:{port}") as hybrid:
             made = hybrid.generate(ask(str(model), schema={}, max_output_tokens=2), quiet)
         assert made.hybrid is not None
         assert made.hybrid.strategy == "disaggregated", made.hybrid
 
-        monkeypatch.delenv(NAME)  # what is there stays
+        monkeypatch.delenv(SECRET_VARIABLE)  # what is there stays
         again = grader("deploy", "lab-1", "--environment", ENVIRONMENT)
         assert "nothing had changed; prefill runs, listens\nlab-1: nothing changed\n" in again.out
         (row,) = json.loads(grader("cluster", "status", "lab-1", "--json").out)

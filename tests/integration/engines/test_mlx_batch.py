@@ -19,14 +19,11 @@ from tests.support.decode_loop import Driven, words
 from tests.support.engines import ENDLESS, Heard, ask, quiet
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
-from workers.machine.engines.mlx.counters import Tally
-from workers.machine.engines.mlx.decode_loop import Lane, Shape
+from workers.machine.engines.mlx.decode_loop import Lane, Shape, Tally
 from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.mlx.generation import Patience, Sampling, Watch
 from workers.machine.engines.mlx.model import LoadedModel, load_model
 from workers.machine.engines.mlx.prefix_caches import Prefixes
-from workers.machine.engines.mlx.progress import Watch
-from workers.machine.engines.mlx.sampling import Sampling
-from workers.machine.engines.mlx.waiting import Patience
 
 SECONDS = 60
 
@@ -176,7 +173,7 @@ def test_metals_wired_limit_is_left_alone_unless_wanted(
 def test_only_the_mlx_thread_writes_down_what_happens(
     loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.machine.engines.mlx.progress.PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr("workers.machine.engines.mlx.generation.PROGRESS_EVERY_S", 0.0)
     driven, heard = Driven(loaded), Heard()
     ticket = driven.ask((), words(loaded, 20, 1), 3).ticket
 

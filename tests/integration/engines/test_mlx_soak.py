@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from grading.domain.errors import OutputEmpty, OutputTruncated
 from tests.support.engines import ask, quiet
 from workers.machine.engines.mlx.engine import MlxEngine
-from workers.machine.engines.mlx.runner import IDLE_S
+from workers.machine.engines.mlx.decode_loop import IDLE_S
 
 model, generations, warm_up = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 engine = MlxEngine(slots=8, prefix_cache_gb=0.002)

@@ -18,8 +18,7 @@ from tests.support.engines import SMALLER, ask, quiet
 from tests.support.remote_prefill import SECRET, reading, writing
 from workers.machine.engines.mlx.model import fingerprint
 from workers.machine.engines.remote_prefill.engine import HybridEngine
-from workers.machine.engines.remote_prefill.errors import TransferError
-from workers.machine.engines.remote_prefill.frames import Channel, Frame, Kind, pack, proof
+from workers.machine.engines.remote_prefill.protocol import Channel, Frame, Kind, TransferError, pack, proof
 
 Call = Callable[[], Channel]
 HEAD = {"most_bytes": 1 << 30, "seconds": 20.0}

@@ -19,12 +19,11 @@ from grading.domain.errors import Cancelled, ConfigError, ModelMissing
 from tests.support.engines import SMALLER, ask, quiet
 from tests.support.remote_prefill import Spoil, alone, link, prefill_process, reading, writing
 from workers.machine.engines.base import Cancel, Generation
-from workers.machine.engines.remote_prefill import frames, learning
+from workers.machine.engines.remote_prefill import planner, protocol
 from workers.machine.engines.remote_prefill import server as serving
-from workers.machine.engines.remote_prefill.cache_layout import Layer, Layout
-from workers.machine.engines.remote_prefill.errors import WeightsDiffer
-from workers.machine.engines.remote_prefill.models import Reader
-from workers.machine.engines.remote_prefill.secret import NAME
+from workers.machine.engines.remote_prefill.cache import Layer, Layout
+from workers.machine.engines.remote_prefill.protocol import SECRET_VARIABLE, WeightsDiffer
+from workers.machine.engines.remote_prefill.server import Reader
 
 LONG = "x <- c(1, 2) # " * 120
 SEEN = 3000
@@ -47,14 +46,14 @@ def expected(model: Path) -> str:
 @pytest.fixture(autouse=True)
 def patient() -> Iterator[None]:
     """Who is late on a busy computer is not taken for a link that stalls."""
-    with mock.patch.object(frames, "STALL_S", 30.0):
+    with mock.patch.object(protocol, "STALL_S", 30.0):
         yield
 
 
 @pytest.fixture
 def impatient(patient: None) -> Iterator[None]:
     """A link stalls sooner than it would."""
-    with mock.patch.object(frames, "STALL_S", 2.5):
+    with mock.patch.object(protocol, "STALL_S", 2.5):
         yield
 
 
@@ -100,7 +99,7 @@ def test_a_flipped_bit_in_the_cache_is_a_wrong_checksum(model: Path, expected: s
 
 def test_another_version_is_refused(model: Path, expected: str) -> None:
     def newer(data: bytes, passed: int) -> bytes:
-        return data if passed else data[:4] + bytes([frames.VERSION + 1]) + data[5:]
+        return data if passed else data[:4] + bytes([protocol.VERSION + 1]) + data[5:]
 
     with reading(model) as address, link(address, newer) as bad:
         made = answer(model, bad.address)
@@ -259,7 +258,7 @@ def test_a_reader_that_failed_is_left_alone_for_a_while(model: Path) -> None:
         reading(model) as address,
         link(address, lambda d, passed: d if passed < SEEN else None) as bad,
         writing(model, bad.address) as hybrid,
-        mock.patch.object(learning, "FIRST_PAUSE_S", 60.0),
+        mock.patch.object(planner, "FIRST_PAUSE_S", 60.0),
     ):
         for _ in range(3):
             made = hybrid.generate(ask(str(model), user=LONG, schema={}, max_output_tokens=4), quiet)
@@ -295,7 +294,7 @@ def test_nothing_stays_in_memory_after_broken_transfers(tmp_path: Path) -> None:
 
 
 def test_without_a_secret_there_is_no_engine(model: Path) -> None:
-    with pytest.raises(ConfigError, match=NAME), writing(model, "127.0.0.1:1", secret="short"):
+    with pytest.raises(ConfigError, match=SECRET_VARIABLE), writing(model, "127.0.0.1:1", secret="short"):
         pass
 
 

@@ -17,7 +17,7 @@ from bench.models import Kind, Shape, make_model
 from tests.support.engines import ask, quiet
 from tests.support.networks import End, two_networks
 from tests.support.remote_prefill import SECRET, alone, prefill_process
-from workers.machine.engines.remote_prefill.secret import NAME
+from workers.machine.engines.remote_prefill.protocol import SECRET_VARIABLE
 
 PORT = 7300
 KINDS: tuple[Kind, ...] = ("llama", "qwen3", "qwen2", "gemma3")
@@ -79,7 +79,7 @@ def writer(command: list[str], root: Path) -> Iterator[Writer]:
     with subprocess.Popen(
         command,
         cwd=root,
-        env={**os.environ, NAME: SECRET},
+        env={**os.environ, SECRET_VARIABLE: SECRET},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -21,15 +21,13 @@ from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from tests.support.decode_loop import Driven, alone, words
 from tests.support.engines import SMALLER, ask, quiet
 from workers.machine.engines import Generation, Request, open_engine
+from workers.machine.engines.cost_model import Faded
 from workers.machine.engines.mlx.engine import MlxEngine
+from workers.machine.engines.mlx.generation import Patience, unheard
 from workers.machine.engines.mlx.model import LoadedModel, load_model
 from workers.machine.engines.mlx.models import Models
-from workers.machine.engines.mlx.waiting import Patience, unheard
-from workers.machine.engines.remote_prefill.planner import Faded
-from workers.machine.engines.speculative.caches import odd
-from workers.machine.engines.speculative.decode_loop import BUSY, FOREIGN, DraftLane
-from workers.machine.engines.speculative.draft_models import Drafts
-from workers.machine.engines.speculative.draft_rounds import drawn
+from workers.machine.engines.speculative.decode_loop import BUSY, FOREIGN, DraftLane, Drafts
+from workers.machine.engines.speculative.draft_rounds import drawn, odd
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

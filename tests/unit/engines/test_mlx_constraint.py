@@ -18,9 +18,7 @@ from grading.domain.errors import EngineError, JobInvalid
 from grading.domain.jobs import Job, Material
 from grading.domain.model import Cell, Document, Evidence
 from grading.domain.rubric import Criterion, Rubric
-from workers.machine.engines.mlx.closing import listed
-from workers.machine.engines.mlx.constraint import Constraint, Grammars
-from workers.machine.engines.mlx.schema_growth import rise
+from workers.machine.engines.mlx.constraint import Constraint, Grammars, listed, rise
 from workers.machine.stages.analysis import STAGE as ANALYSIS
 from workers.machine.stages.feedback import STAGE as FEEDBACK
 

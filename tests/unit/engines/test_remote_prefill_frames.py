@@ -13,15 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.machine.engines.remote_prefill import frames
-from workers.machine.engines.remote_prefill.errors import (
+from workers.machine.engines.remote_prefill import protocol
+from workers.machine.engines.remote_prefill.protocol import (
+    Channel,
+    Frame,
     FrameCorrupt,
+    Kind,
     LinkStalled,
     PeerLost,
     TransferError,
     VersionDiffers,
+    pack,
+    proof,
+    proves,
 )
-from workers.machine.engines.remote_prefill.frames import Channel, Frame, Kind, pack, proof, proves
 
 HEADS = st.dictionaries(
     st.text(max_size=8), st.integers() | st.text(max_size=20) | st.lists(st.integers()), max_size=4
@@ -77,12 +82,12 @@ def test_a_body_larger_than_allowed_is_not_taken() -> None:
 
 
 def test_silence_is_given_up() -> None:
-    with mock.patch.object(frames, "STALL_S", 0.3), pair() as (_, channel), pytest.raises(LinkStalled):
+    with mock.patch.object(protocol, "STALL_S", 0.3), pair() as (_, channel), pytest.raises(LinkStalled):
         channel.receive()
 
 
 def test_who_takes_nothing_is_given_up() -> None:
-    with mock.patch.object(frames, "STALL_S", 0.3), pair() as (_, channel), pytest.raises(LinkStalled):
+    with mock.patch.object(protocol, "STALL_S", 0.3), pair() as (_, channel), pytest.raises(LinkStalled):
         channel.send(Frame(Kind.PIECE, {}, bytes(32 << 20)))
 
 
@@ -103,7 +108,7 @@ def test_a_rate_is_held() -> None:
     slept: list[float] = []
     standing = mock.patch("time.monotonic", return_value=100.0)
     with mock.patch("time.sleep", slept.append), standing, pair() as (raw, channel):
-        paced = Channel(channel._sock, pace=frames.Pace(1e6))
+        paced = Channel(channel._sock, pace=protocol.Pace(1e6))
         threading.Thread(target=lambda: drain(raw), daemon=True).start()
         paced.send(Frame(Kind.PIECE, {}, bytes(1 << 20)))
     assert slept[-1] == pytest.approx(1.0486, rel=0.01)  # nobody really slept, so the last one counts for all
@@ -113,7 +118,7 @@ def test_who_comes_late_to_a_held_link_catches_up_but_saves_nothing() -> None:
     slept: list[float] = []
     moments = [100.0, 100.0, 100.0, 100.11, 100.11, 109.0, 109.0]
     with mock.patch("time.monotonic", side_effect=moments), mock.patch("time.sleep", slept.append):
-        pace = frames.Pace(1000)
+        pace = protocol.Pace(1000)
         for _ in range(3):  # at once, 10 ms late, and after a long pause
             pace(100)
     assert slept == pytest.approx([0.1, 0.09, 0.1])

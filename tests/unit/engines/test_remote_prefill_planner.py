@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from workers.machine.engines.remote_prefill.learning import Learning
+from workers.machine.engines.cost_model import Fit
 from workers.machine.engines.remote_prefill.planner import (
     HERE,
     LEAST_TOKENS,
     Choice,
-    Fit,
+    Learning,
     Took,
     Work,
     budget_s,

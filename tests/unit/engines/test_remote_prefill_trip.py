@@ -6,7 +6,7 @@ import pytest
 
 from grading.domain.jobs import Timings, Tokens
 from workers.machine.engines.base import Generation
-from workers.machine.engines.remote_prefill.generation import Trip
+from workers.machine.engines.remote_prefill.engine import Trip
 
 
 def nothing(*_given: object) -> None:

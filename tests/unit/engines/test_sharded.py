@@ -19,18 +19,16 @@ from grading.config.machines import EngineSettings, Machine
 from grading.domain.errors import ConfigError, EngineError, EngineUnreachable, ModelMissing
 from tests.support.sharded import addresses
 from workers.machine.engines import open_engine, open_engines
-from workers.machine.engines.mlx.counters import Tally
-from workers.machine.engines.mlx.generation import Ticket
+from workers.machine.engines.mlx.decode_loop import Tally
+from workers.machine.engines.mlx.generation import Sampling, Ticket
 from workers.machine.engines.mlx.model import Prompt
-from workers.machine.engines.mlx.sampling import Sampling
 from workers.machine.engines.sharded import rank_group as crews
 from workers.machine.engines.sharded.engine import ShardedEngine
-from workers.machine.engines.sharded.generation import Sent
 from workers.machine.engines.sharded.loading import way
-from workers.machine.engines.sharded.prefixes import TokenPrefixes
-from workers.machine.engines.sharded.rank_group import Crew
+from workers.machine.engines.sharded.protocol import Settings
+from workers.machine.engines.sharded.rank import TokenPrefixes
+from workers.machine.engines.sharded.rank_group import Crew, Sent
 from workers.machine.engines.sharded.rank_process import command, environment
-from workers.machine.engines.sharded.settings import Settings
 
 HOSTS = ["10.0.0.1:7401", "10.0.0.2:7401"]
 

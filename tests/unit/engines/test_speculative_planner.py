@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from workers.machine.engines.remote_prefill.planner import AGAIN, Faded, Fit, ReadingSpeed
+from workers.machine.engines.cost_model import AGAIN, Faded, Fit, ReadingSpeed
 from workers.machine.engines.speculative.planner import (
     Habits,
     Rate,

@@ -7,7 +7,7 @@ from flask import Flask, g
 
 from app.reports.provenance import rows
 from grading.domain.jobs import Provenance, Speculative
-from workers.machine.engines.remote_prefill.planner import AGAIN, Faded, Fit
+from workers.machine.engines.cost_model import AGAIN, Faded, Fit
 from workers.machine.engines.speculative import decode_loop
 from workers.machine.engines.speculative.planner import Habits, Rate, Speeds, Work, choose, ended
 

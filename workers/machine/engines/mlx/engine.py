@@ -13,17 +13,12 @@ from grading.domain.errors import EngineError
 from workers.machine.engines.base import Generation, Measure, Progress, Request
 from workers.machine.engines.http.answer import messages
 from workers.machine.engines.mlx.constraint import Constraint
-from workers.machine.engines.mlx.counters import Tally
-from workers.machine.engines.mlx.decode_loop import Shape
-from workers.machine.engines.mlx.generation import Ticket
+from workers.machine.engines.mlx.decode_loop import Runner, Shape, Tally
+from workers.machine.engines.mlx.generation import Patience, Sampling, Ticket, Watch, generation, unheard
 from workers.machine.engines.mlx.model import LoadedModel, Prompt, load_model
 from workers.machine.engines.mlx.models import Models
 from workers.machine.engines.mlx.prefix_caches import Layers, Prefixes, default_bytes
-from workers.machine.engines.mlx.progress import Watch, generation
-from workers.machine.engines.mlx.runner import Runner
-from workers.machine.engines.mlx.sampling import Sampling
-from workers.machine.engines.mlx.waiting import Patience, unheard
-from workers.machine.engines.speculative.draft_models import Drafts
+from workers.machine.engines.speculative.decode_loop import Drafts
 
 CLOSE_SECONDS = 30.0
 

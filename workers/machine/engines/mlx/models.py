@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from workers.machine.engines.base import Progress
+from workers.machine.engines.mlx.generation import Patience
 from workers.machine.engines.mlx.model import LoadedModel, model_digest
-from workers.machine.engines.mlx.waiting import Patience
 
 LOADING = "The model was still loading; it was not there"
 TURN = "Other models were in use; this one was not loaded"

@@ -1,114 +1,40 @@
 """Which way to the first token is the fastest: predicted from what was measured, never typed in.
 
-Times in seconds, lengths in tokens. Pure values; `learning.py` keeps them as jobs end.
+Times in seconds, lengths in tokens. `Learning` keeps what jobs teach, all else are pure values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from workers.machine.engines.cost_model import AGAIN, FADES, NEARLY, Faded, ReadingSpeed
+
 Strategy = Literal["direct", "disaggregated"]
-FADES = 0.9
-"""What a measurement still counts when the next one comes."""
 LEAST_BUDGET_S = 1.0
 LEAST_BYTES = 1 << 16
 """If less than this came, the reader had not begun."""
-AGAIN = 64
-"""A way that nearly wins is taken once in so many jobs, as what is known of it gets old."""
-NEARLY = 1.25
 LEAST_TOKENS = 256
 """Shorter prompts are read where they are: there is nothing to win, and little to learn."""
-
-
-@dataclass(frozen=True)
-class Fit:
-    """y = a·u + b·v with a and b not negative, by least squares of the relative error; old points fade."""
-
-    uu: float = 0.0
-    uv: float = 0.0
-    vv: float = 0.0
-    u: float = 0.0
-    v: float = 0.0
-    points: int = 0
-
-    def seen(self, u: float, v: float, y: float) -> Fit:
-        """With one more measurement."""
-        if y <= 0:
-            return self
-        u, v = u / y, v / y
-        return Fit(
-            FADES * self.uu + u * u,
-            FADES * self.uv + u * v,
-            FADES * self.vv + v * v,
-            FADES * self.u + u,
-            FADES * self.v + v,
-            self.points + 1,
-        )
-
-    def at(self, u: float, v: float) -> float:
-        """The expected y."""
-        a, b = self._factors()
-        return a * u + b * v
-
-    def _factors(self) -> tuple[float, float]:
-        det = self.uu * self.vv - self.uv * self.uv
-        if det > 1e-6 * self.uu * self.vv:
-            a = (self.u * self.vv - self.v * self.uv) / det
-            b = (self.v * self.uu - self.u * self.uv) / det
-            if a >= 0 and b >= 0:
-                return a, b
-            if a < 0:
-                return 0.0, self.v / self.vv
-        return (self.u / self.uu, 0.0) if self.uu else (0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class ReadingSpeed:
-    """Seconds to read tokens after others: each costs the same, and a part for each token before it."""
-
-    fit: Fit = Fit()
-
-    def seen(self, have: int, count: int, seconds: float) -> ReadingSpeed:
-        """With one more measurement."""
-        return ReadingSpeed(self.fit.seen(count, _pairs(have, count), seconds)) if count else self
-
-    def seconds(self, have: int, count: int) -> float:
-        """To read `count` tokens after `have` others."""
-        return self.fit.at(count, _pairs(have, count)) if count > 0 else 0.0
-
-
-def _pairs(have: int, count: int) -> float:
-    return ((have + count) ** 2 - have**2) / 2
-
-
-@dataclass(frozen=True)
-class Faded:
-    """A mean that forgets."""
-
-    value: float = 0.0
-    weight: float = 0.0
-
-    def seen(self, value: float) -> Faded:
-        """With one more value."""
-        weight = FADES * self.weight + 1
-        return Faded(self.value + (value - self.value) / weight, weight)
 
 
 @dataclass(frozen=True)
 class Known:
     """What is known of one way."""
 
-    reading: ReadingSpeed = ReadingSpeed()
-    byte_s: Faded = Faded()
+    reading: ReadingSpeed = field(default_factory=ReadingSpeed)
+    byte_s: Faded = field(default_factory=Faded)
     """Seconds a byte on the link; nothing for what is read here."""
-    extra_s: Faded = Faded()
+    extra_s: Faded = field(default_factory=Faded)
     """What it takes beside reading and sending."""
-    queue_s: Faded = Faded()
+    queue_s: Faded = field(default_factory=Faded)
     """What it waited at the reading machine lately."""
-    error: Faded = Faded(0.1, 1.0)
+    error: Faded = field(default_factory=lambda: Faded(0.1, 1.0))
     """How far predictions were off, as the absolute logarithm of their ratio."""
     times: int = 0
     """How often this way was taken."""
@@ -268,3 +194,96 @@ class Took:
 def names(readers: Sequence[str]) -> dict[str, Known]:
     """Nothing is known yet."""
     return {HERE: Known(), **{name: Known() for name in readers}}
+
+
+FIRST_PAUSE_S = 5.0
+LONGEST_PAUSE_S = 300.0
+KEEP_PREFIXES = 64
+"""Prefixes of which it is remembered who knows them."""
+
+
+class Learning:
+    """Thread-safe. `readers` are the names of the machines that read for this one."""
+
+    def __init__(self, readers: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._readers = tuple(readers)
+        self._clock = clock
+        self._known: dict[str, Mapping[str, Known]] = {}
+        self._there: OrderedDict[tuple[str, tuple[int, ...]], set[str]] = OrderedDict()
+        self._pauses: dict[str, tuple[float, float]] = {}
+        self._seconds = Faded()
+        self._lock = threading.Lock()
+
+    def known(self, model: str) -> Mapping[str, Known]:
+        """What is known of a model's ways, of those that can be taken now."""
+        now = self._clock()
+        with self._lock:
+            away = {name for name, (until, _) in self._pauses.items() if until > now}
+            known = self._known.get(model) or names(self._readers)
+            return {name: one for name, one in known.items() if name not in away}
+
+    def choose(self, model: str, work: Work) -> Choice:
+        """The way for a prompt."""
+        return choose(self.known(model), work)
+
+    def nearest(self, times: Mapping[str, float]) -> str:
+        """The reader that should be the fastest, or was never asked; empty where all are away."""
+        now = self._clock()
+        with self._lock:
+            there = [name for name in self._readers if self._pauses.get(name, (0.0, 0.0))[0] <= now]
+        return min(there, key=lambda name: times.get(name, 0.0), default="")
+
+    def there(self, model: str, prefix: tuple[int, ...]) -> Mapping[str, int]:
+        """How many first tokens of a prefix each reader should know by now."""
+        with self._lock:
+            return dict.fromkeys(self._there.get((model, prefix), ()), len(prefix))
+
+    def learn(self, model: str, name: str, work: Work, took: Took, predicted: float | None) -> None:
+        """A job went this way."""
+        with self._lock:
+            known = self._known.get(model) or names(self._readers)
+            self._known[model] = learned(known, name, work, took, predicted)
+            if name != HERE:
+                self._pauses.pop(name, None)
+
+    def took(self, seconds: float) -> None:
+        """A generation took so long, from its coming to its end."""
+        with self._lock:
+            self._seconds = self._seconds.seen(seconds)
+
+    def waits_s(self, counters: Mapping[str, float], slots: int) -> float:
+        """How long somebody who comes now waits for room in the batch."""
+        ahead = counters["waiting"] + 1
+        return ahead * self._seconds.value / slots if counters["running"] >= slots else 0.0
+
+    def probed(self, model: str, have: int, tokens: int, seconds: float) -> None:
+        """So many tokens after `have` others were read here to know how fast it goes."""
+        with self._lock:
+            known = self._known.get(model) or names(self._readers)
+            here = known[HERE]
+            self._known[model] = {
+                **known,
+                HERE: replace(here, reading=here.reading.seen(have, tokens, seconds)),
+            }
+
+    def too_slow(self, model: str, name: str, seconds: float, received: int) -> None:
+        """A way took too long; `received` bytes had come in `seconds`, or none."""
+        with self._lock:
+            self._known[model] = slow(self._known.get(model) or names(self._readers), name, seconds, received)
+
+    def asked(self, model: str, prefix: tuple[int, ...], name: str) -> None:
+        """A reader has read a prompt with this prefix."""
+        with self._lock:
+            self._there.setdefault((model, prefix), set()).add(name)
+            self._there.move_to_end((model, prefix))
+            while len(self._there) > KEEP_PREFIXES:
+                self._there.popitem(last=False)
+
+    def failed(self, name: str) -> None:
+        """Leave a reader alone for a while, twice as long each time."""
+        with self._lock:
+            _, before = self._pauses.get(name, (0.0, 0.0))
+            pause = min(max(2 * before, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+            self._pauses[name] = (self._clock() + pause, pause)
+            for key in list(self._there):
+                self._there[key].discard(name)

@@ -14,9 +14,8 @@ from typing import Any
 from workers.machine.engines.mlx.decode_loop import LEAST_CHUNK, READ_AT_ONCE
 from workers.machine.engines.mlx.model import LoadedModel
 from workers.machine.engines.mlx.prefix_caches import Prefix, Prefixes
-from workers.machine.engines.remote_prefill.cache_chunks import Piece, cut, span_in
-from workers.machine.engines.remote_prefill.cache_layout import Layout, Want
-from workers.machine.engines.remote_prefill.errors import TransferError
+from workers.machine.engines.remote_prefill.cache import Layout, Piece, Want, cut, span_in
+from workers.machine.engines.remote_prefill.protocol import TransferError
 
 
 @dataclass(eq=False)

@@ -1,34 +1,131 @@
-"""The reading side on the network: who shows the secret has prompts read, and gets the cache as it grows."""
+"""The reading side: a process whose models read prompts for callers that know the secret."""
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Annotated, Literal
 
 import structlog
 from pydantic import Field, ValidationError
 
-from grading.domain.errors import GraderError
+from grading.config.machines import Machine
+from grading.domain.errors import ConfigError, EngineError, GraderError
 from grading.domain.value import Value
-from workers.machine.engines.remote_prefill.cache_chunks import GROUP, Piece, flat
-from workers.machine.engines.remote_prefill.cache_layout import FORMAT, Want
-from workers.machine.engines.remote_prefill.compression import Squeezer
-from workers.machine.engines.remote_prefill.errors import (
+from workers.machine.engines.mlx.decode_loop import Runner, Shape, Tally
+from workers.machine.engines.mlx.model import LoadedModel, load_model, model_digest
+from workers.machine.engines.mlx.prefix_caches import Prefixes, default_bytes
+from workers.machine.engines.remote_prefill.cache import FORMAT, GROUP, Layout, Piece, Want, flat, layout_of
+from workers.machine.engines.remote_prefill.client import quietly, settled
+from workers.machine.engines.remote_prefill.prefill import Prompt, Reading
+from workers.machine.engines.remote_prefill.protocol import (
+    ALIVE_S,
+    Channel,
+    Frame,
+    Kind,
     NotAuthentic,
     OutOfTime,
+    Pace,
     PeerLost,
     PeerRefused,
+    Squeezer,
     TooLarge,
     TransferError,
+    WeightsDiffer,
+    proof,
+    proves,
+    secret,
 )
-from workers.machine.engines.remote_prefill.frames import ALIVE_S, Channel, Frame, Kind, Pace, proof, proves
-from workers.machine.engines.remote_prefill.models import Reader
-from workers.machine.engines.remote_prefill.prefill import Prompt
+
+CLOSE_SECONDS = 30.0
+
+
+class Reader:
+    """Reads prompts with the models of these names. Thread-safe.
+
+    `step` is how many tokens are read in one pass, of all prompts together; `cache_gb` what the prefixes of
+    classes may take. All models are loaded by `load`, and stay.
+    """
+
+    def __init__(self, models: Sequence[str], *, step: int = 1024, cache_gb: float | None = None) -> None:
+        self._names = tuple(models)
+        self._step = step
+        most = default_bytes() if cache_gb is None else int(cache_gb * 1e9)
+        self._prefixes = Prefixes(most)
+        self._runner = Runner(Shape(prefill_step=step), self._prefixes, Tally())
+        self._loaded: dict[str, tuple[LoadedModel, Reading, Layout]] = {}
+        self._turning = False
+        self._lock = threading.Lock()
+
+    def load(self) -> list[str]:
+        """Load all models now; gives their fingerprints. Raises ModelMissing or NotTransferable."""
+        for name in self._names:
+            digest = model_digest(name)
+            loaded = self._runner.load(lambda name=name: load_model(name, None)).result()  # type: ignore[misc]
+            layout = self._layout(loaded)
+            self._loaded[digest] = (loaded, Reading(loaded, layout, self._prefixes, self._step), layout)
+        return list(self._loaded)
+
+    def find(self, fingerprint: str) -> tuple[LoadedModel, Layout]:
+        """The model with these weights. Raises WeightsDiffer."""
+        try:
+            loaded, _, layout = self._loaded[fingerprint]
+        except KeyError:
+            raise WeightsDiffer(
+                f"No model here has the weights {fingerprint[:19]}…; this machine reads for "
+                f"{', '.join(self._names) or 'none'}. Both sides need the same files: another precision or "
+                "quantisation is another model. Name the writing machine's model in [machines.prefill], or "
+                "copy its files there."
+            ) from None
+        return loaded, layout
+
+    def submit(self, fingerprint: str, prompt: Prompt) -> None:
+        """Take a prompt; `prompt.done` tells its end."""
+        self.find(fingerprint)
+        try:
+            self._runner.call(lambda: self._take(fingerprint, prompt))
+        except EngineError as error:
+            raise PeerRefused("This machine stops reading.") from error
+
+    def close(self) -> None:
+        """End the thread; prompts that are being read fail."""
+        self._runner.close(CLOSE_SECONDS)
+        for _, reading, _ in self._loaded.values():
+            reading.fail(PeerRefused("This machine stops reading."))
+
+    def _layout(self, loaded: LoadedModel) -> Layout:
+        found: Layout = settled(self._runner.call(quietly(lambda: layout_of(loaded.model))))
+        return found
+
+    def _take(self, fingerprint: str, prompt: Prompt) -> None:
+        self._loaded[fingerprint][1].add(prompt)
+        if not self._turning:
+            self._turning = True
+            self._runner.call(self._turn)  # after those that came with it: they are read together
+
+    def _turn(self) -> None:
+        """One round of each model; others may have the thread between it and the next."""
+        readings = [reading for _, reading, _ in self._loaded.values() if reading.busy]
+        for reading in readings:
+            try:
+                reading.round()
+            except Exception as error:  # noqa: BLE001 - whatever mlx raises, the thread must outlive it
+                said = f"{type(error).__name__}: {str(error)[:300]}"
+                reading.fail(TransferError(f"mlx failed: {said}"))
+        self._turning = any(reading.busy for reading in readings)
+        if self._turning:
+            try:
+                self._runner.call(self._turn)
+            except EngineError:
+                self._turning = False
+
 
 FRAME_BYTES = 4 << 20
 """Keys and values in one frame, about."""
@@ -284,3 +381,32 @@ def _refuse(channel: Channel, error: GraderError) -> None:
         channel.part()
     except TransferError:
         pass  # it has left
+
+
+def start(machine: Machine) -> None:
+    """Load the models and read prompts until the process is told to end.
+
+    Raises ConfigError and ModelMissing.
+    """
+    settings = machine.prefill
+    if settings is None:
+        raise ConfigError(f"The machine '{machine.name}' has no [machines.prefill] in the configuration.")
+    ended = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    host, _, port = settings.listen.rpartition(":")
+    known = secret(os.environ)
+    reader = Reader(settings.models, step=settings.step, cache_gb=settings.cache_gb)
+    try:
+        log.info("prefill_loading", models=settings.models)
+        reader.load()
+        serving = Serving(reader, known, (host.strip("[]"), int(port)), most_bytes=settings.queue_mb << 20)
+        log.info("prefill_listens", address=settings.listen)
+        ended.wait()
+        serving.close()
+    finally:
+        reader.close()

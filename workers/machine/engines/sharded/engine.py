@@ -12,18 +12,12 @@ from grading.config.machines import Machine
 from grading.domain.errors import ConfigError, EngineError, ModelMissing
 from workers.machine.engines.base import ChecksMachine, Generation, Measure, Progress, Request
 from workers.machine.engines.http.answer import messages
-from workers.machine.engines.mlx.counters import Tally
-from workers.machine.engines.mlx.generation import Ticket
+from workers.machine.engines.mlx.decode_loop import Tally
+from workers.machine.engines.mlx.generation import Patience, Sampling, Ticket, Watch, generation, unheard
 from workers.machine.engines.mlx.model import LoadedModel
-from workers.machine.engines.mlx.progress import Watch, generation
-from workers.machine.engines.mlx.sampling import Sampling
-from workers.machine.engines.mlx.waiting import Patience, unheard
-from workers.machine.engines.sharded.generation import Sent
 from workers.machine.engines.sharded.loading import load_words
-from workers.machine.engines.sharded.pool import Pool
-from workers.machine.engines.sharded.protocol import Mode
-from workers.machine.engines.sharded.rank_group import Crew
-from workers.machine.engines.sharded.settings import Settings
+from workers.machine.engines.sharded.protocol import Mode, Settings
+from workers.machine.engines.sharded.rank_group import Crew, Pool, Sent
 
 CLOSE_SECONDS = 30.0
 REMOTE = (

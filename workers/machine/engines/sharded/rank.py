@@ -1,6 +1,6 @@
 """The program of a rank: loads its part of the model and takes the steps it is told, as all others do.
 
-Told on standard input, says on standard output; see `words`. It ends when its standard input does.
+Told on standard input, says on standard output; see `protocol`. It ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ from typing import BinaryIO
 
 from grading.domain.errors import EngineError
 from workers.machine.engines.mlx.constraint import Constraint
-from workers.machine.engines.mlx.counters import Tally
-from workers.machine.engines.mlx.decode_loop import Lane, Shape, attempt
-from workers.machine.engines.mlx.generation import Ticket
+from workers.machine.engines.mlx.decode_loop import IDLE_S, Lane, Shape, Tally, attempt, clear_memory
+from workers.machine.engines.mlx.generation import Sampling, Ticket
 from workers.machine.engines.mlx.model import LoadedModel, Prompt, model_digest
-from workers.machine.engines.mlx.runner import IDLE_S, clear_memory
-from workers.machine.engines.mlx.sampling import Sampling
+from workers.machine.engines.mlx.prefix_caches import Layers, Prefix, Prefixes
 from workers.machine.engines.sharded.loading import join, load_part, software
-from workers.machine.engines.sharded.prefixes import TokenPrefixes
 from workers.machine.engines.sharded.protocol import (
     DROPPED,
     FAILED,
@@ -42,6 +39,19 @@ from workers.machine.engines.sharded.protocol import (
     line,
     to_rank,
 )
+
+
+class TokenPrefixes(Prefixes):
+    """Caches by exact prefix; when they have more than `most` tokens together, the least used goes."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What they take in this rank."""
+        return sum(layer.nbytes for layers, _ in self._kept.values() for layer in layers)
+
+    def _size(self, prefix: Prefix, layers: Layers) -> int:
+        return len(prefix)
+
 
 log = logging.getLogger(__name__)
 Inbox = queue.SimpleQueue[ToRank]

@@ -1,7 +1,7 @@
 """Whether a draft model makes an answer come sooner, and how many tokens it shall propose each time.
 
 Predicted from what was measured, never typed in. Times in seconds, lengths in tokens. Pure values, which
-`lane.py` keeps as generations go on.
+`decode_loop.py` keeps as generations go on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from workers.machine.engines.remote_prefill.planner import AGAIN, NEARLY, Faded, Fit, ReadingSpeed
+from workers.machine.engines.cost_model import AGAIN, NEARLY, Faded, Fit, ReadingSpeed
 
 STEADY = 0.995
 """What a checked proposal still counts when the next one comes."""

@@ -1,4 +1,4 @@
-"""Frames between the two sides: what is said, in which bytes, and the proof that each knows the secret.
+"""The protocol between a machine that reads prompts and one that writes answers.
 
 A frame is a header (magic, version, kind, lengths, CRC-32 over header, head and body), a head of JSON and a
 body of bytes. The reading side greets first:
@@ -26,12 +26,95 @@ import socket
 import struct
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from workers.machine.engines.remote_prefill.errors import FrameCorrupt, LinkStalled, PeerLost, VersionDiffers
+from grading.domain.errors import ConfigError, GraderError
+
+
+class TransferError(GraderError):
+    """The prompt could not be read elsewhere, so it is read where the answer is written; `code` says why."""
+
+    code = "transfer_failed"
+
+
+class PeerUnreachable(TransferError):
+    """The reading machine does not answer."""
+
+    code = "peer_unreachable"
+
+
+class PeerRefused(TransferError):
+    """The reading machine does not take this prompt, and says why."""
+
+    code = "peer_refused"
+
+
+class NotAuthentic(TransferError):
+    """The other side does not know the secret."""
+
+    code = "not_authentic"
+
+
+class VersionDiffers(TransferError):
+    """The two sides speak different versions of the protocol."""
+
+    code = "version_differs"
+
+
+class WeightsDiffer(TransferError):
+    """The two sides do not have the same weights, tokenizer or number format."""
+
+    code = "weights_differ"
+
+
+class ForeignCache(TransferError):
+    """The cache is of another program than mlx-lm."""
+
+    code = "foreign_cache"
+
+
+class NotTransferable(TransferError):
+    """This kind of model keeps what it read in a form that is not sent."""
+
+    code = "not_transferable"
+
+
+class FrameCorrupt(TransferError):
+    """What arrived is not what was sent."""
+
+    code = "frame_corrupt"
+
+
+class LinkStalled(TransferError):
+    """Nothing arrived for too long."""
+
+    code = "link_stalled"
+
+
+class PeerLost(TransferError):
+    """The other side ended the connection before all was sent."""
+
+    code = "peer_lost"
+
+
+class TooLarge(TransferError):
+    """What would be kept in memory is more than the settings allow."""
+
+    code = "too_large"
+
+
+class OutOfTime(TransferError):
+    """The time that reading elsewhere may take is over."""
+
+    code = "out_of_time"
+    received = 0
+    """Bytes of the cache that had come."""
+    sending_s = 0.0
+    """Seconds since the first of them."""
+
 
 VERSION = 1
 MAGIC = b"GrKV"
@@ -240,3 +323,59 @@ def proves(said: object, secret: bytes, who: str, first: str, second: str) -> bo
     return isinstance(said, str) and hmac.compare_digest(
         said.encode(), proof(secret, who, first, second).encode()
     )
+
+
+LEVEL = 1
+
+
+class Squeezer:
+    """Compresses bodies, or leaves them as they are; counts its seconds."""
+
+    def __init__(self, on: bool) -> None:
+        self._on = on
+        self.seconds = 0.0
+        """Seconds spent so far."""
+        if on:
+            try:
+                import zstandard
+            except ImportError:
+                raise PeerRefused("zstandard is not installed here: install Grader's mlx extra.") from None
+            self._compressor = zstandard.ZstdCompressor(level=LEVEL, threads=-1)
+
+    def squeeze(self, body: Bytes) -> Bytes:
+        """The bytes to send."""
+        if not self._on:
+            return body
+        begun = time.monotonic()
+        done = self._compressor.compress(body)
+        self.seconds += time.monotonic() - begun
+        return done
+
+
+def stretched(body: Bytes, size: int, on: bool) -> Bytes:
+    """What was sent, `size` bytes of it. Raises FrameCorrupt."""
+    if not on:
+        return body
+    import zstandard
+
+    try:
+        whole: bytes = zstandard.ZstdDecompressor().decompress(body, max_output_size=size)
+    except zstandard.ZstdError as error:
+        raise FrameCorrupt(f"A compressed piece cannot be read: {error}") from None
+    return whole
+
+
+SECRET_VARIABLE = "GRADER_PREFILL_SECRET"  # noqa: S105 - a name, not the secret
+SHORTEST_SECRET = 16
+"""Characters at the least."""
+
+
+def secret(environ: Mapping[str, str]) -> bytes:
+    """The secret. Raises ConfigError when it is missing or short."""
+    said = environ.get(SECRET_VARIABLE, "")
+    if len(said) < SHORTEST_SECRET:
+        raise ConfigError(
+            f"{SECRET_VARIABLE} must be set to the same {SHORTEST_SECRET} or more characters "
+            "on both machines."
+        )
+    return said.encode()
