@@ -168,7 +168,7 @@ class DeliveryPage:
 
 
 def list_deliveries(session: Session, receiver: str = "", state: str = "", page: int = 1) -> DeliveryPage:
-    """Tries, of one receiver or all; `state` is `taken`, `record_failure` or empty for both."""
+    """Tries, of one receiver or all; `state` is `taken`, `failed` or empty for both."""
     given = {"receiver": receiver}
     total = session.scalar(_count(bool(receiver), state), given) or 0
     pages = max(1, -(-total // PER_PAGE))
