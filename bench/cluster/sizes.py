@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.cluster.asking import Request
 from bench.cluster.cards import STAGES, Work
-from workers.machine.engines.instances import InstanceMaker
+from workers.machine.engines.instant import InstanceMaker
 
 MARK = re.compile(r"job-\d+((?:-[a-z]+\d+)+)")
 """Stands in a hand-in, and says which one it is and how long its answers are."""

@@ -32,7 +32,7 @@ SCALED: Mapping[str, tuple[str, ...]] = {
     "workers.machine.engines.openai.schemas": ("REMEMBER_S", "AGAIN_S"),
     "workers.machine.engines.openai.server": ("REMEMBER_S", "AGAIN_S"),
     "workers.machine.engines.http.exchange": ("FIRST_S", "LONGEST_S"),
-    "workers.machine.gateway_requests.requests": ("LOOK_S",),
+    "workers.machine.gateway_requests.serving": ("LOOK_S",),
     "workers.machine.scheduling.queue_selection": ("LOOK_EVERY_S", "RETURN_S", "COMING_S"),
     "workers.machine.scheduling.throughput": ("SAMPLE_S", "SAVE_S", "LOADS_S"),
     "workers.machine.requeue": ("PAUSE_S",),

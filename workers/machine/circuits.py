@@ -1,4 +1,4 @@
-"""The circuits of a machine's engines: told what came of each run, probed while they are open."""
+"""The circuit breakers of a machine's engines: fed by the end of each run, probed while they are open."""
 
 from __future__ import annotations
 
@@ -10,11 +10,67 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grading.config.settings import Machine
-from grading.domain.errors import Cancelled, EngineError, EngineUnreachable
-from grading.domain.jobs import Result
+from grading.domain.errors import Cancelled, EngineError, EngineUnreachable, OutputEmpty, OutputTruncated
+from grading.domain.jobs import Job, Material, Result, Tokens
+from grading.domain.model import Evidence
+from grading.domain.rubric import Criterion, Rubric
 from grading.scheduling.circuit_breaker import RULES, Circuit, Rules, verdict
-from workers.machine.engines.base import Cancel, Engine
-from workers.machine.probe import probe
+from workers.machine.engines.base import Cancel, Engine, Generation, Phase, Request
+from workers.machine.stages.analysis import STAGE as ANALYSIS
+
+MAX_TOKENS = 16
+_SYSTEM = "You are asked whether you are there."
+_USER = "Write the word: here"
+
+
+def probe(engine: Engine, model: str, timeout_s: float, cancel: Cancel | None = None) -> Generation:
+    """At most 16 tokens of this model, within `timeout_s` seconds or until `cancel`. Raises as `generate`.
+
+    A model that spends all of them on thoughts works, too: its generation has tokens and no text.
+    """
+    began = time.monotonic()
+    seen: list[int] = []
+
+    def count(tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
+        seen[:] = [tokens]
+
+    try:
+        return engine.generate(_request(engine, model, timeout_s, cancel or Cancel()), count)
+    except (OutputEmpty, OutputTruncated):
+        if not any(seen):
+            raise
+        seconds = time.monotonic() - began
+        return Generation("", Tokens(output=seen[0]), first_token_s=None, seconds=seconds, truncated=True)
+
+
+def _request(engine: Engine, model: str, timeout_s: float, cancel: Cancel) -> Request:
+    criterion = Criterion(id="there", title="Is there", points=1)
+    job = Job(
+        run_id="probe",
+        round_id="probe",
+        stage=ANALYSIS.name,
+        material=Material(title="Probe"),
+        rubric=Rubric(criteria=(criterion,)),
+        documents=(),
+        evidence=Evidence(),
+        nonce="probe",
+        budget_s=timeout_s,
+        max_output_tokens=MAX_TOKENS,
+        temperature=0.0,
+    )
+    return Request(
+        job=job,
+        model=model,
+        system=_SYSTEM,
+        user=_USER,
+        # what answers without a model works from the schema; a model would only be slowed down by it
+        schema={} if engine.uses_model else ANALYSIS.schema(job),
+        max_output_tokens=MAX_TOKENS,
+        temperature=job.temperature,
+        deadline_s=timeout_s,
+        cancel=cancel,
+    )
+
 
 log = logging.getLogger(__name__)
 PROBE_S = 300.0

@@ -23,8 +23,8 @@ from grading.broker import celery_app
 from grading.broker.canaries import EXAMINATIONS
 from grading.domain.errors import EngineError
 from grading.shared.software import software
+from workers.machine.circuits import probe
 from workers.machine.model_digests import counters
-from workers.machine.probe import probe
 from workers.machine.process import MachineProcess
 
 log = logging.getLogger(__name__)

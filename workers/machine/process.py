@@ -21,16 +21,16 @@ from grading.domain.jobs import Job, Provenance, Result, read_job
 from grading.scheduling.circuit_breaker import RULES, Rules
 from grading.shared.logs import working_on
 from grading.shared.tracing import outcome, span
-from workers.machine import failed_results
+from workers.machine import results
 from workers.machine.circuits import Circuits
 from workers.machine.claims import Claiming
 from workers.machine.engines.base import Engine, TellsLoss
-from workers.machine.gate import Gate
 from workers.machine.model_digests import Weights, counters
 from workers.machine.progress import Telling
 from workers.machine.requeue import Returns
 from workers.machine.results import Send, offer, without_prompt
 from workers.machine.run import Message, Working
+from workers.machine.scheduling.gate import Gate
 from workers.machine.scheduling.throughput import Pacing
 from workers.machine.stages.run import run_stage
 
@@ -127,9 +127,7 @@ class MachineProcess:
         try:
             with span("run", job.round_id, job.run_id) as say:
                 result = (
-                    failed_results.exhausted(job, self._provenance(job.stage))
-                    if exhausted
-                    else self._work(working)
+                    results.exhausted(job, self._provenance(job.stage)) if exhausted else self._work(working)
                 )
                 say(outcome(result))
             if working.cancel.said and not result.ok:
@@ -150,7 +148,7 @@ class MachineProcess:
         job = working.job
         placement = self.machine.stages.get(job.stage)
         if placement is None:
-            return failed_results.not_here(job, self._provenance(job.stage))
+            return results.not_here(job, self._provenance(job.stage))
         settings = self.machine.engines.get(placement.engine)
         began = self.circuits.now()
         self.pacing.look()
@@ -179,7 +177,7 @@ class MachineProcess:
         run_id, round_id, stage = (raw.get(key) for key in ("run_id", "round_id", "stage"))
         if not (isinstance(run_id, str) and isinstance(round_id, str) and isinstance(stage, str)):
             return {"refused": "not a job"}
-        result = failed_results.not_understood(run_id, round_id, stage, self._provenance(stage))
+        result = results.not_understood(run_id, round_id, stage, self._provenance(stage))
         self._offer(result, str(raw.get("secret", "")))
         return without_prompt(result)
 

@@ -1,4 +1,4 @@
-"""Sending results to the server."""
+"""Results of runs: those that no engine worked on, and how a result gets to the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from grading.broker import celery_app
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import result_key
 from grading.broker.signing import Kind, Signer
-from grading.domain.jobs import Result
+from grading.domain.errors import EngineError, JobInvalid
+from grading.domain.jobs import Job, Provenance, Result
 
 log = logging.getLogger(__name__)
 SEND_FOR_S = 600.0
@@ -91,3 +92,41 @@ def offer(send: Send, content: Mapping[str, Any], secret: str, stop: threading.E
 def without_prompt(result: Result) -> dict[str, Any]:
     """A result as JSON; the server has the prompt already, which is large."""
     return result.model_dump(mode="json", exclude={"prompt"})
+
+
+EXHAUSTED = "This work was begun three times and never came to an end; it is not begun again."
+NOT_HERE = (
+    "The machine that got this work does not do this stage; its configuration differs from the server's."
+)
+OTHER_VERSION = (
+    "The machine that got this work does not understand it; it runs another version than the server."
+)
+
+
+def exhausted(job: Job, provenance: Provenance) -> Result:
+    """The failure of a job that was begun too often, for good."""
+    failure = failed(job.run_id, job.round_id, job.stage, provenance, EngineError(EXHAUSTED))
+    return failure.model_copy(update={"error": "exhausted", "retry": "never"})
+
+
+def not_here(job: Job, provenance: Provenance) -> Result:
+    """The failure of a job whose stage this machine does not do."""
+    return failed(job.run_id, job.round_id, job.stage, provenance, JobInvalid(NOT_HERE))
+
+
+def not_understood(run_id: str, round_id: str, stage: str, provenance: Provenance) -> Result:
+    """The failure of a run whose job this version cannot read."""
+    return failed(run_id, round_id, stage, provenance, JobInvalid(OTHER_VERSION))
+
+
+def failed(run_id: str, round_id: str, stage: str, provenance: Provenance, error: EngineError) -> Result:
+    """A failure that another machine, or this one later, may not have."""
+    return Result(
+        run_id=run_id,
+        round_id=round_id,
+        stage=stage,
+        ok=False,
+        error=error.code,
+        message=error.message,
+        provenance=provenance,
+    )

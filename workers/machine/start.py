@@ -25,8 +25,7 @@ from workers import canary
 from workers.celery_worker import run_worker
 from workers.machine import diagnostics
 from workers.machine.engines import open_engines
-from workers.machine.gateway_requests.hosting import host, look_after, open_guests, taken_up
-from workers.machine.gateway_requests.requests import Guests
+from workers.machine.gateway_requests.serving import Guests, host, look_after, open_guests, taken_up
 from workers.machine.process import MachineProcess
 from workers.machine.results import Inbox
 from workers.machine.run import Message

@@ -13,11 +13,11 @@ import pytest
 from bench.models import make_model
 from grading.domain.errors import BudgetExceeded, Cancelled, EngineError, JobInvalid, ModelMissing
 from tests.support.engines import ENDLESS, Heard, ask, parsed, quiet
+from workers.machine.circuits import probe
 from workers.machine.engines import Request
 from workers.machine.engines.base import Cancel
 from workers.machine.engines.mlx.constraint import Constraint
 from workers.machine.engines.mlx.engine import MlxEngine
-from workers.machine.probe import probe
 
 
 def test_mlx_at_temperature_0_repeats(mlx: MlxEngine, tiny: Path) -> None:

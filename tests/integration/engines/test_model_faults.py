@@ -26,8 +26,8 @@ from tests.support.engines import ask, quiet
 from tests.support.servers.base import FAULTS, ModelServer
 from tests.support.servers.ollama_server import ollama_server
 from tests.support.servers.openai_server import openai_server
+from workers.machine.circuits import probe
 from workers.machine.engines import Engine, Generation, Progress, Request, open_engine
-from workers.machine.probe import probe
 from workers.machine.stages import run_stage
 from workers.server.admit import release
 from workers.server.context import Server

@@ -49,10 +49,9 @@ from tests.support.system import until
 from workers.machine.circuits import Circuits
 from workers.machine.engines.base import Engine, Generation, Request
 from workers.machine.engines.openai.engine import OpenAIEngine
-from workers.machine.gate import Gate
-from workers.machine.gateway_requests.hosting import crowded, open_guests, taken_up
 from workers.machine.gateway_requests.request import MOST_UNREAD, Guest
-from workers.machine.gateway_requests.requests import Guests, most_guests
+from workers.machine.gateway_requests.serving import Guests, crowded, most_guests, open_guests, taken_up
+from workers.machine.scheduling.gate import Gate
 from workers.machine.scheduling.queue_selection import in_use
 from workers.machine.start import open_machine
 

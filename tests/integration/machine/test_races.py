@@ -13,7 +13,7 @@ from grading.broker.leases import MAX_DELIVERIES, Leases
 from grading.domain.jobs import Job, Provenance, Result
 from tests.integration.machine.test_process import MACHINE, Scripted, engine, job, leases, process, sent
 from tests.support.system import until
-from workers.machine import failed_results
+from workers.machine import results
 from workers.machine.engines.base import Progress, Request
 from workers.machine.process import MachineProcess
 from workers.machine.run import Message
@@ -95,13 +95,13 @@ def test_a_run_that_was_begun_too_often_is_not_taken_for_one_that_was_taken_away
     """It has no lease, which the heartbeat may find out before its result is sent."""
     leases.redis.set(f"grader:deliveries:{MACHINE.name}:run", MAX_DELIVERIES)
     leases.make_current({("round", "analysis"): "run"})
-    made = failed_results.exhausted
+    made = results.exhausted
 
     def beaten(given: Job, how: Provenance) -> Result:
         process.beat()
         return made(given, how)
 
-    monkeypatch.setattr(failed_results, "exhausted", beaten)
+    monkeypatch.setattr(results, "exhausted", beaten)
     returned = process.run(job())
     assert [one["error"] for one in sent] == ["exhausted"]
     assert returned is not None

@@ -8,7 +8,7 @@ import time
 from grading.domain.errors import Cancelled
 from grading.domain.jobs import Tokens
 from workers.machine.engines.base import Generation, Progress, Request
-from workers.machine.engines.instances import InstanceMaker
+from workers.machine.engines.instant import InstanceMaker
 
 
 class SmallestEngine:

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from workers.machine.engines.instances import InstanceMaker
+from workers.machine.engines.instant import InstanceMaker
 
 NUMBERED = re.compile(r"^[+ ]?\s*\d+\s*[|:│]\s?")
 WORDS = ("clear", "steps", "data", "plot", "shows", "reason", "careful", "result", "names", "tested")

@@ -26,7 +26,7 @@ from tests.support.servers.instances import answer_text
 from workers.machine.engines import open_engine
 from workers.machine.engines.http.answer import TextOnly, lines
 from workers.machine.engines.http.errors import reason, status_error
-from workers.machine.engines.instances import InstanceMaker
+from workers.machine.engines.instant import InstanceMaker
 from workers.machine.engines.mlx.model import fingerprint
 from workers.machine.engines.openai import schemas as openai_schemas
 from workers.machine.engines.openai.schemas import ODD, Form, Schemas, judge

@@ -20,8 +20,7 @@ from tests.unit.engines.test_rules_engine import analysis, feedback
 from tests.unit.stages.test_prompt import GOLDEN, NOTEBOOK, UPDATE, code, job
 from workers.machine.engines.rules.facts import Facts
 from workers.machine.stages import known_stages
-from workers.machine.stages.prompt_tests import MOST_FAILED
-from workers.machine.stages.prompt_work import pieces_of_evidence
+from workers.machine.stages.prompt import MOST_FAILED, pieces_of_evidence
 from workers.machine.stages.truncation import fit_pieces
 
 PASSED = TestOutcome(name="search(1, ())", passed=True)

@@ -1,4 +1,4 @@
-"""Which queue a machine reads next and how fast it works.
+"""What runs on a machine when: the queues it reads, how many runs at once, and how fast it works.
 
-The rule itself belongs to grading.scheduling.
+The rules themselves belong to grading.scheduling.
 """

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grading.domain.jobs import AnalysisOutput, Finding, Job, Judgement, Suggestion
-from workers.machine.stages.base import Stage, judged
-from workers.machine.stages.locations import PLACE_CHARS, split_place
+from workers.machine.stages.base import PLACE_CHARS, Stage, judged, split_place
 from workers.machine.stages.schema import Schema, Sizes, many, record, text
 
 _INSTRUCTIONS = """\

@@ -1,22 +1,59 @@
-"""What a stage is: instructions, the shape of its answer, and how an answer becomes an output value."""
+"""What a stage is: instructions, the shape of its answer, and how an answer becomes an output value.
+
+A quote is one text that begins with its place, as prompts show it: `1:3:12` is document 1, cell 3, line 12.
+An object with a name for each number would cost a model three times the tokens, and a schema that names
+documents would be another one for each student.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import pydantic
 
 from grading.domain.errors import OutputInvalid
 from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Job, Judgement, Quote
+from grading.domain.model import Document, Location
+from grading.domain.stages import STAGES
 from workers.machine.sanitize import clip
 from workers.machine.stages import prompt
 from workers.machine.stages import schema as shape
-from workers.machine.stages.locations import PLACE_CHARS, split_place
 from workers.machine.stages.truncation import DEFAULT_CONTEXT_TOKENS, budget
+
+PLACE_CHARS = 12
+"""Characters of a place and the blank after it: at most `99:9999:999 `."""
+_PLACE = re.compile(
+    r"^\W{0,2}(?P<document>\d{1,3}):(?P<one>\d{1,6})(?::(?P<two>\d{1,6}))?(?!\w|:\d)\W{0,2}?(?:\s+|$)"
+)
+
+
+def split_place(said: str, documents: tuple[Document, ...]) -> tuple[Location | None, str]:
+    """The place at the beginning of `said`, whether it exists or not, and the words after it.
+
+    No place when it names no document. Two numbers are a document and a cell of a notebook, or a line of
+    another file. Cells count in notebooks only, as everywhere. Line 0 stands for an output,
+    cell 0 for the whole file.
+    """
+    found = _PLACE.match(said)
+    if found is None:
+        return None, said
+    words = said[found.end() :]
+    number = int(found["document"])
+    if not 1 <= number <= len(documents):
+        return None, words or said
+    document = documents[number - 1]
+    one, two = int(found["one"]), int(found["two"] or 0)
+    if document.kind == "notebook":
+        return Location(document=document.path, cell=one or None, line=two or None), words
+    return Location(document=document.path, line=(two if found["two"] else one) or None), words
+
 
 Output = AnalysisOutput | FeedbackOutput
 
@@ -108,3 +145,9 @@ def require_words(output: Output) -> None:
             raise OutputInvalid(
                 f"judgements.{judgement.criterion} has a level but no reason; judge the work and say why."
             )
+
+
+@cache
+def known_stages() -> Mapping[str, Stage]:
+    """Stages by name; each module has its value as STAGE."""
+    return MappingProxyType({name: import_module(f"workers.machine.stages.{name}").STAGE for name in STAGES})

@@ -20,10 +20,9 @@ from grading.domain.jobs import Job, Provenance, Result, SentPrompt, Timings, To
 from grading.domain.model import Flag
 from workers.machine.engines.base import Cancel, Engine, Generation, MeasuresPrompts, Progress, Request
 from workers.machine.stages import leaks
-from workers.machine.stages.base import Output, Stage, require_words
+from workers.machine.stages.base import Output, Stage, known_stages, require_words
 from workers.machine.stages.prompt import Prompt
 from workers.machine.stages.quotes import verify
-from workers.machine.stages.registry import known_stages
 from workers.machine.stages.truncation import DEFAULT_CONTEXT_TOKENS
 
 _LEAST_FOR_REPAIR_S = 2.0
