@@ -7,19 +7,34 @@ bodies a second of 1,000 waiting chords, the mean of a run before and one after.
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import click
 from sqlalchemy import func, select
 
-from bench.bare_chord import BareChord, workers
+from bench.celery_chord import BareChord, workers
+from cli.commands.submit import Client
+from cli.dev.embedded_redis import free_port
+from cli.dev.local_stack import System
+from cli.settings import Settings
+from grading.checks.kinds.code import Uses
 from grading.domain.model import RoundState
+from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from grading.store.tables import Round
 
 POLL_S = 0.00025
@@ -139,3 +154,91 @@ def summary(
 
 def _ms(seconds: Sequence[float], percentile: int) -> float:
     return round(statistics.quantiles(seconds, n=100)[percentile - 1] * 1000, 2)
+
+
+CONFIG = """
+[server]
+uploads_per_minute = 1000000
+api_per_minute = 100000000
+[[machines]]
+name = "analysis-machine"
+slots = 8
+[machines.stages]
+analysis = { engine = "instant", model = "instant" }
+[[machines]]
+name = "feedback-machine"
+slots = 8
+[machines.stages]
+feedback = { engine = "instant", model = "instant" }
+"""
+RUBRIC = Rubric(
+    criteria=(
+        Criterion(id="code", title="Code", points=60, checks=(Uses(all_of=("mean",)),)),
+        Criterion(id="reflection", title="Reflection", points=40, stage="feedback"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class _Here:
+    """A system for one benchmark."""
+
+    system: System
+    store: Store
+    redis_url: str
+    client: Client
+    assignment: str
+
+    def hand_in(self, student: str) -> str:
+        """Hand in a small script over HTTP; the id of what was accepted."""
+        content = {"work.R": SCRIPT.encode()}
+        accepted = self.client.submit_bytes(content, self.assignment, student)
+        return str(accepted["id"])
+
+
+@contextmanager
+def _bench_system(database: str | None, *, machines: bool) -> Iterator[_Here]:
+    with tempfile.TemporaryDirectory(prefix="grader-bench-") as name:
+        folder = Path(name)
+        (folder / "config.toml").write_text(CONFIG, encoding="utf-8")
+        os.environ["GRADER_DATABASE_URL"] = database or f"sqlite:///{folder / 'bench.db'}"
+        settings = Settings(folder / "config.toml")
+        with System(
+            settings, folder=folder / "var", port=free_port(), own_redis=True, machines=machines
+        ) as system:
+            store = Store(settings.config.database.url)
+            assignment, token = _furnish(store)
+            system.until_ready(60)
+            yield _Here(system, store, system.redis_url, Client(system.url, token), assignment)
+            store.close()
+
+
+def _furnish(store: Store) -> tuple[str, str]:
+    with store.write() as session:
+        new = NewVersion("bench", "Benchmark", "r", "at_once", digest="bench", rubric=RUBRIC)
+        versions.import_version(session, "bench", new)
+        administrator = users.find_user(session, "local", "admin")
+        assert administrator is not None
+        token = users.create_token(session, administrator.id, "bench", ["submit", "read"], timedelta(hours=6))
+    return "bench/bench", token.secret
+
+
+@click.command("overhead")
+@click.option("--samples", default=100, show_default=True, help="Submissions timed one by one.")
+@click.option("--queued", default=1000, show_default=True, help="Submissions worked off.")
+@click.option("--database", help="Another database than SQLite in a temporary folder; must be empty.")
+@click.option("--json", "as_json", is_flag=True)
+def command(samples: int, queued: int, database: str | None, as_json: bool) -> None:
+    """From the accepted POST to the stored grade, beside a bare Celery chord."""
+    with _bench_system(database, machines=False) as here:
+        before = drain_bare(here.redis_url, queued)
+        rate = drain(here.store, here.hand_in, here.system.start_machines, queued)
+        bare = (before + drain_bare(here.redis_url, queued)) / 2
+        times = latency(here.store, here.redis_url, here.hand_in, samples)
+        kind = here.store.engine.dialect.name
+    figures = summary(kind, times, (bare, rate), queued)
+    if as_json:
+        click.echo(json.dumps(figures.as_dict(), indent=2))
+        return
+    for name, value in figures.as_dict().items():
+        click.echo(f"{name:<16} {value}")

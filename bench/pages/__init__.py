@@ -1,1 +1,4 @@
-"""What pages cost: of a large school, and of many people who wait."""
+"""The benchmark of pages: a large school, and the time of every page.
+
+Time limits of single pages and counts of queries belong to the tests.
+"""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.bare_box import BareBox
+from bench.sandbox import BareBox
 from tests.hostile.sandbox.arena import Arena, Bound, arena, corpus
 from tests.hostile.sandbox.bait import descendants
 

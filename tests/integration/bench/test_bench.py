@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from bench import engines, engines_parts
-from bench.bare_chord import BareChord, workers
-from bench.engines import Figures, Target
-from bench.engines_models import Ask, Sizes
-from bench.engines_parts import Clock
-from bench.engines_sides import Answer, NotExact, at_once
+from bench.celery_chord import BareChord, workers
+from bench.engines import benchmark, measurements
+from bench.engines.benchmark import Figures, Target
+from bench.engines.measurements import Clock
+from bench.engines.systems import Answer, NotExact, at_once
+from bench.engines.workload import Ask, Sizes
 from cli.commands.bench import bench
 
-SHORT = engines.Plan(
+SHORT = benchmark.Plan(
     models=("tiny",),
     at_once=(1, 2),
     many=3,
@@ -45,7 +45,7 @@ def test_bare_chords_pass_the_guard_for_messages(redis_url: str) -> None:
 def test_engines_are_measured_beside_a_real_server_and_write_the_same_tokens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engines, "QUICK", SHORT)
+    monkeypatch.setattr(benchmark, "QUICK", SHORT)
     run = CliRunner().invoke(bench, ["engines", "--quick", "--models", "tiny", "--blas", "as-is", "--json"])
     assert run.exit_code == 0, run.output
     figures = json.loads(run.stdout)
@@ -71,19 +71,19 @@ def test_engines_are_measured_beside_a_real_server_and_write_the_same_tokens(
 def test_a_benchmark_of_engines_without_time_ends_and_says_what_it_did_not_measure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engines_parts.Clock, "left", lambda _clock: 0.001)
-    figures = engines.measure(replace(SHORT, limit_s=0.0), lambda _line: None)
+    monkeypatch.setattr(measurements.Clock, "left", lambda _clock: 0.001)
+    figures = benchmark.measure(replace(SHORT, limit_s=0.0), lambda _line: None)
     assert [target.must for target in figures.broken] == [True]
     assert all(target.value is None and target.met is None for target in figures.targets)
 
 
 def test_other_tokens_are_found_and_make_the_benchmark_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = engines_parts.Comparison(["abcd", "efgh"])
+    found = measurements.Comparison(["abcd", "efgh"])
     found.compare("alone", [Answer("abcd", 4, 4, 9, 0), Answer("efxh", 4, 4, 9, 0)])
     assert (found.same, found.all, found.ways) == (1, 2, {"alone": "1 of 2"})
     assert found.first_difference == "alone: answer 1, token 2"
     broken = Figures({}, {}, [Target("tiny", "the same tokens", "all 2", 1, False, must=True)], 0.0)
-    monkeypatch.setattr(engines, "measure", lambda _plan, _say: broken)
+    monkeypatch.setattr(benchmark, "measure", lambda _plan, _say: broken)
     run = CliRunner().invoke(bench, ["engines", "--blas", "as-is"])
     assert run.exit_code == 1
     assert "MISSED" in run.stdout
@@ -99,7 +99,7 @@ def test_an_answer_of_another_length_ends_the_benchmark(monkeypatch: pytest.Monk
     with pytest.raises(NotExact, match="short wrote 2 tokens of 3"):
         at_once(Short(), [Ask("system", "user", 3)])
     assert at_once(Short(), [Ask("system", "user", 2)]).rate > 0
-    monkeypatch.setattr(engines, "measure", lambda _plan, _say: at_once(Short(), [Ask("", "", 3)]))
+    monkeypatch.setattr(benchmark, "measure", lambda _plan, _say: at_once(Short(), [Ask("", "", 3)]))
     run = CliRunner().invoke(bench, ["engines", "--blas", "as-is"])
     assert run.exit_code == 1
     assert "short wrote 2 tokens" in run.output

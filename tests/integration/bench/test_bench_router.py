@@ -11,15 +11,14 @@ import ollama
 import pytest
 import requests
 
-from bench.cluster import drive, report
-from bench.cluster.cards import GEMMA, QWEN
-from bench.cluster.parts import Parts, Servers, start_servers
-from bench.cluster.rivals import RIVALS
-from bench.cluster.runs import Plan
-from bench.cluster.scenarios import Scenario, lost
-from bench.cluster.sizes import mark, marked, padded
-from bench.cluster.world import HandIn, Setting
-from bench.cluster.worlds import WORLDS
+from bench.router import comparison, results
+from bench.router.competitors import RIVALS
+from bench.router.cost_model import GEMMA, QWEN, WORLDS
+from bench.router.processes import Parts, Servers, start_servers
+from bench.router.protocols import mark, marked, padded
+from bench.router.results import Plan
+from bench.router.scenarios import Scenario, lost
+from bench.router.simulation import HandIn, Setting
 from tests.support.system import until
 
 SPARK, MAC = "dgx-spark-1", "mac-studio-1"
@@ -143,26 +142,26 @@ def tiny(count: int = 4, world: str = "own") -> Plan:
 def test_the_product_grades_against_the_servers_of_another_world() -> None:
     said: list[str] = []
     plan = tiny(world="long")
-    outcome = drive.play_product(plan, said.append)
+    outcome = comparison.play_product(plan, said.append)
     assert "workstation" in outcome.done
     assert (len(outcome.ended), outcome.failed, said) == (4, 0, [])
     # at this speed who is late by half a second is given up, and what it has in hand is done again
     assert sum(ends["done"] for ends in outcome.done.values() if ends) >= 8
     assert 0 < outcome.makespan < 20 * outcome.wall_s + 20
-    rows = report.Played(plan, [outcome]).rows()
+    rows = results.Played(plan, [outcome]).rows()
     assert rows[0]["× bound"] > 1
 
 
 @pytest.mark.soak
 def test_a_lost_machine_of_the_product_works_again() -> None:
     plan = Plan(lost(2, 1, 16), 20.0)
-    row = report.Played(plan, [drive.play_product(plan, print)]).rows()[0]
+    row = results.Played(plan, [comparison.play_product(plan, print)]).rows()[0]
     assert row["failed"] == 0
 
 
 @pytest.mark.parametrize(("way", "homes"), [("roles", True), ("shortest", False)])
 def test_a_client_sends_every_request_once(way: str, homes: bool) -> None:
-    outcome = drive.play_rival(RIVALS[way], tiny(), lambda line: None)
+    outcome = comparison.play_rival(RIVALS[way], tiny(), lambda line: None)
     assert (len(outcome.ended), outcome.failed) == (4, 0)
     done = {name: ends.get("done", 0) for name, ends in outcome.done.items()}
     sparks = done["dgx-spark-1"] + done["dgx-spark-2"]

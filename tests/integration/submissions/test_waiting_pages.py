@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from app.submissions import status_poll
 from app.submissions.progress import Progress, StageStatus
 from app.submissions.status import AT_WORK, REVIEW, STEPS, Live, next_look_s
-from bench.pages.walk import counted
+from bench.pages.page_times import counted
 from grading.broker.heartbeats import Lease
 from grading.store import tables
 from grading.store.accounts import users

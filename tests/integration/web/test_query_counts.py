@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from app import Services, create_app
-from bench.pages.school import Size, make
-from bench.pages.things import more
-from bench.pages.walk import Walker, grown
+from bench.pages.dataset import Size, make, more
+from bench.pages.page_times import Walker, grown
 from grading.store import Store
 from grading.store.learning_platforms import all_tables
 from tests.integration.webapp import FakeDispatch, configuration
@@ -34,6 +33,6 @@ def test_no_query_count_grows_with_rows(tmp_path: Path) -> None:
     assert len(after) > 60
     broken = {page: status for page, (status, _) in after.items() if status >= 500}
     assert broken == {}
-    assert few.left_out == set(), "say in bench/pages/things.py what the arguments of these are"
+    assert few.left_out == set(), "say in bench/pages/dataset.py what the arguments of these are"
     found = [line for line in grown(before, after) if line.split()[0] not in GROWS]
     assert found == []

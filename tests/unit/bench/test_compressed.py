@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import compressed, speed
+from bench.router import time_compression
 
 ROOT = Path(__file__).parents[3]
 SHOW = """
 import importlib, json
-from bench.cluster.compressed import install
-from bench.cluster.speed import SCALED, edits
+from bench.router.time_compression import install
+from bench.router.time_compression import SCALED, edits
 install(10)
 found = {}
 for module in (*SCALED, *edits(10)):
@@ -52,20 +52,24 @@ def constants() -> Iterator[tuple[str, str]]:
 
 def exempt(module: str, name: str) -> bool:
     whole = f"{module}.{name}"
-    return any(whole == one or whole.startswith(f"{one}.") for one in speed.EXEMPT)
+    return any(whole == one or whole.startswith(f"{one}.") for one in time_compression.EXEMPT)
 
 
 def test_every_interval_is_divided_or_exempt_for_a_reason() -> None:
-    left = [f"{m}.{n}" for m, n in constants() if n not in speed.SCALED.get(m, ()) and not exempt(m, n)]
-    assert left == [], "say in bench/cluster/speed.py whether compressed time divides these"
+    left = [
+        f"{m}.{n}" for m, n in constants() if n not in time_compression.SCALED.get(m, ()) and not exempt(m, n)
+    ]
+    assert left == [], "say in bench/router/time_compression.py whether compressed time divides these"
 
 
 def test_nothing_is_both_and_no_entry_is_left_over() -> None:
     known = list(constants())
-    assert [f"{m}.{n}" for m, all_ in speed.SCALED.items() for n in all_ if exempt(m, n)] == []
-    unused = [e for e in speed.EXEMPT if not any(f"{m}.{n}.".startswith(f"{e}.") for m, n in known)]
+    assert [f"{m}.{n}" for m, all_ in time_compression.SCALED.items() for n in all_ if exempt(m, n)] == []
+    unused = [
+        e for e in time_compression.EXEMPT if not any(f"{m}.{n}.".startswith(f"{e}.") for m, n in known)
+    ]
     assert unused == []
-    assert all(reason for reason in speed.EXEMPT.values())
+    assert all(reason for reason in time_compression.EXEMPT.values())
 
 
 def test_constants_are_divided_for_whoever_reads_them() -> None:
@@ -73,7 +77,9 @@ def test_constants_are_divided_for_whoever_reads_them() -> None:
     found, more = json.loads(shown.stdout)
     for whole, value in found.items():
         module, _, name = whole.rpartition(".")
-        usual = json.loads(json.dumps(compressed.shorter(getattr(importlib.import_module(module), name), 10)))
+        usual = json.loads(
+            json.dumps(time_compression.shorter(getattr(importlib.import_module(module), name), 10))
+        )
         assert value == pytest.approx(usual) if isinstance(value, float) else value == usual, whole
     assert more["brpop"] == 0.1
     assert more["imported"] == pytest.approx(0.3)  # another module's, by `from … import`
@@ -83,15 +89,15 @@ def test_constants_are_divided_for_whoever_reads_them() -> None:
 
 def test_it_refuses_what_would_be_half_done() -> None:
     with pytest.raises(ValueError, match="between 1 and 20"):
-        compressed.install(50)
+        time_compression.install(50)
     importlib.import_module("grading.broker.leases")
     with pytest.raises(ValueError, match="imported before"):
-        compressed.install(10)
+        time_compression.install(10)
 
 
 def test_a_constant_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(speed.SCALED, "grading.broker.backlog", ("GONE_S",))  # type: ignore[attr-defined]
-    finder = compressed._Finder(10)
+    monkeypatch.setitem(time_compression.SCALED, "grading.broker.backlog", ("GONE_S",))  # type: ignore[attr-defined]
+    finder = time_compression._Finder(10)
     spec = finder.find_spec("grading.broker.backlog", importlib.import_module("grading.broker").__path__)
     assert spec is not None
     with pytest.raises(LookupError, match="GONE_S"):

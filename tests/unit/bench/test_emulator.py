@@ -3,15 +3,13 @@ from dataclasses import replace
 
 import pytest
 
-from bench.cluster.asking import Request
-from bench.cluster.bound import bound_s, brute_s, mixed_rates
-from bench.cluster.cards import ANALYSIS, CARDS, STAGES, job_s, rate
-from bench.cluster.measures import recognised_s, returned_s, waits
-from bench.cluster.ours import Ours
-from bench.cluster.policies import OTHERS, HomeFirst
-from bench.cluster.scenarios import SCENARIOS, backlog, slow
-from bench.cluster.simulate import OWN_WAYS, Outcome, play
-from bench.cluster.world import HandIn, Run, Setting
+from bench.router.cost_model import ANALYSIS, CARDS, STAGES, job_s, rate
+from bench.router.emulator import Request
+from bench.router.lower_bound import bound_s, brute_s, mixed_rates
+from bench.router.policies import OTHERS, HomeFirst, Ours
+from bench.router.scenarios import SCENARIOS, backlog, slow
+from bench.router.simulation import HandIn, Run, Setting
+from bench.router.virtual_time import OWN_WAYS, Outcome, play, recognised_s, returned_s, waits
 
 
 def summary(outcome: Outcome) -> list[tuple[str, float, float]]:

@@ -3,9 +3,7 @@ import random
 
 import pytest
 
-from bench.cluster.asking import Event, Refused, Request
-from bench.cluster.bound import per_hour, rates
-from bench.cluster.cards import (
+from bench.router.cost_model import (
     ANALYSIS,
     CARDS,
     FEEDBACK,
@@ -20,8 +18,8 @@ from bench.cluster.cards import (
     job_s,
     rate,
 )
-from bench.cluster.costs import Box
-from bench.cluster.shares import shares
+from bench.router.emulator import Box, Event, Refused, Request
+from bench.router.lower_bound import per_hour, rates, shares
 
 
 def ask(name: str, work: Work = ANALYSIS, output: int | None = None, prefix: str = "class") -> Request:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from bench.cluster.bound import bound_s
-from bench.cluster.cards import CARDS
-from bench.cluster.report import KNOWN, Played, table
-from bench.cluster.runs import OURS, Ended, Outcome, Plan
-from bench.cluster.scenarios import Scenario, backlog, lost, slow
-from cli.commands.bench_router import bench_router
+from bench.router.command import command
+from bench.router.cost_model import CARDS
+from bench.router.lower_bound import bound_s
+from bench.router.results import KNOWN, OURS, Ended, Outcome, Plan, Played, table
+from bench.router.scenarios import Scenario, backlog, lost, slow
 
 MAC, OTHER = "mac-studio-1", "mac-studio-2"
 
@@ -45,6 +44,6 @@ def test_the_bound_that_knows_changes_stands_only_where_there_are_some():
 
 @pytest.mark.parametrize(("option", "value"), [("--scenario", "slow0"), ("--only", "ours+others")])
 def test_what_there_is_not_is_refused_with_what_there_is(option: str, value: str):
-    said = CliRunner().invoke(bench_router, [option, value])
+    said = CliRunner().invoke(command, [option, value])
     assert said.exit_code == 2
     assert f"'{value}' is none of" in said.output

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.cluster.shares import shares
+from bench.router.lower_bound import shares
 
 NEAR = 1e-6
 

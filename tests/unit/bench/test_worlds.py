@@ -6,14 +6,12 @@ import random
 
 import pytest
 
-from bench.cluster.bound import per_hour
-from bench.cluster.cards import job_s, rate, step_s
-from bench.cluster.ours import Ours
-from bench.cluster.policies import HomeFirst, homes
-from bench.cluster.scenarios import backlog
-from bench.cluster.simulate import bound_of, play
-from bench.cluster.world import Setting
-from bench.cluster.worlds import OWN, TUNED, WORLDS
+from bench.router.cost_model import OWN, TUNED, WORLDS, job_s, rate, step_s
+from bench.router.lower_bound import per_hour
+from bench.router.policies import HomeFirst, Ours, homes
+from bench.router.scenarios import backlog
+from bench.router.simulation import Setting
+from bench.router.virtual_time import bound_of, play
 
 STAGES = ("analysis", "feedback")
 

@@ -1,0 +1,69 @@
+"""`grader bench engines`: runs the benchmark of engines and prints its figures."""
+
+from __future__ import annotations
+
+import ctypes.util
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import click
+
+
+@click.command("engines")
+@click.option("--models", default="tiny,24m", show_default=True, help="Which of these two.")
+@click.option("--quick", is_flag=True, help="Less of everything: a minute instead of nine.")
+@click.option(
+    "--blas",
+    type=click.Choice(["openblas", "as-is"]),
+    default="openblas",
+    show_default=True,
+    help="On a Linux CPU: OpenBLAS where it is installed, which is far faster, or what mlx brings along.",
+)
+@click.option("--json", "as_json", is_flag=True)
+def command(models: str, quick: bool, blas: str, as_json: bool) -> None:
+    """The mlx engine beside a real mlx_lm.server: batches, prefix cache, schemas, same tokens."""
+    if blas == "openblas":
+        _begin_with_openblas()
+    from bench.engines import benchmark, report, systems
+
+    plan = replace(benchmark.QUICK if quick else benchmark.FULL, models=tuple(models.split(",")))
+    if unknown := set(plan.models) - set(benchmark.FULL.models):
+        raise click.BadParameter(f"{min(unknown)!r} is none of {', '.join(benchmark.FULL.models)}.")
+    try:
+        with _leaving_in_order():
+            figures = benchmark.measure(plan, lambda line: click.echo(line, err=True))
+    except ModuleNotFoundError as exc:
+        raise click.ClickException(f"{exc.name} is not installed: install Grader's mlx extra.") from exc
+    except systems.BenchmarkBroken as exc:
+        raise click.ClickException(str(exc)) from exc
+    if as_json:
+        click.echo(json.dumps(figures.as_dict(), indent=2))
+    else:
+        click.echo("\n".join(report.lines(figures)))
+    if figures.broken:
+        raise SystemExit(1)
+
+
+@contextmanager
+def _leaving_in_order() -> Iterator[None]:
+    """SIGTERM leaves the block as an exception does, so that what was started in it is ended."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _begin_with_openblas() -> None:
+    """Begin this process again with OpenBLAS before all other libraries, where it is there and not yet so."""
+    loaded = os.environ.get("LD_PRELOAD", "")
+    library = ctypes.util.find_library("openblas") if sys.platform == "linux" else None
+    if library is None or "openblas" in loaded:
+        return
+    os.environ["LD_PRELOAD"] = f"{library}:{loaded}".rstrip(":")
+    os.execv(sys.executable, [sys.executable, "-m", "cli", *sys.argv[1:]])  # noqa: S606 - the same program

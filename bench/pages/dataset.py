@@ -1,0 +1,409 @@
+"""Dataset of the benchmark of pages: a school of any size.
+
+The product's own functions make one submission; SQL copies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, func, select, text
+from sqlalchemy.orm import Session
+
+from grading.documents import UploadedFile, read
+from grading.documents.limits import Limits
+from grading.domain.jobs import AnalysisOutput, FeedbackOutput, Finding, Provenance, Suggestion
+from grading.domain.model import CheckOutcome, Flag, Location, RoundState
+from grading.domain.outcome import CriterionGrade, Report
+from grading.domain.rubric import Criterion, Rubric
+from grading.store import Store, tables
+from grading.store.accounts import users
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
+from grading.store.database import now
+from grading.store.submissions import intake
+from grading.store.submissions.intake import Incoming
+
+COURSE = "bench"
+CRITERIA = 6
+WORK = "".join(
+    f"# Step {number}\nsales_{number} = load('sales.csv', {number})\nprint(sales_{number}.mean())\n\n"
+    for number in range(60)
+)
+WORDS = "The data is read once, looked at before anything else, and the missing values are named. "
+STAFF = ("admin", "teacher", "grader")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the school is."""
+
+    students: int = 300
+    assignments: int = 20
+    submissions: int = 100_000
+    state: str = "graded"
+    """Of all rounds: graded or queued."""
+    audit: int = 0
+    """Rows of the audit beside."""
+
+
+@dataclass(frozen=True)
+class School:
+    """What there is, by numbers."""
+
+    course: int
+    assignments: Sequence[int]
+    students: Sequence[int]
+    staff: Mapping[str, int]
+
+
+def make(store: Store, size: Size) -> School:
+    """Fill an empty, migrated database."""
+    with store.write() as session:
+        school = _people(session, size)
+        first = _first(session, school, size)
+        _copy_hand_ins(session, school, first, size)
+    if store.engine.dialect.name == "postgresql":
+        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("vacuum analyze"))
+    return school
+
+
+def _people(session: Session, size: Size) -> School:
+    rubric = Rubric(
+        criteria=tuple(
+            Criterion(
+                id=f"c{n}", title=f"Criterion {n}", points=10, stage="feedback" if n % 2 else "analysis"
+            )
+            for n in range(CRITERIA)
+        )
+    )
+    made = []
+    for number in range(size.assignments):
+        new = NewVersion(
+            f"hw{number}", f"Homework {number + 1}", "python", "after_review", f"d{number}", rubric
+        )
+        made.append(versions.import_version(session, COURSE, new)[0].id)
+    course = versions.find_or_create_course(session, COURSE).id
+    staff = {}
+    for name, role in zip(STAFF, (None, "instructor", "grader"), strict=True):
+        user = users.find_user(session, "local", name) or users.create_user(session, name, name=name)
+        user.administrator, staff[name] = name == "admin", user.id
+        if role:
+            users.enrol(session, user.id, course, role)
+    moment = now(session)
+    people = [
+        tables.User(name=f"Student {n:04d}", email=f"s{n}@school.example", created_at=moment)
+        for n in range(size.students)
+    ]
+    session.add_all(people)
+    session.flush()
+    for number, user in enumerate(people):
+        session.add(tables.Identity(user_id=user.id, provider="local", subject=f"s{number:04d}"))
+        session.add(tables.Membership(user_id=user.id, course_id=course, role="student"))
+    session.flush()
+    students = [user.id for user in people]
+    for numbers in (students, made):
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "the database was not empty"
+    return School(course, made, students, staff)
+
+
+def _first(session: Session, school: School, size: Size) -> str:
+    """One hand-in and its round; both are taken away again when all are copied. The submission's id."""
+    content = read([UploadedFile("work.py", WORK.encode())], Limits())
+    incoming = Incoming(school.assignments[0], school.staff["teacher"], "form", content)
+    accepted = intake.accept(session, incoming)
+    session.execute(delete(tables.Outbox))
+    round_ = session.scalar(select(tables.Round).where(tables.Round.submission_id == accepted.submission_id))
+    assert round_ is not None
+    moment = now(session)
+    round_.state, round_.prepared_at = size.state, moment
+    done = size.state == RoundState.GRADED
+    round_.dispatched_at = round_.finished_at = moment if done else None
+    for stage in round_.stages:
+        stage.state = "done" if done else "waiting"
+    if done:
+        whole = report()
+        session.add(
+            tables.Grade(
+                round_id=round_.id, submission_id=accepted.submission_id, points=whole.points,
+                points_so_far=whole.points_so_far, final_points=whole.points, max_points=whole.max_points,
+                report=whole.model_dump(mode="json"), created_at=moment, released_at=moment,
+            )
+        )  # fmt: skip
+        for stage in round_.stages:
+            origin = whole.stages[stage.stage]
+            result = {"ok": True, "output": {}, "provenance": origin.model_dump(mode="json")}
+            session.add(
+                tables.Run(
+                    round_id=round_.id, stage=stage.stage, attempt=1, state="done", accepted=True,
+                    machine=origin.machine, result=result, dispatched_at=moment, finished_at=moment,
+                    engine=origin.engine, model=origin.model, seconds=11.0, output_tokens=512,
+                )
+            )  # fmt: skip
+    session.flush()
+    return accepted.submission_id
+
+
+def report() -> Report:
+    """As long as those of real hand-ins."""
+    origin = Provenance(machine="dgx-spark-1", engine="ollama", model="qwen3-coder:30b", seconds=11.2)
+    check = CheckOutcome(check="c1", label="reads a file", earned=1, message="found load('sales.csv')")
+    criteria = tuple(
+        CriterionGrade(
+            criterion=f"c{n}", title=f"Criterion {n}", stage="feedback" if n % 2 else "analysis", points=8,
+            max_points=10, level=3, highest=4, basis="checks and model", reason=WORDS * 2,
+            evidence=(check,) * 2,
+        )
+        for n in range(CRITERIA)
+    )  # fmt: skip
+    place = Location(document="work.py", cell=1, line=3)
+    findings = tuple(
+        Finding(severity="minor", title=f"Finding {n}", detail=WORDS, location=place) for n in range(6)
+    )
+    advice = tuple(
+        Suggestion(what=f"Look at {n}", why=WORDS, how=WORDS, example="x = 1", location=place)
+        for n in range(3)
+    )
+    told = FeedbackOutput(
+        judgements=(), achieved=WORDS * 2, reflection=WORDS * 2, strengths=(WORDS,) * 3, practice=WORDS,
+        develop=(WORDS,) * 2, next_step=WORDS,
+    )  # fmt: skip
+    return Report(
+        status=RoundState.GRADED, criteria=criteria, points=48, points_so_far=48, max_points=60,
+        flags=(Flag(code="look", message="Worth a look"),),
+        analysis=AnalysisOutput(judgements=(), summary=WORDS * 2, findings=findings, suggestions=advice),
+        feedback=told, stages={"analysis": origin, "feedback": origin},
+    )  # fmt: skip
+
+
+def _copy_hand_ins(session: Session, school: School, first: str, size: Size) -> None:
+    """Hand-in `i` is of student i % students, for assignment (i / students) % assignments."""
+    each, rounds = size.students * size.assignments, tables.Round.__table__
+    base = session.scalar(select(rounds.c.id).where(rounds.c.submission_id == first))
+    order = Copies(session, size.submissions)
+    student = f"{school.students[0]} + i % {size.students}"
+    hours = order.before("created_at", f"({size.submissions} - i)")
+    mine = {"submission_id": order.id("a")}
+    order.copy(
+        tables.Submission.__table__, f"base.id = '{first}'",
+        {
+            "id": order.id("a"), "student_id": student, "submitted_by": student, "created_at": hours,
+            "assignment_id": f"{school.assignments[0]} + (i / {size.students}) % {size.assignments}",
+            "number": f"i / {each} + 1",
+        },
+    )  # fmt: skip
+    order.copy(
+        tables.SubmissionFile.__table__, f"base.submission_id = '{first}'", {"submission_id": order.id("a")}
+    )
+    assignment = f"{school.assignments[0]} + (i / {size.students}) % {size.assignments}"
+    version = f"(select v.id from rubric_versions v where v.assignment_id = {assignment})"  # noqa: S608 - numbers
+    order.copy(
+        rounds, f"base.id = '{base}'",
+        {
+            **mine, "id": order.id("b"), "student_id": student, "rubric_version_id": version, "line": "i",
+            "created_at": hours,
+            "finished_at": hours if size.state == "graded" else "null",
+        },
+    )  # fmt: skip
+    of_it = {"round_id": order.id("b")}
+    order.copy(tables.RoundStage.__table__, f"base.round_id = '{base}'", of_it)
+    if size.state == "graded":
+        _copy_grades(order, base, size)
+    if size.audit:
+        _copy_audit(session, school, size)
+    _take_away(session, first)
+
+
+def _copy_grades(order: Copies, base: str | None, size: Size) -> None:
+    """What a graded round has besides: runs, and a grade that is released, of the newest one in three."""
+    of_it, mine = {"round_id": order.id("b")}, {"submission_id": order.id("a")}
+    hours = order.before("created_at", f"({size.submissions} - i)")
+    earlier = f"i < {size.submissions} - {size.students * size.assignments}"
+    kind = "(case when base.stage = 'analysis' then 'c' else 'd' end)"
+    order.copy(
+        tables.Run.__table__, f"base.round_id = '{base}'",
+        {
+            **of_it, "id": order.id(kind, text_=False),
+            "finished_at": order.before("finished_at", f"({size.submissions} - i)"),
+        },
+    )  # fmt: skip
+    order.copy(
+        tables.Grade.__table__, f"base.round_id = '{base}'",
+        {
+            **of_it, **mine, "id": "i + 10", "final_points": "(i * 7919) % 61",
+            "points": "(i * 7919) % 61", "held": "i % 50 = 0", "created_at": hours,
+            "released_at": f"case when {earlier} or i % 3 = 0 then base.released_at end",
+        },
+    )  # fmt: skip
+
+
+def _copy_audit(session: Session, school: School, size: Size) -> None:
+    row = tables.Audit(
+        at=now(session), actor=f"user:{school.staff['teacher']}", action="grade.view", object="submission:x",
+        course_id=school.course, detail={"how": "page"},
+    )  # fmt: skip
+    session.add(row)
+    session.flush()
+    order = Copies(session, size.audit)
+    about = f"'submission:' || {order.id('a')}"
+    order.copy(
+        tables.Audit.__table__, f"base.id = {row.id}",
+        {"id": f"i + {row.id + 1}", "at": order.before("at", f"({size.audit} - i)"), "object": about},
+    )  # fmt: skip
+
+
+def _take_away(session: Session, first: str) -> None:
+    """The one that was copied: its course counts what is there."""
+    from grading.store.privacy.deletion import remove_submissions
+
+    remove_submissions(session, [first])
+    if session.get_bind().dialect.name == "postgresql":
+        for table in ("grades", "audit"):
+            newest = f"(select max(id) + 1 from {table})"  # noqa: S608 - named here
+            session.execute(text(f"select setval(pg_get_serial_sequence('{table}', 'id'), {newest})"))
+
+
+class Copies:
+    """Rows of a table made of one or several of it; `i` counts from 0."""
+
+    def __init__(self, session: Session, count: int) -> None:
+        self._session, self._count = session, count
+        self._postgresql = session.get_bind().dialect.name == "postgresql"
+
+    def id(self, mark: str, *, text_: bool = True) -> str:
+        """SQL for 32 letters and digits, the first of which is the mark."""
+        first = f"'{mark}'" if text_ else mark
+        if self._postgresql:
+            return f"{first} || lpad(i::text, 31, '0')"
+        return f"{first} || printf('%031d', i)"
+
+    def before(self, column: str, seconds: str) -> str:
+        """SQL for so many minutes before a moment of the row."""
+        if self._postgresql:
+            return f"base.{column} - {seconds} * interval '1 minute'"
+        return f"strftime('%Y-%m-%d %H:%M:%f', base.{column}, '-' || {seconds} || ' minutes') || '000'"
+
+    def copy(self, table: Any, which: str, values: Mapping[str, str]) -> None:
+        """All columns as they are but these, which are SQL."""
+        names = [column.name for column in table.columns]
+        wanted = ", ".join(values.get(name, f'base."{name}"') for name in names)
+        listed = ", ".join(f'"{name}"' for name in names)
+        statement = (
+            f"insert into {table.name} ({listed}) "  # noqa: S608 - made here, of nobody's input
+            f"with recursive n(i) as (select 0 union all select i + 1 from n where i < {self._count - 1}) "
+            f"select {wanted} from n, {table.name} base where {which}"
+        )
+        self._session.execute(text(statement.replace("::text", "\\:\\:text")))
+
+
+def counted(session: Session) -> int:
+    """How many hand-ins there are."""
+    return session.scalar(select(func.count()).select_from(tables.Submission)) or 0
+
+
+def more(store: Store, school: School, count: int) -> None:
+    """What people add to gradings, so many of each, about hand-ins of the first assignment."""
+    with store.write() as session:
+        moment = now(session)
+        version = session.scalar(
+            select(tables.RubricVersion.id).where(tables.RubricVersion.assignment_id == school.assignments[0])
+        )
+        for number, row in enumerate(_about(session, school, count)):
+            dry = tables.DryRun(
+                assignment_id=school.assignments[0], rubric_version_id=version,
+                by=school.staff["teacher"], created_at=moment,
+            )  # fmt: skip
+            session.add(dry)
+            session.flush()
+            session.add_all([*_of_staff(school, number, row, dry.id, moment), *_of_lms(number, row, moment)])
+            for owner in (school.staff["teacher"], school.students[0]):
+                users.create_token(session, owner, f"t{number}", ("read",), timedelta(days=1))
+            if number < len(school.students):
+                session.add(_extension(school, school.students[number], moment))
+
+
+def _about(session: Session, school: School, count: int) -> Sequence[Any]:
+    """(id, student_id, round) of the first hand-ins of the first assignment."""
+    query = select(tables.Submission.id, tables.Submission.student_id, tables.Round.id.label("round"))
+    query = query.join(tables.Round, tables.Round.submission_id == tables.Submission.id)
+    mine = query.where(tables.Submission.assignment_id == school.assignments[0])
+    return session.execute(mine.order_by(tables.Submission.id).limit(count)).all()
+
+
+def _of_staff(school: School, number: int, row: Any, dry_run_id: str, moment: datetime) -> list[object]:
+    """What the teacher adds to a hand-in, and what its student asks."""
+    by = school.staff["teacher"]
+    of_it = {"round_id": row.round, "submission_id": row.id, "by": by, "at": moment}
+    return [
+        tables.Change(kind="adjust", target="total", value={"points": 1}, before={}, reason="r", **of_it),
+        tables.Mark(criterion=f"c{number % CRITERIA}", level=2, **of_it),
+        tables.Example(
+            assignment_id=school.assignments[0], submission_id=row.id, criterion="c0", excerpt="x",
+            level=2, by=by, at=moment,
+        ),
+        tables.RegradeRequest(
+            submission_id=row.id, round_id=row.round, student_id=row.student_id,
+            course_id=school.course, reason="please", created_at=moment,
+        ),
+        tables.SavedComment(course_id=school.course, text=f"{number}", by=by, at=moment),
+        tables.DryRunRound(dry_run_id=dry_run_id, submission_id=row.id, round_id=row.round),
+    ]  # fmt: skip
+
+
+def _of_lms(number: int, row: Any, moment: datetime) -> list[object]:
+    """What was sent of a hand-in, again and again, and refused."""
+    return [
+        tables.Outbox(
+            kind="to:lms", key=f"k{number}", payload={"submission": row.id}, created_at=moment,
+            not_before=moment, done_at=moment, error="answered 500", tries=9,
+        ),
+        tables.SentMessage(
+            receiver="lms", message_id=f"m{number}", event=f"k{number}", type="grade.released",
+            submission_id=row.id, attempt=9, at=moment, seconds=0.1, url="https://lms.example/",
+            headers={}, body="{}", status=500, error="answered 500", answer="no",
+        ),
+    ]  # fmt: skip
+
+
+def _extension(school: School, student: int, moment: datetime) -> tables.Extension:
+    by = school.staff["teacher"]
+    return tables.Extension(
+        assignment_id=school.assignments[0], student_id=student, by=by, at=moment,
+        due_at=moment + timedelta(days=1),
+    )  # fmt: skip
+
+
+def things(session: Session, school: School) -> dict[str, object]:
+    """What each argument of an address may be called, of those that there are."""
+    first = school.assignments[0]
+    query = select(tables.Submission.id, tables.Round.id, tables.Run.id)
+    query = query.join(tables.Round, tables.Round.submission_id == tables.Submission.id)
+    query = query.outerjoin(tables.Run, tables.Run.round_id == tables.Round.id)
+    theirs = (tables.Submission.assignment_id == first, tables.Submission.student_id == school.students[0])
+    row = session.execute(query.where(*theirs).order_by(tables.Submission.id).limit(1)).one()
+    submission, round_, run = row
+    found: dict[str, object] = {
+        "course_id": school.course, "assignment_id": first, "submission_id": submission, "id": submission,
+        "round_id": round_, "run_id": run or "0", "user_id": school.students[0], "filename": "x",
+        "student_id": school.students[0], "connection": "canvas", "number": 1, "language": "en",
+        "version_number": 1, "path": "work.py", "file_path": "work.py", "secret": "x",
+        "draft_id": "0" * 32, "upload_id": "0" * 32,
+        "batch_id": "0" * 32, "document": 0, "cell": 1, "machine": "dgx-spark-1",
+        "platform_id": 1, "context_id": 1, "secret_id": 1, "launch_id": "0" * 32, "ticket": "x",
+        "receiver": "lms", "kind": "submission.created",
+    }  # fmt: skip
+    kinds: dict[str, Any] = {
+        "version_id": tables.RubricVersion, "change_id": tables.Change, "mark_id": tables.Mark,
+        "example_id": tables.Example, "request_id": tables.RegradeRequest, "dry_run_id": tables.DryRun,
+        "comment_id": tables.SavedComment, "token_id": tables.Token,
+        "delivery_id": tables.SentMessage,
+    }  # fmt: skip
+    for name, table in kinds.items():
+        known = session.scalar(select(table.id).order_by(table.id).limit(1))
+        if known is not None:
+            found[name] = known
+    return found

@@ -1,0 +1,190 @@
+"""Every GET page of the app, asked for by a student, a teacher and an administrator: time and queries."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from typing import Any
+
+from flask import Flask
+from flask.testing import FlaskClient
+from sqlalchemy import event
+from werkzeug.routing import Rule
+
+from bench.pages.dataset import School, things
+from grading.store import Store, tables
+from grading.store.accounts import sessions, users
+
+ROLES = ("student", "teacher", "admin")
+APART = ("static", "bootstrap.static", "metrics", "operations.health", "operations.ready")
+"""No pages."""
+FILES = (".csv", ".zip", ".pdf", ".svg", ".png", ".json.gz", ".ipynb")
+"""How addresses of exports end; they take as long as what they hold."""
+EXPORTS = frozenset({"results.class_pdfs", "api.description"})
+LEAST = 2
+"""Times in a turn that also a slow page is asked for."""
+BEFORE = 10
+"""Times a page is asked for first: by then its statements are prepared, as in a server that runs."""
+AGAIN = 2
+"""And first in each of the turns after."""
+ROUNDS = 20
+"""Turns in which all pages are asked for: a busy moment of the computer meets a page once, not always."""
+MOST_MS = 100.0
+"""What the 95th percentile of a page may take."""
+
+
+@dataclass(frozen=True)
+class Walked:
+    """One page as one role. Milliseconds of the server, without the network."""
+
+    endpoint: str
+    role: str
+    status: int
+    queries: int
+    p50_ms: float = 0.0
+    p95_ms: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class Walker:
+    """Asks for all pages of an app."""
+
+    def __init__(self, app: Flask, store: Store, school: School) -> None:
+        self.app, self.store, self.school = app, store, school
+        self.left_out: set[str] = set()
+        """Pages with an argument that nothing stands for; say what it is in `things`."""
+        app.config["RATELIMIT_ENABLED"] = False
+        with store.read() as session:
+            self.ids = things(session, school)
+        staff = {name: school.staff[name] for name in ("teacher", "admin")}
+        whom = {"student": school.students[0], **staff}
+        self.clients = {role: self._client(user) for role, user in whom.items()}
+
+    def pages(self) -> Iterator[tuple[str, str]]:
+        """Endpoint and address of each, exports left out."""
+        for rule in sorted(self.app.url_map.iter_rules(), key=lambda one: (one.endpoint, one.rule)):
+            if "GET" not in (rule.methods or ()) or rule.endpoint in APART or self._export(rule):
+                continue
+            if not rule.arguments <= set(self.ids):
+                self.left_out.add(rule.endpoint)
+                continue
+            with self.app.test_request_context():
+                values = {name: self.ids[name] for name in rule.arguments}
+                url = self.app.url_for(rule.endpoint, **values)  # type: ignore[arg-type]  # of any kind
+            yield rule.endpoint, url  # out of the context, or it would be the one of all requests
+
+    def queries(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """(endpoint, role) -> status, and queries when it is asked for the second time."""
+        found = {}
+        for endpoint, url in self.pages():
+            for role in ROLES:
+                self.ask(role, url)
+                with counted(self.store) as said:
+                    status = self.ask(role, url)
+                found[endpoint, role] = status, len(said)
+        return found
+
+    def timed(self, times: int, most_s: float, only: str = "") -> Iterator[Walked]:
+        """Each page so many times, or for so long, in turns with all others."""
+        mine: dict[tuple[str, str], list[float]] = {}
+        asked = [
+            (endpoint, url, role) for endpoint, url in self.pages() if only in endpoint for role in ROLES
+        ]
+        first = {(endpoint, role): self._first(role, url) for endpoint, url, role in asked}
+        for _ in range(ROUNDS):
+            for endpoint, url, role in asked:
+                if first[endpoint, role][0] == HTTPStatus.OK:
+                    found = self._times(role, url, max(1, times // ROUNDS), most_s / ROUNDS)
+                    mine.setdefault((endpoint, role), []).extend(found)
+        for (endpoint, role), (status, queries) in first.items():
+            looks = mine.get((endpoint, role), [])
+            spread = (statistics.median(looks), _p95(looks)) if looks else (0.0, 0.0)
+            p50, p95 = (round(1000 * one, 2) for one in spread)
+            yield Walked(endpoint, role, status, queries, p50, p95)
+
+    def _first(self, role: str, url: str) -> tuple[int, int]:
+        """Status and queries, when all is warm."""
+        for _ in range(BEFORE):
+            status = self.ask(role, url)
+        with counted(self.store) as said:
+            self.ask(role, url)
+        return status, len(said)
+
+    def ask(self, role: str, url: str) -> int:
+        """The status; the whole answer is read."""
+        answer = self.clients[role].get(url)
+        answer.get_data()
+        answer.close()
+        return answer.status_code
+
+    def _times(self, role: str, url: str, times: int, most_s: float) -> list[float]:
+        mine: list[float] = []
+        for _ in range(AGAIN):
+            self.ask(role, url)
+        until = time.monotonic() + most_s
+        while len(mine) < times and (len(mine) < LEAST or time.monotonic() < until):
+            began = time.perf_counter()
+            self.ask(role, url)
+            mine.append(time.perf_counter() - began)
+        return mine
+
+    def _client(self, user_id: int) -> FlaskClient:
+        client = self.app.test_client()
+        with self.store.write() as session, client.session_transaction() as cookie:
+            user, begun = session.get_one(tables.User, user_id), sessions.begin(session, user_id)
+            cookie["_user_id"] = f"{user.id}:{users.session_stamp(user)}:{begun}"
+            cookie["_fresh"] = True
+        return client
+
+    def _export(self, rule: Rule) -> bool:
+        return rule.endpoint in EXPORTS or rule.rule.endswith(FILES) or "export" in rule.endpoint
+
+
+@contextmanager
+def counted(store: Store) -> Iterator[list[str]]:
+    """The statements that are sent meanwhile."""
+    said: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        said.append(statement)
+
+    engines = {store.engine, store.looking}
+    for engine in engines:
+        event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield said
+    finally:
+        for engine in engines:
+            event.remove(engine, "before_cursor_execute", note)
+
+
+def grown(
+    before: Mapping[tuple[str, str], tuple[int, int]], after: Mapping[tuple[str, str], tuple[int, int]]
+) -> list[str]:
+    """Pages that send more queries where there are more rows, in words."""
+    return [
+        f"{endpoint} as {role}: {before[endpoint, role][1]} queries, with more rows {count}"
+        for (endpoint, role), (_, count) in after.items()
+        if (endpoint, role) in before and count > before[endpoint, role][1]
+    ]
+
+
+def _p95(found: Sequence[float]) -> float:
+    return sorted(found)[min(len(found) - 1, int(0.95 * len(found)))]
+
+
+def lines(found: Sequence[Walked]) -> Iterator[str]:
+    """A table, the slowest first; those who may not see a page are left out."""
+    yield f"{'page':<34} {'role':<8} {'queries':>7} {'p50 ms':>8} {'p95 ms':>8}"
+    for one in sorted(found, key=lambda one: -one.p95_ms):
+        if one.p95_ms:
+            mark = " !" if one.p95_ms > MOST_MS else ""
+            times = f"{one.p50_ms:>8.2f} {one.p95_ms:>8.2f}{mark}"
+            yield f"{one.endpoint:<34} {one.role:<8} {one.queries:>7} {times}"

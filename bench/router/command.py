@@ -1,0 +1,126 @@
+"""`grader bench router`: the product and other people's routers against the same emulated machines."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from bench.router.results import Outcome, Plan
+    from bench.router.scenarios import Scenario
+
+
+QUICK = ("backlog12",)
+QUICK_WAYS = "ours,roles,shortest"
+
+
+@click.command("router")
+@click.option(
+    "--scenario",
+    "scenarios",
+    multiple=True,
+    help="One of them; may be repeated. Also backlogN, lostN, slowN.  "
+    "[default: backlog400, backlog1000, poisson80]",
+)
+@click.option(
+    "--only",
+    help="Ways with commas between, of: ours, pinned, roles, shortest, litellm-…, sglang-…, vllm-….",
+)
+@click.option(
+    "--compress",
+    default=20.0,
+    show_default=True,
+    type=click.FloatRange(1, 20),
+    help="Emulated seconds in one.",
+)
+@click.option("--slots", default=16, show_default=True, help="Generations at once of each machine.")
+@click.option("--at-once", default=64, show_default=True, help="Requests that a client has under way.")
+@click.option("--seed", default=1, show_default=True, help="Other hand-ins.")
+@click.option(
+    "--world",
+    default="own",
+    show_default=True,
+    help="Machines and costs: own, other, flat, one-mac, long; all but own for ours only.",
+)
+@click.option(
+    "--learn",
+    default=0,
+    show_default=True,
+    help="So many hand-ins are worked off before, for those that learn.",
+)
+@click.option("--tune", is_flag=True, help="Let the product find its slots by measurement.")
+@click.option("--quick", is_flag=True, help="Small and short: a minute, nothing is installed.")
+@click.option("--json", "as_json", is_flag=True)
+def command(
+    scenarios: tuple[str, ...], only: str | None, compress: float, slots: int, at_once: int, seed: int,
+    world: str, learn: int, tune: bool, quick: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """The product beside other people's routers, on the same emulated machines."""
+    from bench.router import competitors, results
+    from bench.router.results import Plan
+
+    names = scenarios or (QUICK if quick else ("backlog400", "backlog1000", "poisson80"))
+    ways = _ways(only or (QUICK_WAYS if quick else ""))
+    if world != "own" and not set(ways) == {"ours"}:
+        raise click.BadParameter("needs --only ours.", param_hint="--world")
+    plans = [Plan(_scenario(name, slots, seed, world), compress, at_once, learn) for name in names]
+    played = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception: what was started is ended
+    try:
+        if any(way in competitors.RIVALS and competitors.RIVALS[way].installed for way in ways):
+            competitors.install(_say)
+        for plan in plans:
+            outcomes = []
+            for way in ways:
+                _say(f"{plan.scenario.name}: {way}")
+                outcomes.append(_play(way, plan, tune))
+                _say(f"  {outcomes[-1].makespan:.0f} s, p95 {outcomes[-1].took(0.95):.0f} s")
+            played.append(results.Played(plan, outcomes))
+    except (competitors.Missing, TimeoutError) as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        click.echo(json.dumps([one.as_dict() for one in played], indent=2))
+    else:
+        click.echo("\n".join(results.table(played)))
+    if any(outcome.failed or not outcome.ended for one in played for outcome in one.outcomes):
+        raise SystemExit(1)
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _ways(only: str) -> list[str]:
+    """Those that were named; else all."""
+    from bench.router.competitors import RIVALS
+    from bench.router.results import OURS
+
+    known = (OURS, *RIVALS)
+    ways = only.split(",") if only else [OURS, *RIVALS]
+    if unknown := set(ways) - set(known):
+        raise click.BadParameter(f"{min(unknown)!r} is none of {', '.join(known)}.", param_hint="--only")
+    return ways
+
+
+def _play(way: str, plan: Plan, tune: bool) -> Outcome:
+    from bench.router import comparison, competitors
+
+    if way in competitors.RIVALS:
+        return comparison.play_rival(competitors.RIVALS[way], plan, _say)
+    return comparison.play_product(plan, _say, tune=tune)
+
+
+def _scenario(name: str, slots: int, seed: int, world: str) -> Scenario:
+    from bench.router.cost_model import WORLDS
+    from bench.router.scenarios import named
+
+    if world not in WORLDS:
+        raise click.BadParameter(f"{world!r} is none of {', '.join(WORLDS)}.", param_hint="--world")
+    try:
+        return named(name, slots, seed, WORLDS[world])
+    except KeyError as error:
+        raise click.BadParameter(error.args[0], param_hint="--scenario") from None

@@ -1,0 +1,118 @@
+"""Plays one plan with one way of routing: the product, a client of our own, or other people's routers."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.router.competitors import Rival, send
+from bench.router.processes import Parts, Servers, children_cpu_s, start_servers
+from bench.router.product import Product, product
+from bench.router.results import OURS, Outcome, Plan
+
+Say = Callable[[str], None]
+LOOK_S = 0.1
+PATIENCE = 6.0
+"""So many times as long as the bound may all of it take."""
+STEP_S = 0.02
+
+
+def play_product(plan: Plan, say: Say, *, tune: bool = False) -> Outcome:
+    """The product; with `tune` it finds its slots by measurement."""
+    with _servers(plan) as (folder, servers), product(folder, plan, servers, tune=tune) as system:
+        before, since = children_cpu_s(), time.monotonic()
+        system.start_all()
+        now = [(n, one) for n, one in enumerate(plan.scenario.hand_ins) if one.at <= 0]
+        for number, one in now:
+            system.hand_in(number, one)
+        system.until_queued(len(now))
+        wall = time.monotonic()
+        start = time.time()
+        system.begin()
+        for number, _ in now:
+            system.came[number] = start
+        with _changes(plan, servers, system, wall):
+            _rest(system, plan, start)
+            _until_over(system, plan, say)
+            wall = time.monotonic() - wall
+        ended, done = system.ended(start), servers.ended()
+        used = servers.cpu_s()
+        system.parts.stop()
+        cpu = (children_cpu_s() - before + used) / (time.monotonic() - since)
+    return Outcome(OURS, ended, done, cpu, wall)
+
+
+def play_rival(rival: Rival, plan: Plan, say: Say) -> Outcome:
+    """A client that sends everything itself, perhaps through a router."""
+    with _servers(plan) as (folder, servers):
+        before = children_cpu_s()
+        with Parts(folder) as parts, rival.ready(parts, servers, plan) as way:
+            wall = time.monotonic()
+            with _changes(plan, servers, None, wall):
+                ended = send(parts, way, plan, servers, say)
+            wall = time.monotonic() - wall
+        done, used = servers.ended(), servers.cpu_s()
+        cpu = (children_cpu_s() - before + used) / wall
+    return Outcome(rival.name, ended, done, cpu, wall)
+
+
+@contextmanager
+def _servers(plan: Plan) -> Iterator[tuple[Path, Servers]]:
+    with tempfile.TemporaryDirectory(prefix="grader-router-") as name:
+        folder = Path(name)
+        with Parts(folder) as parts:
+            world = plan.scenario.setting.world.name
+            yield folder, start_servers(parts, plan.factor, plan.slots, world=world)
+
+
+def _rest(system: Product, plan: Plan, start: float) -> None:
+    """Hand in what comes later, each at its time."""
+    later = sorted((one.at, n) for n, one in enumerate(plan.scenario.hand_ins) if one.at > 0)
+    for at, number in later:
+        time.sleep(max(0.0, start + at / plan.factor - time.time()))
+        system.hand_in(number, plan.scenario.hand_ins[number])
+
+
+def _until_over(system: Product, plan: Plan, say: Say) -> None:
+    count, told, changed = len(plan.scenario.hand_ins) + plan.learn, 0, time.monotonic()
+    while (over := system.over()) < count:
+        if over > told:
+            told, changed = over, time.monotonic()
+        elif time.monotonic() - changed > plan.stuck_s:
+            say(f"stuck at {over} of {count}; logs are in {system.folder}")
+            break
+        time.sleep(LOOK_S)
+
+
+@contextmanager
+def _changes(plan: Plan, servers: Servers, system: Product | None, start: float) -> Iterator[None]:
+    """Machines that die, come back or get slower meanwhile; with a dead one dies its worker.
+
+    `start` is the monotonic time that counts as 0.
+    """
+    over = threading.Event()
+    due = sorted(
+        (at, name, speed) for name, all_ in plan.scenario.setting.changes.items() for at, speed in all_
+    )
+
+    def change() -> None:
+        for at, name, speed in due:
+            if over.wait(max(0.0, start + at / plan.factor - time.monotonic())):
+                return
+            if system is not None and not speed:
+                system.parts.kill(name)
+            servers.change(name, speed)
+            if system is not None and speed == 1 and name not in system.parts.running:
+                system.start(name, "worker", name)
+
+    thread = threading.Thread(target=change, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,177 @@
+"""Values and tables of one run of the benchmark, in emulated seconds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.router.lower_bound import bound_s
+from bench.router.scenarios import Scenario, backlog
+from bench.router.simulation import HandIn
+
+OURS = "ours"
+STUCK_S = 1800.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A scenario, and the speed at which it is played."""
+
+    scenario: Scenario
+    factor: float
+    at_once: int = 64
+    """Requests a client has under way at the most."""
+    learn: int = 0
+    """Hand-ins of usual size that are worked off before, so that whoever learns has learned."""
+
+    @property
+    def before(self) -> Sequence[HandIn]:
+        """Those."""
+        of = self.scenario.setting
+        return backlog(self.learn, self.slots, of.seed + 1000, of.world).hand_ins
+
+    @property
+    def slots(self) -> int:
+        """Generations at once of each machine."""
+        return self.scenario.setting.slots
+
+    @property
+    def stuck_s(self) -> float:
+        """Real seconds without one that ends, after which the rest is given up."""
+        return max(20.0, STUCK_S / self.factor)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A hand-in that is through; `at` is when it came."""
+
+    number: int
+    at: float
+    ended: float
+    ok: bool = True
+
+    @property
+    def took(self) -> float:
+        """From hand-in to the last answer."""
+        return self.ended - self.at
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one way of routing made of a plan."""
+
+    way: str
+    ended: Sequence[Ended]
+    done: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """machine -> how requests ended there -> how many."""
+    cpu: float = 0.0
+    """Cores that everything together used, the emulated machines included."""
+    wall_s: float = 0.0
+
+    @property
+    def makespan(self) -> float:
+        """When the last one was through."""
+        return max((one.ended for one in self.ended), default=0.0)
+
+    @property
+    def failed(self) -> int:
+        """How many never got both answers."""
+        return sum(not one.ok for one in self.ended)
+
+    def took(self, quantile: float) -> float:
+        """Seconds from hand-in to grade, of so large a part of all."""
+        times = sorted(one.took for one in self.ended)
+        if len(times) < 2:
+            return times[0] if times else 0.0
+        return statistics.quantiles(times, n=100, method="inclusive")[round(quantile * 100) - 1]
+
+
+HEADS = ("scenario", "way", "makespan s", "× bound", "p50 s", "p95 s", "interactive p95 s", "failed", "cores")
+KNOWN = "× bound, changes known"
+"""A column where something happens to machines."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """One plan and what each way made of it, in emulated seconds."""
+
+    plan: Plan
+    outcomes: Sequence[Outcome]
+
+    @property
+    def bound_s(self) -> float:
+        """In less nobody grades all of it, had it come at once."""
+        of = self.plan.scenario
+        return bound_s(of.setting.cards, self.plan.slots, of.hand_ins, usual=of.setting.works)
+
+    @property
+    def at_once(self) -> bool:
+        """Whether everything came at the beginning."""
+        return all(one.at <= 0 for one in self.plan.scenario.hand_ins)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a way."""
+        return [self._row(one) for one in self.outcomes]
+
+    def _row(self, outcome: Outcome) -> dict[str, Any]:
+        waiting = self._interactive(outcome)
+        return {
+            "scenario": self.plan.scenario.name,
+            "way": outcome.way,
+            "makespan s": round(outcome.makespan),
+            "× bound": round(outcome.makespan / self.bound_s, 3) if self.at_once else None,
+            "p50 s": round(outcome.took(0.5)),
+            "p95 s": round(outcome.took(0.95)),
+            "interactive p95 s": round(waiting.took(0.95)) if waiting.ended else None,
+            "failed": outcome.failed,
+            "cores": round(outcome.cpu, 2),
+            **self._changed(outcome),
+        }
+
+    def _changed(self, outcome: Outcome) -> dict[str, Any]:
+        """Where something happens to machines."""
+        changes = self.plan.scenario.setting.changes
+        if not changes:
+            return {}
+        of = self.plan.scenario
+        known = bound_s(of.setting.cards, self.plan.slots, of.hand_ins, changes, usual=of.setting.works)
+        return {KNOWN: round(outcome.makespan / known, 3) if self.at_once else None}
+
+    def _interactive(self, outcome: Outcome) -> Outcome:
+        """Only those of people who wait, where others do not."""
+        hand_ins = self.plan.scenario.hand_ins
+        if len({one.priority for one in hand_ins}) < 2:
+            return Outcome(outcome.way, ())
+        mine = [one for one in outcome.ended if hand_ins[one.number].priority == "interactive"]
+        return Outcome(outcome.way, mine)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "scenario": self.plan.scenario.name,
+            "hand_ins": len(self.plan.scenario.hand_ins),
+            "slots": self.plan.slots,
+            "factor": self.plan.factor,
+            "at_once": self.plan.at_once,
+            "learned_from": self.plan.learn,
+            "seed": self.plan.scenario.setting.seed,
+            "bound_s": round(self.bound_s, 1),
+            "ways": [
+                {**row, "wall_s": round(one.wall_s, 1), "done": one.done}
+                for row, one in zip(self.rows(), self.outcomes, strict=True)
+            ],
+        }
+
+
+def table(played: Sequence[Played]) -> list[str]:
+    """Lines of a Markdown table."""
+    rows: list[Mapping[str, Any]] = [row for one in played for row in one.rows()]
+    heads = (*HEADS, KNOWN) if any(KNOWN in row for row in rows) else HEADS
+    lines = [f"| {' | '.join(heads)} |", f"| {' | '.join('---' for _ in heads)} |"]
+    return [*lines, *(f"| {' | '.join(_cell(row.get(head)) for head in heads)} |" for row in rows)]
+
+
+def _cell(value: Any) -> str:
+    return "–" if value is None else str(value)
