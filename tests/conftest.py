@@ -7,7 +7,8 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import hypothesis
 import pytest
@@ -26,7 +27,7 @@ from tests.support.services import (
 )
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Route
+    from playwright.sync_api import Browser, Page, Request
 
 # shared cores make single examples slow; `make soak` looks at many more
 # the same examples each time: what a change broke shows with the change; the soak looks further
@@ -187,18 +188,14 @@ def page(browser: Browser) -> Iterator[Page]:
     """A page of its own; asking for anything beyond loopback fails the test."""
     outside: list[str] = []
 
-    def route(route: Route) -> Any:
-        from urllib.parse import urlsplit
-
-        url = urlsplit(route.request.url)
+    def note(request: Request) -> None:
+        url = urlsplit(request.url)
         if url.scheme in ("http", "https") and not network_guard.is_loopback(url.hostname or ""):
-            outside.append(route.request.url)
-            return route.abort()
-        return route.continue_()
+            outside.append(request.url)
 
     # what moves is drawn again and again, which costs much without a graphics card
     context = browser.new_context(reduced_motion="reduce")
-    context.route("**/*", route)
+    context.on("request", note)  # a route would keep the browser from caching
     yield context.new_page()
     context.close()
     assert not outside, f"the page asked for {outside}"

@@ -39,6 +39,9 @@ BROWSER_FLAGS = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
+    # whatever is not on this machine is asked of a proxy that is not there
+    "--proxy-server=http://127.0.0.1:9",
+    "--proxy-bypass-list=127.0.0.1;localhost",
 ]
 
 
@@ -294,9 +297,10 @@ def _wait_for_postgres(url: str, process: subprocess.Popen[bytes], log: Path) ->
 
 
 def find_browser() -> str:
-    """Path of a Chromium or Chrome: CHROMIUM, else the system's."""
+    """Path of a Chromium or Chrome: CHROMIUM, else the system's, first the one that draws no windows."""
     names = [
-        os.environ.get("CHROMIUM", "chromium"),
+        os.environ.get("CHROMIUM", "chromium-headless-shell"),
+        "chromium",
         "chromium-browser",
         "google-chrome",
         "google-chrome-stable",
