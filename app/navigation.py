@@ -45,10 +45,9 @@ COURSES = frozenset(
         "classes",
         "imports",
         "exports",
-        "comments",
         "course_platforms",
     }
-    | {"review", "review_changes", "review_class", "marking"}
+    | {"review", "class_actions", "second_marking"}
     | {"authoring", "authoring_task", "authoring_files", "authoring_versions", "authoring_proposals"}
     | {"dry_runs"}
     | {"submissions.submission", "submissions.prompt", "submissions.receipt", "submissions.upload"}
@@ -58,7 +57,7 @@ MAIN = (
     Way("home.home", N_("Home"), "tokens.own"),
     Way("courses.listing", N_("Courses"), "tokens.own", COURSES),
     Way("home.hand_ins", N_("Hand-ins"), "machines.see"),
-    Way("regrades.listing", N_("Regrades"), "given_up.see", frozenset({"regrades"})),
+    Way("regrade_requests.listing", N_("Regrades"), "given_up.see", frozenset({"regrade_requests"})),
     Way("users.listing", N_("Accounts"), "administer", frozenset({"users"})),
     Way(
         "operations.overview",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from app.accounts import admin, erasure, profile, sign_in, tokens
+from app.accounts import profile, sign_in, users
 
-blueprints = (admin.pages, erasure.pages, profile.pages, sign_in.pages, tokens.pages)
+blueprints = (profile.pages, sign_in.pages, users.pages)

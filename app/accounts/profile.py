@@ -1,36 +1,39 @@
-"""What everybody sets for themselves: address, language, mail, password."""
+"""What everybody sets for themselves: settings, password, sessions, API tokens."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 from flask import Blueprint, flash, g, redirect, render_template, request, session, url_for
 from flask_login import login_user
 from werkzeug.wrappers import Response
 
-from app.accounts import known_browsers
+from app.accounts import sign_in
 from app.web import auth
+from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
 from app.web.i18n import languages, title_of
 from app.web.rate_limits import limited, per_person
 from app.web.services import services
 from grading.domain.errors import GraderError
-from grading.store.accounts import credentials
-from grading.store.accounts import users as accounts
+from grading.domain.permissions import SCOPES, Actor
+from grading.store.accounts import credentials, users
 from grading.store.accounts.sign_in_attempts import TriedTooOften
 from grading.store.courses import user_admin
 from grading.store.courses.user_admin import Wishes
 
 PASSWORDS = "20 per minute"
 """For one person who changes their password."""
-pages = Blueprint("account", __name__, url_prefix="/account")
+pages = Blueprint("profile", __name__)
 
 
-@pages.get("")
-def mine() -> str:
+@pages.get("/account")
+def show() -> str:
     """One's own settings."""
     return _page()
 
 
-@pages.post("")
+@pages.post("/account")
 def save() -> tuple[str, int] | Response:
     """Keep address, language and whether mail is wanted."""
     actor = auth.actor()
@@ -50,10 +53,10 @@ def save() -> tuple[str, int] | Response:
     if wanted.language:
         g.language = wanted.language
     flash(_("Your settings are saved."))
-    return redirect(url_for("account.mine"), 303)
+    return redirect(url_for("profile.show"), 303)
 
 
-@pages.post("/password")
+@pages.post("/account/password")
 @limited(PASSWORDS, per_person)
 def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     """Set a new password; this session goes on, all others end."""
@@ -63,10 +66,10 @@ def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
         if new != request.form.get("again", ""):
             raise GraderError(_("The two new passwords differ. Type the same one twice."))
         ended = "tokens" in request.form
-        caller = known_browsers.caller_of(auth.user())
+        caller = sign_in.caller_of(auth.user())
         credentials.change_password(services().store, actor.user_id, old, new, caller, tokens_end=ended)
     except TriedTooOften as error:
-        return _page(known_browsers.waits(error)), error.status, {"Retry-After": str(error.retry_after_s)}
+        return _page(sign_in.waits(error)), error.status, {"Retry-After": str(error.retry_after_s)}
     except GraderError as error:
         return _page(error.message), error.status
     told = _("Your password is changed. Other sessions of yours have ended.")
@@ -74,8 +77,8 @@ def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     return _go_on(actor.user_id)
 
 
-@pages.post("/sessions")
-def elsewhere() -> Response:
+@pages.post("/account/sessions")
+def end_other_sessions() -> Response:
     """End all sessions but this one."""
     actor = auth.actor()
     with services().store.write() as store:
@@ -87,7 +90,7 @@ def elsewhere() -> Response:
 def _go_on(user_id: int) -> Response:
     """Sign this browser in again, with the new stamp; the account knows no other browser any more."""
     login_user(auth.begin_session(user_id))
-    return known_browsers.remember(redirect(url_for("account.mine"), 303), user_id)
+    return sign_in.remember(redirect(url_for("profile.show"), 303), user_id)
 
 
 def _page(problem: str = "", wanted: Wishes | None = None) -> str:
@@ -97,5 +100,66 @@ def _page(problem: str = "", wanted: Wishes | None = None) -> str:
     chosen = [(one, title_of(one)) for one in languages()]
     return render_template(
         "accounts/profile.html", account=account, wishes=wanted or wishes, offered=chosen, problem=problem,
-        least=accounts.MIN_PASSWORD,
+        least=users.MIN_PASSWORD,
     )  # fmt: skip
+
+
+@pages.get("/tokens")
+def list_tokens() -> str:
+    """All own tokens and a form for a new one."""
+    return _tokens_page()
+
+
+@pages.post("/tokens")
+def create_token() -> str:
+    """Make a token and show it once."""
+    actor = auth.actor()
+    auth.require(actor, "tokens.own")
+    scopes = [scope for scope in request.form.getlist("scope") if scope in _offered(actor)]
+    days = request.form.get("days", "")
+    if not days.isdecimal() or len(days) > 6 or not 1 <= int(days) <= 730:
+        raise GraderError("Say how many days the token is valid: 1 to 730.")
+    with services().store.write() as session:
+        name = request.form.get("name", "")
+        made = users.create_token(session, actor.user_id, name, scopes, timedelta(days=int(days)))
+    return _tokens_page(made.secret)
+
+
+@pages.post("/tokens/<int(max=2147483647):token_id>/revoke")
+def revoke_token(token_id: int) -> Response:
+    """End a token."""
+    actor = auth.actor()
+    auth.require(actor, "tokens.own")
+    with services().store.write() as session:
+        credentials.revoke_token(session, actor.user_id, token_id)
+    return redirect(url_for("profile.list_tokens"), 303)
+
+
+def _offered(actor: Actor) -> list[str]:
+    """Scopes that are of use to this person."""
+    teaches = actor.administrator or "instructor" in actor.roles.values()
+    useless = {
+        "grade": not actor.staff,
+        "manage": not teaches,
+        "chat": not actor.staff,
+        "admin": not actor.administrator,
+    }
+    return [scope for scope in SCOPES if not useless.get(scope, False)]
+
+
+def _tokens_page(secret: str | None = None) -> str:
+    actor = auth.actor()
+    auth.require(actor, "tokens.own")
+    with services().store.look() as session:
+        rows = credentials.tokens_of(session, actor.user_id, _before())
+    scopes = _offered(actor)
+    shown = rows[: credentials.TOKENS]
+    older = shown[-1].id if len(rows) > len(shown) else None
+    return render_template(
+        "accounts/tokens.html", tokens=shown, older=older, secret=secret, scopes=scopes, may=SCOPE_TEXTS
+    )
+
+
+def _before() -> int | None:
+    text = request.args.get("before", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

@@ -1,25 +1,31 @@
-"""Signing in and out, and setting a password by a link."""
+"""Signing in and out, setting a password by a link, and the browsers that are known."""
 
 from __future__ import annotations
 
-from flask import Blueprint, flash, redirect, render_template, request, session, url_for
-from flask_login import login_user, logout_user
-from werkzeug.wrappers import Response as BaseResponse
+import secrets
 
-from app.accounts import known_browsers
+from flask import Blueprint, current_app, flash, redirect, render_template, request, session, url_for
+from flask_login import login_user, logout_user
+from itsdangerous import BadData, URLSafeTimedSerializer
+from werkzeug.wrappers import Response
+
 from app.web import auth, frames
+from app.web.auth import SignedIn
 from app.web.i18n import gettext as _
+from app.web.i18n import ngettext
 from app.web.rate_limits import limited
 from app.web.security import safe_next
 from app.web.services import services
 from grading.domain.errors import GraderError
 from grading.store.accounts import credentials, users
-from grading.store.accounts.sign_in_attempts import TriedTooOften
+from grading.store.accounts.sign_in_attempts import Caller, KnownBrowser, TriedTooOften
 from grading.store.courses import invitations
 
 SIGN_INS = "300 per minute"
 """For one address; a whole class may sit behind it. Each account has its own, lower bound."""
 pages = Blueprint("sign_in", __name__)
+COOKIE = "grader-known"
+KEPT_S = 180 * 24 * 3600
 
 
 @pages.get("/sign-in")
@@ -31,15 +37,15 @@ def form() -> str:
 
 @pages.post("/sign-in")
 @limited(SIGN_INS)
-def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | BaseResponse:
+def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     """Check name and password."""
     name, password = request.form.get("name", "")[:200], request.form.get("password", "")[:1000]
     target = safe_next(request.form.get("next"))
     try:
-        user_id = credentials.verify_password(services().store, name, password, known_browsers.caller())
+        user_id = credentials.verify_password(services().store, name, password, caller())
     except TriedTooOften as error:
         return (
-            _form(target, name, known_browsers.waits(error)),
+            _form(target, name, waits(error)),
             429,
             {"Retry-After": str(error.retry_after_s)},
         )
@@ -49,7 +55,7 @@ def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | BaseResponse:
     session.clear()
     session.permanent = True
     login_user(found)
-    return known_browsers.remember(redirect(target or url_for("home.home"), 303), user_id)
+    return remember(redirect(target or url_for("home.home"), 303), user_id)
 
 
 def _form(target: str | None, name: str, problem: str = "") -> str:
@@ -57,7 +63,7 @@ def _form(target: str | None, name: str, problem: str = "") -> str:
 
 
 @pages.post("/sign-out")
-def leave() -> str | BaseResponse:
+def leave() -> str | Response:
     """End this session on the server, too: no copy of its cookie is worth anything then."""
     auth.end_session()
     logout_user()
@@ -75,7 +81,7 @@ def forgotten() -> str:
 
 @pages.get("/reset/<secret>")
 @limited(SIGN_INS)
-def follow(secret: str) -> BaseResponse:
+def follow(secret: str) -> Response:
     """Take a link's secret out of the address, so that it reaches no other page, and go on to the form."""
     with services().store.read() as store:
         invitations.owner(store, secret[:100])
@@ -93,7 +99,7 @@ def set_form() -> str:
 
 @pages.post("/reset")
 @limited(SIGN_INS)
-def set_password() -> tuple[str, int] | BaseResponse:
+def set_password() -> tuple[str, int] | Response:
     """Set the password; sessions and other links of the account end."""
     password = request.form.get("password", "")
     try:
@@ -109,7 +115,7 @@ def set_password() -> tuple[str, int] | BaseResponse:
     session["signs_in_as"] = request.form.get("username", "")[:200]
     flash(_("Your password is set. Sign in with it now."))
     # so that whoever is slowed down by strangers gets in by a link
-    return known_browsers.remember(redirect(url_for("sign_in.form"), 303), user_id)
+    return remember(redirect(url_for("sign_in.form"), 303), user_id)
 
 
 def _set_page(problem: str | None = None) -> str:
@@ -119,3 +125,55 @@ def _set_page(problem: str | None = None) -> str:
     return render_template(
         "accounts/reset.html", owner=user, sign_in_name=name, problem=problem, least=users.MIN_PASSWORD
     )
+
+
+def caller() -> Caller:
+    """Where this request comes from, and whose browser it shows to be."""
+    return Caller(request.remote_addr or "", _shown())
+
+
+def caller_of(user: SignedIn) -> Caller:
+    """The same for somebody who is signed in: their session is as good as a known browser."""
+    return Caller(
+        request.remote_addr or "", KnownBrowser(user.actor.user_id, user.stamp, f"session {user.session_id}")
+    )
+
+
+def remember(answer: Response, user_id: int) -> Response:
+    """Let the browser show later that this account signed in there; of several accounts, the last one."""
+    with services().store.look() as store:
+        found = users.load_reader(store, user_id)
+    if found is None:  # disabled meanwhile
+        return answer
+    shown = _signer().dumps([user_id, found.stamp, secrets.token_urlsafe(16)])
+    answer.set_cookie(
+        _name(), str(shown), max_age=KEPT_S, secure=services().https, httponly=True, samesite="Strict"
+    )
+    return answer
+
+
+def waits(error: TriedTooOften) -> str:
+    """When to try again, in words."""
+    return ngettext(
+        "After several wrong passwords for this name there is a pause between tries. Nothing is lost. "
+        "Try again in %(count)s second.",
+        "After several wrong passwords for this name there is a pause between tries. Nothing is lost. "
+        "Try again in %(count)s seconds.",
+        error.retry_after_s,
+    )
+
+
+def _shown() -> KnownBrowser | None:
+    try:
+        user_id, stamp, number = _signer().loads(request.cookies.get(_name(), ""), max_age=KEPT_S)
+    except BadData:
+        return None
+    return KnownBrowser(int(user_id), str(stamp), str(number))
+
+
+def _signer() -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(current_app.secret_key or "", salt="known-browser")
+
+
+def _name() -> str:
+    return f"__Host-{COOKIE}" if services().https else COOKIE

@@ -9,7 +9,6 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from pydantic import ValidationError
 from werkzeug.wrappers import Response
 
-from app.review import filters as review_filter
 from app.review import views, worklist
 from app.web import auth, cache, dates
 from app.web.i18n import gettext as _
@@ -24,19 +23,19 @@ from grading.store.review.curves import CurveRefused, MovedMeanwhile, Preview
 from grading.store.review.second_marking import MOST
 from grading.store.views import submission_lists
 
-pages = Blueprint("review_class", __name__)
-CHOSEN = 500
+pages = Blueprint("class_actions", __name__)
+SELECTED = 500
 """Hand-ins of one page that can be ticked, with room."""
 SHOWN = 500
 """Rows of a preview that are shown."""
 Answer = Response | str | tuple[str, int]
 
 
-@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/chosen")
-def chosen(assignment_id: int) -> Answer:
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/selected")
+def act_on_selected(assignment_id: int) -> Answer:
     """Release, withdraw or mark what was ticked in the list."""
     actor, do = auth.actor(), request.form.get("do", "")
-    ids = [one for one in request.form.getlist("chosen") if one.isalnum() and len(one) <= 32][:CHOSEN]
+    ids = [one for one in request.form.getlist("chosen") if one.isalnum() and len(one) <= 32][:SELECTED]
     with services().store.look() as session:
         views.of_class(session, actor, assignment_id, "mark.give")
     if not ids:
@@ -44,7 +43,7 @@ def chosen(assignment_id: int) -> Answer:
         return _to_list(assignment_id)
     if do == "mark":
         to_mark = ",".join(ids[:MOST])
-        return redirect(url_for("marking.listing", assignment_id=assignment_id, ids=to_mark), 303)
+        return redirect(url_for("second_marking.listing", assignment_id=assignment_id, ids=to_mark), 303)
     if do == "withdraw" and "sure" not in request.form:
         return _ask_withdrawal(actor, assignment_id, ids)
     with services().store.write() as session:
@@ -58,13 +57,13 @@ def chosen(assignment_id: int) -> Answer:
     return _to_list(assignment_id)
 
 
-@pages.get("/assignments/<int(max=2147483647):assignment_id>/review/releasing")
-def releasing(assignment_id: int) -> str:
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/review/release")
+def release_form(assignment_id: int) -> str:
     """When grades are released: now, at a date, by themselves."""
-    return _releasing_page(auth.actor(), assignment_id)
+    return _release_page(auth.actor(), assignment_id)
 
 
-@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/releasing")
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/release")
 def release(assignment_id: int) -> Answer:
     """Release all that is not held now, withdraw all, or say when it happens from now on."""
     actor, do = auth.actor(), request.form.get("do", "")
@@ -83,18 +82,18 @@ def release(assignment_id: int) -> Answer:
     except GraderError as error:
         if error.status != 422:
             raise
-        return _releasing_page(actor, assignment_id, _(error.message)), error.status
-    return redirect(url_for("review_class.releasing", assignment_id=assignment_id), 303)
+        return _release_page(actor, assignment_id, _(error.message)), error.status
+    return redirect(url_for("class_actions.release_form", assignment_id=assignment_id), 303)
 
 
-@pages.get("/assignments/<int(max=2147483647):assignment_id>/review/adjusting")
-def adjusting_form(assignment_id: int) -> Answer:
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/review/curve")
+def curve_form(assignment_id: int) -> Answer:
     """Choose a curve, and see what it would do."""
-    return _adjusting_page(auth.actor(), assignment_id, request.args.to_dict())
+    return _curve_page(auth.actor(), assignment_id, request.args.to_dict())
 
 
-@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/adjusting")
-def adjust(assignment_id: int) -> Answer:
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/curve")
+def apply_curve(assignment_id: int) -> Answer:
     """Apply the curve that was previewed."""
     actor, form = auth.actor(), request.form.to_dict()
     try:
@@ -104,32 +103,32 @@ def adjust(assignment_id: int) -> Answer:
             count = curves.apply(
                 session,
                 assignment,
-                _curve(form),
+                _curve_of(form),
                 actor,
                 seen=form.get("seen", ""),
                 reason=reason,
                 everything=bool(form.get("all")),
             )
     except (CurveRefused, MovedMeanwhile) as error:
-        return _adjusting_page(actor, assignment_id, form, _(error.message), error.status)
+        return _curve_page(actor, assignment_id, form, _(error.message), error.status)
     flash(ngettext("%(count)s grade moved.", "%(count)s grades moved.", count))
-    return redirect(url_for("review_class.adjusting_form", assignment_id=assignment_id), 303)
+    return redirect(url_for("class_actions.curve_form", assignment_id=assignment_id), 303)
 
 
-@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/adjusting/undo")
-def undo(assignment_id: int) -> Response:
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/review/curve/undo")
+def undo_curve(assignment_id: int) -> Response:
     """Take a curve back for everybody."""
     actor = auth.actor()
     with services().store.write() as session:
         assignment = views.of_class(session, actor, assignment_id, "grade.adjust_all")
         count = curves.undo(session, assignment, request.form.get("bulk", "")[:32], actor)
     flash(ngettext("Taken back for %(count)s grade.", "Taken back for %(count)s grades.", count))
-    return redirect(url_for("review_class.adjusting_form", assignment_id=assignment_id), 303)
+    return redirect(url_for("class_actions.curve_form", assignment_id=assignment_id), 303)
 
 
 def _to_list(assignment_id: int) -> Response:
-    filters, number = review_filter.filters_of(request.args), review_filter.page_of(request.args)
-    address = review_filter.address_of(filters, number)
+    filters, number = worklist.filters_of(request.args), worklist.page_of(request.args)
+    address = worklist.address_of(filters, number)
     return redirect(url_for("review.listing", assignment_id=assignment_id, **address), 303)
 
 
@@ -157,7 +156,7 @@ def _ask_withdrawal(actor: Actor, assignment_id: int, ids: list[str]) -> str:
     with services().store.look() as session:
         assignment = views.of_class(session, actor, assignment_id, "grade.release")
         line = submission_lists.assignment_line(assignment, assignment.course)
-    address = review_filter.address_of(review_filter.filters_of(request.args))
+    address = worklist.address_of(worklist.filters_of(request.args))
     return render_template("review/withdraw.html", assignment=line, ids=ids, address=address, actor=actor)
 
 
@@ -174,14 +173,14 @@ def _moment() -> datetime | None:
         return None
 
 
-def _releasing_page(actor: Actor, assignment_id: int, problem: str = "") -> str:
+def _release_page(actor: Actor, assignment_id: int, problem: str = "") -> str:
     with services().store.look() as session:
         assignment = views.of_class(session, actor, assignment_id, "grade.release")
         line = submission_lists.assignment_line(assignment, assignment.course)
         counts = cache.of_assignment("counts", session, assignment.course_id, assignment_id, grades.counts)
         release_at = assignment.release_at
     return render_template(
-        "review/releasing.html",
+        "review/release.html",
         assignment=line,
         release_at=release_at,
         counts=counts,
@@ -190,7 +189,7 @@ def _releasing_page(actor: Actor, assignment_id: int, problem: str = "") -> str:
     )
 
 
-def _adjusting_page(
+def _curve_page(
     actor: Actor, assignment_id: int, form: dict[str, str], problem: str = "", status: int = 200
 ) -> Answer:
     preview: Preview | None = None
@@ -199,7 +198,7 @@ def _adjusting_page(
         line = submission_lists.assignment_line(assignment, assignment.course)
         if form.get("kind"):
             try:
-                preview = curves.preview(session, assignment, _curve(form), bool(form.get("all")))
+                preview = curves.preview(session, assignment, _curve_of(form), bool(form.get("all")))
             except CurveRefused as error:
                 problem, status = problem or _(error.message), error.status
         values: dict[str, Any] = {
@@ -208,12 +207,12 @@ def _adjusting_page(
             "bulks": curves.bulks(session, assignment_id),
         }
     shown = {"preview": preview, "form": form, "problem": problem, "shown": SHOWN}
-    return render_template("review/adjusting.html", actor=actor, **shown, **values), status
+    return render_template("review/curve.html", actor=actor, **shown, **values), status
 
 
-def _curve(form: dict[str, str]) -> Curve:
+def _curve_of(form: dict[str, str]) -> Curve:
     """The curve of a form. Raises CurveRefused."""
-    points = review_filter.number(form.get("points", ""))
+    points = worklist.number(form.get("points", ""))
     said = {"kind": form.get("kind"), "criterion": form.get("criterion", "")[:64]}
     if points is None and said["kind"] != "root":
         raise CurveRefused(_("Say how many points."))

@@ -21,7 +21,7 @@ from grading.store.views import regrade_requests, submission
 from grading.store.views.regrade_requests import Request
 from grading.store.views.submission import SubmissionView
 
-pages = Blueprint("regrades", __name__)
+pages = Blueprint("regrade_requests", __name__)
 SHORTEST = 10
 """Characters of a reason."""
 VERDICTS: dict[str, Verdict] = {"declined": "declined", "points": "points", "again": "again"}
@@ -92,7 +92,7 @@ def listing() -> str:
 
 
 @pages.get("/regrades/<int(max=2147483647):request_id>")
-def one(request_id: int) -> str:
+def show(request_id: int) -> str:
     """A request with the grade it is about, and the form for the answer."""
     actor = auth.actor()
     with services().store.look() as session:
@@ -115,7 +115,7 @@ def answer(request_id: int) -> tuple[str, int] | Response:
     if new is not None:
         given.dispatch.announce(new)
     flash(_("The request was answered. The student sees your words on the page of the result."))
-    return redirect(url_for("regrades.listing"), 303)
+    return redirect(url_for("regrade_requests.listing"), 303)
 
 
 def _answer(found: Request, view: SubmissionView) -> tuple[Answer | None, str]:

@@ -9,7 +9,7 @@ from flask import Blueprint, flash, redirect, render_template, request, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app.review import filters, parts, views
+from app.review import detail, views, worklist
 from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.services import services
@@ -19,10 +19,10 @@ from grading.store.review import second_marking
 from grading.store.review.second_marking import MOST, MarkRefused, ToMark
 from grading.store.views import review_worklist, submission_lists
 
-pages = Blueprint("marking", __name__)
+pages = Blueprint("second_marking", __name__)
 
 
-@pages.get("/assignments/<int(max=2147483647):assignment_id>/marking")
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/second-marking")
 def listing(assignment_id: int) -> str:
     """What was chosen or drawn, and how far it is marked; or a form to draw some."""
     actor = auth.actor()
@@ -32,7 +32,7 @@ def listing(assignment_id: int) -> str:
         found = _drawn(session, assignment, actor)
     following = next((one.id for one in found if not one.marked), None)
     return render_template(
-        "review/marking.html",
+        "review/second_marking_list.html",
         assignment=line,
         found=found,
         following=following,
@@ -43,14 +43,14 @@ def listing(assignment_id: int) -> str:
     )
 
 
-@pages.get("/submissions/<submission_id>/mark")
-def one(submission_id: str) -> str:
+@pages.get("/submissions/<submission_id>/second-marking")
+def submission(submission_id: str) -> str:
     """One hand-in without its grade, and the rubric's levels to choose from."""
     return _page(auth.actor(), submission_id)
 
 
-@pages.post("/submissions/<submission_id>/mark")
-def give(submission_id: str) -> Response | tuple[str, int]:
+@pages.post("/submissions/<submission_id>/second-marking")
+def save(submission_id: str) -> Response | tuple[str, int]:
     """Keep the levels and go on to the next one of the draw."""
     actor = auth.actor()
     try:
@@ -64,8 +64,8 @@ def give(submission_id: str) -> Response | tuple[str, int]:
     flash(_("Kept.") if blind else _("Kept, as not blind: you had seen what the model gave."))
     following = next((one.id for one in found if not one.marked and one.id != submission_id), None)
     if following is None:
-        return redirect(url_for("marking.listing", assignment_id=view.assignment_id, **_draw()), 303)
-    return redirect(url_for("marking.one", submission_id=following, **_draw()), 303)
+        return redirect(url_for("second_marking.listing", assignment_id=view.assignment_id, **_draw()), 303)
+    return redirect(url_for("second_marking.submission", submission_id=following, **_draw()), 303)
 
 
 def _page(actor: Actor, submission_id: str, problem: str = "") -> str:
@@ -73,9 +73,9 @@ def _page(actor: Actor, submission_id: str, problem: str = "") -> str:
         whole = views.seen_whole(session, actor, submission_id, "mark.give")
         before = second_marking.before(session, submission_id, whole.view.round_id, actor)
     return render_template(
-        "review/mark.html",
+        "review/second_marking.html",
         view=whole.view,
-        documents=parts.documents(whole.view, whole.handed_in),
+        documents=detail.documents(whole.view, whole.handed_in),
         draw=_draw(),
         problem=problem,
         actor=actor,
@@ -108,7 +108,7 @@ def _draw() -> dict[str, Any]:
 
 def _levels() -> dict[str, float]:
     found = {
-        name.removeprefix("level-"): filters.number(text)
+        name.removeprefix("level-"): worklist.number(text)
         for name, text in request.form.items()
         if name.startswith("level-")
     }

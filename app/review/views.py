@@ -1,43 +1,52 @@
-"""Reviewing: the list of an assignment's hand-ins, and one of them beside it."""
+"""Reviewing one submission beside the list, changing and releasing its grade, and the comment bank."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from flask import Blueprint, render_template, request
+from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
+from pydantic import ValidationError
 from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
 
-from app.review import detail, parts, worklist
-from app.review import filters as review_filter
+from app.review import detail, worklist
 from app.web import auth, viewing
+from app.web.i18n import gettext as _
+from app.web.i18n import told
 from app.web.services import services
-from grading.domain.errors import NotFound
+from grading.domain.changes import Change
+from grading.domain.errors import Conflict, NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.store import tables
+from grading.store.grades import release as grades
 from grading.store.grades.change_history import Made
-from grading.store.review import comment_bank
+from grading.store.review import comment_bank, edits
+from grading.store.review.comment_bank import CommentRefused
+from grading.store.review.edits import ChangedMeanwhile, ChangeRefused
 from grading.store.views import review_worklist, submission
 from grading.store.views.submission import SubmissionView, Whole
 
 pages = Blueprint("review", __name__)
+Answer = Response | tuple[str, int]
+Work = Callable[[Session, Actor, SubmissionView], str]
 
 
 @pages.record
 def _remember(state: BlueprintSetupState) -> None:
     """Keep parts of pages with this app."""
-    parts.remember(state.app)
+    detail.remember(state.app)
 
 
 @pages.get("/assignments/<int(max=2147483647):assignment_id>/review")
 def listing(assignment_id: int) -> str:
     """The list, and beside it what can be done to the whole class."""
-    actor, filters = auth.actor(), review_filter.filters_of(request.args)
+    actor, filters = auth.actor(), worklist.filters_of(request.args)
     with services().store.look() as session:
         assignment = of_class(session, actor, assignment_id)
         of = worklist.Of(session, assignment.course_id, assignment.id)
-        left = worklist.pane(of, filters, review_filter.page_of(request.args))
+        left = worklist.pane(of, filters, worklist.page_of(request.args))
     return render_template("review/listing.html", actor=actor, listing=left.html, **left.given)
 
 
@@ -57,12 +66,12 @@ def page(
     stale: bool = False,
 ) -> str:
     """The page of one hand-in; with what was typed where it could not be saved, and why."""
-    filters = review_filter.filters_of(request.args)
+    filters = worklist.filters_of(request.args)
     with services().store.look() as session:
         whole = seen_whole(session, actor, submission_id)
         view = whole.view
         of = worklist.Of(session, view.course_id, view.assignment_id)
-        left = worklist.pane(of, filters, review_filter.page_of(request.args), submission_id)
+        left = worklist.pane(of, filters, worklist.page_of(request.args), submission_id)
         before, after = worklist.neighbours(of, filters, submission_id, left)
         given = detail.given(session, whole, worklist.rubric_of_round(session, left, view.round_id))
         saved = comment_bank.texts(session, view.course_id)
@@ -71,7 +80,7 @@ def page(
     if problem or stale or meanwhile or draft:
         told = detail.entries(meanwhile, view.grade.report if view.grade else None)
         said = {"problem": problem, "stale": stale, "meanwhile": told, "draft": draft or {}}
-    body = parts.body(given, left.given["here"], saved, said)
+    body = detail.body(given, left.given["here"], saved, said)
     return render_template(
         "review/one.html",
         actor=actor,
@@ -112,3 +121,188 @@ def of_class(
         raise NotFound("There is no such assignment.")
     auth.require(actor, action, Subject(assignment.course_id))
     return assignment
+
+
+@pages.post("/submissions/<submission_id>/review/change")
+def change(submission_id: str) -> Answer:
+    """Change points or words, hide a remark, add a comment."""
+
+    def work(session: Session, actor: Actor, view: SubmissionView) -> str:
+        wanted = _wanted(session, submission_id)
+        edits.change(session, submission_id, wanted, _seen(), actor)
+        if wanted.kind == "add" and request.form.get("keep"):
+            comment_bank.save(session, view.course_id, wanted.text, actor)
+        told = _(" The student can see it.") if view.released else ""
+        return _("Saved.") + told
+
+    return _done(submission_id, "grade.change", work)
+
+
+@pages.post("/submissions/<submission_id>/review/undo")
+def undo(submission_id: str) -> Answer:
+    """Take a change back."""
+
+    def work(session: Session, actor: Actor, view: SubmissionView) -> str:
+        number = request.form.get("change", "")
+        known = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
+        edits.undo(session, submission_id, known, _seen(), actor)
+        return _("Taken back; what stood there before counts again.")
+
+    return _done(submission_id, "grade.change", work)
+
+
+@pages.post("/submissions/<submission_id>/review/accept")
+def accept(submission_id: str) -> Answer:
+    """Agree, and go on to the next one of the list."""
+    after: list[str | None] = []
+
+    def work(session: Session, actor: Actor, view: SubmissionView) -> str:
+        assignment = review_worklist.require(session, view.assignment_id)
+        filters = worklist.filters_of(request.args)
+        after.append(review_worklist.neighbours(session, assignment, filters, submission_id)[1])
+        released = edits.accept(session, submission_id, _seen(), actor)
+        said = _("Accepted: %(name)s.", name=view.student)
+        said += _(" It is released, as this assignment says.") if released else ""
+        return said if after[0] else said + " " + _("That was the last one of this list.")
+
+    return _done(submission_id, "grade.change", work, after)
+
+
+@pages.post("/submissions/<submission_id>/review/release")
+def release(submission_id: str) -> Answer:
+    """Let the student see this grade, also a held one: a person decided."""
+
+    def work(session: Session, actor: Actor, view: SubmissionView) -> str:
+        edits.require_seen(session, view.round_id, _seen())
+        grades.release(session, view.round_id, actor)
+        return _("The student can see this grade now.")
+
+    return _done(submission_id, "grade.release", work)
+
+
+@pages.post("/submissions/<submission_id>/review/withdraw")
+def withdraw(submission_id: str) -> Answer:
+    """Take a released grade back."""
+
+    def work(session: Session, actor: Actor, view: SubmissionView) -> str:
+        grades.withdraw(session, view.round_id, actor, _text("reason", 2_000))
+        return _("Withdrawn: the student sees no grade until you release it again.")
+
+    return _done(submission_id, "grade.release", work)
+
+
+def _done(submission_id: str, action: str, work: Work, after: list[str | None] | None = None) -> Answer:
+    """Do it in one transaction and show the hand-in, or the next one; what is wrong is said on the page."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            view = seen(session, actor, submission_id, action)
+            said = work(session, actor, view)
+    except ChangedMeanwhile as error:
+        draft = request.form.to_dict()
+        return page(actor, submission_id, meanwhile=error.since, draft=draft, stale=True), error.status
+    except (ChangeRefused, CommentRefused, Conflict) as error:
+        problem = told(error.message)
+        return page(actor, submission_id, problem=problem, draft=request.form.to_dict()), error.status
+    flash(said)
+    filters, number = worklist.filters_of(request.args), worklist.page_of(request.args)
+    address = worklist.address_of(filters, number)
+    target = (after[0] if after else None) or submission_id
+    anchor = _text("back", 40) if target == submission_id else ""
+    known = anchor if anchor.replace("-", "").isalnum() else None
+    return redirect(url_for("review.one", submission_id=target, _anchor=known, **address), 303)
+
+
+def _wanted(session: Session, submission_id: str) -> Change:
+    """The change a form asks for. Raises ChangeRefused."""
+    form = request.form
+    text = _text("text", 20_000) or _text("saved", 20_000)
+    said: dict[str, Any] = {"kind": form.get("kind", ""), "target": form.get("target", "")[:100]}
+    said |= {"text": text, "reason": _text("reason", 2_000)}
+    points = form.get("exact") or form.get("points") or ""
+    said["points"] = worklist.number(points)
+    said["target"] = edits.TOTAL if said["kind"] == "adjust" else said["target"]
+    if said["kind"] == "add":
+        said |= {**_place(session, submission_id), "target": ""}
+    try:
+        return Change.model_validate(said)
+    except ValidationError:
+        raise ChangeRefused from None
+
+
+def _place(session: Session, submission_id: str) -> dict[str, Any]:
+    """Where a comment is to stand: `document:cell` by their numbers, and a line."""
+    document, _colon, cell = request.form.get("place", "").partition(":")
+    line = request.form.get("line", "").strip()
+    if not _is_number(document):
+        if line:
+            raise ChangeRefused(_("Choose the file that the line is in."))
+        return {}
+    documents = session.get_one(tables.Submission, submission_id).documents
+    if int(document) >= len(documents) or (line and not _is_number(line)):
+        raise ChangeRefused(_("There is no such place in this hand-in."))
+    return {
+        "document": documents[int(document)]["path"],
+        "cell": int(cell) if _is_number(cell) else None,
+        "line": int(line) if line else None,
+    }
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
+def _seen() -> str:
+    return request.form.get("seen", "")[:100]
+
+
+def _text(name: str, most: int) -> str:
+    """What was typed, in lines as Python has them, without what a database does not take."""
+    return request.form.get(name, "").replace("\0", "").replace("\r\n", "\n").strip()[:most]
+
+
+@pages.get("/courses/<int(max=2147483647):course_id>/comments")
+def list_comments(course_id: int) -> str:
+    """All that are kept, and a form for another."""
+    return _comments_page(auth.actor(), course_id)
+
+
+@pages.post("/courses/<int(max=2147483647):course_id>/comments")
+def save_comment(course_id: int) -> Response | tuple[str, int]:
+    """Keep one."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            _course_of_comments(session, actor, course_id)
+            text = request.form.get("text", "").replace("\0", "").replace("\r\n", "\n")
+            comment_bank.save(session, course_id, text, actor)
+    except CommentRefused as error:
+        return _comments_page(actor, course_id, error.message), error.status
+    flash(_("Kept."))
+    return redirect(url_for("review.list_comments", course_id=course_id), 303)
+
+
+@pages.post("/courses/<int(max=2147483647):course_id>/comments/<int(max=2147483647):comment_id>/delete")
+def delete_comment(course_id: int, comment_id: int) -> Response:
+    """Forget one. Where it was used, it stays."""
+    actor = auth.actor()
+    with services().store.write() as session:
+        _course_of_comments(session, actor, course_id)
+        comment_bank.delete(session, course_id, comment_id, actor)
+    flash(_("Deleted. Where it was used, it stays."))
+    return redirect(url_for("review.list_comments", course_id=course_id), 303)
+
+
+def _course_of_comments(session: Session, actor: Actor, course_id: int) -> tables.Course:
+    course = session.get(tables.Course, course_id)
+    if course is None or not auth.knows_course(actor, course_id):
+        raise NotFound("There is no such course.")
+    auth.require(actor, "grade.change", Subject(course_id))
+    return course
+
+
+def _comments_page(actor: Actor, course_id: int, problem: str = "") -> str:
+    with services().store.look() as session:
+        course = _course_of_comments(session, actor, course_id)
+        kept = comment_bank.page_of(session, course_id, worklist.page_of(request.args))
+    return render_template("review/comments.html", course=course, kept=kept, problem=problem, actor=actor)

@@ -1,22 +1,25 @@
-"""The left pane of reviewing: the filter and the list, kept as long as nothing in the assignment changes."""
+"""The list of an assignment's submissions beside a review: its filter, order and cached pages."""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 from flask import render_template, request
 from markupsafe import Markup
+from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from app.review import filters as review_filter
-from app.review import parts
+from app.review import detail
 from app.web import cache
 from app.web.i18n import current
 from app.web.i18n import gettext as _
+from app.web.services import services
 from grading.domain.errors import NotFound
 from grading.domain.rubric import Criterion, Rubric
 from grading.shared.cache import mark
@@ -29,6 +32,25 @@ ORDERS = 20
 """Filters of an assignment whose order is kept."""
 BESIDE = 400
 """Hand-ins of an assignment whose neighbours, or rubrics, are kept."""
+NAMES: Mapping[str, str] = {
+    # name in the address -> field of the filter
+    "all": "everything",
+    "q": "q",
+    "look": "look",
+    "released": "released",
+    "state": "state",
+    "low": "low",
+    "high": "high",
+    "criterion": "criterion",
+    "clow": "criterion_low",
+    "chigh": "criterion_high",
+    "machine": "machine",
+    "model": "model",
+    "late": "late",
+    "sort": "sort",
+}
+POINTS = ("low", "high", "clow", "chigh")
+SWITCHES = ("all", "late")
 
 
 @dataclass
@@ -83,8 +105,8 @@ def pane(of: Of, filters: Filters, number: int, opened: str = "") -> Left:
         "assignment": line,
         "release_at": release_at,
         "filters": filters,
-        "address": review_filter.address_of(filters),
-        "here": review_filter.address_of(filters, number),
+        "address": address_of(filters),
+        "here": address_of(filters, number),
     }
     more = {**given, "listed": listed, "criteria": criteria, "opened": opened}
     if not _lasts(filters):
@@ -92,7 +114,7 @@ def pane(of: Of, filters: Filters, number: int, opened: str = "") -> Left:
     inside = known.pages.get((filters, number)) is listed
     place = (known.name, current(), request.root_path, sorted(given["address"].items()), number, opened)
     key = mark("list", *place) if inside else ""
-    return Left(known, listed, parts.remembered(key, lambda: _made(filters, more)), given)
+    return Left(known, listed, detail.remembered(key, lambda: _made(filters, more)), given)
 
 
 def neighbours(of: Of, filters: Filters, submission_id: str, left: Left) -> tuple[str | None, str | None]:
@@ -150,14 +172,14 @@ def _page(of: Of, filters: Filters, number: int, known: Known) -> Page:
 
 
 def _made(filters: Filters, given: dict[str, Any]) -> Markup:
-    machines, models = review_filter.machines()
+    machines, models = configured_machines()
     html = render_template(
         "review/_list.html",
         choosing=not given["opened"],
-        machines=review_filter.with_chosen(machines, filters.machine),
-        models=review_filter.with_chosen(models, filters.model),
-        looks=review_filter.looks(),
-        sorts=review_filter.sorts(),
+        machines=with_chosen(machines, filters.machine),
+        models=with_chosen(models, filters.model),
+        looks=looks(),
+        sorts=sorts(),
         released=[
             ("", _("released or not")),
             ("no", _("not released")),
@@ -174,3 +196,88 @@ def _made(filters: Filters, given: dict[str, Any]) -> Markup:
         **given,
     )
     return Markup(html)  # noqa: S704 - of a template that escapes
+
+
+def filters_of(args: Mapping[str, str]) -> Filters:
+    """The filter of an address. What makes no sense is left out."""
+    found: dict[str, Any] = {}
+    for name, attribute in NAMES.items():
+        text = args.get(name, "").replace("\0", "").strip()
+        if not text:
+            continue
+        value: Any = text
+        if name in SWITCHES:
+            value = True
+        elif name in POINTS:
+            value = number(text)
+        try:
+            Filters.model_validate({attribute: value})
+        except ValidationError:
+            continue
+        found[attribute] = value
+    return Filters.model_validate(found)
+
+
+def number(text: str) -> float | None:
+    """A number as people write it, with a point or a comma; nothing for anything else."""
+    try:
+        value = float(text.strip().replace(",", "."))
+    except ValueError:
+        return None
+    return value if isfinite(value) and abs(value) <= 1e6 else None
+
+
+def page_of(args: Mapping[str, str]) -> int:
+    """The page of an address, from 1."""
+    text = args.get("page", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 1
+
+
+def address_of(filters: Filters, page: int = 1) -> dict[str, Any]:
+    """What stands in the address for a filter: only what differs from the defaults."""
+    plain = Filters()
+    found: dict[str, Any] = {}
+    for name, attribute in NAMES.items():
+        value = getattr(filters, attribute)
+        if value != getattr(plain, attribute):
+            found[name] = 1 if name in SWITCHES else f"{value:g}" if name in POINTS else value
+    return found | ({"page": page} if page > 1 else {})
+
+
+def configured_machines() -> tuple[list[str], list[str]]:
+    """Names of machines and of models, as config.toml has them: to list all that ever ran costs more."""
+    known = services().config.machines
+    models = {place.model for machine in known for place in machine.stages.values()}
+    return [machine.name for machine in known], sorted(models)
+
+
+def with_chosen(known: Iterable[str], chosen: str) -> list[str]:
+    """Also what is chosen, though it is not configured any more."""
+    return sorted({*known, chosen} - {""})
+
+
+def looks() -> list[tuple[str, str]]:
+    """What one may look for."""
+    return [
+        ("", _("everything")),
+        ("held", _("held for a person")),
+        ("flagged", _("flagged")),
+        ("unreviewed", _("not reviewed")),
+        ("reviewed", _("reviewed")),
+        ("changed", _("changed by a person")),
+        ("regrade", _("regrade asked")),
+    ]
+
+
+def sorts() -> list[tuple[str, str]]:
+    """The orders there are."""
+    return [
+        ("name", _("name, A to Z")),
+        ("-name", _("name, Z to A")),
+        ("todo", _("what waits for you first")),
+        ("points", _("lowest points first")),
+        ("-points", _("highest points first")),
+        ("criterion", _("lowest in the criterion first")),
+        ("new", _("newest first")),
+        ("old", _("oldest first")),
+    ]

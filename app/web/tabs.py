@@ -56,7 +56,7 @@ ASSIGNMENT: tuple[tuple[str, str, str], ...] = (
 )
 BELOW: dict[str, frozenset[str]] = {
     "courses.course": frozenset({"authoring_versions"}),
-    "review.listing": frozenset({"review", "review_changes", "review_class", "marking"}),
+    "review.listing": frozenset({"review", "class_actions", "second_marking"}),
     "statistics.assignment": frozenset({"statistics"}),
     "authoring.edit": frozenset(
         {

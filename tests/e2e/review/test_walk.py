@@ -147,7 +147,7 @@ def test_somebody_else_was_faster(careful: Page, school: School, site: str, pict
 def test_the_whole_class(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
     come_in(page, site, school, "teacher")
-    page.goto(f"{site}/assignments/{school.assignment}/review/adjusting")
+    page.goto(f"{site}/assignments/{school.assignment}/review/curve")
     page.get_by_label("Rule").select_option("root")
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_text("grades would move")).to_be_visible()
@@ -155,18 +155,18 @@ def test_the_whole_class(careful: Page, school: School, site: str, pictures: Pat
     page.get_by_label("Why (students can read it beside their points)").fill("The task was long.")
     page.get_by_role("button", name="Apply to").click()
     expect(page.get_by_text("The task was long.")).to_be_visible()
-    page.goto(f"{site}/assignments/{school.assignment}/review/releasing")
+    page.goto(f"{site}/assignments/{school.assignment}/review/release")
     page.get_by_label("Date and time").fill("2031-05-01T12:30")
     expect(page.get_by_label("At a date")).to_be_checked()
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_label("Date and time")).to_have_value("2031-05-01T12:30")
-    look(page, pictures, "review-7-releasing")
+    look(page, pictures, "review-7-release")
 
 
 def test_second_marking_and_comments(careful: Page, school: School, site: str, pictures: Path) -> None:
     page = careful
     come_in(page, site, school, "admin")
-    page.goto(f"{site}/assignments/{school.assignment}/marking")
+    page.goto(f"{site}/assignments/{school.assignment}/second-marking")
     page.get_by_label("How many").fill("2")
     follow(page, page.get_by_role("button", name="Draw"))
     look(page, pictures, "review-8-draw")

@@ -138,7 +138,7 @@ def test_a_page_that_is_kept_is_never_out_of_date(school: School) -> None:
     assert said("Another title") == [True, True]
     listing = f"/assignments/{school.assignment}/review"
     assert [names(page) for page in pages(listing).values()] == [["Ana Maria", "Anna"]] * 2
-    mark = f"/submissions/{anna}/mark"
+    mark = f"/submissions/{anna}/second-marking"
     assert "as not blind" in pages(mark)["grader"]
     with school.store.write() as session:
         session.query(tables.Membership).filter_by(role="grader").delete()
@@ -555,15 +555,15 @@ def test_chosen_ones_are_released_but_never_held_ones(school: School) -> None:
     school.grade(other, report())
     teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/review"
     chosen = [anna, ben, other, "x" * 32, "';--"]
-    assert post(school.client("grader"), f"{url}/chosen", do="release", chosen=chosen).status_code == 403
-    assert post(teacher, f"{url}/chosen", do="release", chosen=[]).status_code == 303
-    post(teacher, f"{url}/chosen", do="release", chosen=chosen)
+    assert post(school.client("grader"), f"{url}/selected", do="release", chosen=chosen).status_code == 403
+    assert post(teacher, f"{url}/selected", do="release", chosen=[]).status_code == 303
+    post(teacher, f"{url}/selected", do="release", chosen=chosen)
     seen = {one: grade_of(school, one).released_at is not None for one in (anna, ben, other)}
     assert seen == {anna: True, ben: False, other: False}
-    asked = post(teacher, f"{url}/chosen", do="withdraw", chosen=chosen)
+    asked = post(teacher, f"{url}/selected", do="withdraw", chosen=chosen)
     assert "Withdraw 4 grades?" in asked.get_data(as_text=True)
     assert grade_of(school, anna).released_at is not None
-    post(teacher, f"{url}/chosen", do="withdraw", chosen=chosen, sure="1")
+    post(teacher, f"{url}/selected", do="withdraw", chosen=chosen, sure="1")
     assert grade_of(school, anna).released_at is None
 
 
@@ -572,7 +572,7 @@ def test_all_that_is_not_held_is_released(school: School) -> None:
     school.grade(plain, report())
     school.grade(held, report(held=True))
     school.grade(partial, report(status=RoundState.PARTIAL, points=None))
-    teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/review/releasing"
+    teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/review/release"
     page = teacher.get(url).get_data(as_text=True)
     assert "Release 1 grade" in page
     post(teacher, url, do="now")
@@ -591,7 +591,7 @@ def test_grades_are_released_at_their_date(school: School) -> None:
     school.grade(plain, report())
     school.grade(held, report(held=True))
     school.grade(kept, report(), released=True)
-    teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/review/releasing"
+    teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/review/release"
     assert post(teacher, url, do="policy", release="at", at="").status_code == 422
     assert post(teacher, url, do="policy", release="at", at="x").status_code == 422
     assert post(teacher, url, do="policy", release="never").status_code == 422
@@ -636,7 +636,7 @@ def test_a_curve_is_previewed_applied_and_undone_as_one(school: School) -> None:
     anna, ben = school.hand_in("anna"), school.hand_in("ben")
     school.grade(anna, given(4, 4), released=True)
     school.grade(ben, given(2, 2, held=True))
-    teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/review/adjusting"
+    teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/review/curve"
     form = {"kind": "best", "points": "10"}
     page = teacher.get(url, query_string=form).get_data(as_text=True)
     assert "2 of 2 grades would move." in page
@@ -657,7 +657,7 @@ def test_a_curve_is_previewed_applied_and_undone_as_one(school: School) -> None:
         found = session.query(tables.Grade).order_by(tables.Grade.id).all()
         assert [settle(session, grade).final_points for grade in found] == [10, 5]
         (bulk,) = {row.bulk for row in session.query(tables.Change)}
-    elsewhere = f"/assignments/{school.quick}/review/adjusting/undo"
+    elsewhere = f"/assignments/{school.quick}/review/curve/undo"
     assert post(teacher, elsewhere, bulk=bulk).status_code == 404
     assert post(teacher, f"{url}/undo", bulk="").status_code == 404
     assert post(teacher, f"{url}/undo", bulk=bulk).status_code == 303
@@ -679,28 +679,30 @@ def test_marks_are_blind_until_the_grade_was_seen(school: School) -> None:
     school.grade(anna, given(4, 3.25))
     school.grade(ben, given(4, 3.25))
     grader = school.client("grader")
-    draw = grader.get(f"/assignments/{school.assignment}/marking?count=5&seed=a").get_data(as_text=True)
+    draw = grader.get(f"/assignments/{school.assignment}/second-marking?count=5&seed=a").get_data(
+        as_text=True
+    )
     assert "0 of 2 hand-ins marked by you" in draw
-    page = grader.get(f"/submissions/{anna}/mark").get_data(as_text=True)
+    page = grader.get(f"/submissions/{anna}/second-marking").get_data(as_text=True)
     for told in ("7.25", "The file is read with pandas", "Good use of pandas", "Anna"):
         assert told not in without_tokens(page), told
     levels = {"level-load": "3", "level-think": "2"}
     for bad in ({}, {"level-load": "3"}, {**levels, "level-load": "5"}, {**levels, "level-load": "nan"}):
-        assert post(grader, f"/submissions/{anna}/mark", **bad).status_code == 422, bad
+        assert post(grader, f"/submissions/{anna}/second-marking", **bad).status_code == 422, bad
     assert (
-        post(grader, f"/submissions/{anna}/mark?ids={anna},{ben}", **levels)
+        post(grader, f"/submissions/{anna}/second-marking?ids={anna},{ben}", **levels)
         .headers["Location"]
-        .startswith(f"/submissions/{ben}/mark?ids=")
+        .startswith(f"/submissions/{ben}/second-marking?ids=")
     )
     grader.get(f"/submissions/{ben}/review").close()  # looks are written down after the answer was sent
-    post(grader, f"/submissions/{ben}/mark?ids={anna},{ben}", **levels)
+    post(grader, f"/submissions/{ben}/second-marking?ids={anna},{ben}", **levels)
     with school.store.read() as session:
         marks = {(m.submission_id, m.criterion): (m.level, m.blind) for m in session.query(tables.Mark)}
     assert marks[anna, "load"] == (3, True)
     assert marks[ben, "load"] == (3, False)
     # who marks again after having seen the grade is blind no more where the level is another
     grader.get(f"/submissions/{anna}/review").close()
-    post(grader, f"/submissions/{anna}/mark", **{**levels, "level-load": "1"})
+    post(grader, f"/submissions/{anna}/second-marking", **{**levels, "level-load": "1"})
     with school.store.read() as session:
         marks = {(m.submission_id, m.criterion): (m.level, m.blind) for m in session.query(tables.Mark)}
     assert marks[anna, "load"] == (1, False)
