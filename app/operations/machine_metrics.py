@@ -12,7 +12,7 @@ from app.operations.metrics import Labels, counter, gauge
 from app.operations.metrics_history import Bounded
 from app.web.services import Services
 from grading.broker.canaries import PartBeat
-from grading.broker.machine_states import MachineState
+from grading.broker.machine_status import MachineState
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 """Of an engine, as config.toml takes it."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext, number, whole
-from grading.broker import machine_condition
-from grading.broker.machine_condition import USUAL, CircuitTold, Condition
+from grading.broker import machine_status
+from grading.broker.machine_status import USUAL, CircuitTold, Condition
 
 WORDS = {
     "up": (N_("up"), "good", N_("It takes work.")),
@@ -24,9 +24,9 @@ RESERVED = {"batch": N_("Takes batch work only."), "testing": N_("Takes only wha
 
 def an_hour(rate: float) -> str:
     """Jobs an hour, no finer and no further than anybody can want to know."""
-    if rate > machine_condition.MOST_AN_HOUR:
-        return _("over %(count)s", count=whole(machine_condition.MOST_AN_HOUR))
-    return whole(rate) if rate >= machine_condition.FEW_AN_HOUR else number(round(rate, 1))
+    if rate > machine_status.MOST_AN_HOUR:
+        return _("over %(count)s", count=whole(machine_status.MOST_AN_HOUR))
+    return whole(rate) if rate >= machine_status.FEW_AN_HOUR else number(round(rate, 1))
 
 
 def duration(seconds: float) -> str:
@@ -36,7 +36,7 @@ def duration(seconds: float) -> str:
 
 def span(seconds: float) -> str:
     """So many seconds, minutes or hours, whose unit stays beside its number."""
-    return machine_condition.span(seconds).replace(" ", "\N{NO-BREAK SPACE}")
+    return machine_status.span(seconds).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def machine_word(word: str) -> tuple[str, str, str]:

@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.web.eta import expecting
 from app.web.services import services
-from grading.broker.machine_condition import Condition, condition
-from grading.broker.machine_states import MachineState, machines_that_differ
+from grading.broker.machine_status import Condition, MachineState, condition, machines_that_differ
 from grading.domain.model_digests import Difference
 from grading.store.reporting import operations
 from grading.store.reporting.operations import Taken, last_taken

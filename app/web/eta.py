@@ -15,8 +15,7 @@ from sqlalchemy.orm import Session
 from app.web.services import Dispatch
 from grading.broker.canaries import rate_of_checks
 from grading.broker.heartbeats import Lease
-from grading.broker.machine_states import MachineState
-from grading.broker.peers import peer, takes_part
+from grading.broker.machine_status import MachineState, peer, takes_part
 from grading.domain.model import RoundState, StageState
 from grading.execution.throughput import Rate, seconds_until_checked
 from grading.scheduling.cluster_view import Peer

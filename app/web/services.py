@@ -11,7 +11,7 @@ from flask import current_app
 from app.model_requests.connections import Door
 from grading.broker.canaries import PartBeat
 from grading.broker.heartbeats import Lease
-from grading.broker.machine_states import MachineState
+from grading.broker.machine_status import MachineState
 from grading.config.settings import Config
 from grading.store import Store
 

@@ -15,8 +15,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 SCALED: Mapping[str, tuple[str, ...]] = {
-    "grading.broker.backlog": ("FRESH_S",),
-    "grading.broker.heartbeats": ("BEAT_S", "DEAD_AFTER_S"),
+    "grading.broker.heartbeats": ("BEAT_S", "DEAD_AFTER_S", "FRESH_S"),
     "grading.broker.canaries": ("EVERY_S", "OVERDUE_S", "LOST_AFTER_S", "PART_ALIVE_S"),
     "grading.scheduling.speed_curve": ("MEMORY_S", "CERTAIN_S", "FIRM_S"),
     "grading.scheduling.eta": ("TICK_S", "COMING_FOR_S"),
@@ -63,8 +62,8 @@ _BUCKETS = "are bounds of figures for people"
 _TINY = "only keeps figures above nought"
 _UNUSED = "is not run in the benchmark"
 EXEMPT: Mapping[str, str] = {
-    "grading.broker.backlog.KEEP_S": _KEEPING,
-    "grading.broker.redis_breaker": _LIMIT,
+    "grading.broker.heartbeats.KEEP_S": _KEEPING,
+    "grading.broker.dispatch": _LIMIT,
     "grading.integrations.canvas": _LIMIT,
     "grading.broker.canaries.KEEP_S": _KEEPING,
     "grading.broker.canaries.FORGET_PARTS_S": _KEEPING,
@@ -73,7 +72,7 @@ EXEMPT: Mapping[str, str] = {
     "grading.broker.gateway_requests": _LIMIT,
     "grading.broker.leases.KEEP_S": _KEEPING,
     "grading.integrations.lti": _LIMIT,
-    "grading.broker.redis_guard": _LIMIT,
+    "grading.broker.redis_security": _LIMIT,
     "grading.broker.redis_keys": _KEEPING,
     "grading.broker.lua_scripts": _LIMIT,
     "grading.shared.cache": _KEEPING,
@@ -123,7 +122,7 @@ def edits(factor: float) -> Mapping[str, Sequence[tuple[str, str]]]:
             (f"{name}: float = {value}", f"{name}: float = {value / factor}")
             for name, value in (("within_s", 600.0), ("first_s", 5.0), ("most_s", 60.0))
         ],
-        "grading.broker.lua": [CLOCK, handed],
+        "grading.broker.lua_scripts": [CLOCK, handed],
         "workers.machine.engines.http.answer": [piece],
     }
 

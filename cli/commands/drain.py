@@ -11,7 +11,7 @@ from cli.commands.admin import writing
 from cli.settings import Settings
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.broker.heartbeats import DEAD_AFTER_S
-from grading.broker.machine_states import MachineState
+from grading.broker.machine_status import MachineState
 from grading.domain.errors import GraderError
 from grading.store.reporting import operations
 

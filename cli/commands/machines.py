@@ -12,8 +12,7 @@ from rich.table import Table
 
 from cli.settings import Settings
 from grading.broker.dispatch import open_dispatch
-from grading.broker.machine_condition import Condition, an_hour, condition
-from grading.broker.machine_states import MachineState, machines_that_differ
+from grading.broker.machine_status import Condition, MachineState, an_hour, condition, machines_that_differ
 from grading.domain.errors import GraderError
 from grading.domain.model_digests import short
 

@@ -10,8 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
-from grading.broker.machine_states import MachineState
-from grading.broker.peers import peer
+from grading.broker.machine_status import MachineState, peer
 from grading.config.machines import Name
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError

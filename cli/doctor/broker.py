@@ -24,7 +24,7 @@ from cli.doctor.finding import Bounds, Finding, Patient, failure, ok, size, warn
 from grading.broker import redis_keys
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import connect
-from grading.broker.redis_guard import open_to_strangers, reason_sentence, untrusted
+from grading.broker.redis_security import open_to_strangers, reason_sentence, untrusted
 from grading.config.redis_url import on_loopback, place
 
 OLDEST = (6, 2)

@@ -12,7 +12,7 @@ from cli.doctor.finding import Finding, Patient, disk, failure, ok, size, warnin
 from grading.broker.canaries import EXAMINATIONS
 from grading.broker.celery_app import EXAMINE, own_queue
 from grading.broker.dispatch import AWAY, Dispatch, open_dispatch
-from grading.broker.machine_states import MachineState
+from grading.broker.machine_status import MachineState
 from grading.config.settings import Machine
 from grading.domain.model_digests import Claim, claims, differing, short
 from grading.shared.software import software

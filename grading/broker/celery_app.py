@@ -20,7 +20,7 @@ EXAMINE = "grader.examine"
 SUBMISSION = "grader_submission"
 """A header of messages that says which hand-in they are about."""
 SENT = "grader_sent"
-"""A header of runs: when they were sent, by Redis' clock; `LOOK` (grading/broker/lua.py) reads it."""
+"""A header of runs: when they were sent, by Redis' clock; `LOOK` (grading/broker/lua_scripts.py) reads it."""
 NEXT = transport.NEXT
 INBOX = "results."
 """And a machine's name: a list of what that machine tells the server."""

@@ -6,6 +6,7 @@ Everything here is transport. Nothing raises when Redis is away, except `send`, 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,12 +20,10 @@ from kombu.messaging import Producer
 from redis.exceptions import RedisError
 
 from grading.broker import celery_app
-from grading.broker.backlog import Backlog
 from grading.broker.canaries import Canaries, PartBeat, Waiting
-from grading.broker.heartbeats import Beat, Lease
+from grading.broker.heartbeats import Backlog, Beat, Lease
 from grading.broker.leases import LEASES, Leases, connect, result_key
-from grading.broker.machine_states import MachineState, as_beats_tell
-from grading.broker.redis_breaker import Breaker
+from grading.broker.machine_status import MachineState, as_beats_tell
 from grading.broker.signing import Keyring, keyring
 from grading.config.settings import Config
 from grading.domain.model import PRIORITIES
@@ -37,6 +36,42 @@ DEEPEST = 8
 """Runs for each live slot that may wait in the queue of a stage that gets on more slowly than another."""
 AWAY = (RedisError, OperationalError, LimitExceeded, BatchPublishError, OSError)
 """What is raised while Redis does not answer; LimitExceeded when all connections wait for one that hangs."""
+MIN_OPEN_S = 1.0
+MAX_OPEN_S = 15.0
+
+
+class Breaker:
+    """Closed while answers come. After a failure it is open for as long as that took, 1 to 15 s; then one
+    caller tries, and all others are told at once that there is no answer. `clock` in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open_until = 0.0
+        self._failed = False
+        self._probing = False
+
+    def admits(self) -> bool:
+        """Whether to ask now; who may, tells the outcome by `succeeded` or `failed`."""
+        with self._lock:
+            if not self._failed:
+                return True
+            if self._probing or self._clock() < self._open_until:
+                return False
+            self._probing = True
+            return True
+
+    def succeeded(self) -> None:
+        """There was an answer."""
+        with self._lock:
+            self._failed = self._probing = False
+
+    def failed(self, after_s: float) -> None:
+        """There was none, after so many seconds."""
+        with self._lock:
+            self._failed, self._probing = True, False
+            self._open_until = self._clock() + min(max(after_s, MIN_OPEN_S), MAX_OPEN_S)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from pydantic import Field, ValidationError
 from redis import Redis
 
-from grading.broker import lua
+from grading.broker import lua_scripts
 from grading.broker.lua_scripts import Script
 from grading.config.machines import Placement
 from grading.domain.jobs import Tokens
@@ -98,7 +98,7 @@ class Talks:
     def __init__(self, client: Redis, sign_s: float = SIGN_S) -> None:
         self.redis = client
         self.sign_s = sign_s
-        self._withdraw = Script(client, lua.WITHDRAW)
+        self._withdraw = Script(client, lua_scripts.WITHDRAW)
 
     @property
     def _sign_ms(self) -> int:

@@ -18,11 +18,21 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from grading.broker import lua, lua_scripts
-from grading.broker.backlog import BACKLOG, believed
+from grading.broker import lua_scripts
 from grading.broker.canaries import ANSWER
 from grading.broker.celery_app import own_queue
-from grading.broker.heartbeats import DEAD_AFTER_S, Answer, Beat, Claim, Lease, Look, read_beats, read_lease
+from grading.broker.heartbeats import (
+    BACKLOG,
+    DEAD_AFTER_S,
+    Answer,
+    Beat,
+    Claim,
+    Lease,
+    Look,
+    believed,
+    read_beats,
+    read_lease,
+)
 from grading.broker.lua_scripts import Script
 from grading.broker.purge import withdrawn
 
@@ -61,15 +71,15 @@ class Leases:
     def __init__(self, client: Redis, machines: Iterable[str] = ()) -> None:
         self.redis = client
         self._names = dict.fromkeys(machines)
-        self._claim = Script(client, lua.CLAIM)
-        self._progress = Script(client, lua.PROGRESS)
-        self._finish = Script(client, lua.FINISH)
-        self._give_back = Script(client, lua.GIVE_BACK)
-        self._take_away = Script(client, lua.TAKE_AWAY)
-        self._unclaim = Script(client, lua.UNCLAIM)
-        self._beat = Script(client, lua.BEAT)
-        self._waiting = Script(client, lua.WAITING)
-        self._look = Script(client, lua.LOOK)
+        self._claim = Script(client, lua_scripts.CLAIM)
+        self._progress = Script(client, lua_scripts.PROGRESS)
+        self._finish = Script(client, lua_scripts.FINISH)
+        self._give_back = Script(client, lua_scripts.GIVE_BACK)
+        self._take_away = Script(client, lua_scripts.TAKE_AWAY)
+        self._unclaim = Script(client, lua_scripts.UNCLAIM)
+        self._beat = Script(client, lua_scripts.BEAT)
+        self._waiting = Script(client, lua_scripts.WAITING)
+        self._look = Script(client, lua_scripts.LOOK)
 
     @property
     def machines(self) -> list[str]:
@@ -311,7 +321,16 @@ class Leases:
 
 def load_scripts(client: Redis) -> int:
     """Load what machines call, which may not load it; how many were missing. Raises redis errors."""
-    called = (lua.CLAIM, lua.PROGRESS, lua.FINISH, lua.GIVE_BACK, lua.UNCLAIM, lua.BEAT, lua.LOOK, ANSWER)
+    called = (
+        lua_scripts.CLAIM,
+        lua_scripts.PROGRESS,
+        lua_scripts.FINISH,
+        lua_scripts.GIVE_BACK,
+        lua_scripts.UNCLAIM,
+        lua_scripts.BEAT,
+        lua_scripts.LOOK,
+        ANSWER,
+    )
     return lua_scripts.load(client, called)
 
 
@@ -325,7 +344,7 @@ def _current(round_id: str, stage: str) -> str:
 
 
 def _of_claim(machine: str, run_id: str, round_id: str, names: Sequence[str]) -> list[str]:
-    """The keys of one machine that a claim looks at, as `lua.CLAIM` has them."""
+    """The keys of one machine that a claim looks at, as `lua_scripts.CLAIM` has them."""
     return [
         LEASES + machine,
         BEATS + machine,

@@ -13,9 +13,9 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from grading.broker import celery_app
-from grading.broker.backlog import BACKLOG
 from grading.broker.canaries import CANARIES, PARTS
 from grading.broker.gateway_requests import guest_queues
+from grading.broker.heartbeats import BACKLOG
 from grading.broker.leases import BEATS, DRAINED, LEASES, PACES
 from grading.config.settings import Config
 

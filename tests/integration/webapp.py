@@ -25,7 +25,7 @@ from app import Services, create_app
 from app.web.auth import SignedIn
 from grading.broker.canaries import PartBeat
 from grading.broker.heartbeats import Lease
-from grading.broker.machine_states import MachineState
+from grading.broker.machine_status import MachineState
 from grading.config.settings import Config, parse
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from grading.broker.heartbeats import Beat, Lease
-from grading.broker.machine_states import MachineState
+from grading.broker.machine_status import MachineState
 from grading.domain.jobs import AnalysisOutput, Finding, SentPrompt
 from grading.domain.model import Location
 from grading.store import tables

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from redis import Redis
 
-from grading.broker import celery_app, redis_acl, redis_keys, signing
+from grading.broker import celery_app, redis_keys, redis_security, signing
 from grading.broker.heartbeats import Beat, Lease
 from grading.broker.leases import Leases, load_scripts
 from grading.config import settings as configuration
@@ -106,11 +106,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     read = configuration.load(folder / "config.toml", {})
     keys = signing.Keyring(password(), users=True)
     users = {"server": keys.password, **{f"machine.{n}": keys.machine_password(n) for n in ("one", "two")}}
-    with redis_server(folder / "redis", acl_file(folder / "redis", redis_acl.lines(read, users))) as port:
+    with redis_server(
+        folder / "redis", acl_file(folder / "redis", redis_security.lines(read, users))
+    ) as port:
         known = read.model_copy(
             update={"redis": read.redis.model_copy(update={"url": f"redis://127.0.0.1:{port}/0"})}
         )
-        urls = {user: redis_acl.url_of(known, user, secret) for user, secret in users.items()}
+        urls = {user: redis_security.url_of(known, user, secret) for user, secret in users.items()}
         with site(folder, TOML, f"sqlite:///{folder}/grader.db", urls["server"]) as made:
             made.parts.start("store", "store")
             load_scripts(made.dispatch.registry.redis)

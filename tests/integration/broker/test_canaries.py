@@ -101,7 +101,7 @@ def one(tmp_path: Path, redis_url: str) -> Iterator[Site]:
 def test_a_worker_whose_consumer_hangs_is_seen_and_ends_itself(
     one: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grading.broker.machine_states.OVERDUE_S", 0.4)
+    monkeypatch.setattr("grading.broker.machine_status.OVERDUE_S", 0.4)
     server = Server(one.config, one.store, one.dispatch)
     config = ["--config", str(one.folder / "config.toml")]
     with (one.folder / "one.log").open("wb") as log:

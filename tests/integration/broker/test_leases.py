@@ -17,9 +17,7 @@ from grading.broker import celery_app
 from grading.broker.dispatch import Dispatch
 from grading.broker.heartbeats import Beat, Claim, Lease
 from grading.broker.leases import BEATS, LEASES, MAX_DELIVERIES, Leases, connect
-from grading.broker.machine_condition import condition
-from grading.broker.machine_states import MachineState
-from grading.broker.peers import peer
+from grading.broker.machine_status import MachineState, condition, peer
 from grading.config.settings import load
 from tests.support.system import until
 

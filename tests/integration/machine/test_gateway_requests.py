@@ -22,7 +22,7 @@ from app.model_requests import errors
 from app.model_requests.connections import Door
 from app.model_requests.conversation import ClientGone, Conversation
 from app.model_requests.errors import Refused
-from grading.broker import redis_acl
+from grading.broker import redis_security
 from grading.broker.gateway_requests import (
     DRAFTING,
     ENDING,
@@ -326,7 +326,7 @@ def test_each_side_has_the_rights_it_needs_and_no_others(tmp_path: Path) -> None
         }
     )
     users = {"server": password(), "machine.one": password()}
-    with redis_server(tmp_path, acl_file(tmp_path, redis_acl.lines(config, users))) as port:
+    with redis_server(tmp_path, acl_file(tmp_path, redis_security.lines(config, users))) as port:
         urls = {
             user: f"redis://{user}:{quote(secret, safe='')}@127.0.0.1:{port}/0"
             for user, secret in users.items()

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from grading.broker.leases import PACES, Leases, connect
-from grading.broker.peers import peer
+from grading.broker.machine_status import peer
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError
 from grading.domain.jobs import Job, Provenance, Result, Tokens

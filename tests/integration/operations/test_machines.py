@@ -17,8 +17,7 @@ from app.operations.machine_metrics import ENGINE_COUNTERS, ENGINE_GAUGES
 from app.submissions.status import PHASES
 from cli.commands import machines as machines_command
 from grading.broker.heartbeats import Beat, Lease
-from grading.broker.machine_condition import an_hour
-from grading.broker.machine_states import MachineState
+from grading.broker.machine_status import MachineState, an_hour
 from grading.store import tables
 from tests.integration.webapp import School, report, without_tokens
 from workers.machine.engines.base import COUNTERS

@@ -14,7 +14,7 @@ from sqlalchemy import update
 from app import create_app
 from app.operations import metrics_history
 from grading.broker.heartbeats import Beat
-from grading.broker.machine_states import MachineState
+from grading.broker.machine_status import MachineState
 from grading.store import tables
 from grading.store.learning_platforms import all_tables
 from grading.store.rounds import lifecycle

@@ -16,7 +16,7 @@ from app.submissions.status import live
 from app.web.eta import Expecting
 from grading.broker.canaries import PartBeat
 from grading.broker.heartbeats import Beat, Lease
-from grading.broker.machine_states import MachineState
+from grading.broker.machine_status import MachineState
 from grading.execution.throughput import Rate
 from grading.store import Store, tables
 from grading.store.rounds import preparing, queue

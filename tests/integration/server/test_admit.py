@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from grading.broker import celery_app
-from grading.broker.backlog import BACKLOG, FRESH_S, Backlog
 from grading.broker.dispatch import DEEPEST, Dispatch, Outgoing, open_dispatch
-from grading.broker.heartbeats import Beat
+from grading.broker.heartbeats import BACKLOG, FRESH_S, Backlog, Beat
 from grading.broker.leases import BEATS, Leases
 from grading.config.settings import Config, Database, load
 from grading.store import Store, schema

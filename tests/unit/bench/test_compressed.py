@@ -25,7 +25,7 @@ for module in (*SCALED, *edits(10)):
     loaded = importlib.import_module(module)
     found |= {f"{module}.{name}": getattr(loaded, name) for name in SCALED.get(module, ())}
 from kombu.transport.redis import Transport
-from grading.broker.lua import BEAT
+from grading.broker.lua_scripts import BEAT
 from workers.machine.process import BEAT_S
 from grading.scheduling.circuit_breaker import RULES
 more = {"brpop": Transport.brpop_timeout, "lua": BEAT, "imported": BEAT_S, "rules": RULES.first_s}
@@ -96,9 +96,9 @@ def test_it_refuses_what_would_be_half_done() -> None:
 
 
 def test_a_constant_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(time_compression.SCALED, "grading.broker.backlog", ("GONE_S",))  # type: ignore[attr-defined]
+    monkeypatch.setitem(time_compression.SCALED, "grading.broker.heartbeats", ("GONE_S",))  # type: ignore[attr-defined]
     finder = time_compression._Finder(10)
-    spec = finder.find_spec("grading.broker.backlog", importlib.import_module("grading.broker").__path__)
+    spec = finder.find_spec("grading.broker.heartbeats", importlib.import_module("grading.broker").__path__)
     assert spec is not None
     with pytest.raises(LookupError, match="GONE_S"):
-        spec.loader.get_code("grading.broker.backlog")  # type: ignore[union-attr, attr-defined]
+        spec.loader.get_code("grading.broker.heartbeats")  # type: ignore[union-attr, attr-defined]

@@ -16,7 +16,7 @@ from cli.settings import Settings
 from grading.broker.canaries import Canaries
 from grading.broker.heartbeats import Beat
 from grading.broker.leases import connect
-from grading.broker.machine_states import MachineState
+from grading.broker.machine_status import MachineState
 from grading.config.settings import parse
 from grading.execution.throughput import Rate
 from grading.scheduling import cost_model

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from grading.broker.celery_app import own_queue, stage_queue
 from grading.broker.heartbeats import Look
-from grading.broker.peers import peer, takes_part
+from grading.broker.machine_status import peer, takes_part
 from grading.config.machines import Placement
 from grading.config.settings import Machine
 from grading.scheduling.cluster_view import BATCH, INTERACTIVE, PRIORITIES, Peer, View

@@ -1,13 +1,125 @@
-"""How a machine is, in plain words: what pages, the API and `grader machines` say of its last beat."""
+"""The status of machines, as their heartbeats report it: for routing, pages, the API and commands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from grading.broker.canaries import OVERDUE_S
 from grading.broker.heartbeats import Beat
-from grading.broker.machine_states import MachineState
-from grading.broker.peers import pace_told
+from grading.domain.model_digests import Difference, claims, differing
+from grading.scheduling.cluster_view import Pace, Peer
+
+
+@dataclass(frozen=True)
+class MachineState:
+    """A machine of the configuration as its beats tell."""
+
+    name: str
+    role: str
+    slots: int
+    stages: Mapping[str, Mapping[str, str]]
+    """stage -> {"engine", "model", and where it is known "digest" of the weights}"""
+    alive: bool = False
+    busy: int = 0
+    guests: int = 0
+    """Slots that requests of other tools have, beside those that are busy."""
+    beat_age_s: float | None = None
+    drained: bool = False
+    """It was taken out: it gets nothing new."""
+    canary_age_s: float | None = None
+    """How long its last canary waits for an answer; 0 when it was answered, nothing when none was sent."""
+    engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """engine -> what it counts, all live processes of the machine together."""
+    beat: Beat | None = None
+    """The last word of its newest process, with speeds, circuits and what it listens to."""
+
+    @property
+    def hung(self) -> bool:
+        """It beats and has a free slot, but takes no work."""
+        waits = (self.canary_age_s or 0.0) > OVERDUE_S
+        return self.alive and not self.drained and waits and self.busy + self.guests < self.slots
+
+
+def machines_that_differ(states: Sequence[MachineState]) -> tuple[Difference, ...]:
+    """The models that live machines claim to share and have with different weights."""
+    return differing(one for state in states if state.alive for one in claims(state.name, state.stages))
+
+
+def as_beats_tell(machine: MachineState, beats: Sequence[Beat]) -> MachineState:
+    """A machine of the configuration with what its processes said last."""
+    mine = [beat for beat in beats if beat.machine == machine.name]
+    if not mine:
+        return machine
+    newest = min(mine, key=lambda beat: beat.age_s)
+    configured = [*machine.stages, *newest.stages]  # Redis keeps no order
+    return MachineState(
+        name=machine.name,
+        role=machine.role,
+        slots=newest.slots,
+        stages={stage: newest.stages[stage] for stage in sorted(newest.stages, key=configured.index)},
+        alive=newest.alive,
+        busy=sum(beat.busy for beat in mine if beat.alive),
+        guests=sum(beat.guests for beat in mine if beat.alive),
+        beat_age_s=newest.age_s,
+        drained=newest.drained,
+        engines=_counted([beat for beat in mine if beat.alive]),
+        beat=newest,
+    )
+
+
+def _counted(beats: Sequence[Beat]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for beat in beats:
+        for engine, counters in beat.engines.items():
+            sums = found.setdefault(engine, {})
+            for name, value in counters.items():
+                if isinstance(value, int | float):  # a beat is a stranger's word
+                    sums[name] = sums.get(name, 0.0) + value
+    return found
+
+
+def takes_part(beat: Beat) -> bool:
+    """Whether this machine may take work."""
+    return beat.alive and not beat.drained
+
+
+def pace_told(told: Mapping[str, float]) -> Pace | None:
+    """A speed as a beat tells it; nothing where that makes no sense."""
+    try:
+        values = {name: float(value) for name, value in told.items()}
+        full = int(values.pop("full"))
+        pace = Pace(full=full, **values)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None  # a beat is a stranger's word, perhaps of another version
+    return pace if _sane(pace) else None
+
+
+def _sane(pace: Pace) -> bool:
+    figures = (pace.alone_s, pace.full_s, pace.health)
+    return pace.full >= 1 and all(math.isfinite(f) and f > 0 for f in figures)
+
+
+def peer(beat: Beat) -> Peer:
+    """A machine as its beat tells; one of an earlier version tells no speeds, they are guessed."""
+    able = [s for s in beat.stages if s not in beat.broken]
+    running = beat.running
+    if beat.busy and not running and able:
+        running = {able[0]: beat.busy}  # an earlier version does not say at what, but it is busy
+    paces = {s: pace for s in able if (pace := pace_told(beat.paces.get(s, {}))) is not None}
+    return Peer(
+        name=beat.machine,
+        slots=beat.limit or beat.slots,
+        stages=tuple(able),
+        joins_after_s=beat.joins_after_s,
+        reserved=beat.reserved,
+        paces=paces,
+        running=running,
+        left=beat.left,
+        load_s=beat.load_s,
+    )
+
 
 USUAL = 0.1
 """A speed so near to the usual one is not worth a word."""
