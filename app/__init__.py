@@ -26,7 +26,7 @@ from app.web import auth, errors, eta, rate_limits, security, template_globals, 
 from app.web.i18n import translate
 from app.web.platform_pages import platform_pages
 from app.web.services import Services
-from grading.shared import logs
+from grading.shared import telemetry
 
 __all__ = ["Services", "create_app"]
 
@@ -65,4 +65,4 @@ def create_app(services: Services) -> Flask:
 def _about() -> None:
     """What is logged during a request is about the submission in its address, if there is one."""
     given = request.view_args or {}
-    logs.begin(submission=str(given.get("submission_id") or given.get("id") or "")[:32])
+    telemetry.begin(submission=str(given.get("submission_id") or given.get("id") or "")[:32])

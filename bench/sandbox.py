@@ -20,17 +20,17 @@ from typing import Any
 
 import click
 
-from grading.config.sandbox import Checks as SandboxSettings
-from grading.config.sandbox import Limits
+from grading.config.settings import Checks as SandboxSettings
+from grading.config.settings import Limits
 from grading.execution.model import Code, Expression, Request, Work
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.backends.base import Box, Mount, Sandbox, Session
 from workers.sandbox.backends.bwrap_process import hold_to
 from workers.sandbox.backends.pipes import PipedSession, environment
 from workers.sandbox.backends.watchdog import Watcher
-from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.runtimes import find_runtime
+from workers.sandbox.runtimes.base import Runtime
 from workers.sandbox.session import Trials
-from workers.sandbox.toolbox import Toolbox
 
 TURNS = 10
 """So often both are measured, one after the other."""
@@ -122,13 +122,13 @@ def _core_times() -> list[tuple[float, float]]:
 def measure(
     sandbox: Sandbox,
     bare: Sandbox,
-    toolbox: Callable[[Any], Toolbox],
+    runtime: Callable[[Any], Runtime],
     requests: Sequence[Request],
     at_once: int = 0,
 ) -> Checks:
     """Run all requests on both sides, in turns; `at_once` is one a core unless it is given."""
     at_once = at_once or len(os.sched_getaffinity(0))
-    boxed, plain = _Side(Trials(sandbox, toolbox)), _Side(Trials(bare, toolbox))
+    boxed, plain = _Side(Trials(sandbox, runtime)), _Side(Trials(bare, runtime))
     for side in (boxed, plain):  # files are read and libraries found once before it counts
         side.trials.run(requests[0])
     size = -(-len(requests) // TURNS)
@@ -284,11 +284,11 @@ def command(runs: int, programs: Path | None, at_once: int, as_json: bool) -> No
         raise click.ClickException("there is nothing to run: --programs has no correct/*.py or wrong/*.py")
     settings = SandboxSettings()
     sandbox = open_sandbox(settings.sandbox)
-    toolbox = find_toolbox("python", settings)
-    problem = sandbox.problem() or toolbox.problem
+    runtime = find_runtime("python", settings)
+    problem = sandbox.problem() or runtime.problem
     if problem:
         raise click.ClickException(problem)
-    figures = measure(sandbox, BareBox(), lambda _language: toolbox, requests, at_once)
+    figures = measure(sandbox, BareBox(), lambda _language: runtime, requests, at_once)
     if as_json:
         click.echo(json.dumps(figures.as_dict(), indent=2))
         return

@@ -15,7 +15,7 @@ def configure(part: str, machine: str = "") -> None:
     """Show warnings of everybody and what our own packages tell of their work.
 
     GRADER_LOG chooses `plain` (the default) or `json`, where each line says its `part` of the system and the
-    ids of `grading.shared.logs`. Raises ConfigError.
+    ids of `grading.shared.telemetry`. Raises ConfigError.
     """
     form = os.environ.get("GRADER_LOG") or "plain"
     if form not in FORMATS:

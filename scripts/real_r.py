@@ -17,13 +17,13 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from grading.config.sandbox import Checks, Limits
+from grading.config.settings import Checks, Limits
 from grading.documents import UploadedFile, read_document
 from grading.execution.model import Code, Request, Trial, Work
 from grading.execution.paths import places_of, repair
 from workers.sandbox.backends import open_sandbox
-from workers.sandbox.files import Shelf
-from workers.sandbox.runtimes_r import find_r
+from workers.sandbox.runner import Shelf
+from workers.sandbox.runtimes.r import find_r
 from workers.sandbox.session import Trials
 
 ROWS = 40

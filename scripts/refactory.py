@@ -26,13 +26,13 @@ from typing import Any
 from grading import scoring
 from grading.assignments.loader import Assignment, read_folder
 from grading.checks import collect
-from grading.config.sandbox import Checks, Limits
+from grading.config.settings import Checks, Limits
 from grading.documents import UploadedFile, read, set_apart
 from grading.execution.model import Request, Trial
 from grading.execution.plan import make_plan
 from grading.execution.results import Ran
 from workers.sandbox.backends import open_sandbox
-from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
 
 GOAL = 0.98
@@ -136,7 +136,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     settings = Checks()
-    trials = Trials(open_sandbox(settings.sandbox), lambda language: find_toolbox(language, settings))
+    trials = Trials(open_sandbox(settings.sandbox), lambda language: find_runtime(language, settings))
     problem = trials.problem("python")
     if problem:
         sys.exit(problem)

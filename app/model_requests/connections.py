@@ -14,8 +14,7 @@ from flask import current_app
 from app.model_requests.errors import TooMany
 from grading.broker.gateway_requests import WITHOUT_MODEL, Talks, alias, chat_queue
 from grading.broker.leases import Leases
-from grading.config.gateway import Gateway
-from grading.config.settings import Config
+from grading.config.settings import Config, Gateway
 from grading.store import Store
 
 HOLD_S = 10.0

@@ -16,8 +16,7 @@ from app.web.upload_forms import limits, trusted
 from grading import documents
 from grading.documents import HandIn, UploadedFile
 from grading.domain.permissions import Actor
-from grading.shared.logs import working_on
-from grading.shared.tracing import mark
+from grading.shared.telemetry import mark, working_on
 from grading.store import tables
 from grading.store.courses import groups
 from grading.store.database import now

@@ -17,8 +17,7 @@ from grading.store import schema
 from grading.store.assignments import versions
 from grading.store.integrations.canvas import links, scores
 from workers.server.context import open_server
-from workers.server.delivery.canvas import Bridge
-from workers.server.delivery.canvas_import import Pulled
+from workers.server.delivery.canvas import Bridge, Pulled
 
 BY = "cli"
 LINK = click.option("--link", "only", type=click.IntRange(1, 2**31 - 1), help="Only this one of the list.")

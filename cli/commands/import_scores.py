@@ -12,10 +12,9 @@ from grading.assignments.loader import Assignment
 from grading.domain.errors import SandboxUnavailable
 from grading.store import Store, schema
 from workers.sandbox.backends import open_sandbox
-from workers.sandbox.files import Shelf
 from workers.sandbox.import_scores import Score, contents, decided, require_proven, scores
-from workers.sandbox.runner import Lab
-from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.runner import Lab, Shelf
+from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
 
 
@@ -28,7 +27,7 @@ def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:
     with closing(Store(settings.config.database.url)) as store, Shelf() as shelf:
         schema.require_newest(store)
         sandbox = open_sandbox(checks.sandbox, engine=checks.engine, image=checks.image)
-        trials = Trials(sandbox, lambda language: find_toolbox(language, checks))
+        trials = Trials(sandbox, lambda language: find_runtime(language, checks))
         if sandbox.problem():
             click.echo(f"⚠ Nothing was run, so checks that need a run do not count: {sandbox.problem()}")
         try:

@@ -13,7 +13,7 @@ from cli.logs import configure
 from cli.settings import OWN_FOLDER, Settings, event_secrets, mail_password
 from grading.broker import redis_security
 from grading.config.settings import Config
-from grading.shared import tracing
+from grading.shared import telemetry
 
 TRANSLATIONS = Path(__file__).parents[2] / "app" / "translations"
 """Letters say it in the words of the pages; their package is not loaded for that."""
@@ -83,7 +83,7 @@ def worker(
     configure("worker", machine)
     end_with_supervisor(os.environ)
     redis_security.refuse_open(settings.config.redis.url)
-    tracing.start("worker", os.environ, machine)
+    telemetry.start("worker", os.environ, machine)
     start(settings.with_engine(engine), machine, grace)
 
 
@@ -103,12 +103,12 @@ def prefill(settings: Settings, machine: str) -> None:
 @click.pass_obj
 def store(settings: Settings) -> None:
     """The worker that writes to the database."""
-    from workers.server.start import start_store
+    from workers.server.tasks import start_store
 
     configure("store")
     end_with_supervisor(os.environ)
     redis_security.refuse_open(settings.config.redis.url)
-    tracing.start("store", os.environ)
+    telemetry.start("store", os.environ)
     start_store(settings.config)
 
 
@@ -116,12 +116,12 @@ def store(settings: Settings) -> None:
 @click.pass_obj
 def checks(settings: Settings) -> None:
     """The pool that runs students' work in a sandbox."""
-    from workers.sandbox.start import start_checks
+    from workers.sandbox.worker import start_checks
 
     configure("checks")
     end_with_supervisor(os.environ)
     redis_security.refuse_open(settings.config.redis.url)
-    tracing.start("checks", os.environ)
+    telemetry.start("checks", os.environ)
     start_checks(settings.config)
 
 
@@ -129,12 +129,12 @@ def checks(settings: Settings) -> None:
 @click.pass_obj
 def sweep(settings: Settings) -> None:
     """The sweeper: sets going again what was lost."""
-    from workers.server.start import start_sweeper
+    from workers.server.tasks import start_sweeper
 
     configure("sweeper")
     end_with_supervisor(os.environ)
     redis_security.refuse_open(settings.config.redis.url)
-    tracing.start("sweeper", os.environ)
+    telemetry.start("sweeper", os.environ)
     start_sweeper(
         settings.config,
         event_secrets(settings.config, os.environ),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from cli.doctor.finding import Finding, Patient, failure, ok
 from cli.settings import mail_password
 from grading.domain.errors import ConfigError
-from workers.server.delivery.smtp import FAILURES, NotEncrypted, connected
+from workers.server.delivery.mail import FAILURES, NotEncrypted, connected
 
 MAIL_S = 5.0
 """For the whole talk; the sweeper has more patience."""

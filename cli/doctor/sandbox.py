@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cli.doctor.finding import Finding, Patient, ok, warning
 from grading.execution.model import TrialLanguage
 from workers.sandbox.backends import open_sandbox
-from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.runtimes import find_runtime
 
 LANGUAGES: tuple[tuple[TrialLanguage, str], ...] = (("python", "Python"), ("r", "R"))
 REMEDY = "mend it, or set [checks] sandbox to none, if nothing is to be run; docs/sandbox.md has more"
@@ -25,7 +25,7 @@ def check(patient: Patient) -> Iterator[Finding]:
         return
     yield ok("sandbox", f"work is run in {sandbox.name}")
     for language, name in LANGUAGES:
-        toolbox = find_toolbox(language, settings)
+        runtime = find_runtime(language, settings)
         said = f"work in {name} is run"
         remedy = f"mend it, unless no course uses {name}; its work is graded without a run until then"
-        yield warning("sandbox", toolbox.problem, remedy) if toolbox.problem else ok("sandbox", said)
+        yield warning("sandbox", runtime.problem, remedy) if runtime.problem else ok("sandbox", said)

@@ -16,7 +16,7 @@ from cli.servers.http import HttpServer
 from cli.settings import lms_secrets, secret_key
 from grading.broker.dispatch import open_dispatch
 from grading.config.settings import Config
-from grading.shared import tracing
+from grading.shared import telemetry
 from grading.store import Store
 
 
@@ -52,7 +52,7 @@ class WebServer(HttpServer):
 
     def __init__(self, config: Config, folder: Path, host: str, port: int) -> None:
         def traced() -> Flask:
-            tracing.start("web", os.environ)
+            telemetry.start("web", os.environ)
             app = build(config, folder)
             settle()
             return app

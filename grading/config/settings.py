@@ -6,11 +6,13 @@ Secrets come from the environment: `GRADER_REDIS_URL`, `GRADER_DATABASE_URL`, `G
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     Field,
@@ -22,14 +24,236 @@ from pydantic import (
 )
 
 from grading.config import redis_url
-from grading.config.gateway import Gateway
-from grading.config.machines import EngineSettings, Machine, Placement, Prefill, Ssh
+from grading.config.machines import EngineSettings, HttpUrl, Machine, Name, Placement, Prefill, Ssh
 from grading.config.mail import Mail
-from grading.config.sandbox import Checks
-from grading.config.server import EventReceiver, Server
 from grading.domain.errors import ConfigError
+from grading.domain.ssrf import Allowed
 from grading.domain.stages import STAGES
 from grading.domain.value import Value
+
+
+class Gateway(Value):
+    """The door for a course's other tools: an OpenAI-compatible address, behind all grading."""
+
+    enabled: bool = False
+    """Machines answer what it asks when grading leaves them room; `grader up` starts it, too."""
+    host: str = "127.0.0.1"
+    """The address the gateway listens on."""
+    port: int = Field(default=8100, ge=1, le=65535)
+    """The port the gateway listens on."""
+    max_tokens: int = Field(default=2048, ge=16, le=32768)
+    """Tokens of an answer at most; also what a request gets that names no number."""
+    limit_s: float = Field(default=300, ge=5, le=3600)
+    """Seconds from a request to the end of its answer, waiting for a machine included."""
+    at_once: int = Field(default=64, ge=1, le=1000)
+    """Requests open at the same time, all tokens together."""
+    per_token: int = Field(default=4, ge=1, le=1000)
+    """Requests of one token open at the same time."""
+    waiting: int = Field(default=32, ge=1, le=10_000)
+    """Requests that may wait for the same model; more are answered 429."""
+    max_body_kb: int = Field(default=512, ge=1, le=16_384)
+    """The largest request, in KiB."""
+
+
+MOST_SLOTS = 64
+
+
+class Checks(Value):
+    """The pool that runs students' work in a sandbox."""
+
+    sandbox: Literal["auto", "bubblewrap", "container", "none"] = "auto"
+    """What work is run in; `auto` takes bubblewrap where it works, else the container engine if one is named,
+    else `none`, which runs nothing and says so."""
+    slots: int = Field(default=0, ge=0, le=MOST_SLOTS)
+    """Documents that are run at the same time; 0: one a core that the pool may use."""
+    engine: str = ""
+    """The program of a container engine, `docker` or `podman`."""
+    image: str = ""
+    """The image that the container engine runs; `deploy/checks.Dockerfile` makes one."""
+    python: str = ""
+    """The Python that runs students' work; empty: the one `make checks` made, else the plain Python of this
+    system."""
+    r: str = ""
+    """The Rscript that runs students' work; empty: the one on the PATH."""
+    packages: tuple[str, ...] = ()
+    """Packages that students may use though nothing of an assignment asks for them; where one of these is not
+    installed, that is no fault of the work. An import of any other is."""
+    seconds: float = Field(default=120.0, ge=1, le=3600)
+    """Wall time of one document with all its tests, seconds."""
+    cell_s: float = Field(default=30.0, ge=0.1, le=3600)
+    """Wall time of one cell or script, seconds."""
+    memory_mb: int = Field(default=1024, ge=128, le=1_000_000)
+    """Memory of one document's processes together, MiB."""
+    processes: int = Field(default=64, ge=8, le=4096)
+    """Processes and threads of one document at the same time."""
+    disk_mb: int = Field(default=256, ge=1, le=100_000)
+    """What one document may write, MiB; it is kept in memory."""
+    output_kb: int = Field(default=512, ge=16, le=16_384)
+    """Text that one document may print, KiB."""
+
+    @model_validator(mode="after")
+    def _container_is_named(self) -> Checks:
+        if self.sandbox == "container" and not (self.engine and self.image):
+            raise ValueError("a container needs its engine (docker or podman) and an image")
+        return self
+
+    @property
+    def at_once(self) -> int:
+        """Documents that are run at the same time on this machine."""
+        return self.slots or min(_usable_cores(), MOST_SLOTS)
+
+    @property
+    def limits(self) -> Limits:
+        """What one trial may use."""
+        names = ("seconds", "cell_s", "memory_mb", "processes", "disk_mb", "output_kb")
+        return Limits(**{name: getattr(self, name) for name in names})
+
+
+def _usable_cores() -> int:
+    """Those that this process may use, fewer than there are where it was told so."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Limits(Value):
+    """What one trial may use."""
+
+    seconds: float = Field(default=120.0, gt=0)
+    """Wall time in all."""
+    cell_s: float = Field(default=30.0, gt=0)
+    """Wall time of one cell, or of a script."""
+    memory_mb: int = Field(default=1024, ge=64)
+    """Of all its processes together, MiB."""
+    processes: int = Field(default=64, ge=4)
+    """Processes and threads at the same time."""
+    disk_mb: int = Field(default=256, ge=1)
+    """What it may write, MiB."""
+    output_kb: int = Field(default=512, ge=1)
+    """Text it may print in all, KiB."""
+
+
+EVERY_COURSE = "*"
+BoundCourse = Annotated[str, StringConstraints(pattern=r"^(\*|[a-z0-9][a-z0-9-]*)$", max_length=64)]
+
+
+class EventReceiver(Value):
+    """Who is told what happens to submissions; its secret comes from the environment, see docs/events.md."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=30)]
+    """Lower-case letters, digits and hyphens; unique."""
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=2000)]
+    """Where messages are posted to."""
+
+    @field_validator("url")
+    @classmethod
+    def _with_host(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.port == 0:  # a port that is no number is a ValueError of its own
+            raise ValueError("write an address such as https://lms.example/events")
+        return url
+
+
+class Canvas(Value):
+    """A Canvas that is spoken to by its API; its token comes from the environment, see docs/canvas.md."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=30)]
+    """Lower-case letters, digits and hyphens; unique. It stays as it is: people are known by it."""
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=2000)]
+    """Its address, such as `https://canvas.school.edu`."""
+    feedback: bool = True
+    """Released feedback is posted as a comment, too; else only a link to it."""
+
+    @property
+    def token_variable(self) -> str:
+        """The variable of the environment that holds its token."""
+        return f"GRADER_CANVAS_{self.name.upper().replace('-', '_')}_TOKEN"
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.port == 0 or parts.path.strip("/") or parts.query or parts.fragment:
+            raise ValueError("write the address of the whole Canvas, such as https://canvas.school.edu")
+        return url.rstrip("/")
+
+
+class Server(Value):
+    """The web app: where it answers and what it accepts."""
+
+    public_url: HttpUrl = "http://localhost:8080"
+    """The address people use; with https, cookies are secure and one proxy is trusted."""
+    host: str = "127.0.0.1"
+    """The address the web app listens on."""
+    port: int = Field(default=8080, ge=1, le=65535)
+    """The port the web app listens on."""
+    threads: int = Field(default=8, ge=1, le=64)
+    """Requests answered at the same time."""
+    max_upload_mb: int = Field(default=32, ge=1, le=1024)
+    """The largest upload, and the most that may be unpacked from it, in MiB."""
+    max_data_mb: int = Field(default=10, ge=0, le=1024)
+    """Data files (.csv, .xlsx …) of one hand-in together, for its run, in MiB; 0 takes none."""
+    max_files: int = Field(default=50, ge=1, le=1000)
+    """Readable files of one hand-in after unpacking."""
+    uploads_per_minute: int = Field(default=120, ge=1)
+    """Uploads one person may send a minute, with all their tokens together."""
+    api_per_minute: int = Field(default=1200, ge=1)
+    """Requests to the HTTP API one person may send a minute, with all their tokens together."""
+    release: Literal["at_once", "after_review"] = "after_review"
+    """When students see grades, for assignments that do not say it themselves."""
+    lms_connections: dict[Name, tuple[BoundCourse, ...]] = Field(default_factory=dict)
+    """Who may post webhooks: for each connection the slugs of its courses, or `"*"` for every course."""
+    event_receivers: tuple[EventReceiver, ...] = ()
+    """Who is told what happens to submissions; a table each, `[[server.event_receivers]]`."""
+    canvases: tuple[Canvas, ...] = ()
+    """Where hand-ins are pulled from and grades posted to; a table each, `[[server.canvases]]`."""
+    canvas_every_min: int = Field(default=10, ge=1, le=1440)
+    """How often people and hand-ins are pulled from there, in minutes."""
+    outside_allowed: tuple[str, ...] = ()
+    """Hosts and networks beside the public internet that this system may speak to, such as `10.0.0.0/8`."""
+
+    @property
+    def allowed(self) -> Allowed:
+        """The same, for `grading.integrations.http_client`."""
+        return Allowed.of(self.outside_allowed)
+
+    def admits(self, connection: str, course: str) -> bool:
+        """Whether messages of a connection may concern a course, by its slug."""
+        bound = self.lms_connections.get(connection, ())
+        return EVERY_COURSE in bound or course in bound
+
+    @field_validator("lms_connections", mode="before")
+    @classmethod
+    def _with_courses(cls, connections: object) -> object:
+        if isinstance(connections, list | tuple):
+            raise ValueError(
+                "name the courses of each connection in a table [server.lms_connections], "
+                'such as canvas = ["data-101"]; ["*"] is every course'
+            )
+        return connections
+
+    @field_validator("outside_allowed")
+    @classmethod
+    def _readable(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        Allowed.of(entries)
+        return entries
+
+    @field_validator("canvases")
+    @classmethod
+    def _one_canvas_each(cls, canvases: tuple[Canvas, ...]) -> tuple[Canvas, ...]:
+        for what in ("name", "url"):
+            if len({getattr(one, what) for one in canvases}) < len(canvases):
+                raise ValueError(f"two of them have the same {what}")
+        return canvases
+
+    @field_validator("event_receivers")
+    @classmethod
+    def _one_name_each(cls, receivers: tuple[EventReceiver, ...]) -> tuple[EventReceiver, ...]:
+        names = [receiver.name for receiver in receivers]
+        if len(set(names)) < len(names):
+            raise ValueError("two receivers have the same name; names must be unique")
+        return receivers
+
 
 __all__ = [
     "Checks",

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.domain.model import Output
 from grading.domain.value import Value
 

@@ -1,26 +1,81 @@
-"""Which trials a hand-in needs for the checks of a rubric, and where their answers will be found.
-
-A plan is made of values only. Trials of the work never hold an expected value: those are asked of the
-solution's trial, or evaluated in a trial without any work.
-"""
+"""Plans what a round's work is run for: requests, and the packages that an assignment knows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from types import MappingProxyType
 from typing import ClassVar
 
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.domain.check import CheckBase, all_checks
 from grading.domain.model import Cell, Document, Show
 from grading.domain.rubric import Rubric
 from grading.execution.model import Request, TestFile, TrialLanguage
-from grading.execution.packages import known_packages
 from grading.execution.paths import Repair
 from grading.execution.planned_requests import Drafts, Slot
 from grading.execution.test_files import file_name, language_of_file
+
+_PYTHON = re.compile(
+    r"(?:^|;)[ \t]*(?:from[ \t]+(?P<from>\w+)[\w. \t]*import\b|import[ \t]+(?P<names>\w[^#\n;]*))"
+    r"|import_module\(\s*['\"](?P<late>\w+)",
+    re.MULTILINE,
+)
+_R = re.compile(
+    r"\b(?:library|require|requireNamespace|loadNamespace|attachNamespace)\s*\(\s*(?:package\s*=\s*)?"
+    r"['\"]?(?P<loaded>[A-Za-z][\w.]*)|\b(?P<namespace>[A-Za-z][\w.]*):::?(?=[A-Za-z.`])"
+    r"|\bp_load\s*\((?P<several>[^)]*)\)"
+)
+_COMMENT = re.compile(r"#.*")
+_NAME = re.compile(r"[A-Za-z][\w.]*")
+# not the name of an argument, and not what is called
+_LISTED = re.compile(r"\b(?!(?:TRUE|FALSE|NULL)\b)[A-Za-z][\w.]*(?![\w.]|\s*[=(])")
+READERS = {
+    "xlsx": ("openpyxl", "readxl", "openxlsx", "writexl"),
+    "xls": ("xlrd", "readxl"),
+    "parquet": ("pyarrow", "fastparquet", "arrow"),
+    "feather": ("pyarrow", "arrow"),
+    "json": ("jsonlite",),
+    "dta": ("haven", "pyreadstat"),
+    "sav": ("haven", "pyreadstat"),
+}
+"""Ending of a file of data -> packages that read it."""
+PARTS = {
+    "tidyverse": ("ggplot2", "tibble", "tidyr", "readr", "purrr", "dplyr", "stringr", "forcats", "lubridate")
+}
+"""Packages that bring others."""
+
+
+def known_packages(
+    documents: Iterable[Document], tests: Iterable[str], data: Iterable[str], named: Sequence[str]
+) -> frozenset[str]:
+    """What starter and solution, tests and data ask for, and what `checks.packages` names."""
+    found = set(named)
+    for document in documents:
+        for cell in document.cells:
+            if cell.kind == "code":
+                found.update(imported(cell.source))
+    for text in tests:
+        found.update(imported(text))
+    for path in data:
+        stem, _, ending = path.rpartition("/")[2].rpartition(".")
+        found.update(READERS.get(ending.lower(), ()), (stem,) if ending.lower() in ("py", "r") else ())
+    return frozenset(found.union(*(PARTS.get(name, ()) for name in found)))
+
+
+def imported(source: str) -> Iterator[str]:
+    """Packages that code in Python or R asks for, without their submodules."""
+    for hit in _PYTHON.finditer(_COMMENT.sub("", source)):
+        for name in (hit["from"], hit["late"], *(hit["names"] or "").split(",")):
+            first = _NAME.match((name or "").strip())
+            if first:
+                yield first[0].partition(".")[0]
+    for hit in _R.finditer(source):
+        yield from filter(None, (hit["loaded"], hit["namespace"]))
+        yield from _LISTED.findall(hit["several"] or "")
+
 
 MAX_WORKS = 8
 """Documents of one hand-in that are run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.domain.model import Document, Location
 from grading.execution.model import Code, Expression, Request, TestFile, TrialLanguage, Work
 from grading.execution.paths import Repair, places_of, repair

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-SHARED = ("grading", "workers/machine", "workers/celery_worker.py", "workers/canary.py")
+SHARED = ("grading", "workers/machine", "workers/celery_worker.py")
 """What runs on machines; the rest of the server may differ for an hour."""
 
 

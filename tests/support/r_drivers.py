@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.sandbox.runtimes_r import argv
-from workers.sandbox.toolbox import DRIVERS
+from workers.sandbox.runtimes.base import DRIVERS
+from workers.sandbox.runtimes.r import argv
 
 RSCRIPT = shutil.which("Rscript") or "Rscript"
 

@@ -19,8 +19,7 @@ from grading.broker.leases import Leases
 from grading.config.settings import EngineSettings, Machine
 from grading.domain.jobs import Job, Provenance, Result, read_job
 from grading.scheduling.circuit_breaker import RULES, Rules
-from grading.shared.logs import working_on
-from grading.shared.tracing import outcome, span
+from grading.shared.telemetry import outcome, span, working_on
 from workers.machine import results
 from workers.machine.circuits import Circuits
 from workers.machine.claims import Claiming

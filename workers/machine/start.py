@@ -20,9 +20,8 @@ from grading.broker.signing import signer
 from grading.config.machines import Placement
 from grading.config.settings import Config, Machine
 from grading.scheduling.cluster_view import Peer
-from grading.shared.logs import working_on
-from workers import canary
-from workers.celery_worker import run_worker
+from grading.shared.telemetry import working_on
+from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
 from workers.machine import diagnostics
 from workers.machine.engines import open_engines
 from workers.machine.gateway_requests.serving import Guests, host, look_after, open_guests, taken_up
@@ -125,7 +124,7 @@ def _answer_tasks(app: Celery, process: MachineProcess, listening: Listening, in
             raise Ignore  # the server sends it to another machine
         return result
 
-    canary.register(app, Canaries(process.leases.redis), celery_app.own_queue(name))
+    register_canary(app, Canaries(process.leases.redis), celery_app.own_queue(name))
     diagnostics.register(app, process)
 
 
@@ -138,7 +137,7 @@ def _begin_threads(process: MachineProcess, listening: Listening, guests: Guests
         return process.stopping or process.drained
 
     own, slots = celery_app.own_queue(process.machine.name), process.machine.slots
-    canary.keep_watch(canary.Watch(Canaries(process.leases.redis), own, slots, paused), process.stop)
+    keep_watch(Watch(Canaries(process.leases.redis), own, slots, paused), process.stop)
     _thread("telling", process.telling.until_stopped, process.stop)
     _thread("load", process.get_ready)
     _thread("pacing", process.pacing.until_stopped, process.stop)

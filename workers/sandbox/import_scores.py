@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from grading.assignments.loader import Assignment
 from grading.checks import collect
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.documents import set_apart
 from grading.domain.errors import AssignmentError
 from grading.domain.model import Cell, Document, Evidence

@@ -1,17 +1,23 @@
-"""The lab: runs what a plan asks for, unless the same was run before."""
+"""Files that lie beside the work in a box, kept on disk by their content while this process lives."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import logging
+import os
 import re
+import shutil
+import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path, PurePosixPath
+from types import TracebackType
 
 from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError
@@ -21,8 +27,154 @@ from grading.execution.model import Request, Trial
 from grading.execution.plan import Plan
 from grading.store import Store, blobs
 from grading.store.rounds import execution_cache
-from workers.sandbox.files import Shelf
+from workers.sandbox.backends.base import Mount
 from workers.sandbox.session import Trials, repeatable
+
+WORK = PurePosixPath("/box")
+DATA = "data"
+LONGEST_NAME, LONGEST_PATH = 255, 2_000
+PREFIX = "grader-checks-"
+MOST_BYTES = 1 << 30
+"""Of files that are kept for the next who needs them."""
+
+
+class Shelf:
+    """A private folder of read-only files, one a content; a context manager removes it.
+
+    What was not used for longest goes when there are more than `most` bytes.
+    """
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        _clear_abandoned()
+        self._folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+        self.path = Path(self._folder.name)
+        self._most = most
+        self._sizes: dict[str, int] = {}
+        """Of what is here, least recently used first."""
+        self._users: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        # says to other processes, and to those that clear up /tmp, that somebody uses it
+        self._sign = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self._sign, fcntl.LOCK_SH)
+
+    def __enter__(self) -> Shelf:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._sign)
+        self._folder.cleanup()
+
+    @contextmanager
+    def holding(
+        self, files: Mapping[str, str], read: Callable[[list[str]], Mapping[str, bytes]]
+    ) -> Iterator[list[Mount]]:
+        """The mounts of a request's files, which stay as long; `read` gives the contents of SHA-256 names.
+
+        Raises OSError when there is no room for them.
+        """
+        names = list(dict.fromkeys(files.values()))
+        with self._lock:
+            self._users.update(names)
+        try:
+            wanted = self.missing(names)
+            for name, content in (read(wanted) if wanted else {}).items():
+                self.put(name, content)
+            yield self.mounts(files)
+        finally:
+            with self._lock:
+                self._users.subtract(names)
+                self._users = +self._users
+                for name in names:
+                    if name in self._sizes:
+                        self._sizes[name] = self._sizes.pop(name)
+                self._make_room(self._most)
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Which of these SHA-256 are not here yet."""
+        return [name for name in dict.fromkeys(names) if not (self.path / name).exists()]
+
+    def put(self, name: str, content: bytes) -> Path:
+        """Keep a file; doing it twice at once does no harm. Raises OSError when there is no room."""
+        place = self.path / name
+        with self._lock:
+            if not place.exists():
+                try:
+                    self._write(place, content)
+                except OSError:
+                    self._make_room(0)
+                    self._write(place, content)
+                self._sizes[name] = len(content)
+        return place
+
+    def _write(self, place: Path, content: bytes) -> None:
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        temporary = place.with_suffix(".new")
+        try:
+            temporary.write_bytes(content)
+            temporary.chmod(0o444)
+            temporary.replace(place)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def _make_room(self, most: int) -> None:
+        """Take away what nobody uses now, until there is no more than that."""
+        total = sum(self._sizes.values())
+        for name in [name for name in self._sizes if not self._users[name]]:
+            if total <= most:
+                break
+            (self.path / name).unlink(missing_ok=True)
+            total -= self._sizes.pop(name)
+
+    def mounts(self, files: Mapping[str, str]) -> list[Mount]:
+        """Where the files of a request are seen: below `/box`, data also as `/data/x` and `/box/x`.
+
+        The assignment's data win over a hand-in's file of the same name. All must be here.
+        """
+        places: dict[str, str] = {}
+        for path, name in sorted(files.items(), key=lambda item: not _is_data(item[0])):
+            for target in _targets(path):
+                places.setdefault(target, name)
+        return [Mount(self.path / name, target) for target, name in _without_clashes(places).items()]
+
+
+def _is_data(path: str) -> bool:
+    return path.startswith(f"{DATA}/")
+
+
+def _targets(path: str) -> list[str]:
+    inside = PurePosixPath(path)
+    if inside.is_absolute() or ".." in inside.parts or not inside.parts or "\0" in path:
+        return []
+    if any(len(part.encode()) > LONGEST_NAME for part in inside.parts) or len(path.encode()) > LONGEST_PATH:
+        return []  # no file system takes it
+    targets = [WORK / inside]
+    if _is_data(path):
+        rest = inside.relative_to(DATA)
+        targets += [PurePosixPath("/", DATA) / rest, WORK / rest]
+    return [target.as_posix() for target in targets]
+
+
+def _without_clashes(places: Mapping[str, str]) -> dict[str, str]:
+    """Without files that would have to be folders, too."""
+    folders = {parent.as_posix() for target in places for parent in PurePosixPath(target).parents}
+    return {target: name for target, name in places.items() if target not in folders}
+
+
+def _clear_abandoned() -> None:
+    """Remove the folders of processes that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            sign = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                if os.fstat(sign).st_uid == os.geteuid():
+                    fcntl.flock(sign, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(sign)
+
 
 log = logging.getLogger(__name__)
 OWN = "work:"

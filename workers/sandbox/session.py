@@ -1,16 +1,13 @@
-"""One trial: the server's side of the talk with the drivers in the boxes.
-
-Nothing that a box says is believed about anything but itself: each message is checked for its shape, what was
-not asked for is dropped, and the tests are held by a box of their own, to which the work's code never comes.
-"""
+"""Which fork server a request can use: one that has imported the packages that its code asks for."""
 
 from __future__ import annotations
 
 import logging
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -27,9 +24,57 @@ from grading.execution.model import (
     Trial,
     TrialLanguage,
 )
-from workers.sandbox.backends.base import Box, Ending, Mount, Sandbox, Session
-from workers.sandbox.fork_server_choice import prepared
-from workers.sandbox.toolbox import Toolbox
+from workers.sandbox.backends.base import Box, Ending, Mount, Prepared, Sandbox, Session
+from workers.sandbox.runtimes.base import Runtime
+
+Kind = Literal["work", "tests"]
+TIDYVERSE = frozenset("ggplot2 tibble tidyr readr purrr dplyr stringr forcats lubridate".split())
+HEAVY: dict[TrialLanguage, frozenset[str]] = {
+    "python": frozenset("numpy pandas matplotlib scipy sklearn seaborn statsmodels pytest".split()),
+    "r": TIDYVERSE | frozenset("scales data.table testthat broom".split()),
+}
+"""What takes long to load; anything else is imported by the work itself."""
+_NAMED = {
+    "python": re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE),
+    "r": re.compile(
+        r"\b(?:library|require|requireNamespace|loadNamespace)\s*\(\s*[\"']?([\w.]+)|\b([\w.]+)::"
+    ),
+}
+
+
+def prepared(runtime: Runtime, request: Request, kind: Kind) -> Prepared | None:
+    """What does the same as starting the driver; None where there is no fork server in this language."""
+    if not runtime.fork_argv:
+        return None
+    found = packages(request, kind) & (runtime.packages or frozenset())
+    argv = (*runtime.fork_argv, kind, *sorted(found))
+    return Prepared(argv, runtime.fork_mounts, tuple(sorted(runtime.environ.items())))
+
+
+def packages(request: Request, kind: Kind) -> frozenset[str]:
+    """The packages of HEAVY that the code names; nothing else is loaded, so that what a program sees of
+    packages is what it asked for.
+    """
+    language = request.work.language
+    sources = [request.work.prelude, *(cell.source for cell in request.work.cells)]
+    own = frozenset(_named(language, sources))
+    if kind == "tests":
+        # values of the work's packages come to the tests, too
+        tests = frozenset(_named(language, [file.source for file in request.tests]))
+        own = {"python": (own & {"numpy", "pandas"}) | tests, "r": tests | {"testthat"}}[language]
+    if "tidyverse" in own:
+        own |= TIDYVERSE
+    found = own & HEAVY[language]
+    if kind == "work" and request.work.kind == "notebook":
+        found |= {"IPython"} if language == "python" else {"repr"}
+    return found
+
+
+def _named(language: TrialLanguage, sources: Iterable[str]) -> Iterable[str]:
+    for source in sources:
+        for match in _NAMED[language].finditer(source):
+            yield next(name for name in match.groups() if name)
+
 
 log = logging.getLogger(__name__)
 V = TypeVar("V", bound=Value)
@@ -52,15 +97,15 @@ class Trials:
     """Runs requests in a sandbox; any number at the same time."""
 
     sandbox: Sandbox
-    toolbox: Callable[[TrialLanguage], Toolbox]
+    runtime: Callable[[TrialLanguage], Runtime]
 
     def image(self, language: TrialLanguage) -> str:
         """What a request in this language runs in; part of the cache's key."""
-        return f"{self.sandbox.name}:{self.toolbox(language).digest}"
+        return f"{self.sandbox.name}:{self.runtime(language).digest}"
 
     def problem(self, language: TrialLanguage) -> str:
         """Why nothing in this language can be run here; empty when it can."""
-        return self.sandbox.problem() or self.toolbox(language).problem
+        return self.sandbox.problem() or self.runtime(language).problem
 
     def run(self, request: Request, mounts: Sequence[Mount] = ()) -> Trial:
         """Run it; `mounts` are the request's files. Never raises because of what the work does.
@@ -87,14 +132,14 @@ class Trials:
                 (talk.answers + [NOT_REACHED] * len(request.expressions))[: len(request.expressions)]
             ),
             tests=tuple(talk.tests),
-            missing=tuple(name for name in talk.missing if name not in self.toolbox(language).packages),
+            missing=tuple(name for name in talk.missing if name not in self.runtime(language).packages),
             seconds=round(time.monotonic() - began, 3),
             sandbox=self.sandbox.name,
             image=self.image(language),
         )
 
     def _talk(self, request: Request, mounts: Sequence[Mount]) -> tuple[Talk, Ending]:
-        tools = self.toolbox(request.work.language)
+        tools = self.runtime(request.work.language)
         ready = prepared(tools, request, "work")
         own = Box(tools.work_argv, (*tools.mounts, *mounts), tools.environ, request.limits, ready)
         with self.sandbox.open(own) as work:

@@ -19,7 +19,7 @@ from grading.broker.celery_app import own_queue
 from grading.broker.dispatch import AWAY, Entry, Left
 from grading.broker.signing import Forged
 from grading.domain.jobs import Result
-from grading.shared.logs import working_on
+from grading.shared.telemetry import working_on
 from grading.store.rounds import lifecycle
 from grading.store.rounds.lifecycle import Recorded
 from workers.server import record

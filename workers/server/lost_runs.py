@@ -16,7 +16,7 @@ from grading.broker.dispatch import AWAY
 from grading.broker.heartbeats import DEAD_AFTER_S, Lease
 from grading.domain.errors import MachineLost, MachineStalled
 from grading.scheduling.stalls import stalled
-from grading.shared.logs import working_on
+from grading.shared.telemetry import working_on
 from grading.store.rounds import lifecycle, queue
 from grading.store.rounds.lifecycle import Loss
 from workers.server import inbox, record

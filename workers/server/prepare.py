@@ -27,8 +27,7 @@ from grading.execution.model import Trial
 from grading.execution.paths import beside
 from grading.execution.plan import Plan, make_plan
 from grading.execution.results import Ran
-from grading.shared.logs import working_on
-from grading.shared.tracing import span
+from grading.shared.telemetry import span, working_on
 from grading.store.rounds import preparing
 from workers.server.context import Server
 from workers.server.pseudonyms import hide_names

@@ -16,8 +16,7 @@ from grading.domain.errors import JobInvalid, OutputInvalid, for_student
 from grading.domain.jobs import Provenance, Result, read_result
 from grading.domain.model import Evidence
 from grading.domain.outcome import Report
-from grading.shared.logs import working_on
-from grading.shared.tracing import outcome, span
+from grading.shared.telemetry import outcome, span, working_on
 from grading.store.completion import finish_round
 from grading.store.completion.finish_round import Ending
 from grading.store.rounds import lifecycle

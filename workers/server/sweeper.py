@@ -17,7 +17,7 @@ from grading.broker.leases import load_scripts
 from grading.store import outbox
 from grading.store.reporting import operations
 from grading.store.rounds import preparing, queue
-from workers.server import canary, record
+from workers.server import heartbeats, record
 from workers.server.admit import release
 from workers.server.context import Server
 from workers.server.housekeeping import do_chores
@@ -118,7 +118,7 @@ class Sweeper:
         do_chores(self.server)
 
     def _send_canaries(self) -> None:
-        canary.sweep(self.server)
+        heartbeats.sweep(self.server)
 
     def _release(self) -> None:
         release(self.server)

@@ -1,14 +1,30 @@
-"""The Celery tasks beside the database, on queue `store`."""
+"""The processes beside the database: the Celery tasks of queue `store`, the store worker and the sweeper."""
 
 from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from celery import Celery
 
 from grading.broker import celery_app
+from grading.broker.canaries import Canaries
+from grading.config.settings import Config
+from grading.domain.learning_platforms import platform_modules
+from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
 from workers.server import record
 from workers.server.admit import release
-from workers.server.context import Server
+from workers.server.context import Server, open_server
+from workers.server.delivery.mail import MailSender
+from workers.server.delivery.webhooks import Relay, receivers
+from workers.server.heartbeats import beat_until
+from workers.server.inbox import Inboxes
 from workers.server.prepare import prepare
+from workers.server.sweeper import Sweeper
 
 UNTIL_SQL_IS_BACK = {
     "autoretry_for": record.SQL_AWAY,
@@ -29,3 +45,59 @@ def register(app: Celery, server: Server) -> None:
     @app.task(name=celery_app.RELEASE, ignore_result=True, **UNTIL_SQL_IS_BACK)
     def release_rounds() -> None:
         release(server)
+
+
+STORE_THREADS = 2
+
+
+def start_store(config: Config) -> None:
+    """Run the store worker until it is told to stop."""
+    server = open_server(config)
+    app = server.dispatch.celery
+    app.conf.worker_send_task_events = config.redis.monitor
+    register(app, server)
+    stop = threading.Event()
+    canaries = Canaries(server.dispatch.registry.redis)
+    register_canary(app, canaries, celery_app.STORE)
+
+    def ready(_consumer: Any) -> None:
+        threading.Thread(target=beat_until, args=(stop, canaries, "store"), daemon=True).start()
+        keep_watch(Watch(canaries, celery_app.STORE, STORE_THREADS), stop)
+
+    reading = threading.Thread(target=Inboxes(server, stop).read, name="inboxes")
+    reading.start()
+    try:
+        run_worker(app, "store", [celery_app.STORE], STORE_THREADS, ready, stop.set)
+    finally:
+        stop.set()
+        reading.join()
+        server.store.close()
+
+
+def start_sweeper(
+    config: Config,
+    event_secrets: Mapping[str, Sequence[str]],
+    translations: Path,
+    mail_password: str = "",
+    environ: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Run the sweeper, and beside it what sends webhooks, mail and scores, until SIGTERM or SIGINT.
+
+    Learning platforms find their tokens in `environ`.
+    """
+    server, told = open_server(config), receivers(config, event_secrets)
+    platforms, stop = platform_modules("workers.server.delivery.{}"), threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    sending = [
+        *Relay(server, told, stop).start(),
+        MailSender(server, translations, mail_password, stop).start(),
+        *(thread for one in platforms.values() for thread in one.start(server, environ, stop)),
+    ]
+    try:
+        Sweeper(server).run(stop)
+    finally:
+        stop.set()
+        for thread in sending:
+            thread.join()
+        server.store.close()

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from grading.config.server import Canvas
+from grading.config.settings import Canvas
 from grading.domain.errors import GraderError
 from grading.domain.outcome import Report
 

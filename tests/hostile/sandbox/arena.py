@@ -17,7 +17,7 @@ from pathlib import Path
 
 from grading.checks import collect
 from grading.checks.kinds.tests import Case, PassesTests
-from grading.config.sandbox import Checks, Limits
+from grading.config.settings import Checks, Limits
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
@@ -28,8 +28,8 @@ from grading.execution.results import Ran
 from tests.hostile.sandbox import bait
 from tests.hostile.sandbox.bait import Bait
 from workers.sandbox.backends.base import Sandbox
-from workers.sandbox.files import Shelf
-from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.runner import Shelf
+from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -253,7 +253,7 @@ class Arena:
 
     @property
     def _trials(self) -> Trials:
-        return Trials(self.sandbox, lambda language: find_toolbox(language, Checks()))
+        return Trials(self.sandbox, lambda language: find_runtime(language, Checks()))
 
     def _kept_trial(self, request: Request) -> Trial:
         """The instructor's own trials are the same for all."""

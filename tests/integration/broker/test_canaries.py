@@ -15,8 +15,8 @@ from grading.broker.canaries import Canaries
 from grading.broker.leases import connect
 from grading.execution.throughput import Rate
 from tests.support.system import Site, site, until
-from workers.canary import EXIT_STATUS
-from workers.server import canary
+from workers.celery_worker import EXIT_STATUS
+from workers.server import heartbeats
 from workers.server.context import Server
 
 ONE = """
@@ -28,7 +28,7 @@ analysis = { engine = "instant", model = "m" }
 feedback = { engine = "instant", model = "m" }
 """
 QUICK = """
-import signal, sys, workers.canary as watch
+import signal, sys, workers.celery_worker as watch
 
 def now_be_quick(*_):
     watch.OVERDUE_S, watch.STEADY_S = 3, 1
@@ -114,14 +114,14 @@ def test_a_worker_whose_consumer_hangs_is_seen_and_ends_itself(
     def waits_s() -> float | None:
         return one.dispatch.machines()[0].canary_age_s
 
-    canary.sweep(server)  # once: another canary is not due for half a minute
+    heartbeats.sweep(server)  # once: another canary is not due for half a minute
     until(lambda: waits_s() == 0, 30, "the canary comes back")
     assert not one.dispatch.machines()[0].hung
     # what a lost connection did to consumers: it beats and has free slots, and reads no queue
     one.dispatch.celery.control.cancel_consumer("machine.one", reply=True, timeout=30, limit=1)
 
     monkeypatch.setattr(timing, "EVERY_S", 0.0)
-    canary.sweep(server)
+    heartbeats.sweep(server)
     until(lambda: one.dispatch.machines()[0].hung, 30, "the machine is seen to hang")
     worker.send_signal(signal.SIGUSR2)
     assert worker.wait(60) == EXIT_STATUS

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from cli.commands.canvas import canvas as command
 from cli.settings import Settings
 from grading.domain.permissions import Actor
-from grading.integrations.canvas import transport, values
+from grading.integrations.canvas import client, values
 from grading.integrations.canvas.values import CanvasFailed, NotForTheBridge
 from grading.store import tables
 from grading.store.accounts import users
@@ -334,9 +334,9 @@ def test_the_token_goes_to_no_other_address(here: Bridged) -> None:
         here.canvas.base = real
     assert "cannot be read" in pulled.errors[0]
     assert {host for _, path, host in here.canvas.asked if "/api/" in path} == {urlsplit(real).netloc}
-    outside = transport.Outside(real, here.school.services.config.server.allowed)
+    outside = client.Outside(real, here.school.services.config.server.allowed)
     with pytest.raises(CanvasFailed, match="the token stays here"):
-        transport.session(outside).get(f"{here.canvas.files_at}/api/v1/users/self")
+        client.session(outside).get(f"{here.canvas.files_at}/api/v1/users/self")
 
 
 def test_what_was_removed_here_is_not_pulled_again(here: Bridged) -> None:

@@ -347,7 +347,7 @@ def test_signing_in_and_encryption(
     assert one("s3cret").send_due() == 0  # nobody vouches for this server
     assert not any(line.startswith("AUTH") for line in box.commands)
     trusted = ssl.create_default_context(cafile=str(made.ca))
-    monkeypatch.setattr("workers.server.delivery.smtp.ssl.create_default_context", lambda: trusted)
+    monkeypatch.setattr("workers.server.delivery.mail.ssl.create_default_context", lambda: trusted)
     due_again(school.store)
     assert one("wrong").send_due() == 0
     due_again(school.store)
@@ -358,7 +358,7 @@ def test_signing_in_and_encryption(
 def test_no_password_and_no_letter_in_the_clear(
     school: School, box: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.server.delivery.smtp.LOOPBACK", ())
+    monkeypatch.setattr("workers.server.delivery.mail.LOOPBACK", ())
     wants(school, "anna")
     release(school, graded(school))
     assert sender(school, box).send_due() == 0
@@ -385,7 +385,7 @@ def test_the_doctor_looks_at_the_mail_server_and_sends_nothing(
     assert said(signed, GRADER_MAIL_PASSWORD="right")[0] == "ok"
     assert "refuses the user" in said(signed, GRADER_MAIL_PASSWORD="wrong")[1]
     assert "does not speak TLS" in said(box.url.replace("smtp:", "smtps:"))[1]
-    monkeypatch.setattr("workers.server.delivery.smtp.LOOPBACK", ())
+    monkeypatch.setattr("workers.server.delivery.mail.LOOPBACK", ())
     level, message, remedy = said(box.url)
     assert (level, "no encryption" in message, "smtps" in remedy) == ("failure", True, True)
     box.says = lambda _: "hang"

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from workers.sandbox.backends.base import Box, Ending, Mount, Sandbox, Session
 
 PATHS = "/usr/local/bin:/usr/bin:/bin"

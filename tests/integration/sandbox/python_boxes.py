@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from grading.config.sandbox import Checks
+from grading.config.settings import Checks
 from grading.execution.model import Answer, Played, Tested
-from workers.sandbox.runtimes import find_toolbox
-from workers.sandbox.runtimes_python import OWN
-from workers.sandbox.toolbox import INSIDE
+from workers.sandbox.runtimes import find_runtime
+from workers.sandbox.runtimes.base import INSIDE
+from workers.sandbox.runtimes.python import OWN
 
 PATIENCE_S = 60.0
 
@@ -105,9 +105,9 @@ class Driver:
 
 def commands(python: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(the driver of the work, that of the tests), at their places outside of a box."""
-    toolbox = find_toolbox("python", Checks(python=python))
-    assert not toolbox.problem
-    places = {mount.target: str(mount.source) for mount in toolbox.mounts}
+    runtime = find_runtime("python", Checks(python=python))
+    assert not runtime.problem
+    places = {mount.target: str(mount.source) for mount in runtime.mounts}
 
     def outside(part: str) -> str:
         for inside in (f"{INSIDE}/drivers", OWN):
@@ -115,7 +115,7 @@ def commands(python: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
                 return places[inside] + part.removeprefix(inside)
         return part
 
-    work, tests = (tuple(outside(part) for part in argv) for argv in (toolbox.work_argv, toolbox.tests_argv))
+    work, tests = (tuple(outside(part) for part in argv) for argv in (runtime.work_argv, runtime.tests_argv))
     return work, tests
 
 

@@ -11,7 +11,7 @@ import pytest
 from grading import scoring
 from grading.checks.kinds.runs import RunsClean
 from grading.checks.kinds.tests import Case, PassesTests
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.documents import Identity, UploadedFile, read
 from grading.documents.limits import Limits as ReadingLimits
 from grading.domain.jobs import Job, Result

@@ -21,22 +21,21 @@ from typing import Any
 
 import pytest
 
-from grading.config.sandbox import Checks, Limits
+from grading.config.settings import Checks, Limits
 from grading.execution.model import Code, Expression, Request, TestFile, Trial, TrialLanguage, Work
 from workers.sandbox.backends import fork_servers
 from workers.sandbox.backends.base import Box
 from workers.sandbox.backends.bubblewrap import Bubblewrap
-from workers.sandbox.fork_server_choice import packages, prepared
-from workers.sandbox.runtimes import find_toolbox
-from workers.sandbox.session import Trials
-from workers.sandbox.toolbox import DRIVERS
+from workers.sandbox.runtimes import find_runtime
+from workers.sandbox.runtimes.base import DRIVERS
+from workers.sandbox.session import Trials, packages, prepared
 
 pytestmark = pytest.mark.usefixtures("one_box_at_a_time")
 LIMITS = Limits(seconds=20, cell_s=5, memory_mb=256, processes=24, disk_mb=8)
 
 
 def tools(language: TrialLanguage) -> Any:
-    return find_toolbox(language, Checks())
+    return find_runtime(language, Checks())
 
 
 def asked(

@@ -19,10 +19,9 @@ from grading.scoring import combine
 from grading.store import Store, schema
 from tests.support.services import SqliteDatabases
 from workers.sandbox.backends import open_sandbox
-from workers.sandbox.files import Shelf
 from workers.sandbox.import_scores import Score, contents, require_proven, score_of, scores
-from workers.sandbox.runner import Lab
-from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.runner import Lab, Shelf
+from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
 
 GAUGES = (
@@ -133,7 +132,7 @@ def lab(sqlite_databases: SqliteDatabases, assignment: Assignment) -> Iterator[L
     checks = Checks()
     store = Store(sqlite_databases.fresh(schema.upgrade))
     with Shelf() as shelf:
-        trials = Trials(open_sandbox("bubblewrap"), lambda language: find_toolbox(language, checks))
+        trials = Trials(open_sandbox("bubblewrap"), lambda language: find_runtime(language, checks))
         yield Lab(store, trials, shelf, contents(assignment))
     store.close()
 

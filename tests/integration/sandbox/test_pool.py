@@ -27,8 +27,7 @@ from app.web.eta import Outlook
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
 from grading.broker.purge import withdraw
-from grading.config.sandbox import Limits
-from grading.config.settings import Checks, Retention
+from grading.config.settings import Checks, Limits, Retention
 from grading.domain.errors import SandboxUnavailable
 from grading.domain.model import RoundState
 from grading.store import Store, outbox, schema
@@ -44,11 +43,18 @@ from tests.support.aging import redis_rows
 from tests.support.services import SqliteDatabases
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.backends.base import Box, Session
-from workers.sandbox.backends.closing import ENDS, Closing
-from workers.sandbox.claimed_rounds import HOLD_S, PUT_OFF_S, Holding
-from workers.sandbox.files import PREFIX, Shelf
-from workers.sandbox.runner import Lab
-from workers.sandbox.start import MOST_FAULTS, TURN_S, look_again, register, try_round
+from workers.sandbox.backends.selection import ENDS, Closing
+from workers.sandbox.runner import PREFIX, Lab, Shelf
+from workers.sandbox.worker import (
+    HOLD_S,
+    MOST_FAULTS,
+    PUT_OFF_S,
+    TURN_S,
+    Holding,
+    look_again,
+    register,
+    try_round,
+)
 from workers.server.prepare import prepare
 from workers.server.sweeper import Sweeper
 
@@ -536,7 +542,7 @@ def test_a_shelf_that_somebody_cleared_away_is_made_again() -> None:
 
 
 def test_the_shelf_of_a_process_that_was_killed_goes_and_no_other() -> None:
-    program = "import signal, sys\nfrom workers.sandbox.files import Shelf\ns = Shelf()\ns.put('a', b'1')\n"
+    program = "import signal, sys\nfrom workers.sandbox.runner import Shelf\ns = Shelf()\ns.put('a', b'1')\n"
     program += "print(s.path, flush=True)\nsignal.pause()\n"
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

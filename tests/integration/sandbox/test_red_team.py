@@ -18,7 +18,7 @@ from grading.checks.numbers import MAX_DIGITS, number_of
 from grading.checks.outputs import INDEX
 from grading.checks.scope import first_comments
 from grading.checks.visibility import for_student
-from grading.config.sandbox import Checks, Limits
+from grading.config.settings import Checks, Limits
 from grading.domain.check import Check
 from grading.domain.model import Evidence
 from grading.domain.rubric import Criterion, Rubric
@@ -39,7 +39,7 @@ from grading.execution.results import Ran
 from tests.unit.checks.samples import cell, notebook, script, shown
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.backends.base import Ending
-from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import MOST_PARTS, OBJECT, TOO_LARGE, Talk, Trials
 
 LIMITS = Limits(seconds=60, cell_s=10, memory_mb=384)
@@ -50,7 +50,7 @@ SOON_S = 1.0
 @pytest.fixture(scope="module")
 def trials() -> Trials:
     """The real sandbox."""
-    return Trials(open_sandbox("bubblewrap"), lambda language: find_toolbox(language, Checks()))
+    return Trials(open_sandbox("bubblewrap"), lambda language: find_runtime(language, Checks()))
 
 
 def asked(

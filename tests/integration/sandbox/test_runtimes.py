@@ -8,56 +8,55 @@ from pathlib import Path
 
 import pytest
 
-from grading.config.sandbox import Checks
+from grading.config.settings import Checks
 from tests.integration.sandbox.python_boxes import commands, driver
-from workers.sandbox import runtimes_python, toolbox
-from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.runtimes import base, find_runtime, python
 
 
 def test_the_environment_of_the_checks_is_found_and_nothing_of_the_servers_is_in_it() -> None:
-    found = find_toolbox("python", Checks())
+    found = find_runtime("python", Checks())
     assert found.problem == ""
     assert len(found.digest) == 64
     assert found.work_argv[0].startswith("/grader/python/")
     sources = {str(mount.source) for mount in found.mounts}
     assert str(Path(sys.prefix, "checks").resolve()) in sources
     assert str(Path(sys.prefix).resolve()) not in sources
-    assert find_toolbox("python", Checks()) is found
+    assert find_runtime("python", Checks()) is found
 
 
 def test_the_folder_of_the_drivers_is_made_again_when_it_was_tidied_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    runtimes_python._find.cache_clear()
+    python._find.cache_clear()
     try:
         (folder,) = (
-            m.source for m in find_toolbox("python", Checks()).mounts if m.target == "/grader/drivers"
+            m.source for m in find_runtime("python", Checks()).mounts if m.target == "/grader/drivers"
         )
         assert folder.parent == tmp_path
         assert list(folder.glob("__pycache__/python_play.*.pyc"))
         folder.rename(tmp_path / "away")
         (again,) = (
-            m.source for m in find_toolbox("python", Checks()).mounts if m.target == "/grader/drivers"
+            m.source for m in find_runtime("python", Checks()).mounts if m.target == "/grader/drivers"
         )
         assert again == folder
-        assert (again / "python_work.py").read_bytes() == (toolbox.DRIVERS / "python_work.py").read_bytes()
+        assert (again / "python_work.py").read_bytes() == (base.DRIVERS / "python_work.py").read_bytes()
     finally:
-        runtimes_python._find.cache_clear()
+        python._find.cache_clear()
 
 
 def test_a_folder_of_somebody_else_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    name = runtimes_python._compiled(sys.executable, "v").name
+    name = python._compiled(sys.executable, "v").name
     (tmp_path / name).rename(tmp_path / "away")
     (tmp_path / name).symlink_to(tmp_path / "away")
-    assert runtimes_python._compiled(sys.executable, "v").name != name
+    assert python._compiled(sys.executable, "v").name != name
 
 
 def test_another_python_can_be_named(tmp_path: Path) -> None:
-    named = find_toolbox("python", Checks(python=sys._base_executable))  # type: ignore[attr-defined]
+    named = find_runtime("python", Checks(python=sys._base_executable))  # type: ignore[attr-defined]
     assert named.problem == ""
-    assert named.digest != find_toolbox("python", Checks()).digest
+    assert named.digest != find_runtime("python", Checks()).digest
     work, _ = commands(sys._base_executable)  # type: ignore[attr-defined]
     with driver(work, tmp_path / "work") as box:
         (cell,) = box.play("print('hello')")
@@ -84,16 +83,16 @@ def test_a_python_that_cannot_be_used_is_a_problem_with_a_remedy(
         )
         old.chmod(0o755)
         python = str(old)
-    found = find_toolbox("python", Checks(python=python))
+    found = find_runtime("python", Checks(python=python))
     assert problem in found.problem
     assert found.work_argv == ()
 
 
 def test_an_image_brings_its_own_python() -> None:
-    found = find_toolbox("python", Checks(sandbox="container", engine="docker", image="checks:1"))
-    other = find_toolbox("python", Checks(sandbox="container", engine="docker", image="checks:2"))
+    found = find_runtime("python", Checks(sandbox="container", engine="docker", image="checks:1"))
+    other = find_runtime("python", Checks(sandbox="container", engine="docker", image="checks:2"))
     assert found.work_argv[0] == "python3"
-    assert {mount.source.parent for mount in found.mounts} == {toolbox.DRIVERS}
+    assert {mount.source.parent for mount in found.mounts} == {base.DRIVERS}
     assert found.digest != other.digest
 
 

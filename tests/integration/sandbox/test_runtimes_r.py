@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grading.config.sandbox import Checks
-from workers.sandbox.runtimes_r import find_r
+from grading.config.settings import Checks
+from workers.sandbox.runtimes.r import find_r
 
 
 @pytest.fixture
@@ -24,20 +24,20 @@ def program(path: Path, *lines: str) -> Path:
 
 
 def test_r_of_this_machine_is_found() -> None:
-    toolbox = find_r(Checks())
-    assert toolbox.problem == ""
-    assert toolbox.language == "r"
-    assert toolbox.work_argv[-1] in {mount.target for mount in toolbox.mounts}
-    assert toolbox.tests_argv[-1] in {mount.target for mount in toolbox.mounts}
-    assert len(toolbox.digest) == 64
-    assert find_r(Checks()) == toolbox
+    runtime = find_r(Checks())
+    assert runtime.problem == ""
+    assert runtime.language == "r"
+    assert runtime.work_argv[-1] in {mount.target for mount in runtime.mounts}
+    assert runtime.tests_argv[-1] in {mount.target for mount in runtime.mounts}
+    assert len(runtime.digest) == 64
+    assert find_r(Checks()) == runtime
 
 
 def test_without_r_the_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    toolbox = find_r(Checks())
-    assert "r-base-core r-cran-irkernel" in toolbox.problem
-    assert toolbox.work_argv == ()
+    runtime = find_r(Checks())
+    assert "r-base-core r-cran-irkernel" in runtime.problem
+    assert runtime.work_argv == ()
 
 
 def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
@@ -53,14 +53,14 @@ def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_an_r_that_cannot_be_used_is_explained(tmp_path: Path, lines: list[str], sentence: str) -> None:
-    toolbox = find_r(Checks(r=str(program(tmp_path / "Rscript", *lines))))
-    assert sentence in toolbox.problem
+    runtime = find_r(Checks(r=str(program(tmp_path / "Rscript", *lines))))
+    assert sentence in runtime.problem
 
 
 def test_an_r_of_its_own_place_is_seen_in_the_box(rscript: Path) -> None:
-    toolbox = find_r(Checks(r=str(rscript)))
-    assert toolbox.problem == ""
-    assert str(rscript.parent) in {mount.target for mount in toolbox.mounts}
+    runtime = find_r(Checks(r=str(rscript)))
+    assert runtime.problem == ""
+    assert str(rscript.parent) in {mount.target for mount in runtime.mounts}
 
 
 def test_other_packages_are_another_digest(rscript: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from grading.assignments.loader import Assignment, read_folder
 from grading.checks import collect
 from grading.checks.visibility import for_student
-from grading.config.sandbox import Checks
+from grading.config.settings import Checks
 from grading.documents import UploadedFile, read, set_apart
 from grading.domain.model import CheckOutcome, Evidence
 from grading.execution.model import Request, Trial
@@ -20,7 +20,7 @@ from grading.execution.results import Ran
 from tests.integration.project.test_samples import SAMPLES
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.backends.base import Mount
-from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
 
 CHECKS = Checks()
@@ -33,7 +33,7 @@ def assignment(slug: str) -> Assignment:
 
 @cache
 def trials() -> Trials:
-    made = Trials(open_sandbox(CHECKS.sandbox), lambda language: find_toolbox(language, CHECKS))
+    made = Trials(open_sandbox(CHECKS.sandbox), lambda language: find_runtime(language, CHECKS))
     assert [made.problem("python"), made.problem("r")] == ["", ""]
     return made
 

@@ -31,13 +31,11 @@ from tests.support.services import SqliteDatabases
 from tests.support.system import close_dispatch
 from workers.sandbox.backends import open_sandbox
 from workers.sandbox.backends.base import Box, Sandbox, Session
-from workers.sandbox.backends.none import NoSandbox
-from workers.sandbox.claimed_rounds import HOLD_S, Holding
-from workers.sandbox.files import Shelf
-from workers.sandbox.runner import Lab
-from workers.sandbox.runtimes import find_toolbox
+from workers.sandbox.backends.selection import NoSandbox
+from workers.sandbox.runner import Lab, Shelf
+from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.session import Trials
-from workers.sandbox.start import KILLS_TRIALS, MOST_KILLS, try_round
+from workers.sandbox.worker import HOLD_S, KILLS_TRIALS, MOST_KILLS, Holding, try_round
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare
 from workers.server.sweeper import Sweeper
@@ -151,7 +149,7 @@ def made(url: str, redis_url: str, root: Path, sandbox: Sandbox) -> Iterator[Sch
     counting = Counting(sandbox)
     with Shelf() as shelf:
         lab = Lab(
-            server.store, Trials(counting, lambda language: find_toolbox(language, config.checks)), shelf
+            server.store, Trials(counting, lambda language: find_runtime(language, config.checks)), shelf
         )
         yield School(server, lab, counting, assignment)
     close_dispatch(server.dispatch)
@@ -245,7 +243,7 @@ def test_other_tests_files_limits_or_packages_are_another_trial(lite: School) ->
         {"work": request.work.model_copy(update={"prelude": "x = 1"})},
     ):
         keys.add(lite.lab.key(request.model_copy(update=change)))
-    other = dataclasses.replace(find_toolbox("python", Checks()), digest="other")
+    other = dataclasses.replace(find_runtime("python", Checks()), digest="other")
     lab = Lab(lite.server.store, Trials(lite.sandbox, lambda _: other), lite.lab.shelf)
     assert len(keys | {lab.key(request)}) == 6
 

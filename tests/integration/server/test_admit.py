@@ -23,8 +23,7 @@ from tests.support.queued_rounds import PREPARED, all_steps, fill
 from tests.support.services import Prepare, SqliteDatabases
 from tests.support.system import close_dispatch
 from workers.server.admit import AT_ONCE, BATCH_EVERY, NOTHING_S, _mixed, release, release_after_result
-from workers.server.backlog import EVERY_S, FEW, Told
-from workers.server.context import Server
+from workers.server.context import EVERY_S, FEW, Server, Told
 
 BOTH = {stage: {"engine": "mlx", "model": "m"} for stage in ("analysis", "feedback")}
 KINDS = [(stage, priority) for stage in BOTH for priority in ("interactive", "batch")]

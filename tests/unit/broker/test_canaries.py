@@ -9,7 +9,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from grading.broker.canaries import Waiting
-from workers.canary import Watch
+from workers.celery_worker import Watch
 
 
 @dataclass

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from grading.config.sandbox import Checks
+from grading.config.settings import Checks
 
 
 @pytest.mark.parametrize("cores", [1, 3, 200])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grading.checks import collect
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.domain.check import Check
 from grading.domain.model import CheckOutcome, Document, Evidence, Output
 from grading.domain.rubric import Criterion, Rubric

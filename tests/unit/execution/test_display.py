@@ -10,7 +10,7 @@ import pytest
 
 from app.reports.executions import FOLDED_CHARS, LONGEST, SHOWN_FAILED, listed_tests, ran_cell, ran_document
 from grading.checks.kinds.runs import RunsClean
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.documents import Identity, pseudonymise
 from grading.domain.model import (
     Cell,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grading.execution.packages import imported
+from grading.execution.plan import imported
 
 
 @pytest.mark.parametrize(

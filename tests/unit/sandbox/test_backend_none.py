@@ -6,12 +6,12 @@ import signal
 
 import pytest
 
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.domain.errors import SandboxUnavailable
-from workers.sandbox.backends import advice, open_sandbox
+from workers.sandbox.backends import bubblewrap, open_sandbox
 from workers.sandbox.backends.base import Box
-from workers.sandbox.backends.none import NoSandbox
 from workers.sandbox.backends.pipes import ending
+from workers.sandbox.backends.selection import NoSandbox
 
 
 def test_it_says_what_to_install():
@@ -40,7 +40,9 @@ def test_a_missing_engine_is_named():
 
 
 def test_missing_programs_by_their_package():
-    assert advice.missing(["bwrap", "setpriv"]).endswith("apt-get install bubblewrap util-linux).")
+    assert bubblewrap.missing_programs(["bwrap", "setpriv"]).endswith(
+        "apt-get install bubblewrap util-linux)."
+    )
 
 
 @pytest.mark.parametrize(

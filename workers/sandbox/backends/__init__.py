@@ -1,5 +1,5 @@
 """Boxes in which a stranger's program runs."""
 
-from workers.sandbox.backends.choose import open_sandbox
+from workers.sandbox.backends.selection import open_sandbox
 
 __all__ = ["open_sandbox"]

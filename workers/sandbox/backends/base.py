@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.execution.model import End
 
 

@@ -1,25 +1,137 @@
-"""The sandbox of Linux: bubblewrap, with a user of its own for each box where we are root."""
+"""Bubblewrap as a sandbox: boxes in namespaces of their own, and what to do where it does not work."""
 
 from __future__ import annotations
 
 import os
 import random
+import select
 import shutil
 import subprocess
 import threading
+import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.domain.errors import SandboxUnavailable
-from workers.sandbox.backends import advice, filesystem_view, seccomp
+from workers.sandbox.backends import filesystem_view, seccomp
 from workers.sandbox.backends.base import Box, Prepared, Session
 from workers.sandbox.backends.bwrap_process import Held
 from workers.sandbox.backends.fork_servers import CannotFork, Forked, ForkServer, ForkServers
 from workers.sandbox.backends.pipes import PipedSession, Program, environment
-from workers.sandbox.backends.user_namespaces import SharedUsers
 from workers.sandbox.backends.watchdog import Watcher
+
+NO_SECCOMP = (
+    "libseccomp is missing, so boxes may make every system call. Install it (Debian, Ubuntu: "
+    "apt-get install libseccomp2)."
+)
+_APPARMOR = (
+    "Ubuntu keeps ordinary users from making namespaces. As root: apt-get install apparmor-profiles; "
+    "ln -s /usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/; "
+    "apparmor_parser -r /etc/apparmor.d/bwrap-userns-restrict"
+)
+_PACKAGES = {"bwrap": "bubblewrap", "setpriv": "util-linux", "prlimit": "util-linux"}
+
+
+def missing_programs(programs: Sequence[str]) -> str:
+    """The sentence about programs that are not installed."""
+    packages = " ".join(dict.fromkeys(_PACKAGES[name] for name in programs))
+    return (
+        f"The sandbox needs {', '.join(programs)} and does not find it. Install it "
+        f"(Debian, Ubuntu: apt-get install {packages})."
+    )
+
+
+def refused(said: str) -> str:
+    """The sentence about a bubblewrap that is there but cannot open a box; `said` is what it printed."""
+    remedy = "It must be 0.7 or newer." if "nknown option" in said else _remedy()
+    return f"bubblewrap cannot open a sandbox here ({said[:300]}). {remedy}"
+
+
+def _remedy() -> str:
+    if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1" and os.geteuid() != 0:
+        return _APPARMOR
+    if _setting("kernel/unprivileged_userns_clone") == "0" and os.geteuid() != 0:
+        return "As root: sysctl -w kernel.unprivileged_userns_clone=1"
+    if _setting("user/max_user_namespaces") == "0" and os.geteuid() != 0:
+        return "As root: sysctl -w user.max_user_namespaces=15000"
+    return (
+        "In a container it needs --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+        "--security-opt systempaths=unconfined and, as root, --cap-add SYS_ADMIN --cap-add NET_ADMIN; or set "
+        'checks.sandbox to "container".'
+    )
+
+
+def _setting(name: str) -> str:
+    try:
+        return Path("/proc/sys", name).read_text().strip()
+    except OSError:
+        return ""
+
+
+_START_S = 10.0
+# it repeats what it is told, so that we know when it is in the namespace
+_HOLDER = ("unshare", "--user", "--map-current-user", "--", "cat")
+
+
+class NoNamespace(OSError):
+    """The system gives us no user namespace."""
+
+
+class SharedUsers:
+    """One user namespace, which is there from the first use until nobody holds this any more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._number: int | None = None
+
+    def number(self) -> int | None:
+        """A descriptor of it; None for root, whose boxes share root's. Raises NoNamespace."""
+        if os.geteuid() == 0:
+            return None
+        with self._lock:
+            if self._number is None:
+                self._number = _made()
+                weakref.finalize(self, os.close, self._number)
+            return self._number
+
+
+def _made() -> int:
+    try:
+        holder = subprocess.Popen(
+            _HOLDER,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            cwd="/",
+            env={"LANG": "C.UTF-8", "PATH": os.environ.get("PATH", os.defpath)},
+        )
+    except OSError as error:
+        raise NoNamespace(f"no user namespace: {error}") from error
+    with holder:  # the descriptor keeps the namespace when nobody is in it
+        try:
+            return _entered(holder)
+        finally:
+            holder.kill()
+
+
+def _entered(holder: subprocess.Popen[bytes]) -> int:
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    with suppress(BrokenPipeError):
+        holder.stdin.write(b"\n")
+    poll = select.poll()
+    poll.register(holder.stdout, select.POLLIN)
+    if not poll.poll(_START_S * 1000) or not holder.stdout.read(1):
+        raise NoNamespace("no user namespace: unshare --user --map-current-user failed")
+    place = Path(f"/proc/{holder.pid}/ns/user")
+    try:
+        return os.open(place, os.O_RDONLY)
+    except OSError as error:
+        raise NoNamespace(f"no user namespace: {error}") from error
+
 
 _PROGRAMS = ("bwrap", "setpriv")
 _PROBE = Box(("/usr/bin/env", "true"), limits=Limits(disk_mb=1))
@@ -48,7 +160,7 @@ class Bubblewrap:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is weaker here than it could be, as sentences; empty when all is in place."""
-        return () if seccomp.program() else (advice.NO_SECCOMP,)
+        return () if seccomp.program() else (NO_SECCOMP,)
 
     def problem(self) -> str:
         """Why no box can be opened; empty when one could. A success is remembered."""
@@ -56,14 +168,14 @@ class Bubblewrap:
             return ""
         missing = [name for name in _PROGRAMS if shutil.which(name) is None]
         if missing:
-            return advice.missing(missing)
+            return missing_programs(missing)
         uid = self._take_uid()
         try:
             said = _probe(uid)
         finally:
             self._give_uid(uid)
         self._works = said is None
-        return "" if said is None else advice.refused(said)
+        return "" if said is None else refused(said)
 
     def _take_uid(self) -> int:
         """A user number that no other box has; our own where we are not root."""

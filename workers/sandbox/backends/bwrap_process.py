@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.domain.errors import SandboxUnavailable
 
 _START_S = 10.0

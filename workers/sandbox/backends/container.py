@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.domain.errors import SandboxUnavailable
 from workers.sandbox.backends import filesystem_view
 from workers.sandbox.backends.base import Box, Mount, Session

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from workers.sandbox.backends import seccomp
 from workers.sandbox.backends.base import Prepared
 from workers.sandbox.backends.bwrap_process import Held, goes_first, kernel_limits

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol, Self
 
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.execution.model import End
 from workers.sandbox.backends.base import Box, Ending
 from workers.sandbox.backends.watchdog import Watcher, memory, too_long

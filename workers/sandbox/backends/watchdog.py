@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from grading.config.sandbox import Limits
+from grading.config.settings import Limits
 from grading.execution.model import End
 
 TICK_S = 0.05

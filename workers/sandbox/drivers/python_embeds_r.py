@@ -117,7 +117,7 @@ def _run(r: R, driver: int) -> None:
 
 
 def _take_streams() -> None:
-    """The talk moves to 3 and 4, what is printed goes to a file; as toolbox_r.py starts a new R."""
+    """The talk moves to 3 and 4, what is printed goes to a file; as runtimes/r.py starts a new R."""
     os.dup2(0, 3)
     os.dup2(1, 4)
     folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108  # the box's own

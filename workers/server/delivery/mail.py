@@ -1,11 +1,15 @@
-"""Sends the letters that wait in the outbox: that a result can be seen, and where; never more than that."""
+"""Sends the mail that waits in the outbox: that a result can be seen, and where; never more than that."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import smtplib
+import socket
+import ssl
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.utils import formatdate
@@ -14,17 +18,111 @@ from urllib.parse import urlsplit
 
 from sqlalchemy.exc import DBAPIError
 
-from grading.config.mail import valid_address
+from grading.config.mail import Mail, valid_address
 from grading.domain.errors import GraderError
+from grading.shared.catalogues import catalogue
 from grading.store import outbox
 from grading.store.outbox import Delivery
 from grading.store.submissions import mail_notifications as mails
 from grading.store.submissions.mail_notifications import Letter
 from workers.server.context import Server
-from workers.server.delivery import mail_texts
-from workers.server.delivery.smtp import FAILURES, connected, within
 
 log = logging.getLogger(__name__)
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+FAILURES = (OSError, smtplib.SMTPException)
+
+
+class NotEncrypted(GraderError):
+    """The mail server offers no encryption (STARTTLS); use smtps, or a server on this computer."""
+
+    code = "mail_not_encrypted"
+    status = 503
+
+
+@contextmanager
+def connected(mail: Mail, password: str, seconds: float) -> Iterator[smtplib.SMTP]:
+    """A talk with the server, signed in where the configuration names a user; nothing is sent yet.
+
+    Finding it and getting so far may take `seconds`. Raises FAILURES, NotEncrypted.
+    """
+    trusted = ssl.create_default_context()
+    if mail.encrypted:
+        smtp: smtplib.SMTP = smtplib.SMTP_SSL(timeout=seconds, context=trusted)
+    else:
+        smtp = smtplib.SMTP(timeout=seconds)
+    smtp._host = mail.host  # type: ignore[attr-defined]  # whose certificate it must be; else only its constructor says so
+    try:
+        with within(smtp, seconds):
+            smtp.connect(mail.host, mail.port)
+            smtp.ehlo_or_helo_if_needed()
+            _encrypt(smtp, mail, trusted)
+            if mail.user:
+                smtp.login(mail.user, password)
+        yield smtp
+        with suppress(*FAILURES):
+            smtp.quit()
+    finally:
+        smtp.close()
+
+
+def _encrypt(smtp: smtplib.SMTP, mail: Mail, trusted: ssl.SSLContext) -> None:
+    if mail.encrypted or (mail.host in LOOPBACK and not smtp.has_extn("starttls")):
+        return
+    if not smtp.has_extn("starttls"):
+        raise NotEncrypted
+    smtp.starttls(context=trusted)
+    smtp.ehlo()
+
+
+@contextmanager
+def within(smtp: smtplib.SMTP, seconds: float) -> Iterator[None]:
+    """End the talk under a server that lets it take longer, however it does so."""
+
+    def cut() -> None:
+        with suppress(OSError):
+            if smtp.sock is not None:
+                socket.socket.shutdown(smtp.sock, socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _(text: str) -> str:
+    """Marks a text for translators; it is translated when a letter is written."""
+    return text
+
+
+SUBJECT = _("Your result is ready: %(title)s")
+BODY = _(
+    'Hello,\n\nthe result of your hand-in for "%(title)s" can be seen now:\n\n%(link)s\n\n'
+    "You get this because you asked for it. "
+    "On the page of your account you can say that you do not want it.\n"
+)
+ANSWER_SUBJECT = _("Your request was answered: %(title)s")
+ANSWER_BODY = _(
+    'Hello,\n\nyour request for a regrade of "%(title)s" was answered. You find the answer here:\n\n'
+    "%(link)s\n\nYou get this because you asked for mail. "
+    "On the page of your account you can say that you do not want it.\n"
+)
+
+
+def answered(translations: Path, language: str, title: str, link: str) -> tuple[str, str]:
+    """Subject and body of the letter that a request for a regrade was answered."""
+    say = catalogue(translations, language).gettext
+    return say(ANSWER_SUBJECT) % {"title": title}, say(ANSWER_BODY) % {"title": title, "link": link}
+
+
+def ready(translations: Path, language: str, title: str, link: str) -> tuple[str, str]:
+    """Subject and body of the letter that a result can be seen; English where the language is not known."""
+    say = catalogue(translations, language).gettext
+    return say(SUBJECT) % {"title": title}, say(BODY) % {"title": title, "link": link}
+
+
 EVERY_S = 5.0
 TIMEOUT_S = 30.0
 """For the whole talk about one letter, and for finding the server."""
@@ -113,7 +211,7 @@ class MailSender:
         public_url = self.server.config.server.public_url
         title = " ".join("".join(c if c.isprintable() else " " for c in letter.title).split())[:150]
         link = f"{public_url.rstrip('/')}/submissions/{letter.submission_id}"
-        write = mail_texts.answered if letter.answer else mail_texts.ready
+        write = answered if letter.answer else ready
         subject, body = write(self.translations, letter.language, title, link)
         message = EmailMessage()
         message["From"] = self.server.config.mail.sender

@@ -1,24 +1,41 @@
-"""Traces by OpenTelemetry from the hand-in to the grade; off, and nothing of it imported, unless
-OTEL_EXPORTER_OTLP_ENDPOINT says where to send them.
-
-Nothing travels along with the work: a round's id is the id of its trace, and the first half of the id of a
-round or run is the id of the span that all later ones of it are children of.
-"""
+"""Logs and traces: which submission, round and run a message or span is about."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
+
+from structlog.contextvars import bind_contextvars, bound_contextvars, clear_contextvars
 
 from grading.domain.jobs import Result
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Tracer
+
+
+NAMES = ("submission", "round", "run", "stage", "machine")
+
+
+def working_on(**ids: str) -> AbstractContextManager[None]:
+    """Messages inside are about these NAMES; empty ones say nothing."""
+    return bound_contextvars(**_said(ids))
+
+
+def begin(**ids: str) -> None:
+    """From now on messages are about these NAMES and nothing else, as at the start of a request."""
+    clear_contextvars()
+    bind_contextvars(**_said(ids))
+
+
+def _said(ids: dict[str, str]) -> dict[str, str]:
+    assert ids.keys() <= set(NAMES), f"not an id: {ids.keys() - set(NAMES)}"
+    return {name: value for name, value in ids.items() if value}
+
 
 log = logging.getLogger(__name__)
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"

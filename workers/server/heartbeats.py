@@ -1,4 +1,4 @@
-"""Canaries from the sweeper, and the beats of the parts beside the database."""
+"""Heartbeats of the processes beside the database, and the sweeper's canaries."""
 
 from __future__ import annotations
 

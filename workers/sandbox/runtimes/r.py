@@ -10,10 +10,10 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from grading.config.sandbox import Checks
+from grading.config.settings import Checks
 from workers.sandbox.backends.base import Mount
-from workers.sandbox.runtimes_python import find_python
-from workers.sandbox.toolbox import DRIVERS, INSIDE, Toolbox
+from workers.sandbox.runtimes.base import DRIVERS, INSIDE, Runtime
+from workers.sandbox.runtimes.python import find_python
 
 HOW = "on Debian and Ubuntu: apt-get install r-base-core r-cran-irkernel r-cran-testthat"
 NO_SUCH = "checks.r: there is no program {}; name an Rscript, or leave it out to take the one on the PATH"
@@ -41,19 +41,19 @@ def argv(rscript: str, driver: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", _START, rscript, driver)
 
 
-def find_r(settings: Checks) -> Toolbox:
+def find_r(settings: Checks) -> Runtime:
     """Rscript of `checks.r`, else of the PATH, as it is when this process first asks; a container's image has
     its own.
     """
     if settings.sandbox == "container":
-        return _toolbox("Rscript", [f"image {settings.image}"], [])
+        return _runtime("Rscript", [f"image {settings.image}"], [])
     rscript = shutil.which(settings.r or "Rscript") or ""
     found = _find(settings.r, rscript)
     return found if found.problem else _with_fork_server(found, rscript, settings)
 
 
 @functools.cache
-def _find(named: str, rscript: str) -> Toolbox:
+def _find(named: str, rscript: str) -> Runtime:
     if not rscript:
         return _without(NO_SUCH.format(named) if named else f"R is not installed here; {HOW}")
     try:
@@ -64,10 +64,10 @@ def _find(named: str, rscript: str) -> Toolbox:
     if "jsonlite" not in packages:
         return _without(f"R's package jsonlite, which comes with r-cran-irkernel, is missing here; {HOW}")
     places = [Path(line.removeprefix("lib ")) for line in lines if line.startswith("lib ")]
-    return _toolbox(rscript, lines, _outside(rscript, places))
+    return _runtime(rscript, lines, _outside(rscript, places))
 
 
-def _with_fork_server(found: Toolbox, rscript: str, settings: Checks) -> Toolbox:
+def _with_fork_server(found: Runtime, rscript: str, settings: Checks) -> Runtime:
     """R is forked from within a Python; without one, or without R as a library, it is started each time."""
     python = find_python(settings)
     if not python.fork_argv:
@@ -80,9 +80,9 @@ def _with_fork_server(found: Toolbox, rscript: str, settings: Checks) -> Toolbox
     )
 
 
-def _toolbox(rscript: str, known: list[str], places: list[Mount]) -> Toolbox:
+def _runtime(rscript: str, known: list[str], places: list[Mount]) -> Runtime:
     drivers = [Mount(source, f"{INSIDE}/{source.name}") for source in _sources()]
-    return Toolbox(
+    return Runtime(
         language="r",
         work_argv=argv(rscript, f"{INSIDE}/r_work.R"),
         tests_argv=argv(rscript, f"{INSIDE}/r_tests.R"),
@@ -93,8 +93,8 @@ def _toolbox(rscript: str, known: list[str], places: list[Mount]) -> Toolbox:
     )
 
 
-def _without(problem: str) -> Toolbox:
-    return Toolbox("r", (), (), (), {}, "", problem=problem)
+def _without(problem: str) -> Runtime:
+    return Runtime("r", (), (), (), {}, "", problem=problem)
 
 
 def _probe(rscript: str) -> list[str]:

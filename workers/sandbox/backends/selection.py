@@ -1,14 +1,61 @@
-"""A sandbox whose boxes can all be ended at once, when the process that runs them is to end."""
+"""Which sandbox there is on this machine; how all its boxes are ended at once."""
 
 from __future__ import annotations
 
 import threading
 import weakref
+from typing import Literal
 
 from grading.domain.errors import SandboxUnavailable
 from workers.sandbox.backends.base import Box, Sandbox, Session
 from workers.sandbox.backends.bubblewrap import Bubblewrap
+from workers.sandbox.backends.container import Container
 from workers.sandbox.backends.pipes import PipedSession
+
+NOTHING = "Nothing that students hand in is run here: there is no sandbox."
+INSTALL = "On Linux install bubblewrap (Debian, Ubuntu: apt-get install bubblewrap libseccomp2)."
+ELSE = "Or name a container engine and its image in config.toml (checks.engine, checks.image)."
+
+
+class NoSandbox:
+    """Runs nothing."""
+
+    name = "none"
+
+    def __init__(self, reason: str = f"{NOTHING} {INSTALL} {ELSE}") -> None:
+        self._reason = reason
+
+    def problem(self) -> str:
+        """Why nothing is run, and what to install."""
+        return self._reason
+
+    def open(self, box: Box) -> Session:
+        """Raises SandboxUnavailable, always."""
+        raise SandboxUnavailable(self._reason)
+
+
+Kind = Literal["auto", "bubblewrap", "container", "none"]
+TURNED_OFF = 'Nothing that students hand in is run here: checks.sandbox is set to "none".'
+
+
+def open_sandbox(kind: Kind, *, engine: str = "", image: str = "") -> Sandbox:
+    """The sandbox of that kind, whether or not it works; its `problem` tells.
+
+    `auto` is bubblewrap where a box really opens, else a container where engine and image are named, else
+    none, whose problem says what kept bubblewrap from working.
+    """
+    if kind == "bubblewrap":
+        return Bubblewrap()
+    if kind == "container":
+        return Container(engine, image)
+    if kind == "none":
+        return NoSandbox(TURNED_OFF)
+    own = Bubblewrap()
+    problem = own.problem()
+    if not problem:
+        return own
+    return Container(engine, image) if engine and image else NoSandbox(f"{NOTHING} {problem} {ELSE}")
+
 
 ENDS = "The program that runs students' work is ending; somebody else runs it, or the next one."
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from grading.execution.model import TrialLanguage
 from workers.sandbox.backends.base import Mount
 
-DRIVERS = Path(__file__).parent / "drivers"
+DRIVERS = Path(__file__).parents[1] / "drivers"
 INSIDE = "/grader"
 """Where the drivers are seen in a box."""
 
 
 @dataclass(frozen=True)
-class Toolbox:
+class Runtime:
     """What one language needs in a box."""
 
     language: TrialLanguage

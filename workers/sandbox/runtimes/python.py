@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from grading.config.sandbox import Checks
+from grading.config.settings import Checks
 from workers.sandbox.backends.base import Mount
-from workers.sandbox.toolbox import DRIVERS, INSIDE, Toolbox
+from workers.sandbox.runtimes.base import DRIVERS, INSIDE, Runtime
 
 OWN = f"{INSIDE}/python"
 """Where students' environment is seen in a box."""
@@ -40,7 +40,7 @@ print(json.dumps({
 """
 
 
-def find_python(settings: Checks) -> Toolbox:
+def find_python(settings: Checks) -> Runtime:
     """The Python of `checks.python`, else the one that `make checks` made, else the one of this system."""
     if settings.sandbox == "container":
         return _in_image(settings.image)
@@ -59,7 +59,7 @@ def _own_python() -> str:
 
 
 @functools.cache
-def _find(named: str, by_setting: bool) -> Toolbox:
+def _find(named: str, by_setting: bool) -> Runtime:
     where = "checks.python: " if by_setting else ""
     program = shutil.which(named)
     if program is None:
@@ -74,7 +74,7 @@ def _find(named: str, by_setting: bool) -> Toolbox:
             f"{where}{named} is Python {about['version'].split()[0]}; name Python {oldest} or newer."
         )
     inside, mounts = _places(about)
-    return Toolbox(
+    return Runtime(
         language="python",
         work_argv=(inside, *_IN_A_BOX, f"{INSIDE}/drivers/python_work.py"),
         tests_argv=(inside, *_IN_A_BOX, f"{INSIDE}/drivers/python_tests.py"),
@@ -87,9 +87,9 @@ def _find(named: str, by_setting: bool) -> Toolbox:
     )
 
 
-def _in_image(image: str) -> Toolbox:
+def _in_image(image: str) -> Runtime:
     """A container's image brings its own Python; only the drivers come from here."""
-    return Toolbox(
+    return Runtime(
         language="python",
         work_argv=("python3", *_IN_A_BOX, f"{INSIDE}/drivers/python_work.py"),
         tests_argv=("python3", *_IN_A_BOX, f"{INSIDE}/drivers/python_tests.py"),
@@ -99,8 +99,8 @@ def _in_image(image: str) -> Toolbox:
     )
 
 
-def _without(problem: str) -> Toolbox:
-    return Toolbox("python", (), (), (), {}, "", problem=problem)
+def _without(problem: str) -> Runtime:
+    return Runtime("python", (), (), (), {}, "", problem=problem)
 
 
 def _probe(program: str) -> dict[str, Any]:
