@@ -42,7 +42,7 @@ COURSES = frozenset(
         "examples",
         "extensions",
         "groups",
-        "classes",
+        "class_upload",
         "imports",
         "exports",
         "course_platforms",
@@ -51,12 +51,12 @@ COURSES = frozenset(
     | {"authoring", "authoring_task", "authoring_files", "authoring_versions", "authoring_proposals"}
     | {"dry_runs"}
     | {"submissions.submission", "submissions.prompt", "submissions.receipt", "submissions.upload"}
-    | {"submissions.hand_in_form", "submissions.hand_in"}
+    | {"submissions.submit_form", "submissions.submit"}
 )
 MAIN = (
     Way("home.home", N_("Home"), "tokens.own"),
     Way("courses.listing", N_("Courses"), "tokens.own", COURSES),
-    Way("home.hand_ins", N_("Hand-ins"), "machines.see"),
+    Way("home.submissions", N_("Hand-ins"), "machines.see"),
     Way("regrade_requests.listing", N_("Regrades"), "given_up.see", frozenset({"regrade_requests"})),
     Way("users.listing", N_("Accounts"), "administer", frozenset({"users"})),
     Way(

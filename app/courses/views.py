@@ -62,7 +62,7 @@ def course(course_id: int) -> str:
     changes = may(actor, "assignment.change", Subject(course_id))
     return render_template(
         "courses/course.html", course=found, assignments=listed, staff=staff, changes=changes,
-        endpoint="assignments.assignment" if there else "submissions.hand_in_form",
+        endpoint="assignments.assignment" if there else "submissions.submit_form",
         create=NEW if NEW in current_app.view_functions else "",
     )  # fmt: skip
 

@@ -148,7 +148,7 @@ def progress(dry_run_id: str) -> Response:
     return jsonify(total=sum(states.values()), ended=ended, over=ended >= sum(states.values()))
 
 
-@pages.get("/dry-runs/<dry_run_id>/hand-ins/<submission_id>")
+@pages.get("/dry-runs/<dry_run_id>/submissions/<submission_id>")
 def one(dry_run_id: str, submission_id: str) -> str:
     """One hand-in, criterion by criterion, as it counts and as it was tried."""
     actor = auth.actor()

@@ -34,8 +34,8 @@ def home() -> str:
     )
 
 
-@pages.get("/hand-ins")
-def hand_ins() -> str:
+@pages.get("/submissions")
+def submissions() -> str:
     """All hand-ins this reader may see, the newest first, with filters."""
     actor = auth.actor()
     state = request.args.get("state")

@@ -219,7 +219,7 @@ def _way(arrived: Arrived, found: Launch) -> str:
             waiting = launching.wait(store, arrived.user_id, arrived.context_id, found)
         return f"/lti/choose/{waiting}"
     if arrived.role == "student":
-        return f"/assignments/{arrived.assignment_id}/hand-in"
+        return f"/assignments/{arrived.assignment_id}/submit"
     return f"/assignments/{arrived.assignment_id}"
 
 

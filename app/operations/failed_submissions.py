@@ -17,7 +17,7 @@ from grading.store.rounds.retry import GivenUp
 pages = Blueprint("given_up", __name__)
 
 
-@pages.get("/given-up")
+@pages.get("/failed")
 def listing() -> str:
     """What was given up in the reader's courses, the latest first."""
     actor = auth.actor()
@@ -25,7 +25,7 @@ def listing() -> str:
     return render_template("operations/failed_submissions.html", rounds=_given_up(actor))
 
 
-@pages.post("/given-up")
+@pages.post("/failed")
 def again() -> Response:
     """Set the chosen rounds going again, or all of the list."""
     actor = auth.actor()

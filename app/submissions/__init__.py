@@ -1,12 +1,10 @@
-"""Submitting work and its status until it is graded.
+"""Pages on which work is submitted and its status is shown until it is graded.
 
-The result belongs to app.results.
+The result belongs to app.results, the list of all submissions to app.home.
 """
 
 from __future__ import annotations
 
-from app.submissions import class_upload, mail_preferences, status_poll, submit, views
+from app.submissions import class_upload, status_poll, views
 
-__all__ = ["blueprints", "submit"]  # its views are in the blueprint of `views`
-
-blueprints = (class_upload.pages, mail_preferences.pages, status_poll.pages, views.pages)
+blueprints = (class_upload.pages, status_poll.pages, views.pages)

@@ -24,7 +24,7 @@ from grading.store import tables
 from grading.store.submissions import class_uploads
 from grading.store.submissions.class_uploads import Choice
 
-pages = Blueprint("classes", __name__)
+pages = Blueprint("class_upload", __name__)
 MAX_STUDENTS_FILES = 2000
 
 
@@ -59,7 +59,7 @@ def upload(assignment_id: int) -> tuple[str, int] | Response:
         return page, error.status
     with given.store.write() as session:
         batch_id = class_uploads.add(session, assignment_id, actor, upload_name(file.name), file.data)
-    return redirect(url_for("classes.preview", batch_id=batch_id), 303)
+    return redirect(url_for("class_upload.preview", batch_id=batch_id), 303)
 
 
 @pages.get("/classes/<batch_id>")
@@ -86,7 +86,7 @@ def confirm(batch_id: str) -> Response:
     if not choices:
         for sentence in (_("Nothing was handed in; choose a student for at least one row."), *problems):
             flash(sentence, "warning")
-        return redirect(url_for("classes.preview", batch_id=batch_id), 303)
+        return redirect(url_for("class_upload.preview", batch_id=batch_id), 303)
     with given.store.write() as session:
         accepted = class_uploads.confirm(
             session, class_uploads.locked(session, batch_id), assignment.course_id, choices, actor
@@ -97,7 +97,7 @@ def confirm(batch_id: str) -> Response:
     flash(told, "success")
     for problem in problems:
         flash(problem, "warning")
-    return redirect(url_for("home.hand_ins", assignment=assignment.id), 303)
+    return redirect(url_for("home.submissions", assignment=assignment.id), 303)
 
 
 def _choices(entries: tuple[StudentFiles, ...]) -> tuple[list[Choice], list[str]]:

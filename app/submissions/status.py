@@ -1,14 +1,21 @@
-"""The live state of a submission in plain words, for its page, and when that page should ask again."""
+"""Where a submission stands: its stages as SQL and leases say, in words, and when to ask again."""
 
 from __future__ import annotations
 
-from app.submissions.progress import Progress, StageStatus
+from collections.abc import Mapping
+
+from sqlalchemy.orm import Session
+
+from app.web.eta import expecting
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
+from app.web.services import services
 from app.web.stage_titles import title_of
+from grading.broker.heartbeats import MOST_DRAFT, Lease
 from grading.domain.model import RoundState, StageState
 from grading.domain.value import Value
 from grading.store.views.status import Standing
+from grading.store.views.submission import Queue, StageView
 
 WORDS = {
     StageState.WAITING: N_("waiting"),
@@ -26,6 +33,91 @@ PHASES = {
     "reading": N_("reading your work"),
     "generating": N_("writing"),
 }
+AT_WORK = 2.0
+"""Seconds between two looks of a page whose work a machine has: tokens count up."""
+IN_LINE = (3.0, 12.0)
+"""The same of one that waits: a tenth of what it waits, within these."""
+UNKNOWN = 10.0
+"""The same where nobody knows how long it takes."""
+REVIEW = 30.0
+"""The same where a person's look is waited for."""
+A_SECOND = 40.0
+"""Looks a second that all pages together may ask for, those at work and the others each."""
+STEPS = (2, 3, 5, 8, 12, 20, 30)
+"""Told pauses are one of these, so that they do not change all the time."""
+
+
+class StageStatus(Value):
+    """One stage as callers see it. Seconds and tokens count up while it runs; then it has a phase, too.
+
+    A phase is `waiting` or `queued` for a turn, `starting`, `loading` the model, `reading` the prompt, or
+    `generating`.
+    """
+
+    status: str
+    machine: str | None = None
+    model: str | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+    error: str | None = None
+    phase: str | None = None
+    prompt_tokens: int | None = None
+    """Estimated."""
+    draft: str | None = None
+    """What is being written, where the assignment lets the student see it; it may still change."""
+
+
+class Progress(Value):
+    """Queue place and stages of a submission."""
+
+    queue: Queue | None
+    stages: dict[str, StageStatus]
+
+
+def open_runs(view: Standing) -> list[str]:
+    """The runs that somebody may be at."""
+    return [s.run_id for s in view.stages if s.run_id and s.state == StageState.DISPATCHED]
+
+
+def progress(session: Session, view: Standing, leases: Mapping[str, Lease] | None = None) -> Progress:
+    """The live state of a submission; who is at its runs is asked unless it is given."""
+    if leases is None:
+        runs = open_runs(view)
+        leases = services().dispatch.leases(runs) if runs else {}
+    return Progress(
+        queue=expecting().queue(session, view),
+        stages={stage.stage: _stage_status(stage, leases.get(stage.run_id or "")) for stage in view.stages},
+    )
+
+
+def _stage_status(stage: StageView, lease: Lease | None) -> StageStatus:
+    if lease is None:
+        return StageStatus(
+            status=stage.state,
+            machine=stage.machine,
+            model=stage.model,
+            seconds=stage.seconds,
+            tokens=stage.tokens,
+            error=stage.error,
+        )
+    return StageStatus(
+        status=StageState.RUNNING,
+        machine=lease.machine,
+        model=_model(lease.machine, stage.stage),
+        seconds=round(lease.since_s, 1),
+        tokens=lease.tokens,
+        error=stage.error,
+        phase=lease.phase,
+        prompt_tokens=lease.prompt_tokens or None,
+        draft=lease.draft[:MOST_DRAFT] or None,
+    )
+
+
+def _model(machine: str, stage: str) -> str | None:
+    for known in services().config.machines:
+        if known.name == machine and stage in known.stages:
+            return known.stages[stage].model
+    return None
 
 
 class LiveStage(Value):
@@ -172,19 +264,6 @@ def duration(seconds: float) -> str:
 
 
 # --- when to ask again --------------------------------------------------------------------------------
-
-AT_WORK = 2.0
-"""Seconds between two looks of a page whose work a machine has: tokens count up."""
-IN_LINE = (3.0, 12.0)
-"""The same of one that waits: a tenth of what it waits, within these."""
-UNKNOWN = 10.0
-"""The same where nobody knows how long it takes."""
-REVIEW = 30.0
-"""The same where a person's look is waited for."""
-A_SECOND = 40.0
-"""Looks a second that all pages together may ask for, those at work and the others each."""
-STEPS = (2, 3, 5, 8, 12, 20, 30)
-"""Told pauses are one of these, so that they do not change all the time."""
 
 
 def next_look_s(view: Standing, progress: Progress, now: Live, alike: int) -> int:

@@ -11,8 +11,7 @@ from typing import cast
 from flask import Blueprint, Response, current_app, request, session
 from flask.blueprints import BlueprintSetupState
 
-from app.submissions.progress import open_runs, progress
-from app.submissions.status import live, next_look_s
+from app.submissions.status import live, next_look_s, open_runs, progress
 from app.web import auth
 from app.web.i18n import speak
 from app.web.parsing import tagged
@@ -24,7 +23,7 @@ from grading.store import Store
 from grading.store.views import status as waits
 from grading.store.views.status import Reader, Wait
 
-pages = Blueprint("waiting", __name__)
+pages = Blueprint("status_poll", __name__)
 LOOK_EVERY_S = 1.0
 REST = 25.0
 """So many times as long as a look took, nobody looks: at most a twenty-fifth of a core goes into looking."""

@@ -1,28 +1,38 @@
-"""The pages of a submission. Home is in `app/home/views.py`, handing in in `app/submissions/submit.py`."""
+"""The pages of a submission: submit, receipt, live status that becomes the result, prompts, release."""
 
 from __future__ import annotations
 
-from flask import Blueprint, flash, redirect, render_template, url_for
+from typing import Any
+
+from flask import Blueprint, Response, flash, jsonify, redirect, render_template, request, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.reports import provenance
 from app.reports.result import rendered
-from app.submissions import mail_preferences
-from app.submissions.progress import progress
-from app.submissions.status import live
-from app.web import auth
+from app.submissions import intake
+from app.submissions.status import live, progress
+from app.web import assignment_pages, auth, upload_forms
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
+from app.web.rate_limits import UPLOADS, limited, per_person
 from app.web.services import services
-from grading.domain.errors import NotFound
+from grading.config.mail import valid_address
+from grading.documents.files import safe_part
+from grading.domain.errors import DocumentError, NotFound
 from grading.domain.permissions import Actor, Subject, may
+from grading.domain.value import Value
 from grading.store import tables
+from grading.store.courses import groups
 from grading.store.grades import release as grades
 from grading.store.rounds import prompts
-from grading.store.views import submission as views
+from grading.store.submissions import mail_notifications, receipts, uploads
+from grading.store.submissions.intake import Shut, door
+from grading.store.submissions.receipts import Receipt
+from grading.store.views import assignment as assignment_view
+from grading.store.views import submission as submission_views
 from grading.store.views import submission_lists
-from grading.store.views.submission import Whole
+from grading.store.views.submission import SubmissionView, Whole
 from grading.store.views.submission_lists import AssignmentLine
 
 pages = Blueprint("submissions", __name__)
@@ -33,7 +43,7 @@ def submission(submission_id: str) -> str:
     """Live status that turns into the result."""
     actor = auth.actor()
     with services().store.look() as session:
-        whole = _seen(session, actor, submission_id)
+        whole = _visible(session, actor, submission_id)
         view = whole.view
         sees = may(actor, "score.see", auth.subject_of(view))
         now = live(view, progress(session, view), sees_score=sees)
@@ -42,7 +52,7 @@ def submission(submission_id: str) -> str:
             session, actor.user_id if mine else view.student_id, view.assignment_id
         )
         result = rendered(session, actor, whole, attempts)
-        mail = mail_preferences.offered(session, actor, view)
+        mail = _mail_offer(session, actor, view)
     return render_template(
         "submissions/submission.html",
         view=view,
@@ -59,7 +69,7 @@ def result(submission_id: str) -> str:
     """The part of the page below the status."""
     actor = auth.actor()
     with services().store.look() as session:
-        return rendered(session, actor, _seen(session, actor, submission_id))
+        return rendered(session, actor, _visible(session, actor, submission_id))
 
 
 @pages.get("/submissions/<submission_id>/runs/<run_id>/prompt")
@@ -67,7 +77,7 @@ def prompt(submission_id: str, run_id: str) -> str:
     """The exact messages a run's model was sent, for staff."""
     actor = auth.actor()
     with services().store.look() as session:
-        view = views.submission_view(session, submission_id)
+        view = submission_views.submission_view(session, submission_id)
         auth.require_seen(actor, view)
         auth.require(actor, "prompt.see", auth.subject_of(view))
         run = prompts.run_prompt(session, submission_id, run_id)
@@ -85,7 +95,7 @@ def release(submission_id: str) -> BaseResponse:
     """Let the student see this grade, also a held one: a person decided."""
     actor = auth.actor()
     with services().store.write() as session:
-        view = views.submission_view(session, submission_id)
+        view = submission_views.submission_view(session, submission_id)
         auth.require_seen(actor, view)
         auth.require(actor, "grade.release", auth.subject_of(view))
         grades.release(session, view.round_id, actor)
@@ -97,7 +107,7 @@ def release(submission_id: str) -> BaseResponse:
 def release_all(assignment_id: int) -> BaseResponse:
     """Release all grades of an assignment that no flag holds."""
     actor = auth.actor()
-    line = _assignment(actor, assignment_id)
+    line = _known_assignment(actor, assignment_id)
     auth.require(actor, "grade.release", Subject(line.course_id))
     with services().store.write() as session:
         count = grades.release_all(session, assignment_id, actor)
@@ -106,7 +116,7 @@ def release_all(assignment_id: int) -> BaseResponse:
     return redirect(url_for("assignments.assignment", assignment_id=assignment_id), 303)
 
 
-def _assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
+def _known_assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
     with services().store.read() as session:
         found = session.get(tables.Assignment, assignment_id)
         if found is None or not may(actor, "assignment.see", Subject(found.course_id)):
@@ -114,7 +124,166 @@ def _assignment(actor: Actor, assignment_id: int) -> AssignmentLine:
         return submission_lists.assignment_line(found, found.course)
 
 
-def _seen(session: Session, actor: Actor, submission_id: str) -> Whole:
-    whole = views.whole(session, submission_id)
+def _visible(session: Session, actor: Actor, submission_id: str) -> Whole:
+    whole = submission_views.whole(session, submission_id)
     auth.require_seen(actor, whole.view)
     return whole
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/submit")
+def submit_form(assignment_id: int) -> str:
+    """The upload form of an assignment."""
+    return render_template("submissions/submit.html", **assignment_pages.about(auth.actor(), assignment_id))
+
+
+@pages.post("/assignments/<int(max=2147483647):assignment_id>/submit")
+@limited(UPLOADS, per_person)
+def submit(assignment_id: int) -> tuple[str, int] | BaseResponse:
+    """Take files, to be looked at first or at once; what is wrong with them is said on the form."""
+    actor = auth.actor()
+    course_id = _course(actor, assignment_id)
+    try:
+        files = upload_forms.uploaded(request.files.getlist("files"))
+        key = upload_forms.form_key(request.form.get("key", ""))
+        form = intake.Form(assignment_id, key, files, intake.read(files))
+        if request.form.get("then") == "look":
+            upload_id = intake.keep(actor, course_id, form)
+            return redirect(url_for("submissions.upload", upload_id=upload_id), 303)
+        submission_id = intake.at_once(actor, course_id, form)
+    except (DocumentError, Shut) as error:
+        return _refused(actor, assignment_id, error)
+    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
+
+
+@pages.get("/assignments/<int(max=2147483647):assignment_id>/submit/arrived.json")
+def arrived(assignment_id: int) -> Response:
+    """What became of a form whose answer got lost: the address to go to, or nothing."""
+    actor, key = auth.actor(), upload_forms.form_key(request.args.get("key", ""))
+    _course(actor, assignment_id)
+    with services().store.read() as session:
+        kind, found = (
+            uploads.arrived(session, actor.user_id, actor.name, assignment_id, key) if key else ("", "")
+        )
+    to: dict[str, Any] = {f"{kind}_id": found}
+    url = url_for(f"submissions.{kind}", **to) if kind else None
+    return jsonify(url=url)
+
+
+@pages.get("/uploads/<upload_id>")
+def upload(upload_id: str) -> str | BaseResponse:
+    """What was received, before it counts."""
+    actor = auth.actor()
+    with services().store.read() as session:
+        done = uploads.handed_in(session, actor.name, upload_id)
+        if done is not None:
+            return redirect(url_for("submissions.submission", submission_id=done), 303)
+        waiting = uploads.find(session, upload_id, actor.user_id)
+        found = assignment_pages.seen(session, actor, waiting.assignment_id)
+        people = groups.together(session, found, actor.user_id)
+        stands = door(session, found, actor.user_id, people, waiting.counts_at)
+        shown = assignment_view.overview(session, found, actor.user_id)
+    staff = upload_forms.trusted(actor, shown.course_id)
+    return render_template(
+        "submissions/upload.html", waiting=waiting, assignment=shown, door=stands, staff=staff
+    )
+
+
+@pages.post("/uploads/<upload_id>")
+def confirm_upload(upload_id: str) -> tuple[str, int] | BaseResponse:
+    """Hand in what was uploaded."""
+    actor = auth.actor()
+    with services().store.read() as session:
+        if uploads.handed_in(session, actor.name, upload_id) is None:
+            waiting = uploads.find(session, upload_id, actor.user_id)
+            found = assignment_pages.seen(session, actor, waiting.assignment_id)
+            auth.require(actor, "submit", Subject(found.course_id, actor.user_id))
+    try:
+        submission_id = intake.confirm(actor, upload_id)
+    except Shut as error:
+        return _refused(actor, waiting.assignment_id, error)
+    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
+
+
+@pages.post("/uploads/<upload_id>/discard")
+def discard_upload(upload_id: str) -> BaseResponse:
+    """Throw away what was uploaded; nothing that was handed in is touched."""
+    actor = auth.actor()
+    with services().store.write() as session:
+        waiting = uploads.find(session, upload_id, actor.user_id)
+        uploads.drop(session, waiting.assignment_id, actor.user_id)
+    flash(_("The uploaded files were thrown away. Nothing was handed in."))
+    return redirect(url_for("assignments.assignment", assignment_id=waiting.assignment_id), 303)
+
+
+@pages.get("/submissions/<submission_id>/receipt")
+def receipt(submission_id: str) -> str:
+    """The receipt, to read and to print."""
+    return render_template("submissions/receipt.html", receipt=_receipt(auth.actor(), submission_id))
+
+
+@pages.get("/submissions/<submission_id>/receipt.txt")
+def receipt_text(submission_id: str) -> Response:
+    """The receipt as text to keep, from which the fingerprint can be worked out again."""
+    found = _receipt(auth.actor(), submission_id)
+    response = Response(render_template("submissions/receipt.txt", receipt=found), mimetype="text/plain")
+    name = f"receipt-{safe_part(found.assignment_title)[:60]}-{found.number}.txt"
+    response.headers.set("Content-Disposition", "attachment", filename=name)
+    return response
+
+
+def _course(actor: Actor, assignment_id: int) -> int:
+    """The course of an assignment this person may hand in for."""
+    with services().store.read() as session:
+        course_id = assignment_pages.seen(session, actor, assignment_id).course_id
+    auth.require(actor, "submit", Subject(course_id, actor.user_id))
+    return course_id
+
+
+def _refused(actor: Actor, assignment_id: int, error: DocumentError | Shut) -> tuple[str, int]:
+    page = render_template(
+        "submissions/submit.html", **assignment_pages.about(actor, assignment_id, error.message)
+    )
+    return page, error.status
+
+
+def _receipt(actor: Actor, submission_id: str) -> Receipt:
+    with services().store.look() as session:
+        found = receipts.receipt(session, submission_id)
+    if not may(actor, "submission.see", Subject(found.course_id, found.student_id, members=found.members)):
+        raise NotFound("There is no such submission.")
+    return found
+
+
+class Offer(Value):
+    """What the page of a hand-in offers."""
+
+    wanted: bool
+    address: str
+
+
+def _mail_offer(session: Session, actor: Actor, view: SubmissionView) -> Offer | None:
+    """Nothing where no mail is sent, for those whose hand-in it is not, and without an address."""
+    if not services().config.mail.on or not _theirs(actor, view) or view.released:
+        return None
+    wanted, address = mail_notifications.wanted(session, view.id, actor.user_id)
+    return Offer(wanted=wanted, address=address) if valid_address(address) else None
+
+
+@pages.post("/submissions/<submission_id>/mail")
+def set_mail(submission_id: str) -> BaseResponse:
+    """Say whether a mail is wanted for this hand-in."""
+    actor = auth.actor()
+    wanted = request.form.get("wanted") == "yes"
+    with services().store.write() as session:
+        view = submission_views.submission_view(session, submission_id)
+        auth.require_seen(actor, view)
+        if not _theirs(actor, view):
+            raise NotFound("This hand-in is not yours.")
+        mail_notifications.wish(session, submission_id, actor.user_id, wanted=wanted)
+    told = _("You will get an e-mail when you can see the result.")
+    flash(told if wanted else _("You will get no e-mail about this hand-in."))
+    return redirect(url_for("submissions.submission", submission_id=submission_id), 303)
+
+
+def _theirs(actor: Actor, view: SubmissionView) -> bool:
+    return actor.user_id == view.student_id or actor.user_id in view.members

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.fields import PRINTABLE, Line, Moment, Whole, Yes
 from app.api.paging import Paged
-from app.submissions.progress import StageStatus
+from app.submissions.status import StageStatus
 from grading.store.rounds.prompts import Missing
 from grading.store.views.submission import Queue
 

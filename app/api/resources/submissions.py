@@ -24,7 +24,7 @@ from app.api.resources.submission_values import (
 )
 from app.api.routes import Call, get, post
 from app.submissions import intake
-from app.submissions.progress import progress
+from app.submissions.status import progress
 from app.web import auth, upload_forms, viewing
 from app.web.parsing import parse
 from app.web.services import services

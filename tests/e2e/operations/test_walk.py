@@ -81,7 +81,7 @@ def test_an_administrator_sees_how_it_is_and_sets_it_right(
     row.get_by_text("End", exact=False).first.click()
     row.get_by_role("button", name="End the token").click()
     expect(page.get_by_role("row").filter(has_text="Anna")).to_have_count(0)
-    page.goto(f"{site}/given-up")
+    page.goto(f"{site}/failed")
     look(page, pictures, "not-graded", all_widths=True)
 
 

@@ -158,14 +158,14 @@ def drop(page: Page, name: str, data: bytes) -> None:
 def test_a_lost_answer_is_found_again(careful: Page, school: School, site: str, pictures: Path) -> None:
     page, before = careful, school.count(tables.Submission)
     come_in(page, site, school, "ben")
-    page.goto(f"{site}/assignments/{school.quick}/hand-in")
+    page.goto(f"{site}/assignments/{school.quick}/submit")
 
     def lose(route: Route) -> None:
         route.fetch()  # the server gets it, the browser never hears of it
         route.abort("connectionreset")
 
     page.route(
-        "**/hand-in", lambda route: lose(route) if route.request.method == "POST" else route.continue_()
+        "**/submit", lambda route: lose(route) if route.request.method == "POST" else route.continue_()
     )
     page.get_by_label("Your files").set_input_files([WORK])
     page.get_by_role("button", name="Hand in at once").click()
@@ -210,7 +210,7 @@ def test_staff_give_extensions_and_make_groups(
     page.goto(site)
     expect(page.get_by_role("link", name="1 to review")).to_be_visible()
     look(page, pictures, "home-staff", all_widths=True)
-    page.goto(f"{site}/hand-ins?assignment={school.assignment}")
+    page.goto(f"{site}/submissions?assignment={school.assignment}")
     look(page, pictures, "hand-ins-staff")
     page.goto(f"{site}/assignments/{school.assignment}")
     look(page, pictures, "assignment-staff")

@@ -166,7 +166,7 @@ def test_hostile_words_of_models_and_people_stay_words(watch: Watch, school: Sch
 
 def test_hostile_names_leave_a_page_in_shape(watch: Watch, school: School) -> None:
     submission = graded(school)
-    pages = (f"/submissions/{submission}", f"/assignments/{school.assignment}/hand-in")
+    pages = (f"/submissions/{submission}", f"/assignments/{school.assignment}/submit")
     come_in(watch.page, watch.site, school, "teacher")
     shapes = []
     for path in pages:
@@ -184,7 +184,13 @@ def test_hostile_names_leave_a_page_in_shape(watch: Watch, school: School) -> No
 def test_hostile_names_in_lists(watch: Watch, school: School) -> None:
     hostile_texts.fill(school)
     come_in(watch.page, watch.site, school, "teacher")
-    lists = ["/", "/hand-ins", "/regrades", f"/courses/{school.course}", f"/courses/{school.course}/people"]
+    lists = [
+        "/",
+        "/submissions",
+        "/regrades",
+        f"/courses/{school.course}",
+        f"/courses/{school.course}/people",
+    ]
     for path in lists:
         found = set()
         for number in range(1, 6):
@@ -194,7 +200,7 @@ def test_hostile_names_in_lists(watch: Watch, school: School) -> None:
             found |= {name for name, _ in hostile_texts.cases() if name in words}
             if len(found) == len(hostile_texts.cases()) or path == "/":
                 break
-        assert len(found) == len(hostile_texts.cases()) or path not in ("/hand-ins", "/regrades"), path
+        assert len(found) == len(hostile_texts.cases()) or path not in ("/submissions", "/regrades"), path
         assert found or path == "/", path
     assert watch.page.get_by_role("heading", level=1).count() == 1
 

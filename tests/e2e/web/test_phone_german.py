@@ -13,7 +13,7 @@ from tests.e2e.courses.show_school import ShowSchool
 
 MINE = ("/", "/assignments/{shown}", "/submissions/{result}", "/courses/{course}/my-grades")
 STAFF = (
-    *("/regrades", "/hand-ins", "/given-up", "/machines", "/assignments/{shown}/rubric"),
+    *("/regrades", "/submissions", "/failed", "/machines", "/assignments/{shown}/rubric"),
     *("/assignments/{shown}/review", "/submissions/{held}/review", "/assignments/{shown}/review/curve"),
     *("/assignments/{shown}/extensions", "/assignments/{shown}/statistics", "/courses/{course}/grades"),
     *("/courses/{course}/people", "/courses/{course}/audit"),

@@ -44,7 +44,7 @@ def content(size: int = 250_000) -> bytes:
 
 def by_form(school: School) -> TestResponse:
     client = school.client("anna")
-    page = f"/assignments/{school.assignment}/hand-in"
+    page = f"/assignments/{school.assignment}/submit"
     fields = {"csrf_token": form_token(client), "files": (io.BytesIO(content()), "work.py")}
     return client.post(page, data=fields)
 

@@ -62,7 +62,7 @@ def test_a_student_lands_on_handing_in_and_their_released_grade_arrives(here: Ca
     here.link()
     browser = here.browser()
     way = here.launch(browser, "student-1")
-    assert way == f"/framed/assignments/{here.school.assignment}/hand-in"
+    assert way == f"/framed/assignments/{here.school.assignment}/submit"
     assert browser.get(way).status_code == 200
     submission = here.graded("student-1", released=False)
     sender = here.passback()

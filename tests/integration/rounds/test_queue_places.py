@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, update
 
-from app.submissions.progress import progress
-from app.submissions.status import live
+from app.submissions.status import live, progress
 from app.web.eta import Expecting
 from grading.broker.canaries import PartBeat
 from grading.broker.heartbeats import Beat, Lease

@@ -188,11 +188,11 @@ def test_staff_see_what_was_given_up_and_try_it_again(school: School) -> None:
     submission, round_id = fail(school, "anna")
     teacher = school.client("teacher")
     assert "try again here: <a" in teacher.get(f"/submissions/{submission}").get_data(as_text=True)
-    page = teacher.get("/given-up").get_data(as_text=True)
+    page = teacher.get("/failed").get_data(as_text=True)
     assert "model_missing" in page
     assert "ollama pull &lt;m&gt;" in page
     form = {"csrf_token": form_token(teacher), "round": round_id}
-    answer = teacher.post("/given-up", data=form, follow_redirects=True)
+    answer = teacher.post("/failed", data=form, follow_redirects=True)
     assert "1 hand-in will be graded again." in answer.get_data(as_text=True)
     assert "Nothing was given up." in answer.get_data(as_text=True)
     assert school.dispatch.announced == [round_id]
@@ -203,11 +203,11 @@ def test_staff_see_what_was_given_up_and_try_it_again(school: School) -> None:
 def test_others_courses_stay_out_of_reach(school: School) -> None:
     _, round_id = fail(school, "anna")
     stranger = school.client("stranger")
-    assert "model_missing" not in stranger.get("/given-up").get_data(as_text=True)
-    stranger.post("/given-up", data={"csrf_token": form_token(stranger), "round": round_id})
+    assert "model_missing" not in stranger.get("/failed").get_data(as_text=True)
+    stranger.post("/failed", data={"csrf_token": form_token(stranger), "round": round_id})
     with school.store.read() as session:
         assert session.get_one(Round, round_id).state == "failed"
-    assert school.client("anna").get("/given-up").status_code == 403
+    assert school.client("anna").get("/failed").status_code == 403
 
 
 # --- command ------------------------------------------------------------------------------------------

@@ -21,8 +21,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session as SqlSession
 
-from app.submissions.progress import Progress
-from app.submissions.status import live
+from app.submissions.status import Progress, live
 from app.web.eta import Outlook
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries

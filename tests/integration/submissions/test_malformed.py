@@ -149,7 +149,7 @@ def test_by_api(school: School, tokens: dict[str, dict[str, str]], case: str) ->
 @pytest.mark.usefixtures("unchanged")
 def test_by_form(school: School, anna: FlaskClient, case: str) -> None:
     files, status, words = CASES[case]
-    page = f"/assignments/{school.assignment}/hand-in"
+    page = f"/assignments/{school.assignment}/submit"
     answer = anna.post(page, data=sent(files, csrf_token=form_token(anna, page)))
     refused(answer, status, words)
     assert 'role="alert"' in answer.get_data(as_text=True)
@@ -199,7 +199,7 @@ def test_larger_than_the_server_accepts(
     words = "larger than the 2 MB"
     data = large(sent([("a.py", TOO_LARGE)], assignment="ba/hw1", student="anna"))
     refused(school.client().post(API, headers=tokens["anna"], **data), 413, words)
-    page = anna.post(f"/assignments/{school.assignment}/hand-in", **data)
+    page = anna.post(f"/assignments/{school.assignment}/submit", **data)
     refused(page, 413, words)
     assert "script-src 'nonce-'" not in page.headers["Content-Security-Policy"]
     refused(teacher.post(f"/assignments/{school.assignment}/class", **data), 413, words)

@@ -54,7 +54,7 @@ def send(
 ) -> TestResponse:
     form = {"csrf_token": form_token(client), "key": key, "then": then}
     files = {"files": (io.BytesIO(data), "work.py")}
-    return client.post(f"/assignments/{assignment}/hand-in", data={**form, **files})
+    return client.post(f"/assignments/{assignment}/submit", data={**form, **files})
 
 
 def change(school: School, **values: Any) -> None:
@@ -93,7 +93,7 @@ def test_an_upload_is_shown_before_it_counts(school: School) -> None:
         {"cell_type": "code", "source": "y", "execution_count": 2, "outputs": [error]},
     )
     form = {"csrf_token": form_token(client), "then": "look", "files": (io.BytesIO(work), "<b>work.ipynb")}
-    answer = client.post(f"/assignments/{school.assignment}/hand-in", data=form)
+    answer = client.post(f"/assignments/{school.assignment}/submit", data=form)
     assert answer.status_code == 303
     page = client.get(answer.headers["Location"]).get_data(as_text=True)
     for words in (
@@ -269,7 +269,7 @@ def test_a_form_that_was_sent_twice_at_once_hands_in_once(both: School) -> None:
 
     def click(place: int) -> str:
         data = {"csrf_token": tokens[place], "key": KEY, "files": (io.BytesIO(CODE), "work.py")}
-        return clients[place].post(f"/assignments/{both.assignment}/hand-in", data=data).headers["Location"]
+        return clients[place].post(f"/assignments/{both.assignment}/submit", data=data).headers["Location"]
 
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(click, range(4)))) == 1
@@ -278,7 +278,7 @@ def test_a_form_that_was_sent_twice_at_once_hands_in_once(both: School) -> None:
 
 def test_after_a_lost_connection_the_page_finds_it(school: School) -> None:
     client, other = school.client("anna"), school.client("ben")
-    where = f"/assignments/{school.assignment}/hand-in/arrived.json?key={KEY}"
+    where = f"/assignments/{school.assignment}/submit/arrived.json?key={KEY}"
     assert client.get(where).get_json() == {"url": None}
     address = send(client, school.assignment, "look").headers["Location"]
     assert client.get(where).get_json() == {"url": address}
@@ -298,7 +298,7 @@ def test_the_receipt_can_be_checked_by_its_own_command(school: School, tmp_path:
         "csrf_token": form_token(client),
         "files": [(io.BytesIO(CODE), "wörk file.py"), (io.BytesIO(b"# Notes\n\nWords.\n"), "notes.md")],
     }
-    address = client.post(f"/assignments/{school.assignment}/hand-in", data=form).headers["Location"]
+    address = client.post(f"/assignments/{school.assignment}/submit", data=form).headers["Location"]
     text = client.get(f"{address}/receipt.txt").get_data()
     with school.store.read() as session:
         submission = session.query(Submission).one()
@@ -353,7 +353,7 @@ def test_after_the_door_closed_only_staff_and_extensions_get_in(school: School) 
     assert api(school, "anna", "anna") == 409
     assert (school.count(Submission), school.count(tables.Upload)) == (0, 0)
     assert api(school, "teacher", "anna") == 202  # staff may, and it is late
-    assert "3 days late" in school.client("teacher").get("/hand-ins").get_data(as_text=True)
+    assert "3 days late" in school.client("teacher").get("/submissions").get_data(as_text=True)
     teacher = school.client("teacher")
     until = f"{ago(school, days=-1):%Y-%m-%dT%H:%M}"
     url = f"/assignments/{school.assignment}/extensions"
@@ -382,10 +382,10 @@ def test_hidden_assignments_and_archived_courses(school: School) -> None:
     change(school, visible=False)
     client, teacher = school.client("anna"), school.client("teacher")
     url = f"/assignments/{school.assignment}"
-    assert client.get(url).status_code == client.get(f"{url}/hand-in").status_code == 404
+    assert client.get(url).status_code == client.get(f"{url}/submit").status_code == 404
     assert send(client, school.assignment).status_code == 404
     assert api(school, "anna", "anna") == 404
-    for page in ("/", "/hand-ins"):
+    for page in ("/", "/submissions"):
         assert "Homework hw1" not in client.get(page).get_data(as_text=True)
     assert "Students do not see this" in teacher.get(url).get_data(as_text=True)
     assert send(teacher, school.assignment).status_code == 303  # staff try it out
@@ -704,7 +704,7 @@ def test_no_query_more_for_more_rows(school: School) -> None:
     pages = [
         ("anna", "/"),
         ("teacher", "/"),
-        ("teacher", "/hand-ins"),
+        ("teacher", "/submissions"),
         ("anna", f"/assignments/{school.assignment}"),
     ]
     school.grade(school.hand_in("anna"), report(), released=True)

@@ -11,8 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.submissions import status_poll
-from app.submissions.progress import Progress, StageStatus
-from app.submissions.status import AT_WORK, REVIEW, STEPS, Live, next_look_s
+from app.submissions.status import AT_WORK, REVIEW, STEPS, Live, Progress, StageStatus, next_look_s
 from bench.pages.page_times import counted
 from grading.broker.heartbeats import Lease
 from grading.store import tables

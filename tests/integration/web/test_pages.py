@@ -141,7 +141,7 @@ def test_headers(school: School) -> None:
 
 def test_hand_in_by_form_and_see_it(school: School) -> None:
     client = school.client("anna")
-    url = f"/assignments/{school.assignment}/hand-in"
+    url = f"/assignments/{school.assignment}/submit"
     data = {
         "csrf_token": form_token(client),
         "files": [(io.BytesIO(CODE), "work.py"), (io.BytesIO(b"# Notes\n\nWords.\n"), "notes.md")],
@@ -215,17 +215,17 @@ def test_dashboard_filters_and_pages(database_url: str) -> None:
         school.hand_in("anna", school.quick)
     school.hand_in("ben")
     teacher = school.client("teacher")
-    page = teacher.get("/hand-ins").get_data(as_text=True)
+    page = teacher.get("/submissions").get_data(as_text=True)
     assert "Page 1 of 2, 27 in all" in page
     assert (
-        teacher.get(f"/hand-ins?assignment={school.assignment}").get_data(as_text=True).count("hand-in 1<")
+        teacher.get(f"/submissions?assignment={school.assignment}").get_data(as_text=True).count("hand-in 1<")
         == 1
     )
-    assert "Nothing has been handed in that fits" in teacher.get("/hand-ins?state=failed").get_data(
+    assert "Nothing has been handed in that fits" in teacher.get("/submissions?state=failed").get_data(
         as_text=True
     )
-    assert teacher.get("/hand-ins?page=99999999999&assignment=x&state=%00").status_code == 200
-    stranger = school.client("stranger").get("/hand-ins").get_data(as_text=True)
+    assert teacher.get("/submissions?page=99999999999&assignment=x&state=%00").status_code == 200
+    stranger = school.client("stranger").get("/submissions").get_data(as_text=True)
     assert "Nothing has been handed in" in stranger
     assert school.client("ben").get("/").get_data(as_text=True).count(", hand-in ") == 1
     for url in ("/submissions/%00", "/classes/a%00", "/tokens/99999999999999999999/revoke"):
@@ -237,7 +237,7 @@ def test_staff_who_study_elsewhere_see_both(school: School) -> None:
     with school.store.write() as session:
         users.enrol(session, school.users["stranger"], school.course, "student")
     theirs, not_theirs = school.hand_in("stranger"), school.hand_in("anna")
-    page = school.client("stranger").get("/hand-ins").get_data(as_text=True)
+    page = school.client("stranger").get("/submissions").get_data(as_text=True)
     assert theirs in page
     assert not_theirs not in page
 
@@ -429,5 +429,5 @@ def test_students_see_when_an_assignment_is_due(school: School) -> None:
             2026, 12, 1, 22, 59, tzinfo=UTC
         )
     client = school.client("anna")
-    for url in ("/", f"/assignments/{school.assignment}/hand-in"):
+    for url in ("/", f"/assignments/{school.assignment}/submit"):
         assert "01 Dec 2026, 22:59" in client.get(url).get_data(as_text=True)
